@@ -14,7 +14,7 @@ FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures build base toolchain test-tools soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build base toolchain test-tools soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -22,14 +22,23 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
 	CARGO='$(CARGO)' scripts/test
 
-test-all: toolchain test-tools ## the same with the longest
+test-all: toolchain test-tools docs ## the same with the longest, and the book
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 
-check: toolchain deny ## format, circles of imports, lints, documentation, licences, advisories where RustSec's database can be fetched
+check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, documentation, licences, advisories where RustSec's database can be fetched
 	$(CARGO) fmt --all --check
 	@scripts/need python3 python3
 	python3 -B scripts/import_circles_test.py
 	python3 -B scripts/import_circles.py
+	python3 -B scripts/prose_test.py
+	python3 -B scripts/prose.py
+	python3 -B scripts/links_test.py
+	python3 -B scripts/links.py
+	python3 -B scripts/reference_test.py
+	python3 -B scripts/reference.py --check
+	python3 -B scripts/messages_test.py
+	python3 -B scripts/messages.py
+	python3 -B scripts/book_pages_test.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	$(CARGO) deny --locked check licenses bans sources
@@ -87,6 +96,14 @@ sbom: toolchain ## what the program is built of, as CycloneDX, in $(OUT)/farwire
 pictures: build scenario-tools ## the pictures of README and docs, anew
 	@scripts/need chromium chromium chromedriver chromium-driver wget wget
 	CARGO='$(CARGO)' scripts/pictures
+
+MDBOOK = 0.5.4
+
+docs: toolchain ## the book, in target/book, from docs and README
+	@scripts/need python3 python3
+	@target/docs-tools/bin/mdbook --version 2>/dev/null | grep -q $(MDBOOK) || $(CARGO) install mdbook --version $(MDBOOK) --locked --no-default-features --features search --root target/docs-tools
+	target/docs-tools/bin/mdbook build
+	python3 -B scripts/links.py target/book
 
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 

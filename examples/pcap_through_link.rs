@@ -1,11 +1,11 @@
-//! A capture through an emulated link, in virtual time: no privileges, no waiting, and the same result every time.
+//! Passes a capture through an emulated link in virtual time: without privileges, without waiting, and with the same result every time.
 //!
 //! ```text
 //! cargo run --example pcap_through_link -- IN.pcap OUT.pcap
 //! ```
 //!
-//! Each frame of IN enters the link when IN says that it was seen. OUT has those that come out at the other end, each
-//! with the time at which it does. `tcpdump -w` and `editcap -F nsecpcap` write what this reads.
+//! Each frame of IN enters the link at its time in IN. OUT has the frames that leave at the other end, each with its departure time.
+//! `tcpdump -w` and `editcap -F nsecpcap` write files that this program reads.
 #![allow(
     clippy::disallowed_macros,
     reason = "it prints its results, and nobody else uses it"
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// 10 Mbit/s with a queue of 100 packets, 1 % random loss, 20 ms; the same both ways.
+/// Makes a link of 10 Mbit/s with a queue of 100 packets, 1 % random loss and 20 ms, the same in both directions.
 fn link() -> Result<Link> {
     let rate = Effect::Rate(Rate {
         rate: Some(BitsPerSec::new(10_000_000)?),
@@ -65,7 +65,7 @@ fn link() -> Result<Link> {
     Ok(Link::new(&config)?)
 }
 
-/// Passes the frames of `input` through `link` from side A to side B; how many went in and came out.
+/// Passes the frames of `input` through `link` from side A to side B; returns how many entered and left.
 fn pass(input: impl Read, output: impl Write, link: Link) -> Result<(usize, usize)> {
     let mut capture = PcapReader::new(input)?;
     let header = capture.header();
@@ -83,7 +83,7 @@ fn pass(input: impl Read, output: impl Write, link: Link) -> Result<(usize, usiz
             packet.data.len() == packet.orig_len as usize,
             "frame {came} was not captured whole"
         );
-        // Captures may be a little out of order; a port is not.
+        // Captures may be slightly out of order; a port is not.
         last = last.max(Nanos(u64::try_from(packet.timestamp.as_nanos())?));
         port.arrive(Frame::new(last, Offload::default(), None, &packet.data));
     }
@@ -109,7 +109,7 @@ fn pass(input: impl Read, output: impl Write, link: Link) -> Result<(usize, usiz
 mod tests {
     use super::*;
 
-    /// 1 ms apart, 500 bytes each, numbered; one in ten is ARP, which passes unimpaired.
+    /// The number of frames: 1 ms apart, 500 bytes each, numbered; one in ten is ARP, which passes unimpaired.
     const FRAMES: u32 = 1_000;
     const START: Duration = Duration::from_secs(1_700_000_000);
     const GAP: Duration = Duration::from_millis(1);
@@ -132,7 +132,7 @@ mod tests {
         pcap.into_writer()
     }
 
-    /// Number and time of each frame of a capture.
+    /// Reads number and time of each frame of a capture.
     fn read(pcap: &[u8]) -> Vec<(u32, Duration)> {
         let mut reader = PcapReader::new(pcap).unwrap();
         let mut frames = Vec::new();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn frames_leave_when_the_link_says_to_the_nanosecond() {
-        // 4,000 bits at 10 Mbit/s, then 20 ms; at 4 Mbit/s in all nothing ever waits.
+        // A frame takes 4,000 bits at 10 Mbit/s, then 20 ms; at 4 Mbit/s in total nothing ever waits.
         let delay = Duration::from_micros(400) + Duration::from_millis(20);
         for (number, left) in read(&passed()) {
             let after = if is_arp(number) {

@@ -3,14 +3,14 @@
 
     scripts/import_circles.py [--list] [DIRECTORY]
 
-A module is a file, with the files of its children. It imports what its `use` and its paths name (`crate::`, `super::`,
-`self::`, and names that a `use` brought in), outside `#[cfg(test)]`; a name that is passed on (`pub use`) counts for the file
-that defines it. A module and those above or below it may import each other. Every other import is one between two
-siblings: the importing file is in the one, the imported file in the other. Where siblings import each other in a
-circle, it is printed with the files and lines of every import in it, and the exit code is 1.
+A module is a file with the files of its children. It imports everything that its `use` and its paths name (`crate::`, `super::`,
+`self::`, and names that a `use` brought in), outside `#[cfg(test)]`. A re-exported name (`pub use`) counts for the file that
+defines it. A module may import those above or below it, and vice versa. Every other import is between two siblings: one contains
+the importing file, the other the imported file. A circle of imports between siblings is printed with the files and lines of
+every import in it, and the exit code is then 1.
 
---list also prints all imports between the siblings that reach each other, and those of them to remove so that no circle is
-left: the ones of the fewest names.
+--list also prints all imports between the siblings that reach each other, and the imports with the fewest names whose removal
+leaves no circle.
 """
 
 import re
@@ -37,7 +37,7 @@ ITEMS = DEFINES | {"use", "mod", "impl", "pub", "extern", "unsafe", "async", "le
 
 
 def tokens(text):
-    """The words and signs of a Rust file as (text, line); a string that is an attribute's path counts as that path."""
+    """Returns the words and signs of a Rust file as (text, line); a string that is an attribute's path counts as that path."""
     found, place, line = [], 0, 1
     while place < len(text):
         match = TOKEN.match(text, place)
@@ -56,7 +56,7 @@ def tokens(text):
 
 
 def comment_end(text, place):
-    """Where the block comment ends that begins at `place`: they nest."""
+    """Returns the end of the block comment that begins at `place`; comments nest."""
     depth = 0
     for match in re.compile(r"/\*|\*/").finditer(text, place):
         depth += 1 if match.group() == "/*" else -1
@@ -66,7 +66,7 @@ def comment_end(text, place):
 
 
 def closing(found, place):
-    """Where the bracket closes that opens at `place`."""
+    """Returns the place where the bracket closes that opens at `place`."""
     opening = found[place][0]
     depth = 0
     for i in range(place, len(found)):
@@ -77,7 +77,7 @@ def closing(found, place):
 
 
 def item_end(found, place):
-    """Behind the item, field, arm or statement that begins at `place`."""
+    """Returns the place after the item, field, arm or statement that begins at `place`."""
     while found[place][0] == "#":
         place = closing(found, place + 1) + 1
     item = found[place][0] in ITEMS
@@ -97,13 +97,13 @@ def item_end(found, place):
 
 
 def is_test(attribute):
-    """Whether an attribute's tokens keep what follows to tests: cfg(test), or cfg(all(.., test, ..))."""
+    """Returns whether an attribute's tokens restrict the next item to tests: cfg(test), or cfg(all(.., test, ..))."""
     words = [word for word, _ in attribute]
     return words[:4] == ["cfg", "(", "test", ")"] or (words[:3] == ["cfg", "(", "all"] and "test" in words and "not" not in words)
 
 
 def without_tests(found):
-    """The tokens outside `#[cfg(test)]`, and outside files that are for tests as a whole."""
+    """Returns the tokens outside `#[cfg(test)]`, and outside files that are only for tests."""
     kept, place = [], 0
     while place < len(found):
         bang = found[place + 1][0] == "!" if place + 1 < len(found) else False
@@ -120,7 +120,7 @@ def without_tests(found):
 
 
 class Module:
-    """A file of a crate: what it defines, and what it brings into its scope."""
+    """A file of a crate: its definitions, and the names that it brings into scope."""
 
     def __init__(self, path, file, parent, folder):
         self.path, self.file, self.parent, self.folder = path, file, parent, folder
@@ -134,7 +134,7 @@ class Module:
         self.tokens = without_tests(tokens(self.text))
 
     def above(self):
-        """The modules that this one is in, nearest first."""
+        """Returns the modules that contain this one, nearest first."""
         module = self.parent
         while module:
             yield module
@@ -144,7 +144,7 @@ class Module:
         return [self, *self.above()][-1]
 
     def read(self):
-        """Reads the file's items; then those of the files that it declares."""
+        """Reads the file's items, then those of the files that it declares."""
         inline, place, depth = [], 0, 0
         found = [*self.tokens, ("", 0), ("", 0)]
         while found[place][0]:
@@ -172,7 +172,7 @@ class Module:
             child.read()
 
     def declare(self, name):
-        """A child module with a file of its own: NAME.rs, NAME/mod.rs, or what `#[path]` says."""
+        """Adds a child module in a separate file: NAME.rs, NAME/mod.rs, or the file of `#[path]`."""
         named = re.search(rf'#\[path\s*=\s*"([^"]+)"\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+{name}\s*;', self.text)
         candidates = [self.file.parent / named[1]] if named else [self.folder / f"{name}.rs", self.folder / name / "mod.rs"]
         for file in filter(Path.exists, candidates):
@@ -180,7 +180,7 @@ class Module:
             self.children[name] = Module(f"{self.path}::{name}", file, self, folder)
 
     def scan_path(self, place, depth):
-        """Notes the path that begins at `place`, if one does; the place behind it."""
+        """Notes the path that begins at `place`, if there is one; returns the place after it."""
         found = self.tokens
         word, line = found[place]
         if not word.isidentifier() or (place and found[place - 1][0] == "::"):
@@ -195,7 +195,7 @@ class Module:
         return place
 
     def read_use(self, place, depth):
-        """Reads the tree of a `use` from `place` on; the place of its semicolon."""
+        """Reads the tree of a `use` from `place` on; returns the place of its semicolon."""
         found = self.tokens
         prefixes, segments, alias, line = [[]], [], None, found[place][1]
         while place < len(found):
@@ -233,7 +233,7 @@ class Module:
         self.imports.append((segments, line, depth))
 
     def start(self, segments, depth):
-        """The module that a path starts in, and what is left of it; None outside this crate.
+        """Returns the module in which a path starts, and the rest of the path; None outside this crate.
 
         `depth` is how many inline modules the path stands in; their names are the file's.
         """
@@ -250,7 +250,7 @@ class Module:
 
 
 def resolve(module, segments, seen=frozenset()):
-    """The module that defines what a path names, and the name: None for a module itself. None if it is not of this crate."""
+    """Returns the module that defines a path's target, and the name (None for a module itself); None outside this crate."""
     while segments:
         head, rest = segments[0], segments[1:]
         if head in module.children and (rest or head not in module.uses and head not in module.defined):
@@ -275,7 +275,7 @@ def resolve(module, segments, seen=frozenset()):
 
 
 def imports(module):
-    """(defining module, name, line) of everything that a module imports from others of its crate."""
+    """Returns (defining module, name, line) for everything that a module imports from others of its crate."""
     through = set()
     found = []
     for segments, line, depth in module.paths:
@@ -285,7 +285,7 @@ def imports(module):
             through.add(segments[0])
             found.append((target[0], target[1] or "self", line))
         elif start and not target and segments[0] in ("crate", "super"):
-            # Something in an inline module, or made by a macro: it is of the module that the path leads to.
+            # The target is in an inline module, or made by a macro: it belongs to the module that the path leads to.
             target = nearest(*start)
             found.append((target[0], target[1], line))
     for segments, line, depth in module.imports:
@@ -302,21 +302,21 @@ def imports(module):
         target = resolve(*start)
         if not target and segments[0] in ("crate", "super"):
             target = nearest(*start)
-        # A module that is brought in only to name what is in it is no import beside those names.
+        # A module that is brought in only to name its contents is no import beside those names.
         if target and (target[1] or segments[-1] not in through):
             found.append((target[0], target[1] or "self", line))
     return [(target, name, line) for target, name, line in found if target is not module]
 
 
 def nearest(module, segments):
-    """The last module on a path whose rest is not known."""
+    """Returns the last module on a path whose rest is unknown."""
     while segments and segments[0] in module.children:
         module, segments = module.children[segments[0]], segments[1:]
     return module, segments[0] if segments else "self"
 
 
 def glob_imports(module, target, line):
-    """What a module uses of the names that `use target::*` brings in."""
+    """Returns the names that a module uses of those that `use target::*` brings in."""
     words = {word for word, _ in module.tokens}
     own = module.defined | set(module.uses)
     names = sorted((target.defined | set(target.uses)) & words - own)
@@ -325,7 +325,7 @@ def glob_imports(module, target, line):
 
 
 def crates(directory):
-    """The root modules of the workspace's crates."""
+    """Returns the root modules of the workspace's crates."""
     for source in [directory / "src", *sorted(directory.glob("crates/*/src"))]:
         roots = [source / "lib.rs", source / "main.rs", *sorted(source.glob("bin/*.rs"))]
         for file in filter(Path.exists, roots):
@@ -335,14 +335,14 @@ def crates(directory):
 
 
 def modules(module):
-    """A module and all below it."""
+    """Yields a module and all modules below it."""
     yield module
     for child in module.children.values():
         yield from modules(child)
 
 
 def siblings(importer, imported):
-    """The two modules of one parent that an import is between; None if the one is above the other."""
+    """Returns the two siblings between which an import is; None if one module is above the other."""
     for a, b in zip([importer, *importer.above()][::-1], [imported, *imported.above()][::-1]):
         if a is not b:
             return a, b
@@ -350,7 +350,7 @@ def siblings(importer, imported):
 
 
 def arrows(root):
-    """{module: {sibling that it imports: {(importing file, imported file): {name: first line}}}}."""
+    """Returns {module: {sibling that it imports: {(importing file, imported file): {name: first line}}}}."""
     found = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for module in modules(root):
         for imported, name, line in sorted(imports(module), key=lambda i: i[2]):
@@ -361,7 +361,7 @@ def arrows(root):
 
 
 def components(graph):
-    """The groups of modules that reach each other, by Tarjan's algorithm."""
+    """Returns the groups of modules that reach each other, by Tarjan's algorithm."""
     index, low, stack, groups = {}, {}, [], []
 
     def visit(node):
@@ -385,7 +385,7 @@ def components(graph):
 
 
 def shortest_circle(graph, group, start):
-    """The modules of a shortest circle through `start`, in its order."""
+    """Returns the modules of a shortest circle through `start`, in order."""
     ways, queue = {start: [start]}, [start]
     for node in queue:
         for target in sorted(graph[node], key=lambda m: m.path):
@@ -398,7 +398,7 @@ def shortest_circle(graph, group, start):
 
 
 def circles(graph, group):
-    """Shortest circles, so many that every module of the group is in one."""
+    """Returns shortest circles, enough for every module of the group to be in one."""
     left = list(group)
     while left:
         circle = shortest_circle(graph, group, left[0])
@@ -407,7 +407,7 @@ def circles(graph, group):
 
 
 def back_arrows(graph, group):
-    """Arrows without which the group has no circle: those against an order that moving one module at a time cannot better."""
+    """Returns arrows without which the group has no circle: those against an order that moving a single module cannot improve."""
 
     def weight(a, b):
         return sum(len(names) for names in graph[a][b].values()) if b in graph[a] else 0
@@ -434,7 +434,7 @@ def back_arrows(graph, group):
 
 
 def show(graph, arrow, directory, most=None):
-    """Prints an arrow and the imports that it is made of, `most` of them."""
+    """Prints an arrow and at most `most` of its imports."""
     importer, imported = arrow
     found = sorted(graph[importer][imported].items())
     print(f"    {importer.path} -> {imported.path}")
@@ -446,7 +446,7 @@ def show(graph, arrow, directory, most=None):
 
 
 def main(arguments):
-    """Prints the circles of a workspace; the exit code."""
+    """Prints the circles of a workspace and returns the exit code."""
     listed = "--list" in arguments
     rest = [a for a in arguments if a != "--list"]
     directory = Path(rest[0] if rest else Path(__file__).parent.parent).resolve()

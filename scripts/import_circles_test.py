@@ -11,7 +11,7 @@ import import_circles
 
 
 def run(files, *arguments):
-    """Exit code and output for a crate of `files`: {path in src: text}."""
+    """Returns exit code and output for a crate of `files`: {path in src: text}."""
     with tempfile.TemporaryDirectory() as directory:
         for name, text in files.items():
             file = Path(directory, "src", name)
@@ -23,7 +23,7 @@ def run(files, *arguments):
 
 
 def pair(a, b):
-    """The same for two modules, `a` and `b`."""
+    """Runs it for a crate of two modules, `a` and `b`."""
     return run({"lib.rs": "mod a; mod b;", "a.rs": a, "b.rs": b})
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/statistics.json: what NumPy and SciPy make of a few samples.
+"""Writes tests/fixtures/statistics.json: the results of NumPy and SciPy for a few samples.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy==2.4.6 scipy==1.17.1
     /tmp/venv/bin/python scripts/statistics_fixtures.py
@@ -18,7 +18,7 @@ SHARES = [0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0]
 
 
 def summary(sample):
-    """Mean, standard deviation, Student's interval, quantiles and Tukey's fences."""
+    """Returns mean, standard deviation, Student's interval, quantiles and Tukey's fences."""
     low, high = stats.t.interval(
         0.95, len(sample) - 1, loc=np.mean(sample), scale=stats.sem(sample)
     )
@@ -35,7 +35,7 @@ def summary(sample):
 
 
 def with_u(u, m, n):
-    """Two samples of m and n ranks in which U of the first is u."""
+    """Returns two samples of m and n ranks for which U of the first is u."""
     first = list(range(m))
     for place in reversed(range(m)):
         step = min(u, n)
@@ -46,7 +46,7 @@ def with_u(u, m, n):
 
 
 def rank(m, n):
-    """The greatest k with P(U < k) <= 2.5 %, of SciPy's own distribution of U; 0 if there is none."""
+    """Returns the largest k with P(U < k) <= 2.5 %, from SciPy's distribution of U; 0 if there is none."""
     k = 0
     while True:
         first, second = with_u(k, m, n)
@@ -61,7 +61,7 @@ def rank(m, n):
 
 
 def shift(reference, sample):
-    """Hodges and Lehmann's, of all differences and of all ratios, written down."""
+    """Returns the shift of Hodges and Lehmann from all differences and all ratios, computed directly."""
     k = rank(len(reference), len(sample))
     differences = np.sort(np.subtract.outer(sample, reference).ravel())
     ratios = np.sort(np.log(np.divide.outer(sample, reference)).ravel())
@@ -77,7 +77,7 @@ def shift(reference, sample):
 
 
 def mser5(values):
-    """White's truncation point, half of the batches at most."""
+    """Returns White's truncation point, at most half of the batches."""
     batches = np.reshape(values[: len(values) // 5 * 5], (-1, 5)).mean(axis=1)
     errors = [
         np.var(batches[cut:]) / len(batches[cut:]) for cut in range(len(batches) // 2 + 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The record of `make truth` as tests/fixtures/records/truth.jsonl: of some cases, and of them what the suite and its faults read.
+"""Shortens the record of `make truth` to tests/fixtures/records/truth.jsonl: some cases, with the parts that the suite and its faults read.
 
 scripts/truth_fixture.py target/truth/record.jsonl > tests/fixtures/records/truth.jsonl
 """
@@ -28,7 +28,7 @@ FIGURES = {
 
 
 def shortened(run):
-    """A run without what no cell is made of."""
+    """Returns a run without the parts that no cell uses."""
     run["environment"] = {}
     for measured in run["measurements"]:
         figures = [figure for figure in measured["figures"] if figure["metric"] in FIGURES]
@@ -37,7 +37,7 @@ def shortened(run):
 
 
 def main():
-    """Prints the lines."""
+    """Prints the lines of the shortened record."""
     with open(sys.argv[1], encoding="utf-8") as record:
         for line in map(json.loads, record):
             if "plan" in line:

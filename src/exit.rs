@@ -1,4 +1,4 @@
-//! How the program ends: exit codes, and the one line that says why.
+//! Exit codes, and the line that names the cause of a failure.
 
 use std::process::ExitCode;
 
@@ -6,26 +6,26 @@ use crate::notes;
 use instruments::failure::Failure;
 use netio::console;
 
-/// What env(1) ends with when it fails itself.
+/// The exit code of env(1) when it fails itself.
 pub(crate) const ENV_FAILED: u8 = 125;
-/// For arguments that cannot be.
+/// The exit code of wrong arguments.
 const BAD_INPUT: u8 = 2;
 
-/// Prints the cause and gives the exit code: 1 a run failed, 2 bad input, 3 the machine lacks something.
+/// Prints the cause and returns the exit code: 1 for a failed run, 2 for bad input, 3 for a machine that lacks something.
 pub(crate) fn report(failure: &Failure) -> ExitCode {
     notes::error(failure);
     ExitCode::from(failure.code())
 }
 
-/// As [`report()`], for `exec`: 125 like env(1), so that the command's own codes stay apart.
+/// Does the same for `exec`, with exit code 125 like env(1), so that the exit codes of the command stay distinct.
 pub(crate) fn report_as_env(failure: &Failure) -> ExitCode {
     notes::error(failure);
     ExitCode::from(ENV_FAILED)
 }
 
-/// Prints a complaint of the argument parser, or the help that was asked for, and gives the exit code.
+/// Prints an error of the argument parser, or help, and returns the exit code.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // Nothing is left to be told when the terminal is gone.
+    // If the terminal is gone, there is nobody to tell.
     let _ = error.print();
     let mut words = std::env::args_os().skip(1);
     let command = words.find(|word| !word.to_string_lossy().starts_with('-'));
@@ -35,7 +35,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         (true, true) => {
             if error.kind() == clap::error::ErrorKind::UnknownArgument {
                 console::say(
-                    "A command stands behind --, as in: farwire exec --delay 20ms -- ping -c 3 10.77.0.2",
+                    "Write the command after --, as in: farwire exec --delay 20ms -- ping -c 3 10.77.0.2",
                 );
             }
             ExitCode::from(ENV_FAILED)

@@ -1,4 +1,5 @@
-//! Files and requests from strangers, each kind as one function that fuzzers call: whatever they say, they are refused or taken without a panic.
+//! The readers of files and requests from untrusted sources, each kind as one function that fuzzers call. A reader
+//! must accept or refuse any content without a panic.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,13 +21,14 @@ use crate::forward::capture::Filter;
 use crate::toml_file::SourceFile;
 use crate::{notes, web};
 
-/// Packets that pass a link.
+/// The number of packets that cross a link.
 const PACKETS: u64 = 20;
 
-/// Records that are merged.
+/// The largest number of records that are merged.
 const MOST_RECORDS: usize = 3;
 
-/// A scenario, as a whole and shortened: its plan can be kept, and its links carry packets.
+/// Reads a scenario, both whole and shortened by `--quick`: its plan survives being saved and read,
+/// and its links carry packets.
 pub fn scenarios(bytes: &[u8]) {
     let Some(source) = source(bytes) else {
         return;
@@ -51,7 +53,7 @@ pub fn scenarios(bytes: &[u8]) {
     }
 }
 
-/// A link file, and a file of several links: its conditions can be said in words, and their links carry packets.
+/// Reads a link file, and the same bytes as a file of several links: the reports describe the conditions, and the links carry packets.
 pub fn links(bytes: &[u8]) {
     let Some(source) = source(bytes) else {
         return;
@@ -64,7 +66,7 @@ pub fn links(bytes: &[u8]) {
     }
 }
 
-/// Says conditions in words and has their link carry packets.
+/// Describes conditions and sends packets through their link.
 fn carry(spec: &LinkSpec) {
     let _ = report::link(spec);
     let _ = spec.as_netem();
@@ -73,7 +75,8 @@ fn carry(spec: &LinkSpec) {
     pass(&link.config);
 }
 
-/// The filter of a capture in the first line, and behind it a frame: the filter keeps the frame if each of its conditions alone does.
+/// Reads the filter of a capture in the first line, and applies it to the frame in the other bytes: the filter keeps the frame if each of
+/// its conditions alone keeps it.
 pub fn filters(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let (text, frame) = bytes.split_at(end.unwrap_or(bytes.len()));
@@ -87,13 +90,16 @@ pub fn filters(bytes: &[u8]) {
     assert_eq!(
         again.as_ref(),
         Ok(&filter),
-        "a filter is what it is shown as"
+        "a filter differs from its text"
     );
     let flow = frame.get(1..).and_then(FiveTuple::of);
     let words: Vec<&str> = text.split_whitespace().collect();
     let conditions = words.split(|word| ["and", "&&"].contains(word));
     let keeps = |words: &[&str]| {
-        let condition: Filter = words.join(" ").parse().expect("it is part of a filter");
+        let condition: Filter = words
+            .join(" ")
+            .parse()
+            .expect("a part of a filter is a filter");
         condition.matches(flow.as_ref())
     };
     assert_eq!(
@@ -102,19 +108,19 @@ pub fn filters(bytes: &[u8]) {
     );
 }
 
-/// A request to the API of a link that runs, as text: its first line is the method and the path, a header a line follows, and behind an
-/// empty line the body. It is answered, and not with an error of the server.
+/// Sends a request to the API of a running link. The bytes are text: the method and the path in the first line, one header in each further
+/// line, an empty line and the body. The status of the answer is below 500.
 pub fn bodies(bytes: &[u8]) {
     web::fuzzing::request(bytes);
 }
 
-/// Keeps notes and the log away from standard error.
+/// Turns off notes and the log on standard error.
 pub fn keep_quiet() {
     notes::keep_quiet();
 }
 
-/// Records, as files have them, with a byte of 0 between two. Each is read and reported, and looked at as `run --resume DIR --check` does.
-/// Then all are merged, the only one with a copy of itself; the result does not depend on their order.
+/// Reads the contents of record files, separated by a byte of 0. Each record is reported, and checked as by `run --resume DIR --check`.
+/// Then all are merged, and a single one is merged with a copy of itself. The result does not depend on the order.
 pub fn records(bytes: &[u8]) {
     let folder = folder();
     let mut directories = Vec::new();
@@ -137,11 +143,11 @@ pub fn records(bytes: &[u8]) {
         "the order matters"
     );
     if merged.is_some() {
-        assert!(Record::read(&joined).is_ok(), "a merged record is one");
+        assert!(Record::read(&joined).is_ok(), "a merged record can be read");
     }
 }
 
-/// Puts a record into a directory of this number.
+/// Writes a record to a new directory that is named by `number`.
 fn keep(folder: &TempDir, number: usize, record: &[u8]) -> PathBuf {
     let directory = folder.path().join(number.to_string());
     let made = fs::create_dir(&directory);
@@ -150,14 +156,14 @@ fn keep(folder: &TempDir, number: usize, record: &[u8]) -> PathBuf {
     directory
 }
 
-/// The bytes of the merged record, where the records can be merged, with what is said of it.
+/// Returns the bytes of the merged record and its description; `None` if the records cannot be merged.
 fn merged(directories: &[PathBuf], joined: &Path) -> Option<(Vec<u8>, String)> {
-    let (said, _) = merge::join(directories, joined, true).ok()?;
+    let (described, _) = merge::join(directories, joined, true).ok()?;
     let bytes = fs::read(joined.join("record.jsonl"));
-    Some((bytes.expect("it was written"), said.to_string()))
+    Some((bytes.expect("it was written"), described.to_string()))
 }
 
-/// A folder in memory, where writing waits for no disk.
+/// Creates a folder in memory, so that writing does not wait for a disk.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     folder.expect("a folder can be made")
@@ -165,14 +171,15 @@ fn folder() -> TempDir {
 
 fn source(bytes: &[u8]) -> Option<SourceFile<'_>> {
     Some(SourceFile {
-        // Of no folder, so that it names no file.
+        // This folder does not exist, so a path in the file leads to no file.
         file: "/nowhere/x.toml",
         text: str::from_utf8(bytes).ok()?,
         also: &[],
     })
 }
 
-/// Has packets cross a link, some of them at the same time: none leaves before it came.
+/// Sends packets through a link, some simultaneously and some later, and checks that none leaves
+/// before it arrived.
 fn pass(config: &LinkConfig) {
     let mut link = Link::new(config).expect("conditions were checked");
     let due = |outcome: Outcome| match outcome {
@@ -196,7 +203,7 @@ fn pass(config: &LinkConfig) {
     }
 }
 
-/// The arrival of a packet.
+/// Returns the time at which a packet arrives.
 fn at(id: u64) -> Nanos {
     Nanos::from_millis(id / 4 * 10)
 }
@@ -213,7 +220,7 @@ mod tests {
     const RECORD: &str = include_str!("../tests/fixtures/records/small.jsonl");
     const BYTES: &[u8] = b"0159-e.'\"}],:n %=[\n";
 
-    /// A text that is right, how many times it is changed, and what reads it.
+    /// A correct text, the number of its changed copies, and the function that reads them.
     type Case = (&'static str, usize, fn(&[u8]));
 
     const CASES: [Case; 6] = [

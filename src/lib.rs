@@ -1,9 +1,9 @@
-//! farwire's program as a library, so that fuzzers, benches and examples reach what the binary is made of; not a public API.
+//! The farwire program as a library, for fuzzers, benchmarks and examples. It is not a public API.
 #![cfg_attr(
     test,
     allow(
         clippy::disallowed_macros,
-        reason = "what a test prints is read by its harness"
+        reason = "the test harness reads the output of a test"
     )
 )]
 #![forbid(unsafe_code)]
@@ -28,11 +28,9 @@ mod web;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// Runs the command that the process was started with and gives its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     netio::contain::divert();
-    cli::Cli::try_parse().map_or_else(|error| exit::usage(&error), |cli| cli.run())
+    cli::Cli::from_command_line().map_or_else(|error| exit::usage(&error), |cli| cli.run())
 }

@@ -1,4 +1,4 @@
-//! farwire: a wide-area network between two interfaces, measured through, with the trust of every number stated.
+//! farwire: emulates a WAN, measures through it, and says how far to trust each number.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

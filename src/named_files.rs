@@ -1,7 +1,7 @@
-//! Files that a file names: they lie below its own folder, or below one that `--allow-files` names.
+//! Files that a file names. They must lie below its own directory, or below one that `--allow-files` names.
 //!
-//! Scenarios and conditions are passed from hand to hand, and what an instrument sends leaves the machine: nobody should have
-//! to read such a file to the end to know what it may read.
+//! People exchange scenarios and conditions, and an instrument sends its file over the network. Nobody should have to read such
+//! a file to the end to know which other files it reads.
 
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-/// What a file may name beside the files below its own folder.
+/// Directories whose files a file may name, besides its own directory.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AllowFilesArg {
-    /// Let files name files below DIR too, not only below their own folder; may be repeated
-    #[arg(long, value_name = "DIR")]
+    /// Let a scenario or link file name files below DIR, not only below its own directory (repeatable)
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) allow_files: Vec<PathBuf>,
 }
 
-/// The plain file that `by` names as `name`, relative to the folder of `by`, with symbolic links resolved. It lies below
-/// that folder, or below one of `also`.
+/// Returns the regular file that `by` names as `name`, relative to the directory of `by`, with symbolic links resolved. It lies
+/// below that directory, or below one of `also`.
 ///
 /// # Errors
-/// There is no such file, or it lies elsewhere: says which option would allow it.
+/// The file does not exist, or lies elsewhere. The message says which option would allow it.
 pub(crate) fn find(by: &Path, name: &Path, also: &[PathBuf]) -> Result<PathBuf> {
     let own = match by.parent() {
         None => Path::new("."),
@@ -37,12 +37,12 @@ pub(crate) fn find(by: &Path, name: &Path, also: &[PathBuf]) -> Result<PathBuf> 
     let folders = iter::once(own).chain(also.iter().map(PathBuf::as_path));
     for folder in folders {
         if found.starts_with(real(folder)?) {
-            ensure!(found.is_file(), "{}: it is no file", named.display());
+            ensure!(found.is_file(), "{}: not a regular file", named.display());
             return Ok(found);
         }
     }
     bail!(
-        "{} is not below {}, the folder of {}: move it there, or allow its folder with --allow-files {}",
+        "{} is not below {}, the directory of {}: move it there, or add --allow-files {}",
         found.display(),
         own.display(),
         by.display(),
@@ -57,7 +57,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_file_lies_below_the_folder_of_who_names_it_or_below_one_that_is_allowed() {
+    fn a_named_file_lies_below_the_directory_of_the_naming_file_or_below_an_allowed_one() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         for folder in ["own/deep", "other", "own-not"] {
@@ -78,10 +78,7 @@ mod tests {
         let outside = at("other/c").display().to_string();
         for name in ["../other/c", "link", &outside, "../own-not/d"] {
             let error = find(name, &[]).unwrap_err();
-            assert!(
-                error.contains("or allow its folder with --allow-files"),
-                "{error}"
-            );
+            assert!(error.contains("or add --allow-files"), "{error}");
         }
         assert_eq!(
             find("link", &["other"]).unwrap(),
@@ -90,7 +87,7 @@ mod tests {
         assert!(find("a", &["nowhere"]).is_ok());
         for (name, also, cause) in [
             ("none", "other", "none: cannot open"),
-            ("deep", "other", "deep: it is no file"),
+            ("deep", "other", "deep: not a regular file"),
             ("link", "nowhere", "nowhere: cannot open"),
         ] {
             let error = find(name, &[also]).unwrap_err();

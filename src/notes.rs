@@ -1,5 +1,5 @@
-//! Messages on standard error: notes unless `--quiet`, warnings and errors, each a line of text or of JSON. That nobody reads
-//! them stops nothing.
+//! Messages on standard error: notes (unless `--quiet`), warnings and errors, each as a line of text or of JSON. A reader that does
+//! not read them stops nothing.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -12,25 +12,25 @@ use record::now;
 use record::printable::{log_line, printable_lines};
 use serde::Serialize;
 
-/// Set once, before anything is said.
+/// True if notes are suppressed. It is set once, before the first message.
 static QUIET: AtomicBool = AtomicBool::new(false);
-/// Set once, before anything is said.
+/// True if messages are JSON. It is set once, before the first message.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
-/// What is kept for later, while anything is.
+/// The lines that are kept for later; `None` while lines are printed immediately.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
-/// Lines that are kept; what comes after them is lost.
+/// The most lines that are kept. Later ones are lost.
 const MOST_HELD: usize = 1_000;
 
-/// How it is said.
+/// The format of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Words for people
+    /// Text for people
     Text,
-    /// A JSON object a line: time (RFC 3339, UTC), level (info, warning, error), msg
+    /// One JSON object per line: time (RFC 3339, UTC), level (info, warning, error), msg
     Json,
 }
 
-/// How much it matters.
+/// The importance of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Level {
@@ -47,12 +47,12 @@ struct Entry<'a> {
     msg: &'a str,
 }
 
-/// Says all that follows in this format.
+/// Sets the format of all later messages.
 pub(crate) fn say_as(format: LogFormat) {
     AS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
-/// How everything is said.
+/// The format of messages.
 pub(crate) fn format() -> LogFormat {
     match AS_JSON.load(Ordering::Relaxed) {
         true => LogFormat::Json,
@@ -60,28 +60,28 @@ pub(crate) fn format() -> LogFormat {
     }
 }
 
-/// Says nothing but warnings and errors from now on.
+/// Suppresses notes from now on.
 pub(crate) fn keep_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether notes are not to be said.
+/// True if notes are suppressed.
 pub(crate) fn are_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Whether somebody watches at a terminal that shows nothing else.
+/// True if standard error is a terminal that shows messages as text, and nothing else.
 pub(crate) fn are_watched() -> bool {
     let is_text = format() == LogFormat::Text;
     !are_quiet() && is_text && lock().is_none() && io::stderr().is_terminal()
 }
 
-/// Keeps what is noted until [`release`]: the terminal shows something else.
+/// Keeps messages until [`release`], because the terminal shows something else.
 pub(crate) fn hold() {
     lock().get_or_insert_default();
 }
 
-/// Says what was kept, and keeps nothing any more.
+/// Prints the kept messages, and keeps no more.
 pub(crate) fn release() {
     let held = lock().take();
     held.into_iter()
@@ -89,14 +89,14 @@ pub(crate) fn release() {
         .for_each(|line| console::say(&line));
 }
 
-/// Says what goes on.
+/// Prints a note, unless notes are suppressed.
 pub(crate) fn note(line: impl Display) {
     if !are_quiet() {
         say(Level::Info, &line.to_string());
     }
 }
 
-/// Says what happened, for who reads it later: with its time, and in text as one [`log_line`]. JSON has all of it.
+/// Prints an event with its time for a log. As text it is one [`log_line`], which may be cut; JSON contains all of it.
 pub(crate) fn log(event: impl Display) {
     let words = event.to_string();
     match format() {
@@ -105,22 +105,22 @@ pub(crate) fn log(event: impl Display) {
     }
 }
 
-/// A line of a log for people: when, and what.
+/// Returns a line of a log: the time and the event.
 fn dated(words: &str) -> String {
     log_line(&format!("{} {words}", now()))
 }
 
-/// Says what is not as it should be, though all goes on.
+/// Prints a warning.
 pub(crate) fn warn(cause: impl Display) {
     say(Level::Warning, &format!("{NAME}{cause}"));
 }
 
-/// Says why something ended, which may have words of strangers in it.
+/// Prints the cause of a failure, which may contain text from a remote host.
 pub(crate) fn error(cause: impl Display) {
     say(Level::Error, &format!("{NAME}{cause}"));
 }
 
-/// In front of what does not speak of the progress of a command.
+/// The beginning of messages that do not report the progress of a command.
 const NAME: &str = "farwire: ";
 
 fn say(level: Level, words: &str) {
@@ -135,23 +135,23 @@ fn say(level: Level, words: &str) {
     }
 }
 
-/// Whose words they are is known where JSON is read.
+/// Returns the message as JSON, without the program's name.
 fn as_json(level: Level, words: &str) -> String {
     let entry = Entry {
         time: now(),
         level,
         msg: words.strip_prefix(NAME).unwrap_or(words),
     };
-    // Three strings are always JSON.
+    // Three strings can always be written as JSON.
     serde_json::to_string(&entry).unwrap_or_default()
 }
 
-/// A panic elsewhere leaves no half line here.
+/// Locks the kept lines. A panic elsewhere leaves no partial line.
 fn lock() -> MutexGuard<'static, Option<Vec<String>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where results go as text when their JSON takes standard output.
+/// Returns the destination of the text of results whose JSON goes to standard output: standard error, or nothing.
 pub(crate) fn beside() -> Box<dyn Write> {
     match are_quiet() || format() == LogFormat::Json {
         true => Box::new(io::sink()),
@@ -159,7 +159,7 @@ pub(crate) fn beside() -> Box<dyn Write> {
     }
 }
 
-/// Writes text for people as messages are written, so that it waits for no reader either.
+/// A writer that prints text like messages, so that it never waits for a reader.
 struct Text;
 
 impl Write for Text {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn as_json_a_line_has_when_how_much_it_matters_and_what() {
+    fn a_json_line_has_time_level_and_message() {
         let line = as_json(Level::Warning, "farwire: a \"b\"\n\u{1b}[2Jc");
         assert!(!line.contains(['\n', '\u{1b}']), "{line}");
         let entry: serde_json::Value = serde_json::from_str(&line).unwrap();

@@ -1,4 +1,4 @@
-//! How far an experiment is, in runs or in shards: a bar with the time left on a terminal, plain lines elsewhere.
+//! The progress of an experiment, in runs or in shards: a bar with the remaining time on a terminal, plain lines elsewhere.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,24 +9,24 @@ use record::quantity::counted;
 
 use crate::notes::{are_watched, note};
 
-/// Redraws of the bar.
+/// The interval at which the bar is drawn.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Progress on standard error.
 pub(crate) struct ProgressLine {
-    /// What is counted: "run".
+    /// The unit of the counts: "run".
     unit: &'static str,
     total: usize,
     done: usize,
-    /// Whether the line without a bar was said.
+    /// True after the line that replaces the bar was printed.
     is_said: bool,
-    /// When the end is expected; moved whenever a run starts.
+    /// The expected end, which each start of a run updates.
     end: Arc<Mutex<Instant>>,
     bar: Option<ProgressBar>,
 }
 
 impl ProgressLine {
-    /// Nothing of so many runs, or whatever the `unit` is, done yet.
+    /// Returns the progress at the beginning of `total` runs, or of another `unit`.
     pub(crate) fn new(total: usize, unit: &'static str) -> Self {
         let end = Arc::new(Mutex::new(Instant::now()));
         let bar = are_watched().then(|| bar(total, Arc::clone(&end)));
@@ -40,7 +40,7 @@ impl ProgressLine {
         }
     }
 
-    /// One starts; it and all after it, `units` as far as is known, should take `left`.
+    /// Reports that a run starts. It and all later runs, `units` as far as is known, should take `left`.
     pub(crate) fn start(&mut self, what: &str, units: usize, left: Duration) {
         self.total = self.done + units;
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + left;
@@ -52,13 +52,13 @@ impl ProgressLine {
             None if !self.is_said => {
                 self.is_said = true;
                 let units = counted(self.total, self.unit);
-                note(format_args!("{units}, about {} left", human(left)));
+                note(format_args!("{units}, about {}", about(left)));
             }
             None => {}
         }
     }
 
-    /// One ended.
+    /// Reports that a run ended.
     pub(crate) fn finish(&mut self, what: &str) {
         self.done += 1;
         let line = format!("[{}/{}] {what}", self.done, self.total);
@@ -83,7 +83,7 @@ impl Drop for ProgressLine {
 fn bar(total: usize, end: Arc<Mutex<Instant>>) -> ProgressBar {
     let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
         let end = *end.lock().unwrap_or_else(PoisonError::into_inner);
-        // The bar has nobody to tell that it could not write.
+        // A failure to write the bar can be ignored.
         let _ = out.write_str(&human(end.saturating_duration_since(Instant::now())));
     };
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}  about {left} left")
@@ -94,7 +94,7 @@ fn bar(total: usize, end: Arc<Mutex<Instant>>) -> ProgressBar {
     bar
 }
 
-/// A time for people: "2 min 05 s".
+/// Returns a time for people: "2 min 05 s".
 pub(crate) fn human(time: Duration) -> String {
     let seconds = time.as_secs_f64().round();
     let (minutes, rest) = ((seconds / 60.0).floor(), seconds % 60.0);
@@ -102,6 +102,18 @@ pub(crate) fn human(time: Duration) -> String {
         format!("{minutes} min {rest:02} s")
     } else {
         format!("{rest} s")
+    }
+}
+
+/// Returns an estimated time, in the unit that a person would choose: "0.4 s", "48 s", "13 min", "5.2 h".
+pub(crate) fn about(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..9.95 => format!("{seconds:.1} s"),
+        ..119.5 => format!("{seconds:.0} s"),
+        ..5_970.0 => format!("{:.0} min", seconds / 60.0),
+        ..172_800.0 => format!("{:.1} h", seconds / 3_600.0),
+        _ => format!("{:.1} days", seconds / 86_400.0),
     }
 }
 
@@ -113,5 +125,15 @@ mod tests {
     fn times_are_for_people() {
         assert_eq!(human(Duration::from_millis(9_600)), "10 s");
         assert_eq!(human(Duration::from_secs(125)), "2 min 05 s");
+        for (seconds, words) in [
+            (0.42, "0.4 s"),
+            (9.96, "10 s"),
+            (48.4, "48 s"),
+            (765.0, "13 min"),
+            (18_900.0, "5.2 h"),
+            (432_000.0, "5.0 days"),
+        ] {
+            assert_eq!(about(Duration::from_secs_f64(seconds)), words);
+        }
     }
 }

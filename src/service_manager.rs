@@ -1,71 +1,73 @@
-//! What the service manager that started farwire is told (sd_notify(3)); without one, nothing happens.
+//! Reports the state of farwire to the service manager that started it (sd_notify(3)). Without a
+//! service manager, nothing happens.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-/// What is to be done is being done.
+/// Reports that the service has started.
 pub(crate) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Something has changed that whoever looks after the service should see.
+/// Reports a change that an operator of the service should see.
 pub(crate) fn status(status: &str) {
-    tell(&[NotifyState::Status(status)]);
+    notify(&[NotifyState::Status(status)]);
 }
 
-/// It comes to its end.
+/// Reports that the service is about to end.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
 }
 
-fn tell(state: &[NotifyState<'_>]) {
-    // A service manager that cannot be told will find out.
+fn notify(state: &[NotifyState<'_>]) {
+    // A service manager that cannot be reached notices the end of the process itself.
     let _ = sd_notify::notify(state);
 }
 
-/// Tells the service manager time and again that a worker is alive, by the worker's own answers: one that hangs
-/// answers nothing, whatever other threads do.
+/// Tells the service manager regularly that a worker is alive. Only answers of the worker itself
+/// count: a worker that hangs does not answer, whatever other threads do.
 pub(crate) struct Watchdog {
-    /// After so long without word the service manager acts.
+    /// The service manager acts after this time without a report.
     interval: Duration,
-    /// When the worker was last asked, and where its answer comes.
-    asked: Instant,
+    /// The time of the last request to the worker.
+    asked_at: Instant,
     answer: Option<Receiver<()>>,
-    given_up: bool,
+    reported_dead: bool,
 }
 
 impl Watchdog {
-    /// None unless the service manager asks for it (`WATCHDOG_USEC`).
-    pub(crate) fn asked_for() -> Option<Self> {
+    /// Returns `None` unless the service manager asks for a watchdog (`WATCHDOG_USEC`).
+    pub(crate) fn from_environment() -> Option<Self> {
         Some(Self {
             interval: sd_notify::watchdog_enabled()?,
-            asked: Instant::now(),
+            asked_at: Instant::now(),
             answer: None,
-            given_up: false,
+            reported_dead: false,
         })
     }
 
-    /// To be called often: asks the worker by `ask` three times an interval and passes its answers on. When none comes for an
-    /// interval the service manager is told to act at once.
-    pub(crate) fn look(&mut self, ask: impl FnOnce() -> Receiver<()>) {
+    /// Asks the worker with `ask` three times per interval and passes its answers on. If an answer
+    /// takes longer than an interval, tells the service manager to act immediately. The caller
+    /// calls this often.
+    pub(crate) fn check(&mut self, ask: impl FnOnce() -> Receiver<()>) {
         match self.answer.as_ref().map(Receiver::try_recv) {
-            None if self.asked.elapsed() < self.interval / 3 => {}
+            None if self.asked_at.elapsed() < self.interval / 3 => {}
             None => {
                 self.answer = Some(ask());
-                self.asked = Instant::now();
+                self.asked_at = Instant::now();
             }
             Some(Ok(())) => {
                 self.answer = None;
-                tell(&[NotifyState::Watchdog]);
+                notify(&[NotifyState::Watchdog]);
             }
-            Some(Err(TryRecvError::Empty)) if self.asked.elapsed() > self.interval => {
-                if !std::mem::replace(&mut self.given_up, true) {
-                    tell(&[NotifyState::WatchdogTrigger]);
+            Some(Err(TryRecvError::Empty)) if self.asked_at.elapsed() > self.interval => {
+                if !std::mem::replace(&mut self.reported_dead, true) {
+                    notify(&[NotifyState::WatchdogTrigger]);
                 }
             }
-            // One that has died is told of elsewhere.
+            // Another check reports a worker that has died.
             Some(Err(_)) => {}
         }
     }

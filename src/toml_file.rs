@@ -1,10 +1,10 @@
-//! TOML files read so that an error names file, line and key, and the nearest known key.
+//! Reads TOML files. An error names the file, the line, the key and the nearest known key.
 //!
-//! Every value keeps its place in the file, whatever tables it is merged into. An error has the place of the value that it is
-//! about, or else the path of keys to it: [`Below`] adds the keys to the errors of a check.
+//! Every value keeps its place in the file, whatever tables it is merged into. An error has the place of its value, or else the path
+//! of keys to it: [`Below`] adds the keys to the errors of a check.
 //!
-//! A file that a text names is read with it, from the folder of the file that the text is in: the distribution of a jitter.
-//! Which files a text may name: [`named_files`]. What a terminal would obey or show in another order is refused in any text.
+//! If a text names the file of a distribution, that file is read too, relative to the directory of the text's own file.
+//! [`named_files`] says which files a text may name. Control characters, which a terminal would obey, are refused in any text.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,40 +21,40 @@ use toml::de::{DeTable, DeValue};
 
 use crate::named_files;
 
-/// The longest distribution file, in bytes: 16,384 values, and as much of comments many times over.
+/// The longest distribution file, in bytes. That is much more than 16,384 values and their comments need.
 const LONGEST_DIST: u64 = 1 << 20;
 
-/// Where a text came from, for errors and for what it names.
+/// A text with the name of its file, for errors and for the files that it names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceFile<'a> {
-    /// As messages name it.
+    /// The name of the file in messages.
     pub(crate) file: &'a str,
-    /// What it holds.
+    /// Its text.
     pub(crate) text: &'a str,
-    /// Folders below which it may name files, beside its own.
+    /// Directories whose files it may name, besides its own directory.
     pub(crate) also: &'a [PathBuf],
 }
 
-/// The text of `file`.
+/// Returns the text of `file`.
 ///
 /// # Errors
-/// It cannot be read; names it.
+/// The file cannot be read. The message names it.
 pub(crate) fn text_of(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
 }
 
-/// The conditions in `file`, which may name files below its own folder and below those of `also`.
+/// Returns the conditions in `file`, which may name files below its own directory and below those of `also`.
 ///
 /// # Errors
-/// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
+/// A file cannot be read, a key is unknown, or a value is out of range. The message has the file, the line and the key.
 pub(crate) fn read_link(file: &Path, also: &[PathBuf]) -> Result<LinkSpec> {
     read_checked(file, also, LinkSpec::check)
 }
 
-/// What `file` holds, if it passes `check`; it may name files below its own folder and below those of `also`.
+/// Returns the content of `file`, if it passes `check`. The file may name files below its own directory and below those of `also`.
 ///
 /// # Errors
-/// As of [`read_link`].
+/// The same as those of [`read_link`].
 pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
     file: &Path,
     also: &[PathBuf],
@@ -70,10 +70,10 @@ pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
 }
 
 impl<'a> SourceFile<'a> {
-    /// What the text holds, if it passes `check`.
+    /// Reads a value from the text and passes it to `check`.
     ///
     /// # Errors
-    /// As of [`SourceFile::parse`], an unknown key or a value out of range, with file, line and key.
+    /// Returns the errors of [`SourceFile::parse`]. Refuses an unknown key or a value out of range, with file, line and key.
     pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
         &self,
         check: impl FnOnce(&T) -> Result<(), E>,
@@ -84,10 +84,10 @@ impl<'a> SourceFile<'a> {
         Ok(held)
     }
 
-    /// The tables of the text, each that names the file of a distribution with its values.
+    /// Returns the tables of the text. A table that names the file of a distribution gets its values.
     ///
     /// # Errors
-    /// It is no TOML, has control characters in it, or a file that it names cannot be read.
+    /// The text is not TOML, contains control characters, or names a file that cannot be read.
     pub(crate) fn parse(&self) -> Result<Spanned<DeTable<'a>>> {
         let mut table = self.parse_text()?;
         self.refuse_controls(table.get_ref())?;
@@ -106,15 +106,15 @@ impl<'a> SourceFile<'a> {
         })
     }
 
-    /// The file that the text names as `name`; see [`named_files::find`].
+    /// Returns the file that the text names as `name`; see [`named_files::find`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as those of [`named_files::find`].
     pub(crate) fn named(&self, name: &Path) -> Result<PathBuf> {
         named_files::find(Path::new(self.file), name, self.also)
     }
 
-    /// Refuses names and texts with characters that are no text: reports, terminals and file names would have them.
+    /// Refuses keys and texts with control characters, which would reach reports, terminals and file names.
     fn refuse_controls(&self, table: &DeTable<'_>) -> Result<()> {
         table.iter().try_for_each(|(key, value)| {
             let name = key.get_ref().as_ref();
@@ -142,14 +142,14 @@ impl<'a> SourceFile<'a> {
         {
             None => Ok(()),
             Some(control) => Err(anyhow!(
-                "{}: {key}: it has the control character U+{:04X} in it: leave it out",
+                "{}: {key}: it contains the control character U+{:04X}: leave that out",
                 self.at(span.start),
                 u32::from(control)
             )),
         }
     }
 
-    /// Puts the values of each distribution beside the name of its file.
+    /// Adds the values of each distribution to the table that names its file.
     fn read_dists(&self, table: &mut DeTable<'a>) -> Result<()> {
         for (_, value) in table.iter_mut() {
             self.read_dists_in(value.get_mut())?;
@@ -162,7 +162,7 @@ impl<'a> SourceFile<'a> {
         let read = || {
             ensure!(
                 table.get("values").is_none(),
-                "it has the values: leave file or values out"
+                "it has both file and values: leave one of them out"
             );
             read_dist(&self.named(Path::new(name))?)
         };
@@ -182,15 +182,15 @@ impl<'a> SourceFile<'a> {
         }
     }
 
-    /// The value that `table` stands for.
+    /// Returns the value of `table`.
     ///
     /// # Errors
-    /// An unknown key, or a value that its key cannot have, with its place.
+    /// A key is unknown, or a value is wrong. The error has its place.
     pub(crate) fn read<T: DeserializeOwned>(&self, table: &Spanned<DeTable<'_>>) -> Result<T> {
         read::toml_table(table).map_err(|error| self.refusal(table, "", error))
     }
 
-    /// What a check said of `table`, with the place of what is wrong. `whose` comes before the message.
+    /// Returns the error of a check of `table` with its place in the file. `whose` comes before the message.
     pub(crate) fn refusal(
         &self,
         table: &Spanned<DeTable<'_>>,
@@ -204,19 +204,19 @@ impl<'a> SourceFile<'a> {
         anyhow!("{}: {whose}{error}", self.at(span.start))
     }
 
-    /// File and line of a byte of the text.
+    /// Returns the file and the line of a byte of the text.
     pub(crate) fn at(&self, offset: usize) -> String {
         format!("{}:{}", self.file, self.line(offset))
     }
 
-    /// The line of a byte of the text, from 1.
+    /// Returns the line of a byte of the text, from 1.
     pub(crate) fn line(&self, offset: usize) -> usize {
         let before = self.text.bytes().take(offset);
         before.filter(|&byte| byte == b'\n').count() + 1
     }
 }
 
-/// The text of a distribution file, which [`dist::parse`] takes.
+/// Returns the values of a distribution file, in the form that [`dist::parse`] takes.
 fn read_dist(file: &Path) -> Result<String> {
     let named = || file.display().to_string();
     let opened = File::open(file).with_context(|| format!("{}: cannot open", named()))?;
@@ -225,11 +225,11 @@ fn read_dist(file: &Path) -> Result<String> {
     read.with_context(|| format!("{}: cannot read", named()))?;
     ensure!(
         bytes.len() as u64 <= LONGEST_DIST,
-        "{}: it is longer than 1 MiB, which holds every distribution",
+        "{}: the file is longer than 1 MiB, more than any distribution needs",
         named()
     );
     let text = String::from_utf8(bytes);
-    let text = text.map_err(|_| anyhow!("{}: it is no text", named()))?;
+    let text = text.map_err(|_| anyhow!("{}: the file is not text", named()))?;
     dist::parse(&text).with_context(named)?;
     // Comments are not kept.
     let lines = text
@@ -239,18 +239,18 @@ fn read_dist(file: &Path) -> Result<String> {
     Ok(words.join(" "))
 }
 
-/// Adds the keys of a file to what a check refuses.
+/// Adds the keys of a file to the errors of a check.
 pub(crate) trait Below<T> {
-    /// With its errors below a key.
+    /// Puts its errors below a key.
     ///
     /// # Errors
-    /// Those that it had.
+    /// The same errors, with the key.
     fn below(self, key: impl Into<String>) -> Result<T>;
 
-    /// With its errors in an item of a key's list.
+    /// Puts its errors into an item of a key's list.
     ///
     /// # Errors
-    /// Those that it had.
+    /// The same errors, with the key and the item.
     fn below_item(self, key: &str, index: usize) -> Result<T>;
 }
 
@@ -264,7 +264,7 @@ impl<T, E: Into<anyhow::Error>> Below<T> for Result<T, E> {
     }
 }
 
-/// The error with its place, or one that has none.
+/// Returns the error with its place, if it has one.
 fn placed(error: anyhow::Error) -> Error {
     let error = error.downcast::<Error>();
     error.unwrap_or_else(|error| Error::other(format_args!("{error:#}")))
@@ -338,9 +338,9 @@ mod tests {
             ("x.dist", "", missing.as_str()),
             ("bad.dist", "", wrong),
             ("/proc/version", "", "/proc/version is not below "),
-            ("long.dist", "", "long.dist: it is longer than 1 MiB"),
-            ("", "", "it is no file"),
-            ("two.dist", ", values = '1'", "leave file or values out"),
+            ("long.dist", "", "long.dist: the file is longer than 1 MiB"),
+            ("", "", "not a regular file"),
+            ("two.dist", ", values = '1'", "leave one of them out"),
         ] {
             let error = format!("{:#}", link(name, more).unwrap_err());
             let place = format!("{folder}/link.toml:3: file: ");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_refused_with_its_line_and_key() {
+    fn a_control_character_is_refused_with_its_line_and_key() {
         let parse = |text: &str| {
             let source = SourceFile {
                 file: "a.toml",
@@ -360,10 +360,10 @@ mod tests {
             source.parse().map(drop).map_err(|error| error.to_string())
         };
         for case in [
-            "a = 1\nnote = \"\\u001b[2J\" => a.toml:2: note: it has the control character U+001B",
-            "cases = [{ title = \"x\\r\" }] => a.toml:1: title: it has the control character U+000D",
-            "a = ['\u{202e}x'] => a.toml:1: a: it has the control character U+202E",
-            "\"a\\u009b\" = 1 => a.toml:1: a key: it has the control character U+009B",
+            "a = 1\nnote = \"\\u001b[2J\" => a.toml:2: note: it contains the control character U+001B",
+            "cases = [{ title = \"x\\r\" }] => a.toml:1: title: it contains the control character U+000D",
+            "a = ['\u{202e}x'] => a.toml:1: a: it contains the control character U+202E",
+            "\"a\\u009b\" = 1 => a.toml:1: a key: it contains the control character U+009B",
         ] {
             let (text, place) = case.split_once(" => ").unwrap();
             let error = parse(text).unwrap_err();

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use test_support::{powerless, suite};
 
-/// The suites that run as root of a user namespace where an ordinary user runs them.
+/// The suites that run as root of a user namespace when an ordinary user runs them.
 const AS_ROOT: [&str; 4] = ["emulate", "hostile", "instruments", "traffic"];
 
 fn main() -> ExitCode {

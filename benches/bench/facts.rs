@@ -1,4 +1,4 @@
-//! Facts about the machine, without which figures mean little.
+//! Facts about the machine, which figures need to be understood.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use record::HostFacts;
 
 use crate::path::rivals::rattan_path;
 
-/// Peers, and how each is asked for its version.
+/// The peers, each with the option that prints its version.
 const PEERS: [(&str, &str); 5] = [
     ("iperf3", "--version"),
     ("iperf", "-v"),
@@ -17,7 +17,7 @@ const PEERS: [(&str, &str); 5] = [
     ("irtt", "version"),
 ];
 
-/// Of this machine; what cannot be read is "unknown".
+/// Collects the facts of this machine; a fact that cannot be read is "unknown".
 pub(crate) fn collect() -> HostFacts {
     let mut tools: BTreeMap<String, String> = PEERS
         .iter()
@@ -40,7 +40,7 @@ pub(crate) fn collect() -> HostFacts {
     }
 }
 
-/// The first word that begins with a digit in what a program says of its version, wherever it says it.
+/// Returns the first word that begins with a digit in the version output of a program, on either stream.
 fn version(program: &str, option: &str) -> Option<String> {
     let mut command = Command::new(program);
     let output = command.arg(option).stdin(Stdio::null()).output().ok()?;

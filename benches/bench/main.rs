@@ -1,10 +1,10 @@
-//! farwire beside its peers: the packet path beside the kernel's bridge, rattan and an earlier commit, the instruments beside
-//! those that others wrote, and what parts of farwire cost.
+//! Compares farwire with its peers: the packet path with the kernel's bridge, rattan and an earlier commit, the instruments with those
+//! of others, and parts of farwire with and without an option.
 //!
-//! An argument names the parts to run; without, the usual ones run. What each finds is printed, and kept; once all usual parts have
-//! run at one commit, docs/bench.md and its figure are written anew.
+//! Arguments name the parts to run; without arguments the usual ones run. The result of each part is printed and kept. Once all usual
+//! parts have run at one commit, docs/bench.md and its figure are written again.
 //!
-//! Everything happens in a PID namespace of its own, so that nothing is left behind when this is stopped, however.
+//! Everything runs in a separate PID namespace, so that nothing is left behind however this program is stopped.
 #![allow(
     clippy::disallowed_macros,
     reason = "it prints its results, and nobody else uses it"
@@ -36,12 +36,12 @@ use nix::sys::signal::Signal;
 
 use crate::results::{Kept, Outcome};
 
-/// A part by its name.
+/// A part of the bench, with its name.
 struct Part {
     name: &'static str,
-    /// Programs that it cannot do without.
+    /// The programs that it requires.
     needs: &'static [&'static str],
-    /// Whether it runs unless others are named.
+    /// True if it runs when no parts are named.
     is_usual: bool,
     run: fn() -> Result<Outcome>,
 }
@@ -60,7 +60,7 @@ impl Part {
         }
     }
 
-    /// One that runs only by name: it compares pairs, which takes long, or has no place in the page.
+    /// Returns a part that runs only by name: it compares pairs, which takes long, or has no place in the page.
     const fn paired(
         name: &'static str,
         needs: &'static [&'static str],
@@ -97,13 +97,13 @@ const PARTS: &[Part] = &[
     Part::paired("merge", &[], merge::run),
 ];
 
-/// The first argument of the process in which all is contained.
+/// The first argument of the contained process.
 const INSIDE: &str = "__inside";
 
 fn main() -> Result<ExitCode> {
     contain::divert();
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    // Asked for by `cargo test --benches`: there is nothing to test here.
+    // `cargo test --benches` passes this; there is nothing to test here.
     if asked.iter().any(|argument| argument == "--test") {
         return Ok(ExitCode::SUCCESS);
     }
@@ -117,7 +117,7 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-/// Those named, or the usual ones; cargo's own `--bench` is passed over.
+/// Returns the named parts, or the usual ones; cargo's own `--bench` is ignored.
 fn chosen(named: &[&str]) -> Result<Vec<&'static Part>> {
     let named = || named.iter().filter(|name| !name.starts_with('-'));
     if named().next().is_none() {
@@ -133,9 +133,9 @@ fn chosen(named: &[&str]) -> Result<Vec<&'static Part>> {
     named().map(part).collect()
 }
 
-/// Runs this program once more, contained.
+/// Runs this program again, contained.
 fn contained(named: &[&str]) -> Result<ExitCode> {
-    // Whoever stops cargo means this.
+    // Stopping cargo must stop this too.
     set_pdeathsig(Signal::SIGKILL)?;
     match Privilege::detect() {
         Privilege::Root => {}
@@ -150,7 +150,7 @@ fn contained(named: &[&str]) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Runs these parts, one after another; one that fails does not keep the others from running.
+/// Runs these parts one after another; a failing part does not keep the others from running.
 fn inside(parts: &[&Part]) -> Result<ExitCode> {
     let mut failed = Vec::new();
     for part in parts {
@@ -204,7 +204,7 @@ fn measure(part: &Part) -> Result<Kept> {
     })
 }
 
-/// Writes docs/bench.md if all usual parts have run at this commit, with those of the others that have.
+/// Writes docs/bench.md if all usual parts have run at this commit, including other parts that have.
 fn write_page() -> Result<()> {
     let commit = results::commit();
     let mut kept = Vec::new();
@@ -222,6 +222,6 @@ fn write_page() -> Result<()> {
         }
     }
     report::page::write(&kept)?;
-    println!("docs/bench.md and docs/pictures/bench.svg are written anew");
+    println!("docs/bench.md and docs/pictures/bench.svg are written");
     Ok(())
 }

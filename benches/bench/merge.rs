@@ -1,4 +1,4 @@
-//! What joining a sweep's shards takes: seconds, and memory at its peak.
+//! The time and the peak memory for joining a sweep's shards.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write as _};
@@ -21,7 +21,7 @@ const SHARDS: u32 = 16;
 const CASES: u32 = 1_000;
 const REPEATS: u32 = 100;
 
-/// One run, of which all others are copies under names and numbers of their own.
+/// The scenario of one run; all others are copies of it with other names and numbers.
 const SCENARIO: &str = "name = 'sweep'\nbed = { kind = 'netns' }\nlate_budget = '1s'\n\
      [[instruments]]\nname = 'ping'\nkind = 'ping'\nparameters = { count = 40, interval = '2ms' }\n\
      [[cases]]\nname = 'one'\n";
@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         count,
         &format!(
-            "farwire merge of {} runs of {CASES} cases, a ping of 40 probes each, in {SHARDS} records; memory is the most that was resident",
+            "farwire merge of {} runs of {CASES} cases, a ping of 40 probes each, in {SHARDS} records; memory is the peak resident size",
             CASES * REPEATS
         ),
     );
@@ -51,7 +51,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The records of all shards.
+/// Writes the records of all shards.
 fn shards() -> Result<Vec<PathBuf>> {
     let one = one_run()?;
     let run = one.runs.first().context("the record has a run")?;
@@ -77,7 +77,7 @@ fn shards() -> Result<Vec<PathBuf>> {
             runs: runs.collect(),
         });
         let begun = RecordWriter::begin(&directory, &head, true)?;
-        // Line by line on the disk, as a writer keeps runs, would take minutes.
+        // Writing line by line to the disk, as for real runs, would take minutes.
         let file = OpenOptions::new().append(true).open(begun.path())?;
         drop(begun);
         let mut to = BufWriter::new(file);
@@ -98,7 +98,7 @@ fn shards() -> Result<Vec<PathBuf>> {
     (1..=SHARDS).map(shard).collect()
 }
 
-/// A record with one run.
+/// Makes a record with one run.
 fn one_run() -> Result<Record> {
     let (file, directory) = (scratch("sweep.toml")?, scratch("one")?);
     fs::write(&file, SCENARIO)?;
@@ -110,7 +110,7 @@ fn one_run() -> Result<Record> {
     Ok(Record::read(&directory)?)
 }
 
-/// Seconds, and megabytes.
+/// Merges the shards; returns seconds and megabytes.
 fn merge(shards: &[PathBuf]) -> Result<(f64, f64)> {
     let merged = scratch("merged")?;
     let mut command = Command::new(FARWIRE);
@@ -131,7 +131,7 @@ fn merge(shards: &[PathBuf]) -> Result<(f64, f64)> {
     Ok((begun.elapsed().as_secs_f64(), peak_mb))
 }
 
-/// The most that was resident until now; nothing once it has ended.
+/// Returns the peak resident memory so far, or nothing once the process has ended.
 fn most_resident_mb(child: &Child) -> Option<f64> {
     let status = Path::new("/proc")
         .join(child.id().to_string())

@@ -1,4 +1,4 @@
-//! What a packet costs in the model alone, as `cargo bench -p farwire-model` finds it.
+//! The cost of a packet in the model alone, measured by `cargo bench -p farwire-model`.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use crate::report::rows::{Quantity, Row};
 use crate::report::spread::Spread;
 use crate::results::Outcome;
 
-/// Packets that a figure of that bench is of.
+/// The number of packets for a figure of that bench.
 const BATCH: f64 = 1000.0;
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -36,7 +36,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A line such as "├─ delay   12.3 µs │ 15 µs │ 12.9 µs │ 13 µs │ 100 │ 100": fastest, slowest, median, mean.
+/// Reads a line such as "├─ delay   12.3 µs │ 15 µs │ 12.9 µs │ 13 µs │ 100 │ 100": fastest, slowest, median, mean.
 fn row(line: &str) -> Option<Row> {
     let rest = line.trim_start_matches(['├', '╰', '─', ' ']);
     let (name, rest) = rest.split_once(' ')?;
@@ -58,7 +58,7 @@ fn row(line: &str) -> Option<Row> {
     })
 }
 
-/// A time with its unit, as nanoseconds a packet.
+/// Converts a time with its unit to nanoseconds a packet.
 fn nanos(field: &str) -> Option<f64> {
     let (number, unit) = field.trim().split_once(' ')?;
     let factor = match unit {

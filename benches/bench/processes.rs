@@ -1,4 +1,4 @@
-//! Programs in namespaces, and what processors they took.
+//! Programs in namespaces, and their processor time.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Pid;
 
-/// The farwire that was built for this.
+/// The farwire that was built for this bench.
 pub(crate) const FARWIRE: &str = env!("CARGO_BIN_EXE_farwire");
 
 /// A program that runs until it is dropped.
@@ -39,7 +39,7 @@ impl Running {
         Ok(self.0.streams().try_wait()?.is_some())
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the program to end, and waits for its end.
     pub(crate) fn end(mut self) -> Result<()> {
         self.terminate();
         self.0.wait()?;
@@ -63,11 +63,11 @@ impl Drop for Running {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        // iperf 2 waits for its last client first, and is killed.
+        // iperf 2 would wait for its last client, so it is killed.
     }
 }
 
-/// The command of `line`, words divided by spaces.
+/// Makes a command from `line`, split at spaces.
 pub(crate) fn words(line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -75,10 +75,10 @@ pub(crate) fn words(line: &str) -> Command {
     command
 }
 
-/// Runs `command` in a namespace to its end; what it printed.
+/// Runs `command` in a namespace until it ends, and returns its output.
 pub(crate) fn output(ns: &NetNs, mut command: Command) -> Result<String> {
     let output = ns.run(|| command.output())??;
-    // iperf3 says in JSON, on standard output, what went wrong.
+    // iperf3 prints errors as JSON on standard output.
     let said = match output.stderr.is_empty() {
         true => &output.stdout,
         false => &output.stderr,
@@ -101,7 +101,7 @@ pub(crate) fn await_listener(ns: &NetNs, what: &str) -> Result<()> {
     };
     ns.run(|| {
         for _ in 0..500 {
-            // proc(5): 0A is a listening TCP socket, 07 a UDP one that is not connected.
+            // proc(5): 0A is a listening TCP socket, 07 an unconnected UDP socket.
             if ["tcp", "tcp6"].iter().any(|table| listens(table, "0A"))
                 || ["udp", "udp6"].iter().any(|table| listens(table, "07"))
             {
@@ -115,7 +115,7 @@ pub(crate) fn await_listener(ns: &NetNs, what: &str) -> Result<()> {
     })?
 }
 
-/// Waits until the process `pid` has a thread of this name: it forwards from then on.
+/// Waits until the process `pid` has a thread of this name, from when on it forwards.
 pub(crate) fn await_thread(pid: u32, name: &str) -> Result<()> {
     for _ in 0..500 {
         if threads(pid).iter().any(|(thread, _)| thread == name) {
@@ -126,7 +126,7 @@ pub(crate) fn await_thread(pid: u32, name: &str) -> Result<()> {
     bail!("process {pid} started no thread {name}")
 }
 
-/// Name and processor seconds of each thread of a process that runs (proc(5), stat and schedstat).
+/// Returns name and processor seconds of each thread of a running process (proc(5), stat and schedstat).
 pub(crate) fn threads(pid: u32) -> Vec<(String, f64)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
@@ -139,21 +139,21 @@ pub(crate) fn threads(pid: u32) -> Vec<(String, f64)> {
     tasks.flatten().filter_map(thread).collect()
 }
 
-/// Processor seconds of all threads of a process that runs; nothing when it has ended.
+/// Returns the processor seconds of all threads of a running process, or nothing when it has ended.
 pub(crate) fn processor_seconds(pid: u32) -> Option<f64> {
     let threads = threads(pid);
     (!threads.is_empty()).then(|| threads.iter().map(|(_, seconds)| seconds).sum())
 }
 
-/// Processor seconds of all children that have been waited for.
+/// Returns the processor seconds of all children that have been waited for.
 pub(crate) fn of_children() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let both = usage.user_time() + usage.system_time();
     Ok(both.num_microseconds() as f64 / 1e6)
 }
 
-/// Seconds that all processors of the machine together were busy since it started (proc(5), /proc/stat: all fields but idle, iowait
-/// and what its host took).
+/// Returns the seconds for which all processors of the machine together were busy since it started (proc(5), /proc/stat: all fields
+/// except idle, iowait and steal).
 pub(crate) fn of_machine() -> Result<f64> {
     const TICKS_A_SECOND: f64 = 100.0;
     let text = fs::read_to_string("/proc/stat")?;

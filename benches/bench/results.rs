@@ -1,4 +1,4 @@
-//! What parts found, kept in target/bench until a page can be made of it.
+//! The results of parts, kept in target/bench until a page can be made from them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,32 +11,32 @@ use serde::{Deserialize, Serialize};
 use crate::report::rows::Row;
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench");
-/// Of the repository, what figures depend on: a change of the documentation is none.
+/// The parts of the repository on which figures depend; a change of the documentation does not count.
 const MEASURED: [&str; 5] = ["src", "crates", "benches", "Cargo.toml", "Cargo.lock"];
 
-/// What a part found.
+/// The result of a part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// How it was measured.
+    /// A description of the measurement.
     pub(crate) how: String,
-    /// In how many rounds.
+    /// The number of rounds.
     pub(crate) rounds: usize,
     pub(crate) rows: Vec<Row>,
-    /// What else there is to know.
+    /// Additional notes.
     pub(crate) notes: Vec<String>,
 }
 
-/// An outcome, and what it belongs to.
+/// An outcome with its commit, date and machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) part: String,
-    /// The last commit that changed what is measured; with a plus sign if more was changed since.
+    /// The last commit that changed the measured code, with a plus sign if it has uncommitted changes.
     pub(crate) commit: String,
-    /// The base beside which it was measured, if there was one.
+    /// The base commit beside which it was measured, if there was one.
     pub(crate) base: Option<String>,
-    /// The day, in UTC.
+    /// The date, in UTC.
     pub(crate) date: String,
-    /// How long it took, in seconds.
+    /// The duration of the measurement, in seconds.
     pub(crate) took_s: f64,
     pub(crate) host: HostFacts,
     pub(crate) outcome: Outcome,
@@ -62,20 +62,20 @@ impl Outcome {
 }
 
 impl Kept {
-    /// Keeps it, in place of what the part found before.
+    /// Keeps the outcome, in place of an earlier one of the part.
     pub(crate) fn write(&self) -> Result<()> {
         fs::create_dir_all(DIRECTORY)?;
         let text = serde_json::to_string_pretty(self)?;
         Ok(fs::write(file(&self.part), text + "\n")?)
     }
 
-    /// What that part found; nothing if it has not run, or a farwire that wrote something else ran it.
+    /// Reads the outcome of that part; nothing if it has not run, or if another version wrote another format.
     pub(crate) fn read(part: &str) -> Option<Self> {
         serde_json::from_str(&fs::read_to_string(file(part)).ok()?).ok()
     }
 }
 
-/// The commit that is measured, as [`Kept`] has it; "unknown" without git.
+/// Returns the measured commit in the form of [`Kept`]; "unknown" without git.
 pub(crate) fn commit() -> String {
     let found = || {
         let last = git(&["log", "-1", "--format=%h", "--"])?;
@@ -86,7 +86,7 @@ pub(crate) fn commit() -> String {
     found().unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// What git says of [`MEASURED`].
+/// Returns the output of git for [`MEASURED`].
 fn git(arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     command.args(["-C", env!("CARGO_MANIFEST_DIR")]);
@@ -95,16 +95,16 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// A file for what is in between, which the next start removes.
+/// Returns the path of a temporary file, which the next start removes.
 pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
     let directory = Path::new(DIRECTORY).join("scratch");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     Ok(directory.join(name))
 }
 
-/// Removes what an earlier run left in between.
+/// Removes the temporary files of an earlier run.
 pub(crate) fn clear_scratch() {
-    // There may be none.
+    // The directory may be missing.
     let _ = fs::remove_dir_all(Path::new(DIRECTORY).join("scratch"));
 }
 

@@ -1,8 +1,8 @@
-//! Rounds: every rival once in each, in an order of its own, so that none always comes first.
+//! Rounds: each has every rival once, in a random order, so that none always comes first.
 
 use anyhow::{Context, Result};
 
-/// So many, or as many as FARWIRE_ROUNDS says.
+/// Returns the usual number of rounds, or the number in FARWIRE_ROUNDS.
 pub(crate) fn rounds(usual: usize) -> Result<usize> {
     let Ok(rounds) = std::env::var("FARWIRE_ROUNDS") else {
         return Ok(usual);
@@ -11,7 +11,7 @@ pub(crate) fn rounds(usual: usize) -> Result<usize> {
     number.with_context(|| format!("FARWIRE_ROUNDS={rounds} is not a number of rounds, such as 5"))
 }
 
-/// What `measure` gives for each of `rivals`, in their order, in so many rounds; in each they are measured in any order.
+/// Calls `measure` for each of `rivals` in this many rounds, each in a random order; returns the results in the order of the rivals.
 pub(crate) fn shuffled<R, T>(
     rounds: usize,
     rivals: &[R],

@@ -2,25 +2,25 @@
 
 use anyhow::{Result, bail};
 
-/// Lost of 10,000, at most 1.
+/// The largest loss: 1 of 10,000.
 pub(crate) const MOST_LOST_PERCENT: f64 = 0.01;
-/// Of the runs that look for the rate, in seconds.
+/// The duration of the runs that search for the rate, in seconds.
 const SHORT: u32 = 1;
-/// Of the run that the result stands on.
+/// The duration of the run that gives the result, in seconds.
 pub(crate) const LONG: u32 = 3;
-/// From one rate to the next while either end is unknown.
+/// The factor from one rate to the next while an end is unknown.
 const STRIDE: f64 = 1.5;
-/// The ends come so near to each other.
+/// The ratio of both ends at which the search stops.
 const NEAR: f64 = 1.06;
-/// Down from a rate that did not hold for longer; each further step is larger by [`FALL_GROWTH`].
+/// The factor by which a rate is reduced that failed in the long run; each further step is larger by [`FALL_GROWTH`].
 const FALL: f64 = 1.04;
 const FALL_GROWTH: f64 = 1.02;
-/// More attempts than any search needs on a machine that is left alone.
+/// The largest number of attempts, more than any search needs on an undisturbed machine.
 const MOST_ATTEMPTS: u32 = 60;
 
-/// What came of one run at a rate.
+/// The result of one run at a rate.
 pub(crate) struct Attempt {
-    /// Received, in the rate's unit.
+    /// The received rate, in the unit of the offered one.
     pub(crate) received: f64,
     pub(crate) lost_percent: f64,
 }
@@ -31,9 +31,9 @@ impl Attempt {
     }
 }
 
-/// The highest rate that held for [`LONG`] seconds, as it was received; `run` has a rate and seconds. Two ends are found from
-/// `start` in strides and halved between; then a longer run must hold, at ever less. A rate at which a run lost too much has a
-/// second one, for one moment in which the machine stood still would end the search far below what it carries.
+/// Returns the highest rate that succeeded for [`LONG`] seconds, as it was received; `run` takes a rate and seconds. The search finds two
+/// ends from `start` in strides and bisects them; then a longer run must succeed, at decreasing rates. A rate at which a run lost too much
+/// gets a second run, because a single stall of the machine would otherwise end the search far too low.
 pub(crate) fn highest(start: f64, mut run: impl FnMut(f64, u32) -> Result<Attempt>) -> Result<f64> {
     let mut attempt = |rate, seconds| {
         let first = run(rate, seconds)?;
@@ -50,7 +50,7 @@ pub(crate) fn highest(start: f64, mut run: impl FnMut(f64, u32) -> Result<Attemp
             lost = Some(rate);
         } else {
             held = Some(rate);
-            // A sender that cannot go faster holds at any rate.
+            // A sender that cannot go faster loses nothing at any higher rate.
             if tried.received < rate * 0.9 {
                 break;
             }

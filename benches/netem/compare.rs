@@ -1,4 +1,4 @@
-//! Whether both did the same.
+//! Comparison of both results.
 
 use std::fs;
 use std::path::Path;
@@ -10,24 +10,24 @@ use stats::order_statistics::{quantile, sorted};
 use crate::jobs::{Job, NOTHING};
 use crate::ours::{Passed, through};
 
-/// Half widths of the intervals that are held against each other, in those of 95 %: of 99.9 %, because there are many.
+/// The half width of the compared intervals in units of that of 95 %: they are 99.9 % intervals, because there are many.
 const WIDER: f64 = 3.29 / 1.96;
 const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
-/// What quantiles of the delay may differ by, in ms: the guest's clock is no better.
+/// The largest difference of quantiles of the delay, in ms, which is the accuracy of the guest's clock.
 const NEAR_MS: f64 = 0.2;
-/// What takes less passed a delay at once, in ms.
+/// A packet with less delay than this, in ms, skipped the delay.
 const AT_ONCE_MS: f64 = 1.0;
-const AT_ONCE: &str = "at once, %";
-/// Beyond the guest's own runs, which are few.
+const AT_ONCE: &str = "skipped the delay, %";
+/// The margin beyond the range of the guest's runs, because these are few.
 const BEYOND: f64 = 0.05;
 
 /// A mean and its interval.
 type Mean = (f64, f64, f64);
 
-/// A value of each packet, or of each run of packets.
+/// A function that returns a value for each packet, or for each run of packets.
 type Values = fn(&[Passed], f64) -> Vec<f64>;
 
-/// What is held against each other: by name, of each packet or run of packets of those that took `base` ms too long.
+/// The compared figures by name, with their values for each packet or run of packets; `base` is the excess time of the guest, in ms.
 const FIGURES: [(&str, Values); 4] = [
     ("lost, %", |passed, _| {
         percent(passed, |packet| packet.came.is_empty())
@@ -44,7 +44,7 @@ const FIGURES: [(&str, Values); 4] = [
     }),
 ];
 
-/// Prints how each effect came out in both; whether they agree.
+/// Prints the results of each effect in both, and returns whether they agree.
 pub(crate) fn effects(directory: &Path, jobs: &[&Job]) -> Result<bool> {
     if jobs.is_empty() {
         return Ok(true);
@@ -68,7 +68,7 @@ pub(crate) fn effects(directory: &Path, jobs: &[&Job]) -> Result<bool> {
             println!("| `{options}` | {figure} | {one} | {other} | {verdict} |");
         };
         for (figure, of) in FIGURES {
-            // Without it, what the guest was late for would count.
+            // Without reordering, packets for which the guest was late would count.
             if figure == AT_ONCE && !job.ours.contains("reorder") {
                 continue;
             }
@@ -107,7 +107,7 @@ fn quantiles(passed: &[Passed]) -> Result<[f64; 5]> {
     all.context("nothing came")
 }
 
-/// Prints how many packets each queue dropped in both; whether ours lie where the guest's do.
+/// Prints how many packets each queue dropped in both, and returns whether ours are within the guest's range.
 pub(crate) fn queues(directory: &Path, jobs: &[&Job]) -> Result<bool> {
     if jobs.is_empty() {
         return Ok(true);
@@ -165,7 +165,7 @@ fn read(directory: &Path, name: &str, run: u32) -> Result<Vec<Passed>> {
     text.lines().map(line).collect()
 }
 
-/// Of each packet that came the delay of the first one, in ms.
+/// Returns the delay of the first copy of each packet that arrived, in ms.
 fn delays(passed: &[Passed]) -> Vec<f64> {
     let first = |packet: &Passed| {
         packet

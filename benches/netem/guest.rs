@@ -1,4 +1,4 @@
-//! Within the guest: packets through each discipline, and when they were sent and came.
+//! Inside the guest: sends packets through each discipline and records the times of sending and arrival.
 
 use std::fs;
 use std::io::Write as _;
@@ -17,25 +17,25 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::jobs::{AQMS, Job, NETEMS};
 
-/// The argument that asks for what is here.
+/// The argument that starts this part.
 pub(crate) const ARGUMENT: &str = "guest";
-/// The file that says which jobs to do, by name.
+/// The file with the names of the jobs.
 pub(crate) const JOBS: &str = "jobs";
-/// The file that says what failed.
+/// The file for errors.
 pub(crate) const FAILED: &str = "failed";
 
 const NEAR: &str = "10.9.0.1";
 const FAR: &str = "10.9.0.2";
 const PORT: u16 = 5_000;
-/// What the far end's socket may hold.
+/// The buffer of the far end's socket, in bytes.
 const BUFFER: usize = 32 << 20;
-/// How long the last packet is waited for: longer than any job delays one.
+/// The wait for the last packet, longer than the delay of any job.
 const LAST: Duration = Duration::from_secs(2);
 
-/// When a packet of a number came, in `CLOCK_REALTIME`, ns.
+/// The number of a packet and its arrival, in `CLOCK_REALTIME`, ns.
 type Came = (u32, u64);
 
-/// Does the jobs that `directory` names, leaves what it saw there, and turns the machine off.
+/// Does the jobs that `directory` names, writes the results there, and turns the machine off.
 pub(crate) fn run(directory: &Path) -> Result<()> {
     if let Err(cause) = jobs(directory) {
         fs::write(directory.join(FAILED), format!("{cause:#}"))?;
@@ -56,7 +56,7 @@ fn jobs(directory: &Path) -> Result<()> {
     let (to_near, from_far) = mpsc::channel();
     let (to_far, from_near) = mpsc::channel();
     let far = thread::spawn(move || far_end(&to_near, &from_near));
-    // The far end's interface is in a namespace of its own now.
+    // The far end's interface is in a separate namespace now.
     from_far.recv().context("the far end did not start")?;
     for job in wanted.lines().filter_map(named) {
         for run in 0..job.runs {
@@ -77,7 +77,7 @@ fn jobs(directory: &Path) -> Result<()> {
     far.join().expect("it does not panic")
 }
 
-/// Where a run of a job is written: a line a packet, when it was sent and when it, and its copies, came.
+/// Returns the file for a run of a job: a line for each packet with the times of sending and of the arrival of it and its copies.
 pub(crate) fn file(job: &Job, run: u32) -> String {
     format!("{}.{run}.csv", job.name)
 }
@@ -108,11 +108,11 @@ fn now() -> u64 {
     u64::try_from(nanos).expect("a clock before 2554")
 }
 
-/// Sends a job's packets at their times, late ones at once; when each was sent.
+/// Sends a job's packets at their times, late ones immediately; returns the time of each.
 fn send(job: &Job) -> Result<Vec<u64>> {
     let open = |flow| -> Result<UdpSocket> {
         let socket = UdpSocket::bind((NEAR, 6_000 + flow))?;
-        // What waits in a discipline belongs to its socket.
+        // Packets that wait in a discipline occupy the buffer of their socket.
         setsockopt(&socket, sockopt::SndBufForce, &BUFFER)?;
         socket.connect((FAR, PORT))?;
         Ok(socket)
@@ -128,17 +128,17 @@ fn send(job: &Job) -> Result<Vec<u64>> {
         }
         packet[..4].copy_from_slice(&number.to_be_bytes());
         sent.push(now());
-        // What the discipline drops is told as ENOBUFS.
+        // A drop by the discipline is reported as ENOBUFS.
         let _ = sockets[number as usize % sockets.len()].send(&packet);
     }
     Ok(sent)
 }
 
-/// Receives in a namespace of its own; gives what came whenever it is asked.
+/// Receives in a separate namespace, and returns the arrivals whenever it is asked.
 fn far_end(to_near: &Sender<Vec<Came>>, from_near: &Receiver<()>) -> Result<()> {
     let thread = nix::unistd::gettid();
     unshare(CloneFlags::CLONE_NEWNET)?;
-    // From the machine's own namespace, where the interface is.
+    // Move the interface from the namespace of the machine.
     command(
         "nsenter",
         &format!("--net=/proc/1/ns/net ip link set far netns /proc/1/task/{thread}/ns/net"),
@@ -171,7 +171,7 @@ fn write(path: &Path, sent: &[u64], came: &[Came]) -> Result<()> {
     for &(number, at) in came {
         arrivals[number as usize].push(at);
     }
-    // It is there when it is whole.
+    // The file appears under its name only when it is complete.
     let whole = path.with_extension("part");
     let mut file = std::io::BufWriter::new(fs::File::create(&whole)?);
     for (sent, came) in sent.iter().zip(&arrivals) {

@@ -1,4 +1,4 @@
-//! The guest from outside.
+//! The guest, seen from outside.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +15,7 @@ use crate::jobs::Job;
 
 const KERNEL: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
-/// What the guest's kernel needs of them, where it has them not in itself.
+/// The modules that the guest's kernel needs, unless they are built in.
 const NEEDED: [&str; 6] = [
     "veth",
     "sch_netem",
@@ -25,15 +25,15 @@ const NEEDED: [&str; 6] = [
     "sch_pie",
 ];
 
-/// How it went.
+/// The result of a boot.
 pub(crate) enum Booted {
     /// All jobs were done.
     Ran,
-    /// This machine cannot, for this reason.
+    /// This machine cannot run the guest, for this reason.
     Skipped(String),
 }
 
-/// Has a guest do these jobs; what it saw is then in `directory`.
+/// Lets a guest do these jobs; its results are then in `directory`.
 pub(crate) fn boot<'a>(directory: &Path, jobs: impl Iterator<Item = &'a Job>) -> Result<Booted> {
     if let Some(cause) = cannot() {
         return Ok(Booted::Skipped(cause));
@@ -78,7 +78,7 @@ pub(crate) fn boot<'a>(directory: &Path, jobs: impl Iterator<Item = &'a Job>) ->
         jobs.len(),
         took.as_secs()
     );
-    // It may run at a fraction of the speed that is asked of it, and take seconds to start.
+    // The guest may run at a fraction of the requested speed, and take seconds to start.
     let limit = Instant::now() + took * 5 + Duration::from_secs(60);
     while guest.try_wait()?.is_none() {
         if Instant::now() > limit {
@@ -106,7 +106,7 @@ pub(crate) fn boot<'a>(directory: &Path, jobs: impl Iterator<Item = &'a Job>) ->
     Ok(Booted::Ran)
 }
 
-/// Why this machine cannot run the guest.
+/// Returns the reason why this machine cannot run the guest, if there is one.
 fn cannot() -> Option<String> {
     for (program, package) in [
         (KERNEL, "user-mode-linux"),
@@ -127,7 +127,7 @@ fn is_there(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).exists())
 }
 
-/// The first program of the guest, which has this machine's files, `directory` to write to.
+/// Returns the script of the guest's first program; the guest has this machine's files, and may write to `directory`.
 fn script(directory: &Path) -> Result<String> {
     let own = std::env::current_exe()?;
     let (own, directory) = (own.display(), directory.display());

@@ -1,30 +1,30 @@
-//! What is tried.
+//! The jobs that are compared.
 
 use std::time::Duration;
 
-/// One queueing discipline in the kernel, what is the same in farwire's words, and the packets that meet both.
+/// One queueing discipline in the kernel, its equivalent in farwire, and the packets that meet both.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// What comes behind `tc qdisc add dev wan`, one after the other.
+    /// The arguments after `tc qdisc add dev wan`, for each command in turn.
     pub(crate) kernel: &'static [&'static str],
-    /// A link file.
+    /// The link file.
     pub(crate) ours: &'static str,
     pub(crate) packets: u32,
     pub(crate) gap: Duration,
-    /// UDP payload, in bytes.
+    /// The UDP payload, in bytes.
     pub(crate) payload: usize,
-    /// Source ports, which take turns.
+    /// The number of source ports, which take turns.
     pub(crate) flows: u16,
     pub(crate) runs: u32,
 }
 
-/// Headers of Ethernet, IPv4 and UDP.
+/// The bytes of the headers of Ethernet, IPv4 and UDP.
 pub(crate) const HEADERS: usize = 14 + 20 + 8;
 
-/// What tells how long a packet takes through nothing; it comes first.
+/// The job that measures the time of a packet without any discipline; it comes first.
 pub(crate) const NOTHING: &str = "nothing";
 
-/// 2,000 packets a second of 242 bytes on L2. The guest cannot send twice as many, and is late before that.
+/// Makes a job with 2,000 packets a second of 242 bytes at L2. The guest cannot send twice as many, and is late before that.
 const fn effect(name: &'static str, kernel: &'static [&'static str], ours: &'static str) -> Job {
     Job {
         name,
@@ -38,7 +38,7 @@ const fn effect(name: &'static str, kernel: &'static [&'static str], ours: &'sta
     }
 }
 
-/// 12 Mbit/s of four flows, for 10 s, into 10 Mbit/s.
+/// Makes a job with 12 Mbit/s of four flows, for 10 s, into 10 Mbit/s.
 const fn queue(name: &'static str, kernel: &'static [&'static str], ours: &'static str) -> Job {
     Job {
         name,
@@ -54,7 +54,7 @@ const fn queue(name: &'static str, kernel: &'static [&'static str], ours: &'stat
 
 macro_rules! netems {
     ($($name:literal: $options:literal,)+) => {
-        /// netem's options: all kinds of them, each by itself and together.
+        /// netem's options: all kinds of them, alone and together.
         pub(crate) const NETEMS: &[Job] = &[
             effect(NOTHING, &[], ""),
             $(effect($name, &[concat!("root netem ", $options)], concat!("up.netem = \"", $options, "\"")),)+

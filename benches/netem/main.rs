@@ -1,10 +1,10 @@
-//! netem beside netem: the same packets through the kernel's sch_netem and queues, and through ours.
+//! Compares netem with netem: the same packets pass through the kernel's sch_netem and queues, and through farwire's.
 //!
-//! The kernel is Debian's `user-mode-linux`, which runs as an ordinary process of an ordinary user and has what this machine's may
-//! lack. Inside it a pair of virtual interfaces has each [`Job`]'s queueing discipline, and packets are sent and received with
-//! stamps. The same packets, at the times at which they were sent there, then meet farwire's model in virtual time.
+//! The kernel is Debian's `user-mode-linux`, which runs as an ordinary process of an ordinary user and has modules that this machine's
+//! kernel may lack. Inside it, a pair of virtual interfaces has each [`Job`]'s queueing discipline, and packets are sent and received
+//! with stamps. The same packets, at the times at which they were sent there, then meet farwire's model in virtual time.
 //!
-//! Other arguments name jobs to run.
+//! Arguments name jobs to run.
 #![allow(
     clippy::disallowed_macros,
     reason = "it prints its results, and nobody else uses it"
@@ -28,7 +28,7 @@ const OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/netem");
 
 fn main() -> Result<ExitCode> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    // Asked for by `cargo test --benches`: there is nothing to test here.
+    // `cargo test --benches` passes this; there is nothing to test here.
     if asked.iter().any(|a| a == "--test") {
         return Ok(ExitCode::SUCCESS);
     }

@@ -6,13 +6,13 @@ use model::{Bytes, Flow, Link, Nanos, Outcome, Packet, PacketId, Side};
 
 use crate::jobs::{HEADERS, Job};
 
-/// A packet: when it was sent, and when it and its copies came, in ns.
+/// A packet: the time of sending, and the times at which it and its copies arrived, in ns.
 pub(crate) struct Passed {
     pub(crate) sent: u64,
     pub(crate) came: Vec<u64>,
 }
 
-/// What becomes of a job's packets, sent at these times.
+/// Passes a job's packets, sent at these times, through the model.
 pub(crate) fn through(
     job: &Job,
     sent: impl Iterator<Item = u64>,
@@ -31,7 +31,7 @@ pub(crate) fn through(
         let id = PacketId(number as u64);
         let flow = u32::try_from(number % usize::from(job.flows))?;
         let mut packet = Packet::new(id, Bytes((job.payload + HEADERS) as u64));
-        // As far apart as hashes are.
+        // Spread the flows like hashes.
         packet.flow = Flow {
             id: flow.wrapping_mul(0x9e37_79b9),
             ..Flow::default()

@@ -1,4 +1,4 @@
-//! Hosts that are not the network: one that starves the sender, and a server that drops datagrams in its own full socket.
+//! Effects of hosts that must not count as the network: a starved sender, and a server that drops datagrams in its full socket.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,14 +14,14 @@ use test_support::process::{farwire, run, stderr};
 /// A paced sender beside busy processes.
 const SCENARIO: &str = include_str!("starved.toml");
 const OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/truth-starved");
-/// Parts of the notes with which `exec` and `measure` mark what a starved host measured.
+/// Parts of the notes with which `exec` and `measure` mark the results of a starved host.
 const MARKS: [&str; 3] = ["starved of CPU", "fell short of its schedule", "ms late"];
 /// Each command is run this many times.
 const TIMES: usize = 3;
 /// A receive buffer of a few datagrams.
 const WINDOW: &str = "4KiB";
 
-/// Whether every run beside one busy process for each processor is marked, by `run` as INVALID and by `exec` in a note.
+/// Returns whether every run beside one busy process for each processor is marked, by `run` as INVALID and by `exec` in a note.
 ///
 /// The busy processes have the priority of this program and of the instruments that it starts.
 ///
@@ -68,15 +68,15 @@ pub(crate) fn starved_senders_are_marked() -> Result<bool> {
     Ok(is_good)
 }
 
-/// Processes that do nothing but compute, one for each processor, until they are dropped.
+/// Starts processes that only compute, one for each processor, until they are dropped.
 fn busy_processes() -> Result<Vec<KillOnDrop>> {
     let processors = thread::available_parallelism()?.get();
     let busy = || KillOnDrop::spawn(Command::new("sh").args(["-c", "while :; do :; done"]));
     (0..processors).map(|_| Ok(busy()?)).collect()
 }
 
-/// Whether the intervals of loss and goodput contain what the link did, which lost nothing, where an iperf3 server drops datagrams
-/// in its own full socket.
+/// Returns whether the intervals of loss and goodput contain the true values of the link, which lost nothing, while an iperf3 server
+/// drops datagrams in its full socket.
 ///
 /// # Errors
 /// A program does not start, or fails.
@@ -90,7 +90,7 @@ pub(crate) fn full_sockets_are_no_loss_of_the_link() -> Result<bool> {
             dropped += usize::from(lost > Some(0.0));
             covered += usize::from(contains_all_that_was_sent(&measured));
         }
-        // A run in which no socket was full tries nothing.
+        // A run without a full socket tests nothing.
         let verdict = if covered == TIMES && dropped > 0 {
             ""
         } else {
@@ -105,7 +105,7 @@ pub(crate) fn full_sockets_are_no_loss_of_the_link() -> Result<bool> {
     Ok(is_good)
 }
 
-/// What a client measures that sends faster than an iperf3 server with a small buffer takes, over a link that loses nothing.
+/// Measures with a client that sends faster than an iperf3 server with a small buffer receives, over a link that loses nothing.
 fn into_full_socket(tool: &str) -> Result<Measurement> {
     let directory = tempfile::tempdir()?;
     let [link, measured] = ["link.json", "measured.json"].map(|name| directory.path().join(name));
@@ -131,11 +131,11 @@ fn into_full_socket(tool: &str) -> Result<Measurement> {
     Ok(serde_json::from_slice(&fs::read(&measured)?)?)
 }
 
-/// Whether nothing was lost by the intervals of loss and goodput.
+/// Returns whether the intervals of loss and goodput allow that nothing was lost.
 fn contains_all_that_was_sent(measured: &Measurement) -> bool {
     let contains = |metric, truth: f64| {
         let figure = up(measured, metric);
-        // A goodput without a loss is exact, and has no interval from a tool.
+        // A goodput without loss is exact, and has no interval from a tool.
         let interval = figure.map(|own| own.interval.unwrap_or([own.value; 2]));
         interval.is_some_and(|[low, high]| low <= truth * 1.001 && truth * 0.999 <= high)
     };
@@ -151,7 +151,7 @@ fn up(measured: &Measurement, metric: Metric) -> Option<&Figure> {
     figures.find(|one| (one.metric, one.direction, one.stream) == wanted)
 }
 
-/// Has the command find the program under test as `farwire`.
+/// Makes the command find the program under test as `farwire`.
 fn as_farwire(command: &mut Command) -> &mut Command {
     let program = std::path::Path::new(test_support::process::program());
     let own = program.parent().unwrap_or(program).display().to_string();

@@ -1,20 +1,20 @@
-//! Losses in bursts, and losses too rare for one run: how many intervals contain the probability that the link was told.
+//! Losses in bursts, and losses too rare for one run: counts the intervals that contain the configured probability.
 
 use std::fmt;
 
 use record::{Direction, Metric};
 use report::analysis::calibration::{PooledLosses, Suite, SuiteCell};
 
-/// The names of the cases with bursts begin with this.
+/// The beginning of the names of the cases with bursts.
 const BURSTS: &str = "bursts-of-";
-/// The name of the case with rare losses begins with this.
+/// The beginning of the name of the case with rare losses.
 const RARE: &str = "rare: ";
-/// The share of intervals that must contain the truth where losses come in bursts: 165 of 180.
+/// The share of intervals that must contain the true value for losses in bursts: 165 of 180.
 pub(crate) const LEAST_OF_BURSTS: f64 = 165.0 / 180.0;
-/// The same of rare losses, five runs together: 9 of 12, of which intervals of 95 % contain it in fewer once in 450 suites.
+/// The same for rare losses, five runs together: 9 of 12. 95 % intervals contain it less often once in 450 suites.
 pub(crate) const LEAST_OF_RARE: f64 = 0.75;
 
-/// How many intervals contain the truth, of several cells together.
+/// The number of intervals that contain the true value, over several cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Coverage {
     what: &'static str,
@@ -29,7 +29,7 @@ impl Coverage {
     pub(crate) fn of_bursts(suite: &Suite) -> Self {
         let is_own = |cell: &SuiteCell<'_>| {
             let figure = cell.figure();
-            // Of what `probe` says of both directions together, up is a part.
+            // `probe` states both directions; use up.
             let way = (!cell.case().ends_with(": ping")).then_some(Direction::Up);
             cell.case().starts_with(BURSTS)
                 && (figure.metric, figure.direction) == (Metric::LostPercent, way)
@@ -48,7 +48,7 @@ impl Coverage {
         Self::sum("rare losses, five runs together", LEAST_OF_RARE, coverage)
     }
 
-    /// Adds up cells, each given as the intervals that contain the truth and all its intervals.
+    /// Adds up cells, each given as the number of intervals that contain the true value and the number of all its intervals.
     pub(crate) fn sum(
         what: &'static str,
         least: f64,
@@ -69,20 +69,20 @@ impl Coverage {
         })
     }
 
-    /// Whether there is something to judge at all, as where only some cases were run.
+    /// Returns whether there is anything to judge; there may be nothing if only some cases were run.
     pub(crate) fn is_there(&self) -> bool {
         self.cells > 0
     }
 
-    /// Whether enough intervals contain the truth.
+    /// Returns whether enough intervals contain the true value.
     pub(crate) fn is_enough(&self) -> bool {
         self.intervals > 0 && self.covered >= self.needed()
     }
 
-    /// The number of intervals that must contain the truth.
+    /// Returns the number of intervals that must contain the true value.
     #[expect(clippy::cast_possible_truncation, reason = "a number of intervals")]
     fn needed(&self) -> usize {
-        // 165 / 180 of 180 are 165, and not a hair more.
+        // 165 / 180 times 180 must give exactly 165, despite rounding.
         (self.least * self.intervals as f64 - 1e-9).ceil() as usize
     }
 }

@@ -1,13 +1,12 @@
-//! Measures with every instrument through links of which the emulator keeps a log, under several seeds a cell. Do the stated 95 %
-//! intervals contain what the log says, and would the cells tell if they did not?
+//! Measures with every instrument through links for which the emulator keeps a packet log, with several seeds for each cell. It checks
+//! whether the stated 95 % intervals contain the values of the log, and whether the cells would show it if they did not.
 //!
-//! A cell is red when so few of its intervals contain the truth that chance would make any cell of the suite red in fewer than 1 of
-//! 1,000 suites. Losses in bursts, and rare ones, are also judged together. Then the recorded runs are falsified in five ways, each of
-//! which must turn its cells red. The check of the packet log's departures comes first, and hosts that are not the network come
-//! last.
+//! A cell is red when so few of its intervals contain the true value that chance would make any cell of the suite red in fewer than 1 of
+//! 1,000 suites. Losses in bursts, and rare losses, are also judged together. Then the recorded runs are falsified in five ways, each of
+//! which must turn its cells red. The check of the packet log's departures comes first, the tests of hosts come last.
 //!
-//! A directory as an argument is a record to judge again. `departures` and `hosts` ask for that part alone; other arguments name cases to
-//! run, as `--only` does. `--repeats=N` runs each cell N times at most; with fewer than 10 every cell is red, because so few decide nothing.
+//! A directory as an argument is a record to judge again. `departures` and `hosts` run only that part; other arguments name cases to run,
+//! like `--only`. `--repeats=N` runs each cell at most N times; with fewer than 10 every cell is red, because they decide nothing.
 #![allow(
     clippy::disallowed_macros,
     reason = "it prints its results, and nobody else uses it"
@@ -30,17 +29,17 @@ use crate::losses::Coverage;
 use crate::mutation::Mutation;
 
 const GRID: &str = include_str!("grid.toml");
-/// The argument that asks for [`departures`] alone.
+/// The argument that runs only [`departures`].
 const DEPARTURES: &str = "departures";
-/// The argument that asks for [`hosts`] alone.
+/// The argument that runs only [`hosts`].
 const HOSTS: &str = "hosts";
-/// The argument that bounds the number of runs of each cell.
+/// The argument that limits the number of runs of each cell.
 const REPEATS: &str = "--repeats=";
 const OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/truth");
 
 fn main() -> Result<ExitCode> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    // Asked for by `cargo test --benches`: there is nothing to test here.
+    // `cargo test --benches` passes this; there is nothing to test here.
     if asked.iter().any(|a| a == "--test") {
         return Ok(ExitCode::SUCCESS);
     }
@@ -63,13 +62,14 @@ fn main() -> Result<ExitCode> {
     })
 }
 
-/// Whether what a host does is never told as the network's.
+/// Returns whether effects of hosts never count as the network's.
 fn are_hosts_told_apart() -> Result<bool> {
     println!();
     Ok(hosts::starved_senders_are_marked()? & hosts::full_sockets_are_no_loss_of_the_link()?)
 }
 
-/// Whether the intervals of a record, or of the grid or these of its cases, contain the truth, and whether each falsification is seen.
+/// Returns whether the intervals of a record, or of the grid or these of its cases, contain the true values, and whether each
+/// falsification is detected.
 fn holds(named: &[&String], most: Option<i64>) -> Result<bool> {
     let directory = match named {
         [only] if Path::new(only).exists() => PathBuf::from(only),
@@ -103,7 +103,7 @@ fn holds(named: &[&String], most: Option<i64>) -> Result<bool> {
     Ok(is_sound)
 }
 
-/// Runs the grid, or these of its cases, each of them `most` times if that is fewer than the grid says; where the record is.
+/// Runs the grid, or these of its cases, each at most `most` times; returns the directory of the record.
 fn calibrated(cases: &[&String], most: Option<i64>) -> Result<PathBuf> {
     let directory = tempfile::tempdir()?;
     let grid = directory.path().join("grid.toml");
@@ -114,14 +114,14 @@ fn calibrated(cases: &[&String], most: Option<i64>) -> Result<PathBuf> {
     for case in cases {
         command.args(["--only", case]);
     }
-    // Its own verdict is advice, and 1 where that is not good.
+    // The verdict of calibrate is advice; its exit code 1 means that some cells are not good.
     let ended = command.status().context("farwire calibrate")?;
     let has_run = ended.code().is_some_and(|code| code < 2);
     ensure!(has_run, "farwire calibrate ended with {ended}");
     Ok(PathBuf::from(OUT))
 }
 
-/// The grid, with `most` repeats of each case at most.
+/// Returns the grid with at most `most` repeats of each case.
 fn grid_text(most: Option<i64>) -> Result<String> {
     let Some(most) = most else {
         return Ok(GRID.to_owned());

@@ -1,4 +1,4 @@
-//! Faults of an instrument, put into what it is recorded to have found: each must turn its cells red.
+//! Faults of an instrument, applied to recorded results: each must turn its cells red.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use record::plan::Case;
 use record::{Direction, Figure, Measurement, Metric, Record, Statistic};
 use report::analysis::calibration::{Suite, SuiteCell};
 
-/// A fault.
+/// A fault of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
     /// A clock that runs 5 % fast.
     Clock,
-    /// One byte in a hundred is counted that never came.
+    /// Counts 1 % more bytes than arrived.
     Bytes,
-    /// A round trip is 0.2 ms too long.
+    /// Round trips are 0.2 ms too long.
     RoundTrip,
-    /// 0.1 points of loss that never were.
+    /// Adds 0.1 points of loss.
     Loss,
-    /// What went up is said to have gone down.
+    /// Swaps up and down.
     Direction,
 }
 
@@ -32,7 +32,7 @@ impl Mutation {
         Self::Direction,
     ];
 
-    /// Its cells that do not turn red, by name; or that it has none.
+    /// Returns the names of its cells that do not turn red, or a note that it has no cells.
     pub(crate) fn unseen(self, record: &Record) -> Vec<String> {
         let name = |cell: &SuiteCell<'_>| format!("{}: {}", cell.case(), cell.figure());
         let mut falsified = record.clone();
@@ -50,23 +50,23 @@ impl Mutation {
         if own.is_empty() {
             return vec!["no cell at all".to_owned()];
         }
-        // One that is gone has not turned red.
+        // A missing cell has not turned red.
         let red = falsified.cells().filter(SuiteCell::is_red);
         let red: Vec<String> = red.map(|cell| name(&cell)).collect();
         own.into_iter().filter(|cell| !red.contains(cell)).collect()
     }
 
-    /// Whether a cell is there to see it.
+    /// Returns whether a cell should detect the fault.
     fn concerns(self, record: &Record, cell: &SuiteCell<'_>) -> bool {
         let figure = cell.figure();
         let is_rate = figure.metric.unit() == "bit/s";
         let case = record.plan().case(cell.case());
         match self {
             Self::Clock => is_rate,
-            // More than a percent of a TCP test that ends by the clock is on its way at its ends.
+            // In a TCP test that ends by the clock, more than a percent is on its way at the ends.
             Self::Bytes => is_rate && !case.is_some_and(is_timed_tcp),
-            // The hosts' part of a long one is bounded less tightly: who sleeps longer wakes up later. `probe` in user space allows
-            // 0.3 ms.
+            // The hosts' part of a long round trip is bounded less tightly, because a thread that sleeps longer wakes up later. `probe`
+            // in user space allows 0.3 ms.
             Self::RoundTrip => {
                 figure.metric == Metric::RttMs
                     && case.is_some_and(|case| {
@@ -74,7 +74,7 @@ impl Mutation {
                     })
             }
             Self::Loss => is_count(figure.metric),
-            // What went one way only would be missing, not wrong; of streams the same rate is asked for both ways.
+            // Figures of one direction only would be missing, not wrong; streams are asked for the same rate in both directions.
             Self::Direction => {
                 figure.direction.is_some()
                     && !is_rate
@@ -107,7 +107,7 @@ impl Mutation {
             Self::Loss if figure.metric == Metric::LostPercent => {
                 shift(figure, |value| value + 0.1);
             }
-            // A whole packet at least.
+            // Add at least a whole packet.
             Self::Loss if figure.metric == Metric::LostPackets => {
                 shift(figure, |value| value + (0.001 * sent).ceil().max(1.0));
             }
@@ -139,14 +139,14 @@ fn is_timed_tcp(case: &Case) -> bool {
     used.any(|one| one.args.kind == "tcp" && one.profile.calibration.timed)
 }
 
-/// Whether there and back take less than a millisecond.
+/// Returns whether the round trip takes less than a millisecond.
 fn is_short(case: &Case) -> bool {
     let both = |route: Route| route.up.propagation() + route.down.propagation();
     case.path()
         .is_ok_and(|route| both(route) < Nanos::from_millis(1))
 }
 
-/// Whether its instrument states figures of each direction.
+/// Returns whether its instrument states figures for each direction.
 fn goes_both_ways(case: &Case) -> bool {
     case.instruments
         .iter()
@@ -160,7 +160,7 @@ fn goes_both_ways(case: &Case) -> bool {
         })
 }
 
-/// Whether the two ways of a case's link differ.
+/// Returns whether the two directions of a case's link differ.
 fn is_asymmetric(case: &Case) -> bool {
     case.path().is_ok_and(|route| {
         let effects = |stages: &PathStages| -> Vec<_> {

@@ -1,4 +1,4 @@
-//! Packets that come twice or damaged.
+//! Packets that arrive twice or damaged.
 
 use anyhow::Result;
 use model::{Edit, Nanos, Outcome};
@@ -13,7 +13,7 @@ pub(crate) fn pictures() -> Result<Vec<Picture>> {
     Ok(vec![duplication()?, corruption()?])
 }
 
-/// From one packet that is copied to the next.
+/// Draws the distances between copied packets.
 fn duplication() -> Result<Picture> {
     const LONGEST: u32 = 30;
     let packets = steady(1_000_000, Nanos::from_millis(1), 1_000);
@@ -40,22 +40,22 @@ fn duplication() -> Result<Picture> {
     ];
     let axes = [
         Axis::counts(
-            "packets from one that is copied to the next",
+            "packets from one copied packet to the next",
             u64::from(LONGEST),
         ),
         between("share, %", 0.0, 10.0),
     ];
     Ok(picture(
         "duplication",
-        "How far packets lie apart that are copied",
+        "Distances between copied packets",
         axes,
         curves,
     ))
 }
 
-/// Which of the bits behind the IP header are flipped.
+/// Draws which of the bits behind the IP header are flipped.
 fn corruption() -> Result<Picture> {
-    /// Behind 14 bytes of Ethernet and 20 of IPv4, in a frame of 1,000.
+    /// The bits behind 14 bytes of Ethernet and 20 of IPv4, in a frame of 1,000 bytes.
     const BITS: u32 = 8 * (1_000 - 14 - 20);
     const BINS: u32 = 46;
     let packets = steady(1_000_000, Nanos::from_millis(1), 1_000);
@@ -81,12 +81,12 @@ fn corruption() -> Result<Picture> {
         formula("by the formula", Shape::Line, line.to_vec()),
     ];
     let axes = [
-        between("number of the bit that is flipped", 0.0, 8_000.0),
+        between("number of the flipped bit", 0.0, 8_000.0),
         between("share, %", 0.0, 3.0),
     ];
     Ok(picture(
         "corruption",
-        "Which bits of packets are flipped",
+        "Flipped bits of packets",
         axes,
         curves,
     ))

@@ -4,19 +4,19 @@ use anyhow::Result;
 use conditions::LinkSpec;
 use model::{Bytes, Link, Nanos, Outcome, Packet, PacketId, Side};
 
-/// Packets that went up a link, by their numbers, and what became of them.
+/// Packets that went up a link, by number, and their outcomes.
 pub(crate) struct Crossing {
-    /// When each of them came.
+    /// The arrival of each packet.
     pub(crate) came: Vec<Nanos>,
-    /// In the order of decision.
+    /// The outcomes, in the order of decision.
     pub(crate) outcomes: Vec<Outcome>,
 }
 
 impl Crossing {
-    /// `packets`, in the order in which they come, through a link as its file has it; their ids are their numbers.
+    /// Passes `packets`, in the order of their arrival, through the link of `file`; their ids are their numbers.
     ///
     /// # Errors
-    /// A file that is wrong.
+    /// The file is wrong.
     pub(crate) fn of(
         file: &str,
         packets: impl IntoIterator<Item = (Nanos, Packet)>,
@@ -34,7 +34,7 @@ impl Crossing {
         Ok(Self { came, outcomes })
     }
 
-    /// When each left, by number; nothing of those that were lost. Copies are left out.
+    /// Returns the departure of each packet by number, or nothing if it was lost. Copies are left out.
     pub(crate) fn left(&self) -> Vec<Option<Nanos>> {
         let mut left = vec![None; self.came.len()];
         for outcome in &self.outcomes {
@@ -48,40 +48,40 @@ impl Crossing {
         left
     }
 
-    /// Whether each was lost, by number.
+    /// Returns whether each packet was lost, by number.
     pub(crate) fn lost(&self) -> Vec<bool> {
         self.left().iter().map(Option::is_none).collect()
     }
 
-    /// How long each took in milliseconds, by number; nothing of those that were lost.
+    /// Returns the delay of each packet in milliseconds by number, or nothing if it was lost.
     pub(crate) fn delays(&self) -> Vec<Option<f64>> {
         let both = self.came.iter().zip(self.left());
         both.map(|(came, left)| left.map(|left| milliseconds(left - *came)))
             .collect()
     }
 
-    /// How long those took that were not lost, in milliseconds.
+    /// Returns the delays of the packets that were not lost, in milliseconds.
     pub(crate) fn all_delays(&self) -> Vec<f64> {
         self.delays().into_iter().flatten().collect()
     }
 }
 
-/// So many packets of `length` L2 bytes, one every `gap`.
+/// Makes `count` packets of `length` L2 bytes, one every `gap`.
 pub(crate) fn steady(count: u64, gap: Nanos, length: u64) -> impl Iterator<Item = (Nanos, Packet)> {
     (0..count).map(move |number| (gap.saturating_mul(number), of_length(length)))
 }
 
-/// A packet of so many L2 bytes.
+/// Makes a packet of this many L2 bytes.
 pub(crate) fn of_length(length: u64) -> Packet {
     Packet::new(PacketId(0), Bytes(length))
 }
 
-/// A packet's number.
+/// Returns the number of a packet.
 pub(crate) fn index(id: PacketId) -> usize {
     usize::try_from(id.0).expect("fewer packets than memory has bytes")
 }
 
-/// In milliseconds.
+/// Converts a time to milliseconds.
 pub(crate) fn milliseconds(time: Nanos) -> f64 {
     time.0 as f64 / 1e6
 }

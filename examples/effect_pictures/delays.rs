@@ -1,4 +1,4 @@
-//! Delays: by length, by law, by time, and in order.
+//! Delays: by length, by law, over time, and in order.
 
 use anyhow::Result;
 use model::{Flow, Nanos, Packet};
@@ -53,17 +53,17 @@ fn by_length() -> Result<Picture> {
     ))
 }
 
-/// The quantile of a law in spreads, of a score and its share of the standard normal distribution.
+/// The quantile of a law, in spreads, from a score and its share of the standard normal distribution.
 type Quantile = fn(f64, f64) -> f64;
 
-/// What netem's laws can give at most, in spreads.
+/// The maximum of netem's laws, in spreads.
 const NETEM_MOST: f64 = 32_767.0 / 8_192.0;
 
 fn pareto(_: f64, share: f64) -> f64 {
     (4.0 / 3.0 * ((1.0 - share).powf(-1.0 / 3.0) - 1.5)).min(NETEM_MOST)
 }
 
-/// Of a delay of 20 ms with a spread of 4 ms.
+/// Returns the quantile for a delay of 20 ms with a spread of 4 ms.
 fn log_normal(score: f64, _: f64) -> f64 {
     let variance = (4.0_f64 / 20.0).powi(2).ln_1p();
     5.0 * ((variance.sqrt() * score - variance / 2.0).exp() - 1.0)
@@ -77,7 +77,7 @@ fn table(_: f64, share: f64) -> f64 {
     }
 }
 
-/// Every law of jitter, 4 ms about 20 ms.
+/// Every law of jitter, with 4 ms around 20 ms.
 const LAWS: [(&str, &str, Quantile); 6] = [
     ("uniform", "'4ms,free'", |_, share| 2.0 * share - 1.0),
     ("normal", "'4ms,normal,free'", |score, _| score),
@@ -118,14 +118,11 @@ fn laws() -> Result<Picture> {
     }
     Ok(Picture {
         name: "jitter-laws",
-        svg: stack(
-            &frames,
-            "How delays are distributed under each law of jitter",
-        ),
+        svg: stack(&frames, "Distribution of delays under each law of jitter"),
     })
 }
 
-/// Scores of the standard normal distribution in small steps, with the share below each and the weight of each.
+/// Calls `each` for scores of the standard normal distribution in small steps, with the share below each and its weight.
 fn for_each_score(mut each: impl FnMut(f64, f64, f64)) {
     const STEP: f64 = 1e-4;
     let mut below = 0.0;
@@ -138,7 +135,7 @@ fn for_each_score(mut each: impl FnMut(f64, f64, f64)) {
     }
 }
 
-/// Delays one after the other, each drawn by itself and with half-lives.
+/// Draws consecutive delays, independent and with half-lives.
 fn wandering() -> Result<Picture> {
     let all = [
         ("none", "'2ms,normal,free'"),
@@ -165,7 +162,7 @@ fn wandering() -> Result<Picture> {
     })
 }
 
-/// How alike delays are that lie so far apart.
+/// Draws the correlation of delays against the time between them.
 fn likeness() -> Result<Picture> {
     const HALF_LIFE_MS: u32 = 50;
     let rates = [
@@ -203,13 +200,13 @@ fn likeness() -> Result<Picture> {
     ];
     Ok(picture(
         "jitter-likeness",
-        "How alike delays are that lie a time apart, with a half-life of 50 ms",
+        "Correlation of delays against the time between them, with a half-life of 50 ms",
         axes,
         curves,
     ))
 }
 
-/// What keeping the order makes of one law.
+/// Draws the effect of keeping the order on one law.
 fn in_order() -> Result<Picture> {
     let all = [
         ("free", "'5ms,normal,free'", 1_000),

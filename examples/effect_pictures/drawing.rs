@@ -1,4 +1,4 @@
-//! What the pictures are made of.
+//! The elements of the pictures.
 
 use report::{Axis, Curve, Plot, Point, Shape};
 
@@ -8,13 +8,13 @@ pub(crate) struct Picture {
     pub(crate) svg: String,
 }
 
-/// The look of what a formula says: black.
+/// The look of formulas: black.
 const FORMULA: usize = 4;
 
-/// How high a frame is that has the picture to itself.
+/// The height of a frame that is alone in its picture.
 pub(crate) const HEIGHT: f64 = 200.0;
 
-/// What was counted.
+/// Makes a curve of counted values.
 pub(crate) fn found(label: &str, look: usize, shape: Shape, points: Vec<Point>) -> Curve {
     Curve {
         label: Some(label.to_owned()),
@@ -25,12 +25,12 @@ pub(crate) fn found(label: &str, look: usize, shape: Shape, points: Vec<Point>) 
     }
 }
 
-/// What a formula says, as a line or by [`Shape::Hollow`] marks.
+/// Makes a curve of a formula, as a line or with [`Shape::Hollow`] marks.
 pub(crate) fn formula(label: &str, shape: Shape, points: Vec<Point>) -> Curve {
     found(label, FORMULA, shape, points)
 }
 
-/// Points of a function of whole numbers.
+/// Returns the points of a function of whole numbers.
 pub(crate) fn by_number(
     numbers: impl Iterator<Item = u32>,
     value: impl Fn(u32) -> f64,
@@ -40,12 +40,12 @@ pub(crate) fn by_number(
         .collect()
 }
 
-/// Both ends of an axis that begins and ends there, where these are round numbers.
+/// Makes an axis that begins and ends at these round numbers.
 pub(crate) fn between(title: &str, from: f64, to: f64) -> Axis {
     Axis::linear(title, [from, to].into_iter())
 }
 
-/// One frame, for those who cannot see it under `title`.
+/// Makes a picture of one frame, with `title` for readers who cannot see it.
 pub(crate) fn picture(
     name: &'static str,
     title: &str,
@@ -62,7 +62,7 @@ pub(crate) fn picture(
     Picture { name, svg }
 }
 
-/// How much weight lies in each of many intervals of one width.
+/// The weight in each of many intervals of one width.
 pub(crate) struct Bins {
     from: f64,
     width: f64,
@@ -70,7 +70,7 @@ pub(crate) struct Bins {
 }
 
 impl Bins {
-    /// So many between two values.
+    /// Makes `count` intervals between two values.
     pub(crate) fn new(from: f64, to: f64, count: u32) -> Self {
         Self {
             from,
@@ -79,7 +79,7 @@ impl Bins {
         }
     }
 
-    /// Adds a weight at a value; what lies outside is not seen.
+    /// Adds a weight at a value; values outside are ignored.
     pub(crate) fn add(&mut self, value: f64, weight: f64) {
         let place = ((value - self.from) / self.width).floor();
         #[expect(
@@ -97,7 +97,7 @@ impl Bins {
         }
     }
 
-    /// Of many values the share that lies in each, in percent.
+    /// Computes the share of the values in each interval, in percent.
     pub(crate) fn of(mut self, values: &[f64]) -> Self {
         for value in values {
             self.add(*value, 100.0 / values.len() as f64);
@@ -105,7 +105,7 @@ impl Bins {
         self
     }
 
-    /// The corners of its steps.
+    /// Returns the corners of the steps.
     pub(crate) fn steps(&self) -> Vec<Point> {
         let bins = self.weights.iter().enumerate();
         let corners = bins.flat_map(|(bin, weight)| {
@@ -118,7 +118,7 @@ impl Bins {
         corners.collect()
     }
 
-    /// The middle of each step.
+    /// Returns the middle of each step.
     pub(crate) fn middles(&self) -> Vec<Point> {
         let bins = self.weights.iter().enumerate();
         let middle = |bin: usize| self.from + (bin as f64 + 0.5) * self.width;
@@ -127,7 +127,7 @@ impl Bins {
     }
 }
 
-/// The means of what lies in each of many intervals of one width, where anything does.
+/// Returns the means of the points in each of many intervals of one width, without empty intervals.
 pub(crate) fn means(points: &[(f64, f64)], width: f64, until: f64) -> Vec<Point> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -147,7 +147,7 @@ pub(crate) fn means(points: &[(f64, f64)], width: f64, until: f64) -> Vec<Point>
         .collect()
 }
 
-/// How often each distance from one number to the next occurs, for distances up to `most`.
+/// Counts each distance from one number to the next, for distances up to `most`.
 pub(crate) fn distances(numbers: &[usize], most: usize) -> Vec<f64> {
     let mut counts = vec![0.0; most + 1];
     for pair in numbers.windows(2) {
@@ -158,7 +158,7 @@ pub(crate) fn distances(numbers: &[usize], most: usize) -> Vec<f64> {
     counts
 }
 
-/// The numbers of what is true.
+/// Returns the numbers of the true values.
 pub(crate) fn numbers(all: &[bool]) -> Vec<usize> {
     let all = all.iter().enumerate();
     all.filter(|(_, is)| **is)

@@ -1,4 +1,4 @@
-//! Losses: which packets, how many in a row, and of which length.
+//! Losses: which packets are lost, how many in a row, and of which length.
 
 use anyhow::Result;
 use model::Nanos;
@@ -7,11 +7,11 @@ use report::{Axis, Curve, Plot, Point, Shape, stack};
 use crate::crossing::{Crossing, of_length, steady};
 use crate::drawing::{Picture, between, by_number, formula, found, picture};
 
-/// Packets that are counted, and those of a strip.
+/// The number of counted packets, and of those in a strip.
 const PACKETS: u64 = 1_000_000;
 const STRIP: usize = 600;
 
-/// Runs of losses are shown up to this length.
+/// The longest run of losses that is shown.
 const LONGEST: u32 = 16;
 
 pub(crate) fn pictures() -> Result<Vec<Picture>> {
@@ -43,7 +43,7 @@ pub(crate) fn pictures() -> Result<Vec<Picture>> {
     .collect())
 }
 
-/// Which packets are lost, a strip a law, and how long runs are.
+/// Draws which packets are lost, with a strip for each law, and the lengths of runs.
 fn of_chains(
     [strip, runs]: [&'static str; 2],
     laws: &[(&str, &str, Chain)],
@@ -81,17 +81,17 @@ fn of_chains(
     };
     let counts = || lengths.iter().flat_map(|curve| &curve.points);
     let axes = [
-        Axis::counts("losses in a row", u64::from(LONGEST)),
+        Axis::counts("losses in a burst", u64::from(LONGEST)),
         Axis::log(
             "how often",
             counts().map(|point| point.y).chain([1.0, 10.0]),
         ),
     ];
-    let runs = picture(runs, "How many losses come in a row", axes, lengths);
+    let runs = picture(runs, "Lengths of runs of losses", axes, lengths);
     Ok(vec![strip, runs])
 }
 
-/// A bar for each packet that is lost.
+/// Makes a bar for each lost packet.
 fn bars(look: usize, height: f64, lost: &[bool]) -> Curve {
     let lost = lost.iter().enumerate().filter(|(_, lost)| **lost);
     let bar = |number: usize| {
@@ -113,7 +113,7 @@ fn bars(look: usize, height: f64, lost: &[bool]) -> Curve {
     }
 }
 
-/// How many runs of losses there are, by their length.
+/// Counts runs of losses by their length.
 fn runs_of(lost: &[bool]) -> Vec<f64> {
     let mut counts = vec![0.0; lost.len() + 1];
     for run in lost.chunk_by(|a, b| a == b).filter(|run| run[0]) {
@@ -122,7 +122,7 @@ fn runs_of(lost: &[bool]) -> Vec<f64> {
     counts
 }
 
-/// The states of a law, and how probably each leads to each, with a loss and with a packet received.
+/// The states of a law, with the probabilities of going from each to each, with a loss and with a packet received.
 struct Chain {
     lost: Vec<Vec<f64>>,
     received: Vec<Vec<f64>>,
@@ -136,7 +136,7 @@ impl Chain {
         }
     }
 
-    /// Good and bad: the state that is left decides.
+    /// Makes a chain of good and bad: the state before the change decides.
     fn two_states([p, r, bad, good]: [f64; 4]) -> Self {
         let next = [[1.0 - p, p], [r, 1.0 - r]];
         let with = |share: [f64; 2]| {
@@ -150,7 +150,7 @@ impl Chain {
         }
     }
 
-    /// Received in a gap, received in a burst, lost in a burst, lost alone: the state that is come to decides.
+    /// Makes a chain of received in a gap, received in a burst, lost in a burst, lost alone: the new state decides.
     fn four_states([p13, p31, p32, p23, p14]: [f64; 5]) -> Self {
         let next = [
             [1.0 - p13 - p14, 0.0, p13, p14],
@@ -168,7 +168,7 @@ impl Chain {
         }
     }
 
-    /// How many runs of each length are to be expected of so many packets: a packet received, so many lost, one received.
+    /// Returns the expected number of runs of each length in this many packets: one received, the run, one received.
     fn runs(&self, packets: f64) -> Vec<f64> {
         let mut long = vec![0.0; self.lost.len()];
         long[0] = 1.0;
@@ -188,7 +188,7 @@ impl Chain {
     }
 }
 
-/// One packet further.
+/// Advances the states by one packet.
 fn step(states: &[f64], next: &[Vec<f64>]) -> Vec<f64> {
     let to = |place: usize| {
         let parts = states.iter().zip(next);
@@ -197,7 +197,7 @@ fn step(states: &[f64], next: &[Vec<f64>]) -> Vec<f64> {
     (0..states.len()).map(to).collect()
 }
 
-/// The share that is lost, against the length of the frame.
+/// Draws the share of lost packets against the length of the frame.
 fn bit_errors() -> Result<Picture> {
     const PACKETS: u64 = 200_000;
     const SIZES: [u32; 8] = [64, 128, 256, 512, 1_024, 2_048, 4_096, 9_014];
@@ -236,7 +236,7 @@ fn bit_errors() -> Result<Picture> {
     ];
     Ok(picture(
         "bit-errors",
-        "How many packets of each length bit errors lose",
+        "Share of packets that bit errors lose, against their length",
         axes,
         curves,
     ))

@@ -1,10 +1,10 @@
-//! The pictures of docs/effects: what became of packets that crossed a link in virtual time, beside what each effect's formula says.
+//! Draws the pictures of docs/effects: the outcomes of packets that crossed a link in virtual time, beside the formula of each effect.
 //!
 //! ```text
 //! cargo run --example effect_pictures -- FOLDER
 //! ```
 //!
-//! Every link is written as a user writes it, and has the seed 1: the same pictures every time.
+//! Every link is written as a user writes it, with the seed 1, so the pictures are the same every time.
 #![allow(
     clippy::disallowed_macros,
     reason = "it prints its results, and nobody else uses it"

@@ -25,7 +25,7 @@ pub(crate) fn pictures() -> Result<Vec<Picture>> {
 
 const SLOTS: &str = "[[stages]]\nkind = 'slots'\nmin = '5ms'\nmax = '15ms'";
 
-/// When packets leave that come one a millisecond.
+/// Draws when packets leave that arrive one a millisecond.
 fn slots() -> Result<Picture> {
     let links = [
         ("min = 5ms, max = 15ms", SLOTS.to_owned()),
@@ -47,18 +47,18 @@ fn slots() -> Result<Picture> {
     let axes = [between("a packet comes, ms", 0.0, 100.0), leaves];
     Ok(picture(
         "slots",
-        "When packets leave in slots that come one a millisecond",
+        "Departures in slots of packets that arrive one a millisecond",
         axes,
         curves,
     ))
 }
 
-/// How long packets wait that come one a millisecond.
+/// Draws how long packets wait that arrive one a millisecond.
 fn slot_delays() -> Result<Picture> {
     const BINS: u32 = 60;
     let delays = Crossing::of(SLOTS, steady(500_000, MILLISECOND, 1_000))?.all_delays();
     let bins = Bins::new(0.0, 15.0, BINS).of(&delays);
-    // In the mean 10.5 packets leave in a slot: one, and one more for each whole millisecond of its wait.
+    // On average 10.5 packets leave in a slot: one, and one more for each whole millisecond of its wait.
     let density = |delay: f64| {
         let waits = (0..16).map(|others| delay + f64::from(others));
         let within = waits.filter(|wait| (5.0..15.0).contains(wait));
@@ -80,13 +80,13 @@ fn slot_delays() -> Result<Picture> {
     ];
     Ok(picture(
         "slots-delay",
-        "How long packets wait for slots that come one a millisecond",
+        "Waiting times for slots of packets that arrive one a millisecond",
         axes,
         curves,
     ))
 }
 
-/// When packets leave that come one a millisecond.
+/// Draws when packets leave that arrive one a millisecond.
 fn stalls() -> Result<Picture> {
     let link = "[[stages]]\nkind = 'stall'\nevery = '100ms'\nlasts = '20ms'";
     let crossing = Crossing::of(link, steady(301, MILLISECOND, 1_000))?;
@@ -110,13 +110,13 @@ fn stalls() -> Result<Picture> {
     ];
     Ok(picture(
         "stall",
-        "How long packets wait that come one a millisecond to a link that stalls",
+        "Waiting times of packets that arrive one a millisecond at a link that stalls",
         axes,
         curves,
     ))
 }
 
-/// From one packet that passes at once to the next.
+/// Draws the distances between packets that skip the delay.
 fn gaps() -> Result<Picture> {
     const LONGEST: u32 = 20;
     let mut curves = Vec::new();
@@ -144,20 +144,20 @@ fn gaps() -> Result<Picture> {
     }
     let axes = [
         Axis::counts(
-            "packets from one that passes at once to the next",
+            "packets from one that skips the delay to the next",
             u64::from(LONGEST),
         ),
         between("share, %", 0.0, 20.0),
     ];
     Ok(picture(
         "reordering-gaps",
-        "How far packets lie apart that pass a delay at once",
+        "Distances between packets that skip a delay",
         axes,
         curves,
     ))
 }
 
-/// The reordering extents of RFC 4737 that each way of reordering gives.
+/// Draws the reordering extents of RFC 4737 for each way of reordering.
 fn extents() -> Result<Picture> {
     const LONGEST: u32 = 22;
     let links = [
@@ -201,20 +201,20 @@ fn extents() -> Result<Picture> {
     ))
 }
 
-/// How many packets have each extent (RFC 4737, section 4.2.1): from the first arrival of a greater number to its own.
+/// Counts packets by extent (RFC 4737, section 4.2.1): from the first arrival of a greater number to its own.
 fn extents_of(crossing: &Crossing) -> BTreeMap<u32, u32> {
     let left = crossing.left();
     let mut arrivals: Vec<(Nanos, usize)> = (0..left.len())
         .filter_map(|number| left[number].map(|left| (left, number)))
         .collect();
-    // Of those that leave at one time the one first that was let go first.
+    // Packets that leave at one time are in the order in which they were released.
     let mut order: Vec<usize> = vec![0; left.len()];
     for (place, outcome) in crossing.outcomes.iter().enumerate() {
         order[crate::crossing::index(outcome.id())] = place;
     }
     arrivals.sort_by_key(|(left, number)| (*left, order[*number]));
     let numbers: Vec<usize> = arrivals.into_iter().map(|(_, number)| number).collect();
-    // The places at which a greater number came than ever before: the first greater than any number is among them.
+    // These are the places of numbers greater than all before; the first one greater than any given number is among them.
     let mut records: Vec<(usize, usize)> = Vec::new();
     let mut extents = BTreeMap::new();
     for (place, number) in numbers.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Queues: how long packets wait in each under the same overload, and how many are dropped.
+//! Queues: waiting times and drops in each under the same overload.
 
 use anyhow::Result;
 use model::{Ecn, Flow, Nanos, Outcome, Packet};
@@ -10,7 +10,7 @@ use crate::drawing::{Picture, between, formula, found, means};
 /// A packet of this length takes 1 ms at 10 Mbit/s.
 const LENGTH: u64 = 1_250;
 
-/// Until when packets come, and what a mean is taken of, in seconds.
+/// The end of the arrivals, and the interval of a mean, in seconds.
 const END_S: f64 = 10.0;
 const MEAN_S: f64 = 0.025;
 const SHARE_S: f64 = 0.2;
@@ -56,7 +56,7 @@ pub(crate) fn pictures() -> Result<Vec<Picture>> {
     ])
 }
 
-/// A series: which packets of which queue.
+/// A series: some packets of a queue.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     aqm: &'a str,
@@ -77,8 +77,8 @@ fn link(aqm: &str) -> String {
     }
 }
 
-/// 8 Mbit/s for a second, 11 Mbit/s for seven, and 8 Mbit/s again, at intervals that vary by half at random; `which` makes the packet of
-/// a number between 0 and 1.
+/// Makes arrivals of 8 Mbit/s for a second, 11 Mbit/s for seven, and 8 Mbit/s again, at intervals that vary randomly by half. `which` makes
+/// a packet from a number between 0 and 1.
 fn overload(which: fn(f64) -> Packet) -> Vec<(Nanos, Packet)> {
     let mut random = fastrand::Rng::with_seed(1);
     let (mut packets, mut at_s) = (Vec::new(), 0.0);
@@ -106,7 +106,7 @@ fn one_flow(_: f64) -> Packet {
     of_length(LENGTH)
 }
 
-/// One packet in twenty is of another flow.
+/// Makes a packet; one in twenty belongs to another flow.
 fn with_a_sparse_flow(share: f64) -> Packet {
     let flow = Flow {
         id: u32::from(share < 0.05),
@@ -126,7 +126,7 @@ fn half_l4s(share: f64) -> Packet {
     }
 }
 
-/// Waiting times above, and what was dropped or marked below.
+/// Draws waiting times above, and drops or marks below.
 fn queue(
     name: &'static str,
     all: &[Shown<'_>],
@@ -165,14 +165,14 @@ fn queue(
             if has_marks { 110.0 } else { 80.0 },
         ),
     ];
-    let title = format!("How long packets wait in {name} under overload, and how many are dropped");
+    let title = format!("Waiting time and drops in {name} under overload");
     Ok(Picture {
         name,
         svg: stack(&frames, &title),
     })
 }
 
-/// All of them, each in a frame.
+/// Draws all queues, each in a frame.
 fn overview() -> Result<Picture> {
     let mut frames = Vec::new();
     for (look, aqm) in [
@@ -199,7 +199,7 @@ fn overview() -> Result<Picture> {
         name: "queues",
         svg: stack(
             &frames,
-            "How long packets wait in each queue under the same overload",
+            "Waiting time in each queue under the same overload",
         ),
     })
 }
@@ -217,7 +217,7 @@ fn frame(title: &str, curves: Vec<Curve>, height: f64) -> Plot {
     }
 }
 
-/// How long packets wait, by when they come.
+/// Returns the waiting times of packets against their arrival.
 fn waiting(
     crossing: &Crossing,
     label: &str,
@@ -229,14 +229,14 @@ fn waiting(
     let waits: Vec<(f64, f64)> = waits
         .filter_map(|(number, delay)| {
             let at_s = milliseconds(crossing.came[number]) / 1e3;
-            // Less its own millisecond.
+            // Subtract the packet's own millisecond of service.
             delay.map(|delay| (at_s, delay - 1.0))
         })
         .collect();
     found(label, look, Shape::Trace(0), means(&waits, MEAN_S, END_S))
 }
 
-/// The share of packets with such an outcome, by when they came.
+/// Returns the share of packets with such an outcome against their arrival.
 fn share_of(
     crossing: &Crossing,
     is_shown: &dyn Fn(usize) -> bool,

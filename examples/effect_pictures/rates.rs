@@ -1,4 +1,4 @@
-//! Rates: what they count, what a bucket lets pass, and what a policer and a path MTU drop.
+//! Rates: the bytes that they count, the packets that a bucket lets pass, and the drops of a policer and a path MTU.
 
 use anyhow::Result;
 use model::{Nanos, Outcome};
@@ -7,14 +7,14 @@ use report::{Axis, Point, Shape};
 use crate::crossing::{Crossing, index, milliseconds, of_length, steady};
 use crate::drawing::{Picture, between, by_number, formula, found, picture};
 
-/// The bytes that a frame of so many L2 bytes counts for.
+/// Converts the L2 bytes of a frame to the bytes that it counts for.
 type Counted = fn(u32) -> u32;
 
 pub(crate) fn pictures() -> Result<Vec<Picture>> {
     Ok(vec![by_length()?, bucket()?, policer()?, path_mtu()?])
 }
 
-/// How long a packet of each length takes.
+/// Draws the time of a packet against its length.
 fn by_length() -> Result<Picture> {
     const MARKS: [u32; 6] = [60, 300, 600, 900, 1_200, 1_500];
     let layers: [(&str, Counted); 3] = [
@@ -44,13 +44,13 @@ fn by_length() -> Result<Picture> {
     ];
     Ok(picture(
         "rate-sizes",
-        "How long 10 Mbit/s take for a packet of each length",
+        "Time of a packet at 10 Mbit/s against its length",
         axes,
         curves,
     ))
 }
 
-/// When packets leave that come all at once.
+/// Draws when packets leave that arrive together.
 fn bucket() -> Result<Picture> {
     let links = [
         ("rate = 10mbit", "rate = '10mbit'\nqueue = '100pkt'", 0.0),
@@ -78,18 +78,18 @@ fn bucket() -> Result<Picture> {
     ];
     Ok(picture(
         "rate-bucket",
-        "When 100 packets leave that come at once",
+        "Departures of 100 packets that arrive together",
         axes,
         curves,
     ))
 }
 
-/// What passes of 20 Mbit/s, which pause.
+/// Draws the traffic that passes of 20 Mbit/s with pauses.
 fn policer() -> Result<Picture> {
     const LENGTH: f64 = 1_250.0;
     const BURST: f64 = 65_536.0;
     let link = "police = '10mbit,burst=64KiB'";
-    // One every 500 us for 200 ms, none for 200 ms, and again.
+    // Send one every 500 us for 200 ms, none for 200 ms, and again.
     let packets = (0..800_u64).map(|number| {
         let pause = Nanos::from_millis(if number < 400 { 0 } else { 200 });
         (Nanos::from_micros(500 * number) + pause, of_length(1_250))
@@ -132,7 +132,7 @@ fn policer() -> Result<Picture> {
     let axes = [between("time, ms", 0.0, 600.0), between("kB", 0.0, 1_000.0)];
     Ok(picture(
         "policer",
-        "What a policer lets pass of 20 Mbit/s",
+        "Traffic that a policer lets pass of 20 Mbit/s",
         axes,
         curves,
     ))
@@ -160,6 +160,6 @@ fn path_mtu() -> Result<Picture> {
         between("L3 bytes", 1_200.0, 1_500.0),
         Axis::names("", vec!["passes".to_owned(), "dropped".to_owned()]),
     ];
-    let title = "Which lengths a path MTU drops";
+    let title = "Packet lengths that a path MTU drops";
     Ok(picture("path-mtu", title, axes, curves))
 }

@@ -12,7 +12,7 @@ use instruments::serve::{self, Ports, ServeConfig, Server};
 
 /// A service that sends nothing for this long waits for more input, which does not come.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The bytes that are read in one call, and the most calls.
+/// The bytes that are read in one call, and the largest number of calls.
 const HEARD: usize = 64 * 1024;
 const LOOKS: usize = 64;
 const SERVICES: [&str; 3] = ["http", "messages", "iperf3"];
@@ -39,7 +39,7 @@ fn converse(bytes: &[u8]) {
     };
     stream
         .set_read_timeout(Some(PATIENCE))
-        .expect("it is above 0");
+        .expect("it must be above 0");
     let _ = stream.write_all(said);
     let _ = stream.shutdown(Shutdown::Write);
     // Then the client hangs up, even if the service would go on sending. A panic of any thread ends the fuzzer.

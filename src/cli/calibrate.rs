@@ -1,4 +1,4 @@
-//! `farwire calibrate`: the instruments against known truth.
+//! `farwire calibrate`: compares the instruments with the packet log of the emulator.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,13 +16,14 @@ use instruments::output;
 use record::GivenScenario;
 use report::analysis::calibration::CalibrationReport;
 
-/// Hold the instruments against known truth
+/// Find out which instrument to trust on this machine, and for what
 ///
-/// Runs every instrument alone over a grid of links whose truth the emulator counts, and prints a report: which instrument to
-/// trust for what, under which conditions, and why not elsewhere. calibration.md and calibration.json go beside the record.
+/// Every instrument measures alone over a grid of links, and its figures are compared with the emulator's own log of every packet.
+/// The report says under which conditions each figure can be trusted, and why not elsewhere. It is also written beside the record,
+/// as calibration.md and calibration.json.
 #[derive(Args, Debug)]
 pub(crate) struct CalibrateArgs {
-    /// A grid of one's own: a scenario, each case of which is run once for each of its instruments
+    /// Your own grid, a scenario whose cases run once for each of their instruments [default: built in]
     #[arg(conflicts_with = "resume")]
     grid: Option<PathBuf>,
     #[command(flatten)]
@@ -30,7 +31,7 @@ pub(crate) struct CalibrateArgs {
 }
 
 impl CalibrateArgs {
-    /// Calibrates; 0 when every instrument's intervals hold the truth in at least 90 % of its cells, 1 when not.
+    /// Calibrates. The exit code is 0 if the intervals of every instrument contain the truth in at least 90 % of its cells, else 1.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let given = |quick| {
             let given = self.given()?;
@@ -58,7 +59,7 @@ impl CalibrateArgs {
         Ok(super::exit_code(calibration.is_met()))
     }
 
-    /// The grid that was asked for.
+    /// Returns the grid of the command line, or the built-in one.
     fn given(&self) -> Result<GivenScenario> {
         Ok(match &self.grid {
             None => GivenScenario {
@@ -72,7 +73,7 @@ impl CalibrateArgs {
         })
     }
 
-    /// The report beside the record, and to standard output unless its JSON goes there.
+    /// Writes the report beside the record, and to standard output unless its JSON goes there.
     fn show(&self, finished: &FinishedExperiment, calibration: &CalibrationReport) -> Result<()> {
         let within = &finished.directory;
         let text = report::calibration_markdown(calibration);

@@ -1,4 +1,4 @@
-//! `farwire compare`: records of one scenario against a reference, as a gate for regressions.
+//! `farwire compare`: compares records of one scenario with a reference, as a gate against regressions.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,42 +7,43 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::help;
 use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
 use record::printable::printable;
 use report::analysis::record_comparison::{Compared, Comparison, Missing};
 
-/// Hold records against a reference record of the same scenario
+/// Compare records with a reference record of the same scenario
 ///
-/// Ends with 1 if a figure got worse by more than the threshold, beyond what chance explains at 95 %; and if nobody can tell,
-/// because a case or a figure is missing in one of the two, or has too few runs: four in each record are enough.
+/// A figure is a regression if it got worse by more than the threshold, and chance does not explain that (at 95 %). compare also
+/// fails if the data do not suffice: a case or a figure is missing in one of the records, or has fewer than four runs.
 #[derive(Args, Debug)]
 pub(crate) struct CompareArgs {
-    /// The record to compare with: the directory of its experiment, or its record.jsonl
+    /// Record to compare with: the directory of an experiment, or its record.jsonl
     reference: PathBuf,
     /// Records of the same scenario
     #[arg(required = true)]
     records: Vec<PathBuf>,
-    /// How much worse a figure may be, in percent
+    /// Allowed change of a figure for the worse
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
     threshold: f64,
-    /// Every figure, not only those that reports show
+    /// Compare every figure, not only those that reports show
     #[arg(long)]
     all: bool,
-    /// Let pass what cannot be told for want of data
+    /// Exit with 0 although data for a decision are missing
     #[arg(long)]
     allow_missing: bool,
-    /// Compare although cases have other links in the two records
+    /// Compare although the links of the cases differ between the records
     #[arg(long)]
     across_links: bool,
-    /// Write the comparison as JSON there; - is standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write the comparison as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
 impl CompareArgs {
-    /// Compares; 0 when nothing got worse, 1 when something did or nobody can tell.
+    /// Compares. The exit code is 0 if nothing got worse, and 1 if something did or data are missing.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let reference = Record::read(&self.reference).or_bad_input()?;
         let (mut rows, mut text) = (Vec::new(), String::new());
@@ -53,7 +54,11 @@ impl CompareArgs {
             let comparison = Comparison::of(&reference, &record, self.across_links, wanted)
                 .with_context(|| path.display().to_string())
                 .or_bad_input()?;
-            let of = format!("{} against {}", path.display(), self.reference.display());
+            let of = format!(
+                "{} compared with {}",
+                path.display(),
+                self.reference.display()
+            );
             text += &format!("{}\n", printable(&of));
             text += &report::comparison(&comparison, self.threshold, super::terminal());
             let worse: Vec<_> = comparison.regressions(self.threshold).collect();
@@ -73,14 +78,14 @@ impl CompareArgs {
         let is_short = is_untold && !self.allow_missing;
         if is_short && !is_worse {
             notes::note(
-                "farwire: not everything can be told, so this ends with 1; --allow-missing lets it pass",
+                "farwire: some figures could not be compared, so the exit code is 1; --allow-missing accepts that",
             );
         }
         Ok(super::exit_code(!is_worse && !is_short))
     }
 }
 
-/// A figure of a case in both records.
+/// The JSON of a figure that both records have.
 fn row(path: &Path, one: &Compared, is_worse: bool) -> Value {
     let (change, percent) = (&one.change.difference, one.change.percent());
     let shift_percent = one.shift.percent.as_ref();
@@ -109,7 +114,7 @@ fn row(path: &Path, one: &Compared, is_worse: bool) -> Value {
     })
 }
 
-/// A figure or a case that one of the records lacks: a cause in the place of values.
+/// The JSON of a figure or a case that one of the records lacks, with a cause instead of values.
 fn missing_row(path: &Path, missing: &Missing) -> Value {
     let values = [
         "unit",
@@ -130,7 +135,7 @@ fn missing_row(path: &Path, missing: &Missing) -> Value {
         "record": path.display().to_string(),
         "case": missing.case,
         "figure": missing.what,
-        "words": format!("cannot tell: {missing}"),
+        "words": format!("not compared: {missing}"),
         "regression": false,
         "cannot_tell": { "cause": "missing", "lacking": missing.lacking },
     });

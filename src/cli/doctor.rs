@@ -1,4 +1,4 @@
-//! `farwire doctor`: what this machine offers.
+//! `farwire doctor`: checks this machine.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,18 +9,18 @@ use clap::Args;
 use crate::doctor::Diagnosis;
 use instruments::failure::Failure;
 
-/// Say what this machine offers, what each missing thing costs, and the way round it
+/// Check what this machine supports, what each missing part means, and what to do about it
 ///
-/// Everything is really tried, in namespaces that are gone afterwards. Ends with 0 when all that farwire cannot do
-/// without is there, else with 3.
+/// Every part is tried, in namespaces that do not outlive the command. `ok` means that it works, `degraded` that farwire works
+/// with limits, and `missing` that farwire cannot work.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Write the checks as JSON; - is standard output, in place of the lines
+    /// Write the checks as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Where what was found begins in a line.
+/// The column in which the result of a check begins.
 const INDENT: usize = 33;
 
 impl DoctorArgs {
@@ -36,7 +36,7 @@ impl DoctorArgs {
         match diagnosis.is_fit() {
             true => Ok(ExitCode::SUCCESS),
             false => Err(Failure::machine(
-                "this machine lacks what is marked missing",
+                "this machine lacks the parts that are marked missing",
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! `farwire emulate`: a transparent box between two interfaces.
+//! `farwire emulate`: a transparent WAN emulator between two interfaces.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,13 @@ use super::args::forwarder::ForwarderArgs;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::links_file::{self, AllLinks};
 use super::args::screen::{self, LiveScreen, TuiArg};
+use super::help;
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::service_manager;
-use conditions::LinkSpec;
+use conditions::{LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
 use instruments::output::{Prepared, is_stdout, write_json};
 use record::bed::THE_LINK;
@@ -28,64 +29,65 @@ use record::quantity::counted;
 use record::summary::Summary;
 use serde::Serialize;
 
-/// Put an emulated link between two Ethernet interfaces, or many between many, until a signal ends it
+/// Connect two Ethernet interfaces through an emulated link, until a signal ends it
 ///
-/// Whatever arrives at IF_A leaves by IF_B ("up") and the other way round ("down"): any EtherType, VLAN tags, jumbo
-/// frames; no address is touched. The host's own stack sees nothing of it. When one interface loses its carrier the other is
-/// lowered until it returns, unless that one has addresses (other than link-local ones) or routes, which it would lose: such an
-/// interface is taken only with --force. An interface that goes away and comes back by the same name is taken again. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+/// Every frame that arrives at IF_A leaves by IF_B (up), and the other way round (down): any EtherType, VLAN tags, jumbo frames.
+/// The host's own network stack does not see these frames. When one interface loses its carrier, the other one is set down until the
+/// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW.
 ///
-/// At the end what is changed on the interfaces is put back, and nothing passes between them any more, or everything
-/// (--on-exit bridge). If farwire is killed or fails, a process that outlives it does the same within a second,
-/// but leaves the interfaces down (cut), so that both neighbours see the link go; one with addresses or routes, which
-/// it would lose, stays up. --restore, or the next start on these interfaces, undoes that.
+/// At the end, emulate restores the interfaces, and nothing passes between them any more (--on-exit cut). If farwire is killed, a
+/// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them by a bridge
+/// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses or routes would lose them when it is set down: emulate
+/// uses such an interface only with --force, and leaves it up.
 ///
-/// --links FILE.toml has a [[links]] table for each link: its interfaces a and b, and its conditions as link = { delay = "20ms" }. All
-/// share one forwarder, its receive rings and --held-memory; the JSON has a list of links.
+/// --links FILE.toml connects many pairs: a table [[links]] for each, with its interfaces `a` and `b` and its conditions, such as
+/// link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
 #[allow(
     rustdoc::broken_intra_doc_links,
-    reason = "the help names a table of a TOML file"
+    reason = "the help names a TOML table"
 )]
 #[derive(Args, Debug)]
 pub(crate) struct EmulateArgs {
-    /// The client's side
+    /// Interface on the client's side
     #[arg(value_name = "IF_A", required_unless_present_any = ["restore", "links"])]
     a: Option<String>,
-    /// The server's side
+    /// Interface on the server's side
     #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links"])]
     b: Option<String>,
-    /// Many links, with interfaces and conditions from a TOML file
+    /// Connect many pairs of interfaces, with conditions from a TOML file
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
     links: Option<PathBuf>,
-    #[command(flatten)]
-    link: ConditionsArgs,
-    /// What becomes of the interfaces when the box ends, however it ends
-    #[arg(long, value_name = "WHAT", default_value = "cut")]
+    /// State of the interfaces after farwire ends, for whatever reason
+    #[arg(long, value_name = "STATE", default_value = "cut")]
     on_exit: OnExit,
-    /// Put back what boxes left changed that have ended, and do nothing else: interfaces up, features on, bridges removed
+    /// Restore the interfaces that an earlier farwire left changed, remove its bridge, and do nothing else
     #[arg(long, exclusive = true)]
     restore: bool,
-    /// Take an interface even if it has addresses or routes, or the default route leads out of it
+    /// Use an interface even if it has addresses or routes, or carries the default route
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    forwarder: ForwarderArgs,
-    /// At the end, write what the link did as JSON to FILE (- is standard output)
-    #[arg(long, value_name = "FILE")]
+    link: ConditionsArgs,
+    /// At the end, write the links' counters as JSON to FILE (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    forwarder: ForwarderArgs,
     #[command(flatten)]
     listen: ListenArg,
     #[command(flatten)]
     tui: TuiArg,
 }
 
-/// What a box is told to be.
+/// The links of a box, and how they run.
 struct Wanted {
     links: Vec<BoxLink>,
     options: ForwarderOptions,
-    /// In words.
+    /// Interfaces and conditions in words.
     said: String,
-    /// As they are watched and changed, in the order of the links.
+    /// Notes about the conditions.
+    notes: Vec<String>,
+    /// Names and conditions for the live page, in the order of the links.
     live: Vec<(String, LinkSpec)>,
 }
 
@@ -102,8 +104,8 @@ impl EmulateArgs {
     fn emulate_one(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        link_conditions::warn(&link.config);
-        link_conditions::warn_of_host(&link.config, speeds(names));
+        let mut notes = warnings::of_link(&link.config);
+        notes.extend(link_conditions::beyond_host(&link.config, speeds(names)));
         let in_force = crate::live::in_force(&spec);
         let options = self.forwarder.options([&spec], |of| of.capture(names))?;
         let link = BoxLink {
@@ -113,7 +115,8 @@ impl EmulateArgs {
         let wanted = Wanted {
             links: vec![link],
             options,
-            said: format!("{} <-> {} behind {in_force}", names[0], names[1]),
+            said: format!("link {} <-> {}: {in_force}", names[0], names[1]),
+            notes,
             live: vec![(THE_LINK.to_owned(), spec)],
         };
         self.stand(wanted, |mut summaries| summaries.remove(0))
@@ -122,7 +125,7 @@ impl EmulateArgs {
     fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
         if self.link.to_spec().or_bad_input()? != LinkSpec::default() {
             return Err(Failure::bad_input(
-                "--links: each link has its conditions in the file: leave those of the command line out",
+                "--links: the file has the conditions of each link: leave the conditions of the command line out",
             ));
         }
         let links = links_file::read(file, self.link.allowed_files()).or_bad_input()?;
@@ -132,27 +135,27 @@ impl EmulateArgs {
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
-        for of in &boxed {
-            link_conditions::warn(&of.link.config);
-        }
+        let named = boxed.iter().map(|of| (of.names.join("-"), &of.link.config));
+        let notes = link_conditions::side_effects(named);
         let number = counted(links.len() as u64, "link");
         let live = links.iter().map(|of| (of.name(), of.link.clone()));
         let wanted = Wanted {
             links: boxed,
             options,
-            said: format!("{number} of {}", file.display()),
+            said: format!("{number} from {}", file.display()),
+            notes,
             live: live.collect(),
         };
         self.stand(wanted, |summaries| AllLinks::new(&links, summaries))
     }
 
-    /// Runs a box until a signal ends it; tells what the links did, and writes it as JSON where that is asked for.
+    /// Runs a box until a signal ends it. Then it prints what the links did, and writes that as JSON if `--json` asks for it.
     fn stand<T: Serialize + Display>(
         &self,
         wanted: Wanted,
         told: impl Fn(Vec<Summary>) -> T,
     ) -> Result<ExitCode, Failure> {
-        // Once the box stands, no file can be opened any more.
+        // After the box has started, no file can be opened any more.
         let json = self.json.as_deref().filter(|file| !is_stdout(file));
         let json = json.map(Prepared::open).transpose().or_bad_input()?;
         let has_screen = self.tui.is_wanted()?;
@@ -163,6 +166,7 @@ impl EmulateArgs {
             links,
             options,
             said,
+            notes,
             live,
         } = wanted;
         let names: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
@@ -187,8 +191,9 @@ impl EmulateArgs {
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
-        let said = format!("{said}, until a signal");
+        let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
+        link_conditions::note_all(notes);
         service_manager::ready(&said);
         let summaries = wan_box.run();
         drop(live);
@@ -203,35 +208,35 @@ impl EmulateArgs {
     }
 }
 
-/// What the interfaces' cables carry; one that is not there is told when it is taken.
+/// Returns the speeds of the interfaces' cables. An interface that does not exist is reported when it is opened.
 fn speeds(names: [&str; 2]) -> impl Iterator<Item = BitsPerSec> {
     let found = names.map(Interface::find);
     found.into_iter().flatten().filter_map(|of| of.speed())
 }
 
-/// Puts back what boxes left that have ended, and says what that was.
+/// Restores what ended boxes left changed, and prints what that was.
 fn restore() -> Result<ExitCode, Failure> {
     let all = lease::put_back_all().map_err(blame)?;
     if all.is_empty() {
-        note("farwire: there is nothing to put back in this network namespace");
+        note("farwire: there is nothing to restore in this network namespace");
     }
     let mut first_failure = Ok(ExitCode::SUCCESS);
     for PutBack { interface, outcome } in all {
         match outcome {
             PutBackOutcome::Done(replaced) if replaced.is_empty() => {
-                note(format_args!("farwire: {interface} is as it was"));
+                note(format_args!("farwire: {interface} needs no change"));
             }
             PutBackOutcome::Done(replaced) => {
                 let said: Vec<String> = replaced.iter().rev().map(ToString::to_string).collect();
                 note(format_args!(
-                    "farwire: {interface} is put back: {}",
+                    "farwire: {interface} is restored: {}",
                     said.join(", ")
                 ));
             }
             PutBackOutcome::Gone => note(format_args!(
-                "farwire: interface {interface} is gone: nothing is left to put back"
+                "farwire: interface {interface} is gone: there is nothing to restore"
             )),
-            PutBackOutcome::InUse(why) => note(format_args!("farwire: {why}: left alone")),
+            PutBackOutcome::InUse(why) => note(format_args!("farwire: {why}: not restored")),
             PutBackOutcome::Failed(error) => {
                 first_failure = first_failure.and(Err(blame(error)));
             }

@@ -1,4 +1,4 @@
-//! `farwire exec`: a command or a shell behind the emulated link.
+//! `farwire exec`: runs a command or a shell behind an emulated link.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -20,12 +20,13 @@ use super::args::api_server::{ListenArg, LiveServer};
 use super::args::forwarder::ForwarderArgs;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::screen::{LiveScreen, TuiArg};
+use super::help;
 use crate::forward::thread::EMULATOR_DIED;
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed, StallWatch};
 use crate::tui::CommandOutput;
-use conditions::LinkSpec;
+use conditions::{LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 use instruments::serve::{self, ServeConfig, ServiceLimits, ServicePorts};
@@ -35,62 +36,67 @@ use record::bed::THE_LINK;
 use record::lateness::{self, LinkDepartures, Traffic};
 use record::quantity::counted;
 
-/// Run a command or a shell behind an emulated link, on a test bed of its own
+/// Run a command or a shell behind an emulated link
 ///
-/// Without a command it is your shell ($SHELL, else /bin/sh), until you leave it with `exit`; where standard input is no
-/// terminal, the shell reads its commands from there, as sh does. The command runs in a network namespace from which only
-/// the far end can be reached, as 10.77.0.2 and fd77::2 (the host's own network cannot); $FARWIRE_SERVER is the far end's
-/// IPv4 address. There, `farwire serve` answers every instrument of `farwire measure`, iperf3's clients, and HTTP on port
-/// 80 (/bytes/N, /seconds/T); or the command of --far runs. Needs no root. Ends with the command's exit code; 125 when
-/// farwire itself fails, 126 and 127 when the command cannot be run or found. What the link did goes to standard error.
+/// The command runs in a network namespace from which it reaches only the far end, at 10.77.0.2 and fd77::2 ($FARWIRE_SERVER).
+/// There, `farwire serve` answers every instrument of `farwire measure`, iperf3 clients, and HTTP on port 80 (/bytes/N,
+/// /seconds/T). exec needs no root. When the command ends, exec prints what the link did.
 #[derive(Args, Debug)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     link: ConditionsArgs,
-    /// Run this at the far end instead, through sh; its output goes to standard error
-    #[arg(long, value_name = "COMMAND")]
+    /// Run this command at the far end instead, through sh; its output goes to standard error
+    #[arg(long, value_name = "COMMAND", help_heading = BED_HEADING)]
     far: Option<String>,
-    /// Largest L3 packet of the bed, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    /// Largest packet at L3, in bytes
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 1500,
+        help_heading = BED_HEADING,
+        hide_short_help = true
+    )]
     mtu: u32,
+    /// Write the link's counters as JSON to FILE (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    json: Option<PathBuf>,
     #[command(flatten)]
     forwarder: ForwarderArgs,
-    /// Write what the link did as JSON to FILE (- is standard output)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     #[command(flatten)]
     listen: ListenArg,
     #[command(flatten)]
     tui: TuiArg,
-    /// The command and its arguments [default: your shell]
+    /// Command and its arguments [default: your shell, which reads commands from standard input]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// By which the command learns the far end's address.
+/// The heading of the options of the far end and its network.
+const BED_HEADING: &str = "Test bed";
+/// The variable that tells the command the far end's address.
 pub(super) const SERVER_VARIABLE: &str = "FARWIRE_SERVER";
-/// How long the far end's command may take until it listens.
+/// The longest time until the far end's command listens.
 const FAR_PATIENCE: Duration = Duration::from_secs(2);
 /// The exit code, as a shell has it, of a command that SIGKILL ended.
 const KILLED: u8 = 128 + 9;
-/// How often the command's end and the signals are looked at.
+/// The interval at which the end of the command and signals are checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl ExecArgs {
-    /// Runs the command; the exit code is its own.
+    /// Runs the command and returns its exit code.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let has_screen = self.tui.is_wanted()?;
         if has_screen && self.command.is_empty() {
             return Err(Failure::bad_input(
-                "--tui: the terminal is taken, which a shell needs: name a command, behind --",
+                "--tui: a shell needs the terminal too: name a command after --",
             ));
         }
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        link_conditions::warn(&link.config);
         let listening = self.listen.open(THE_LINK)?;
         testbed::gain_privilege()?;
-        link_conditions::warn_of_host(&link.config, []);
+        let mut notes = warnings::of_link(&link.config);
+        notes.extend(link_conditions::beyond_host(&link.config, []));
         let signals = Signals::catch()?;
         let ends = ["client's side", "server's side"];
         let options = self.forwarder.options([&spec], |of| of.capture(ends))?;
@@ -105,10 +111,14 @@ impl ExecArgs {
         let live = listening
             .map(|listening| LiveServer::start(listening, [live_link(&bed, &spec)?]))
             .transpose()?;
+        note(format_args!(
+            "farwire: link: {}",
+            crate::live::in_force(&spec)
+        ));
+        link_conditions::note_all(notes);
         if self.command.is_empty() && io::stdin().is_terminal() {
             note(format_args!(
-                "farwire: behind {}; $FARWIRE_SERVER is {}; `exit` leaves",
-                crate::live::in_force(&spec),
+                "farwire: the far end is {} ($FARWIRE_SERVER); leave this shell with `exit`",
                 SERVER.v4
             ));
         }
@@ -127,14 +137,14 @@ impl ExecArgs {
         if let Some(output) = output {
             output
                 .print()
-                .context("printing what the command printed")?;
+                .context("cannot print the output of the command")?;
         }
         let sockets = full_sockets(&bed);
         let judged = [judged_departures(&bed), host.spoilt(), sockets];
-        // What it died of, if it did, before what came of that.
+        // If the emulator died, its cause comes before the consequences.
         let links = bed.down()?;
         let code = code?;
-        let summary = links.first().context("the bed has a link")?;
+        let summary = links.first().context("the test bed has no link")?;
         note(format_args!("farwire: {summary}"));
         for cause in judged.into_iter().flatten() {
             note(format_args!("farwire: {cause}"));
@@ -145,7 +155,7 @@ impl ExecArgs {
         Ok(ExitCode::from(code))
     }
 
-    /// Runs the command to its end, its output into `output` where that is. Whoever asks to leave ends it; whoever asks twice kills it.
+    /// Runs the command to its end, with its output into `output` if that is given. The first request to leave terminates the command, the second one kills it.
     fn run_command(
         &self,
         bed: &EmulatedBed,
@@ -167,8 +177,8 @@ impl ExecArgs {
         if let Some(code) = signals.interrupted() {
             return Ok(code);
         }
-        let mut child = Contained::spawn(&mut command).context("starting the command")?;
-        // One that came meanwhile may have reached nobody; dropping the child ends it.
+        let mut child = Contained::spawn(&mut command).context("cannot start the command")?;
+        // A signal that came meanwhile may have reached no process. Dropping the child ends it.
         if let Some(code) = signals.interrupted() {
             return Ok(code);
         }
@@ -186,7 +196,7 @@ impl ExecArgs {
             if left > 1 {
                 return Ok(KILLED);
             }
-            // The terminal's own never comes while a screen has it; one from elsewhere reached farwire alone.
+            // While the screen has the terminal, an interrupt comes from elsewhere and reached farwire alone.
             let is_interrupted =
                 output.is_some() && signals.interrupt.swap(0, Ordering::Relaxed) > 0;
             let is_left = left > is_told || is_interrupted;
@@ -202,7 +212,7 @@ impl ExecArgs {
         }
     }
 
-    /// Starts what answers at the far end, and waits until it does.
+    /// Starts the server or the command at the far end, and waits until it listens.
     fn start_far_end(&self, bed: &EmulatedBed, output: Option<&CommandOutput>) -> Result<FarEnd> {
         let Some(line) = &self.far else {
             let config = ServeConfig {
@@ -219,13 +229,13 @@ impl ExecArgs {
             Some(output) => command.stdout(output.stream()?).stderr(output.stream()?),
             None => command.stdout(io::stderr().as_fd().try_clone_to_owned()?),
         };
-        let far = Contained::spawn(&mut command).context("starting the far end's command")?;
+        let far = Contained::spawn(&mut command).context("cannot start the command of --far")?;
         testbed::await_listener(bed.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
 }
 
-/// Which figures of whatever the command measured are the machine's, because too many packets left late, if so.
+/// Returns a warning if too many packets left late: which figures of a measurement then show the machine and not the link.
 fn judged_departures(bed: &EmulatedBed) -> Option<String> {
     let links = bed.departures(&[THE_LINK.to_owned()]);
     let before = links.iter().map(|link| LinkDepartures {
@@ -234,7 +244,7 @@ fn judged_departures(bed: &EmulatedBed) -> Option<String> {
     });
     let before: Vec<_> = before.collect();
     let kinds = [Traffic::Icmp, Traffic::Tcp(None), Traffic::Udp(None)];
-    // What is of no kind may be of each.
+    // Packets that belong to no kind may belong to each of them.
     let judged = kinds.iter().filter_map(|kind| {
         let late = lateness::between(&before, &links, &[*kind]);
         let count: u64 = late.iter().map(|one| one.departed.late).sum();
@@ -244,8 +254,8 @@ fn judged_departures(bed: &EmulatedBed) -> Option<String> {
     worst.map(|(_, advice)| advice)
 }
 
-/// That UDP sockets in the bed had no room for datagrams, if so: a tool counts them as lost, and no link dropped them. The bed's
-/// namespaces are new, so that all that they counted was meanwhile.
+/// Returns a warning if UDP sockets in the bed had no room for datagrams, which a tool counts as lost though no link dropped them.
+/// The counters of the bed's namespaces began at 0.
 fn full_sockets(bed: &EmulatedBed) -> Option<String> {
     let ends = [("the client", bed.client()), ("the far end", bed.server())];
     let dropped = ends.into_iter().filter_map(|(end, ns)| {
@@ -256,15 +266,18 @@ fn full_sockets(bed: &EmulatedBed) -> Option<String> {
     let dropped: Vec<String> = dropped.collect();
     (!dropped.is_empty()).then(|| {
         format!(
-            "UDP sockets had no room for {}: a tool counts them as lost, and no link dropped them",
+            "full UDP sockets dropped {}: tools count these as lost, but the link did not drop them",
             dropped.join(", ")
         )
     })
 }
 
-/// The link, for who watches and changes it.
+/// Returns the link in the form that the live page and the screen use.
 fn live_link(bed: &EmulatedBed, spec: &LinkSpec) -> Result<NewLink> {
-    let forwarder = bed.forwarders().next().context("the bed has a link")?;
+    let forwarder = bed
+        .forwarders()
+        .next()
+        .context("the test bed has no link")?;
     Ok(NewLink {
         name: THE_LINK.to_owned(),
         ends: ["client", "server"].map(str::to_owned),
@@ -275,23 +288,23 @@ fn live_link(bed: &EmulatedBed, spec: &LinkSpec) -> Result<NewLink> {
     })
 }
 
-/// $SHELL, as login(1) sets it, else /bin/sh.
+/// Returns `$SHELL`, as login(1) sets it, else /bin/sh.
 fn users_shell() -> OsString {
     let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
     shell.unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// What answers at the far end, until it is dropped.
+/// The server or the command at the far end, which ends when this is dropped.
 enum FarEnd {
-    Server(#[expect(dead_code, reason = "kept for its life")] serve::FarEndServer),
-    Command(#[expect(dead_code, reason = "kept for its life")] Contained),
+    Server(#[expect(dead_code, reason = "dropping it ends the server")] serve::FarEndServer),
+    Command(#[expect(dead_code, reason = "dropping it ends the command")] Contained),
 }
 
-/// The terminal's signals reach the command by themselves, once it is there; SIGTERM and SIGHUP are passed on to it,
+/// The signals of this process. The terminal sends its own to the command too. SIGTERM and SIGHUP are passed on to the command,
 /// unless SIGHUP was ignored, which the command inherits.
 struct Signals {
     terminate: Arc<AtomicBool>,
-    /// The last of the terminal's signals, or 0.
+    /// The last signal of the terminal, or 0.
     interrupt: Arc<AtomicUsize>,
 }
 
@@ -312,7 +325,7 @@ impl Signals {
         })
     }
 
-    /// The exit code, as a shell has it, if the user has interrupted.
+    /// Returns the exit code that a shell would give if the user has interrupted.
     fn interrupted(&self) -> Option<u8> {
         let signal = u8::try_from(self.interrupt.load(Ordering::Relaxed)).ok()?;
         (signal > 0).then_some(128 + signal)

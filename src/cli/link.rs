@@ -1,4 +1,4 @@
-//! `farwire link`: what conditions mean in effect, and how netem would say them.
+//! `farwire link`: the effect of conditions, and the same conditions as options of netem.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use conditions::in_effect::{DirectionInEffect, InEffect, Tried};
-use conditions::{AsNetem, ConditionSet, LinkSpec};
+use conditions::{AsNetem, ConditionSet, LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::table::{Column, Table};
@@ -15,17 +15,19 @@ use report::{Terminal, prose, table_text};
 use super::args::link_conditions::{self, ConditionsArgs};
 use crate::notes::note;
 
-/// Say what a link's conditions mean in effect
+/// Show the effect of a link's conditions, without sending a packet
 ///
-/// It takes the conditions that `exec` and `emulate` take, and sends nothing: what follows from them is worked out, and
-/// what becomes of 10,000 packets each way is tried in model time, with the seed. What changes later, and what classes of packets
-/// meet otherwise, is left out. The formulas are in docs/theory.md.
+/// link takes the conditions of `exec` and `emulate`. It calculates what follows from them, and simulates 10,000 packets in each
+/// direction with the seed. Schedules and classes of packets are left out. The formulas are in docs/theory.md, and docs/conditions.md
+/// describes every condition.
 #[derive(Args, Debug)]
 pub(crate) struct LinkArgs {
-    /// Write them as options of `tc qdisc ... netem` instead; ends with 1 where these cannot say all
+    /// Write the conditions as options of `tc qdisc ... netem` instead
+    ///
+    /// Write the conditions as options of `tc qdisc ... netem` instead. The exit code is 1 if netem has no options for some of them
     #[arg(long, conflicts_with = "json")]
     as_netem: bool,
-    /// Write everything as JSON; - is standard output, in place of the text
+    /// Write everything as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -33,7 +35,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// Says it.
+    /// Prints the effect, or the options of netem.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         if self.as_netem {
@@ -46,7 +48,7 @@ impl LinkArgs {
     }
 }
 
-/// A line of options, or one each way where they differ; what they cannot say is said beside them.
+/// Prints a line of options, or one for each direction if they differ. Standard error has the conditions without options.
 fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
     let [up, down] = spec.as_netem();
     let text = match up.netem == down.netem {
@@ -59,7 +61,7 @@ fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
         for what in unsaid {
             is_all = false;
             note(format_args!(
-                "farwire: {way}: netem's options cannot say {what}"
+                "farwire: {way}: netem has no options for {what}"
             ));
         }
     }
@@ -69,7 +71,8 @@ fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
         down: said(down),
         ..LinkSpec::default()
     };
-    link_conditions::warn(&written.to_link("box").or_bad_input()?.config);
+    let written = written.to_link("box").or_bad_input()?;
+    link_conditions::note_all(warnings::of_link(&written.config));
     Ok(super::exit_code(is_all))
 }
 
@@ -82,15 +85,15 @@ fn text(spec: &LinkSpec, meaning: &InEffect, terminal: Terminal) -> anyhow::Resu
         ..
     } = meaning;
     let columns = [
-        Column::words("in effect"),
+        Column::words("effect"),
         Column::words("up"),
         Column::words("down"),
     ];
     let mut known = Table::new("", columns).with(known(up, down));
-    known.note = format!("round trip without queues: {round_trip_ms} ms");
+    known.note = format!("round-trip time without queues: {round_trip_ms} ms");
     let Tried { packets, .. } = up.tried;
     let columns = [
-        Column::words(format!("of {packets} packets of 1000 bytes")),
+        Column::words(format!("simulation of {packets} packets of 1000 bytes")),
         Column::words("up"),
         Column::words("down"),
     ];
@@ -104,7 +107,7 @@ fn text(spec: &LinkSpec, meaning: &InEffect, terminal: Terminal) -> anyhow::Resu
         .join("\n"))
 }
 
-/// A row of what both ways say of something; none where neither says anything.
+/// Returns a row with a value for each direction; `None` if neither has one.
 fn row<T>(name: &str, ways: [&T; 2], says: impl Fn(&T) -> Option<String>) -> Option<[String; 3]> {
     let [up, down] = ways.map(says);
     let is_said = up.is_some() || down.is_some();
@@ -115,27 +118,27 @@ fn row<T>(name: &str, ways: [&T; 2], says: impl Fn(&T) -> Option<String>) -> Opt
 fn known(up: &DirectionInEffect, down: &DirectionInEffect) -> Vec<[String; 3]> {
     let row = |name, says: fn(&DirectionInEffect) -> Option<String>| row(name, [up, down], says);
     let rows = [
-        row("lost at random", |way| {
+        row("random loss", |way| {
             Some(
                 way.loss_percent
                     .map_or_else(|| "see below".to_owned(), percent),
             )
         }),
-        row("lost in a row", |way| {
+        row("average burst of losses", |way| {
             way.burst_packets.map(|burst| format!("{burst:.2} packets"))
         }),
-        row("pass at once", |way| way.at_once_percent.map(percent)),
-        row("slowest rate, L2", |way| mbit(way.rate_bit_per_s)),
-        row("policed to", |way| mbit(way.police_bit_per_s)),
-        row("rate times round trip", |way| bytes(way.bdp_bytes)),
-        row("queue when full", |way| bytes(way.queue_bytes)),
-        row("then the wait is", |way| {
+        row("skip the delay", |way| way.at_once_percent.map(percent)),
+        row("lowest rate, L2", |way| mbit(way.rate_bit_per_s)),
+        row("policer rate", |way| mbit(way.police_bit_per_s)),
+        row("bandwidth-delay product", |way| bytes(way.bdp_bytes)),
+        row("queue size", |way| bytes(way.queue_bytes)),
+        row("delay of a full queue", |way| {
             way.queue_ms.map(|ms| format!("{ms:.1} ms"))
         }),
-        row("its AQM aims at", |way| {
+        row("target delay of the AQM", |way| {
             way.aqm_target_ms.map(|ms| format!("{ms} ms"))
         }),
-        row("held when full", |way| bytes(way.memory_bytes)),
+        row("memory for frames in flight", |way| bytes(way.memory_bytes)),
     ];
     rows.into_iter().flatten().collect()
 }
@@ -143,28 +146,32 @@ fn known(up: &DirectionInEffect, down: &DirectionInEffect) -> Vec<[String; 3]> {
 fn tried(up: &Tried, down: &Tried) -> Vec<[String; 3]> {
     let row = |name, says: fn(&Tried) -> Option<String>| row(name, [up, down], says);
     let rows = [
-        row("one every", |tried| Some(format!("{:.3} ms", tried.gap_ms))),
+        row("interval", |tried| Some(format!("{:.3} ms", tried.gap_ms))),
         row("dropped", |tried| Some(percent(tried.dropped_percent))),
-        row("never left", |tried| above_zero(tried.held_percent)),
-        row("dropped in a row", |tried| {
+        row("still held at the end", |tried| {
+            above_zero(tried.held_percent)
+        }),
+        row("average burst of drops", |tried| {
             tried
                 .burst_packets
                 .map(|burst| format!("{burst:.2} packets"))
         }),
-        row("delay", |tried| {
+        row("mean delay", |tried| {
             let delays = tried.delay_ms?;
-            Some(format!("{:.3} ms in the mean", delays.mean))
+            Some(format!("{:.3} ms", delays.mean))
         }),
-        row("its standard deviation", |tried| {
+        row("standard deviation", |tried| {
             let delays = tried.delay_ms?;
             Some(format!("{:.3} ms", delays.deviation))
         }),
-        row("least to most", |tried| {
+        row("least to greatest", |tried| {
             let delays = tried.delay_ms?;
             Some(format!("{:.3} to {:.3} ms", delays.least, delays.most))
         }),
-        row("overtaken", |tried| above_zero(tried.reordered_percent)),
-        row("copied", |tried| above_zero(tried.copied_percent)),
+        row("overtaken by others", |tried| {
+            above_zero(tried.reordered_percent)
+        }),
+        row("duplicated", |tried| above_zero(tried.copied_percent)),
         row("corrupted", |tried| above_zero(tried.corrupted_percent)),
     ];
     rows.into_iter().flatten().collect()
@@ -207,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_conditions_mean_stands_in_two_tables_and_notes() {
+    fn the_effect_of_conditions_is_two_tables_and_notes() {
         let text = said(&[
             "--netem",
             "delay 10ms loss 10% 25%",
@@ -220,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standard_deviation_is_called_that_and_no_uncertainty() {
+    fn a_standard_deviation_is_not_shown_as_an_uncertainty() {
         let text = said(&[
             "--delay",
             "20ms",
@@ -233,23 +240,22 @@ mod tests {
             .lines()
             .find(|line| line.contains("standard deviation"));
         let words: Vec<&str> = line.unwrap().split_whitespace().collect();
-        let deviation: f64 = words[3].parse().unwrap();
+        let deviation: f64 = words[2].parse().unwrap();
         assert!((deviation - 2.0).abs() < 0.1, "{deviation}");
         assert!(!text.contains('±'), "{text}");
     }
 
     #[test]
-    fn what_is_not_there_has_no_row() {
+    fn an_effect_that_no_direction_has_is_left_out() {
         let text = said(&["--delay", "20ms"]);
         for absent in [
-            "at once",
-            "slowest rate",
-            "policed",
-            "queue when",
+            "skip",
+            "lowest rate",
+            "policer",
+            "queue size",
             "held",
-            "left",
-            "copied",
-            "in a row",
+            "duplicated",
+            "burst",
         ] {
             assert!(!text.contains(absent), "{absent}: {text}");
         }

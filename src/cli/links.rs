@@ -1,4 +1,4 @@
-//! `farwire links`: the links of a farwire that listens.
+//! `farwire links`: the links of a running farwire.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,16 +9,17 @@ use anyhow::Context;
 use clap::Args;
 
 use super::args::api_client::ApiArgs;
+use super::help;
 use instruments::failure::Failure;
 use record::printable::printable_lines;
 
-/// List the links of a farwire that runs with --listen, and what is in force on each
+/// List the links of a farwire that runs with --listen, and their conditions
 #[derive(Args, Debug)]
 pub(crate) struct LinksArgs {
     #[command(flatten)]
     at: ApiArgs,
-    /// Write them as JSON; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
+    /// Write the list as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
@@ -26,14 +27,16 @@ impl LinksArgs {
     /// Prints the list.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let all = self.at.ask("GET", "/v1/links", None, None, None)?;
-        let links = all["links"].as_array().context("an answer without links")?;
+        let links = all["links"]
+            .as_array()
+            .context("the answer lists no links")?;
         let mut text = String::new();
         for link in links {
             let word = |key: &str| link[key].as_str().unwrap_or_default().to_owned();
             let revision = &link["revision"];
             let lease = match link["lease"]["until"].as_str() {
                 Some(until) => format!(", until {until}"),
-                None if link["lease"].is_object() => ", while a connection lives".to_owned(),
+                None if link["lease"].is_object() => ", until a connection closes".to_owned(),
                 None => String::new(),
             };
             // Writing to a string does not fail.

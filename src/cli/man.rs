@@ -1,21 +1,23 @@
-//! `farwire man`: the manual pages, which clap makes of the definition of the arguments.
+//! `farwire man`: the manual pages, made from the definition of the arguments and the facts of [`manual`].
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Args, Command, CommandFactory};
-use clap_mangen::Man;
+use clap::{Arg, Args, Command};
+use roff::{Inline, Roff, bold, italic, roman};
 
-use super::Cli;
+use super::args::link_conditions;
+use super::help::{self, Detail};
+use super::manual::{self, Facts};
 use instruments::failure::Failure;
 use instruments::output;
 
-/// Print the manual page, or write one for each command into a directory
+/// Print the manual page, or write the page of every command into a directory
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Write farwire.1, farwire-run.1, ... into this directory, which is made
+    /// Write farwire.1, farwire-run.1 and so on into DIR, which is created if needed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -24,7 +26,7 @@ impl ManArgs {
     /// Prints or writes the pages, in roff for man(1).
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let Some(directory) = &self.out else {
-            let (_, page) = page(Cli::command())?;
+            let (_, page) = page(&described())?;
             output::write(None, &page)?;
             return Ok(ExitCode::SUCCESS);
         };
@@ -36,45 +38,178 @@ impl ManArgs {
     }
 }
 
-/// When the pages were last read through: man(7) wants a date.
-const REVISED: &str = "2026-11-22";
-/// Longer lines of roff are broken, for those who read diffs of it.
+/// The date of the pages, which man(7) requires: the day of their last review.
+const REVISED: &str = "2026-11-26";
+/// Longer lines of roff are broken, for readers of its diffs.
 const LINE: usize = 80;
 
-/// The page of every command, with its file's name.
+/// Returns the page of every command, with the name of its file.
 fn pages() -> Result<Vec<(String, String)>> {
-    fn add(command: Command, all: &mut Vec<(String, String)>) -> Result<()> {
-        for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
-            add(below.clone(), all)?;
+    fn add(command: &Command, all: &mut Vec<(String, String)>) -> Result<()> {
+        for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+            add(below, all)?;
         }
         all.push(page(command)?);
         Ok(())
     }
-    let mut command = Cli::command().disable_help_subcommand(true);
-    command.build();
     let mut all = Vec::new();
-    add(command, &mut all)?;
+    add(&described(), &mut all)?;
     all.sort();
     Ok(all)
 }
 
-/// A command's page, with its file's name.
-fn page(command: Command) -> Result<(String, String)> {
-    let man = Man::new(command);
-    let file = man.get_filename();
-    let title = file.trim_end_matches(".1").to_uppercase();
-    let man = man
-        .title(title)
-        .date(REVISED)
-        .source(concat!("farwire ", env!("CARGO_PKG_VERSION")))
-        .manual("farwire");
-    let mut page = Vec::new();
-    man.render(&mut page)?;
-    Ok((file, tidy(&String::from_utf8(page)?)))
+/// Returns the program's commands as clap completes them, without its command `help`.
+fn described() -> Command {
+    let mut command = help::described().disable_help_subcommand(true);
+    command.build();
+    command
 }
 
-/// Without what `mandoc -Tlint` finds in generated pages: spaces at the end of a line, breaks beside vertical space,
-/// long lines.
+/// Returns a command's page, with the name of its file.
+fn page(command: &Command) -> Result<(String, String)> {
+    let name = command.get_bin_name().unwrap_or("farwire");
+    let facts = manual::facts(name);
+    let file = format!("{}.1", name.replace(' ', "-"));
+    let title = name.replace(' ', "-").to_uppercase();
+    let source = concat!("farwire ", env!("CARGO_PKG_VERSION"));
+    let mut page = Roff::new();
+    page.control("TH", [title.as_str(), "1", REVISED, source, "farwire"]);
+    let about = command.get_about().map(ToString::to_string);
+    let about = format!("{} - {}", name.replace(' ', "-"), about.unwrap_or_default());
+    page.control("SH", ["NAME"]).text([roman(about)]);
+    synopsis(command, name, &mut page);
+    description(command, &mut page);
+    options(command, &mut page);
+    examples(facts, &mut page);
+    rows("EXIT STATUS", facts.exit_status, &mut page);
+    rows("ENVIRONMENT", facts.environment, &mut page);
+    rows("FILES", facts.files, &mut page);
+    see_also(command, name, facts, &mut page);
+    Ok((file, tidy(&page.render())))
+}
+
+/// Every option with its value: "[--delay TIME]".
+fn synopsis(command: &Command, name: &str, page: &mut Roff) {
+    let mut line = vec![bold(name)];
+    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    for arg in shown().filter(|arg| !arg.is_positional()) {
+        let (open, close) = brackets(arg);
+        line.push(roman(format!(" {open}")));
+        line.extend(flag(arg));
+        line.push(roman(close));
+    }
+    for arg in shown().filter(|arg| arg.is_positional()) {
+        let (open, close) = brackets(arg);
+        let separator = if arg.is_last_set() { "-- " } else { "" };
+        line.push(roman(format!(" {open}{separator}")));
+        line.push(italic(help::flag(arg)));
+        line.push(roman(close));
+    }
+    if command.get_subcommands().any(|one| !one.is_hide_set()) {
+        line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
+    }
+    page.control("SH", ["SYNOPSIS"]).text(line);
+}
+
+fn brackets(arg: &Arg) -> (&'static str, &'static str) {
+    match arg.is_required_set() {
+        true => ("", ""),
+        false => ("[", "]"),
+    }
+}
+
+/// The names of an option in bold, and that of its value in italics.
+fn flag(arg: &Arg) -> Vec<Inline> {
+    let text = help::flag(arg);
+    match (help::takes_value(arg), text.rsplit_once(' ')) {
+        (true, Some((names, value))) => vec![bold(names), roman(" "), italic(value)],
+        _ => vec![bold(text)],
+    }
+}
+
+fn description(command: &Command, page: &mut Roff) {
+    let long = command.get_long_about().or_else(|| command.get_about());
+    let long = long.map(ToString::to_string).unwrap_or_default();
+    // The first paragraph is the line of NAME.
+    let details = long.split_once("\n\n").map_or("", |(_, details)| details);
+    let text = if details.is_empty() { &long } else { details };
+    page.control("SH", ["DESCRIPTION"]);
+    for line in text.lines() {
+        match line.trim() {
+            "" => page.control("PP", []),
+            line => page.text([roman(line)]),
+        };
+    }
+    for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+        let about = one.get_about().map(ToString::to_string);
+        page.control("TP", []).text([bold(one.get_name())]);
+        page.text([roman(about.unwrap_or_default())]);
+    }
+}
+
+/// A section with a part for each heading of the help.
+fn options(command: &Command, page: &mut Roff) {
+    page.control("SH", ["OPTIONS"]);
+    for (heading, options) in help::sections_of(command, |_| true) {
+        page.control("SS", [heading]);
+        for arg in options {
+            page.control("TP", []).text(flag(arg));
+            let text = help::description(arg, Detail::Full);
+            for (number, line) in text.lines().enumerate() {
+                if number > 0 {
+                    page.control("br", []);
+                }
+                page.text([roman(line.trim())]);
+            }
+        }
+        if heading == link_conditions::CONDITIONS_HEADING {
+            page.control("PP", []);
+            page.text([roman(link_conditions::ONE_DIRECTION)]);
+        }
+    }
+}
+
+fn examples(facts: &Facts, page: &mut Roff) {
+    page.control("SH", ["EXAMPLES"]);
+    for (purpose, line) in facts.examples {
+        page.control("TP", []).text([roman(format!("{purpose}:"))]);
+        page.text([bold(*line)]);
+    }
+}
+
+/// A section with a term and its meaning in each row; none without rows.
+fn rows(title: &str, rows: &[(&str, &str)], page: &mut Roff) {
+    if !rows.is_empty() {
+        page.control("SH", [title]);
+    }
+    for (term, meaning) in rows {
+        page.control("TP", []).text([bold(*term)]);
+        page.text([roman(*meaning)]);
+    }
+}
+
+fn see_also(command: &Command, name: &str, facts: &Facts, page: &mut Roff) {
+    let own = format!("{}(1)", name.replace(' ', "-"));
+    let below = command.get_subcommands().filter(|one| !one.is_hide_set());
+    let below = below.map(|one| format!("{}-{}(1)", name.replace(' ', "-"), one.get_name()));
+    let mut all: Vec<String> = vec!["farwire(1)".to_owned()];
+    all.extend(facts.see_also.iter().map(|page| (*page).to_owned()));
+    all.extend(below);
+    all.retain(|page| *page != own);
+    all.sort();
+    all.dedup();
+    let mut line = Vec::new();
+    for page in &all {
+        let separator = if line.is_empty() { "" } else { ", " };
+        line.push(roman(separator));
+        let (title, section) = page.split_once('(').unwrap_or((page, ""));
+        line.extend([bold(title), roman(format!("({section}"))]);
+    }
+    page.control("SH", ["SEE ALSO"]).text(line);
+}
+
+/// Removes what `mandoc -Tlint` reports of generated pages: spaces at the end of a line, breaks beside vertical space, and long
+/// lines.
 fn tidy(page: &str) -> String {
     let lines: Vec<&str> = page.lines().map(str::trim_end).collect();
     let is_space = |at: Option<usize>| {
@@ -97,7 +232,8 @@ fn tidy(page: &str) -> String {
     tidied
 }
 
-/// A line of text, in several where it is long; what begins with a dot or a quote is kept from being a macro.
+/// Writes a line of text, broken where it is long. A word with a dot or a quote at the beginning of a line is escaped, so that it is
+/// no macro.
 fn broken(line: &str, into: &mut String) {
     let mut length = 0;
     for word in line.split(' ') {
@@ -120,27 +256,53 @@ fn broken(line: &str, into: &mut String) {
 mod tests {
     use super::*;
 
-    /// The long help of `command` and of all below it, as a terminal of 100 columns without colours shows it.
-    fn help(command: &mut Command, out: &mut String) {
-        let text = command.render_long_help();
-        *out += &format!(
-            "\n===== {} --help =====\n{text}",
-            command.get_bin_name().unwrap_or("farwire")
-        );
+    /// The brief and the full help of `command` and of all commands below it, for a terminal of 100 columns without colours.
+    fn screens(command: &mut Command, out: &mut String) {
+        let name = command.get_bin_name().unwrap_or("farwire").to_owned();
+        let (brief, full) = (command.render_help(), command.render_long_help());
+        *out += &format!("\n===== {name} -h =====\n{brief}\n===== {name} --help =====\n{full}");
         for below in command.get_subcommands_mut() {
             if !below.is_hide_set() && below.get_name() != "help" {
-                help(below, out);
+                screens(below, out);
             }
         }
     }
 
     #[test]
     fn the_help_of_every_command_is_the_one_that_was_reviewed() {
-        let mut command = Cli::command().term_width(100);
+        let mut command = help::command_of_width(100);
         command.build();
         let mut text = String::new();
-        help(&mut command, &mut text);
+        screens(&mut command, &mut text);
         insta::assert_snapshot!("help", text);
+    }
+
+    #[test]
+    fn every_page_has_the_usual_sections() {
+        for (name, page) in pages().unwrap() {
+            for section in [
+                "NAME",
+                "SYNOPSIS",
+                "DESCRIPTION",
+                "OPTIONS",
+                "EXAMPLES",
+                "\"EXIT STATUS\"",
+                "\"SEE ALSO\"",
+            ] {
+                assert!(
+                    page.contains(&format!("\n.SH {section}\n")),
+                    "{name}: {section}: {page}"
+                );
+            }
+        }
+        let exec = pages()
+            .unwrap()
+            .into_iter()
+            .find(|(name, _)| name == "farwire-exec.1");
+        let (_, exec) = exec.unwrap();
+        let synopsis = exec.replace('\n', " ");
+        assert!(synopsis.contains(r"[\fB\-\-delay\fR \fITIME\fR]"), "{exec}");
+        assert!(!exec.contains(r"\-\-up\-delay\fR"), "{exec}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `farwire measure`: one instrument against a host.
+//! `farwire measure`: one instrument measures toward a host.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,7 +20,10 @@ use netio::stop::Stop;
 use record::lateness::LateBudget;
 use record::printable::{printable, printable_lines};
 
-/// Measure with one instrument
+/// Measure throughput, delay or loss with one instrument
+///
+/// The far end is `farwire serve`, or any server of the instrument's protocol. Figures have 95 % intervals where the instrument can
+/// state them. docs/instruments.md describes every figure.
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArgs {
     #[command(subcommand)]
@@ -28,7 +31,7 @@ pub(crate) struct MeasureArgs {
 }
 
 impl MeasureArgs {
-    /// Measures; 0 when it was measured, 1 when not.
+    /// Measures. The exit code is 0 if the measurement succeeded, else 1.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let common = self.asked.common();
         let json = prepare_json(common).or_bad_input()?;
@@ -45,7 +48,7 @@ impl MeasureArgs {
         show(&self.asked, &found)?;
         for cause in spoilt.into_iter().flatten() {
             note(format_args!(
-                "farwire: {cause}: do not trust the numbers above, which `farwire run` would call INVALID"
+                "farwire: {cause}: do not trust the numbers above (`farwire run` would mark them INVALID)"
             ));
         }
         written?;
@@ -53,7 +56,7 @@ impl MeasureArgs {
     }
 }
 
-/// Watches whether this machine keeps up. Behind `farwire exec` that command does: the emulator is no other program to it.
+/// Watches whether this machine keeps up. Behind `farwire exec`, that command does so, because here the emulator would look like another program.
 fn watch_host() -> Result<Option<StallWatch>> {
     if std::env::var_os(SERVER_VARIABLE).is_some() {
         return Ok(None);
@@ -73,7 +76,7 @@ fn session() -> Result<Session> {
     })
 }
 
-/// Where the JSON goes, unless that is standard output or nowhere.
+/// Opens the file of the JSON, unless it goes to standard output or there is none.
 fn prepare_json(common: &CommonArgs) -> Result<Option<Prepared>> {
     let file = common.json.as_deref();
     let file = file.filter(|file| !output::is_stdout(file));
@@ -121,7 +124,7 @@ fn show(asked: &InstrumentArgs, found: &MeasureOutput) -> Result<(), Failure> {
         printable_lines(&instrument.text(measurement))
     );
     if common.json.as_deref().is_some_and(output::is_stdout) {
-        // The JSON has all of it.
+        // The JSON contains everything.
         let _ = notes::beside().write_all(text.as_bytes());
         return Ok(());
     }

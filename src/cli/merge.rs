@@ -1,4 +1,4 @@
-//! `farwire merge`: the records of an experiment's shards as one.
+//! `farwire merge`: joins the records of an experiment's shards.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap};
@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::experiment_run::clear_reports;
+use super::help;
 use crate::experiment::{Case, Plan};
 use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
@@ -24,50 +25,49 @@ use record::quantity::counted;
 use record::{GivenScenario, Merge, Record, Shard, ShardBy, ShardNumber};
 use report::analysis::{Analysis, Verdict};
 
-/// Join the records of an experiment's shards
+/// Join the records of an experiment's shards into one record
 ///
-/// Every run is there once, and the same bytes come out whatever the order of the records. Runs that no record has are named, with
-/// the command that does them, and it ends with 1. Where none is missing it ends as `farwire run` does: with 1 where not all that
-/// is expected is met.
+/// The joined record contains every run once, whatever the order of the records. merge lists the runs that are missing, with the
+/// commands that run them. The exit code is that of `farwire run` for the whole experiment.
 #[derive(Args, Debug)]
 pub(crate) struct MergeArgs {
-    /// Records of one experiment: their directories, or their record.jsonl
+    /// Records of one experiment: their directories, or their record.jsonl files
     #[arg(required = true, value_name = "DIR")]
     records: Vec<PathBuf>,
-    /// Where the record goes
+    /// Directory of the joined record
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Replace a record that is there
+    /// Replace an existing record
     #[arg(long)]
     overwrite: bool,
-    /// Write what was joined, and what is missing, as JSON there; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
+    /// Write counts and missing runs as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
-/// What was joined.
+/// The counts of the joined record, and the missing runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Joined {
     name: String,
-    /// Those that need no more attempts.
+    /// Runs that need no further attempt.
     runs: usize,
     planned: usize,
     records: usize,
     hosts: usize,
     duplicates: usize,
     missing: Vec<ToDo>,
-    /// Whether all that is expected is met; null while runs are missing.
+    /// True if all expectations are met; null while runs are missing.
     met: Option<bool>,
 }
 
-/// Missing runs that one command does.
+/// Missing runs, and the command that runs them.
 #[derive(Debug, Serialize)]
 struct ToDo {
     command: String,
     runs: Vec<Missing>,
 }
 
-/// What is missing of a case.
+/// The missing repeats of a case.
 #[derive(Debug, Serialize)]
 struct Missing {
     case: String,
@@ -75,7 +75,7 @@ struct Missing {
 }
 
 impl MergeArgs {
-    /// Merges; 0 when no run is missing and all expectations are met, 1 when not.
+    /// Merges. The exit code is 0 if no run is missing and all expectations are met, else 1.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let (joined, verdict) = join(&self.records, &self.out, self.overwrite)?;
         let (all, missing) = (joined.planned, joined.planned - joined.runs);
@@ -83,25 +83,27 @@ impl MergeArgs {
         let text = joined.to_string();
         super::show(json, &joined, &printable_lines(&text), io::sink())?;
         note(format_args!(
-            "`farwire report {}` shows the record",
+            "`farwire report {}` shows the report",
             self.out.display()
         ));
         Err(match verdict {
             Some(Verdict::Met) => return Ok(ExitCode::SUCCESS),
-            Some(Verdict::NotMet) => anyhow!("not all that is expected is met"),
-            Some(Verdict::Invalid) => anyhow!("not every run is valid"),
-            Some(Verdict::Failed | Verdict::Incomplete) => anyhow!("not every run was measured"),
-            None => anyhow!("{missing} of {} missing", counted(all, "run")),
+            Some(Verdict::NotMet) => anyhow!("not all expectations are met"),
+            Some(Verdict::Invalid) => anyhow!("some runs are invalid"),
+            Some(Verdict::Failed | Verdict::Incomplete) => {
+                anyhow!("some runs failed or are incomplete")
+            }
+            None => anyhow!("{missing} of {} are missing", counted(all, "run")),
         }
         .into())
     }
 }
 
-/// Joins `records` into one in `out`, which takes the place of a record there only with `overwrite`. The verdict is that of the whole
+/// Joins `records` into one record in `out`. It replaces an existing record only with `overwrite`. The verdict is that of the whole
 /// experiment, and `None` while runs are missing.
 ///
 /// # Errors
-/// A record cannot be read, or is of another experiment; the joined one cannot be written.
+/// A record cannot be read or belongs to another experiment, or the joined record cannot be written.
 pub(crate) fn join(
     records: &[PathBuf],
     out: &Path,
@@ -132,7 +134,7 @@ pub(crate) fn join(
     Ok((joined, verdict))
 }
 
-/// What the whole experiment, as it was written to `out`, came to. Only one of which something can be said is read into memory.
+/// Returns the verdict on the whole experiment, as it was written to `out`. The record is read into memory only if it has something to judge.
 fn verdict(merge: &Merge, out: &Path) -> Result<Verdict, Failure> {
     Ok(match merge.is_to_be_judged() {
         true => Analysis::of(&Record::read(out)?).verdict,
@@ -152,7 +154,7 @@ impl fmt::Display for Joined {
             counted(self.hosts, "host"),
         )?;
         if self.duplicates > 0 {
-            let duplicates = counted(self.duplicates, "duplicate");
+            let duplicates = counted(self.duplicates, "duplicate run");
             write!(f, "; {duplicates} left out")?;
         }
         writeln!(f)?;
@@ -170,17 +172,17 @@ impl fmt::Display for Joined {
     }
 }
 
-/// The record or shard that does a missing run.
+/// The record or shard that a missing run belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner<'a> {
-    /// The given record in this directory, which goes on.
+    /// The given record in this directory, which is resumed.
     Record(&'a Path),
-    /// A shard that nobody gave, or the whole experiment where it has no shards.
+    /// A shard whose record was not given, or the whole experiment if it has no shards.
     Beginning(Option<(ShardNumber, ShardBy)>),
 }
 
-/// The commands that do the missing runs, each with those that it does. A text that many runs have in common is made once: a stranger's
-/// record may lack a million.
+/// Returns the commands for the missing runs, each with its runs. It makes texts that many runs share only once, because a record from a
+/// stranger may lack a million runs.
 fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     if merge.missing().is_empty() {
         return Ok(Vec::new());
@@ -198,7 +200,7 @@ fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
         let cases = by_owner.entry(owner).or_default();
         cases.entry(case).or_default().push(*repeat);
     }
-    // Only a calibration keeps every flow.
+    // Only a calibration records every flow.
     let name = if plan.by_flow { "calibrate" } else { "run" };
     let begin = LazyCell::new(|| {
         let file = quoted(&merge.scenario().file);
@@ -231,7 +233,7 @@ fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     Ok(to_do.collect())
 }
 
-/// The shard that has each run, by case and repeat.
+/// Returns the shard of each run, by case and repeat.
 fn shards_of_runs(shards: &[Shard]) -> HashMap<(&str, u32), (ShardNumber, ShardBy)> {
     let mut shard_of = HashMap::new();
     for shard in shards {
@@ -243,8 +245,8 @@ fn shards_of_runs(shards: &[Shard]) -> HashMap<(&str, u32), (ShardNumber, ShardB
     shard_of
 }
 
-/// The options that make the plan of the scenario. Where the scenario cannot be read again, as without the files that it names, all that may
-/// have been said is said.
+/// Returns the options that turn the scenario into the plan. If the scenario cannot be read again, for example without the files
+/// that it names, all options that may have been given are returned.
 fn options(given: &GivenScenario, plan: &Plan) -> String {
     let folder = Path::new(&given.file).parent().unwrap_or(Path::new(""));
     let source = SourceFile {
@@ -261,7 +263,7 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     }
     let has_all = |whole: &Plan| whole.cases.len() == plan.cases.len();
     if !whole.as_ref().is_some_and(has_all) {
-        // The reference comes by itself.
+        // The reference is always included.
         let is_reference = |case: &Case| plan.reference.as_ref() == Some(&case.name);
         let others = plan.cases.iter().filter(|case| !is_reference(case));
         let only: Vec<&Case> = others.collect();
@@ -282,7 +284,7 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     options + &files_to_allow(plan, folder)
 }
 
-/// What must be said of the files that instruments send from beyond `own`, a folder from which they may.
+/// Returns the options for files that instruments send from outside of `own`, a directory from which they may.
 fn files_to_allow(plan: &Plan, own: &Path) -> String {
     let own = match own.as_os_str().is_empty() {
         true => Path::new("."),

@@ -1,4 +1,4 @@
-//! The commands, one in each file: it reads its arguments and runs them. [`args`] has the arguments that several commands share.
+//! The commands, one in each file, which declares the arguments and runs the command. [`args`] has the arguments that several commands share.
 
 pub(crate) mod args;
 mod calibrate;
@@ -7,9 +7,11 @@ mod completions;
 mod doctor;
 mod emulate;
 mod exec;
+mod help;
 mod link;
 mod links;
 mod man;
+mod manual;
 mod measure;
 pub(crate) mod merge;
 mod profiles;
@@ -27,7 +29,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 use serde::Serialize;
 
 use crate::emulate::OnExit;
@@ -37,15 +39,26 @@ use ::report::Terminal;
 use instruments::failure::Failure;
 use instruments::output;
 
-/// A wide-area network between two interfaces, measured through, with the trust of every number stated
+/// Emulate a WAN, measure through it, and see how far to trust each number
+///
+/// farwire delays, drops, shapes and reorders packets between two network namespaces (`exec`, `run`) or between two Ethernet
+/// interfaces (`emulate`). It measures with standard protocols (`measure`, `serve`) and repeats measurements as experiments
+/// (`run`, `report`, `compare`). Every command has its own help: `farwire exec -h`.
 #[derive(Debug, Parser)]
 #[command(name = "farwire", version)]
 pub(crate) struct Cli {
-    /// Nothing on standard error but errors and warnings
-    #[arg(short, long, global = true)]
+    /// Print only errors and warnings
+    #[arg(short, long, global = true, help_heading = help::GENERAL)]
     quiet: bool,
-    /// How what goes to standard error is written: notes, warnings, and why it failed
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    /// Log format on standard error
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = help::GENERAL,
+        hide_short_help = true
+    )]
     log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
@@ -73,19 +86,28 @@ enum Command {
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
     Schema(schema::SchemaArgs),
-    /// Hold network interfaces in namespaces until standard input ends: what the bed `nics` starts
+    /// Hold network interfaces in namespaces until standard input ends (started by the bed `nics`)
     #[command(hide = true)]
     NicHolder,
-    /// See to what becomes of a box's interfaces when standard input ends: what `emulate` starts
+    /// Release the interfaces of a box when standard input ends (started by `emulate`)
     #[command(hide = true)]
     BoxHolder {
-        /// What is to become of them
+        /// State in which to leave the interfaces
         on_exit: OnExit,
     },
 }
 
 impl Cli {
-    /// Runs the command and gives the exit code.
+    /// Reads the command line of this process.
+    ///
+    /// # Errors
+    /// The command line is wrong, or asks for help or the version, which the error then contains.
+    pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
+        let matches = help::command().try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+
+    /// Runs the command and returns the exit code.
     pub(crate) fn run(&self) -> ExitCode {
         notes::say_as(self.log_format);
         if self.quiet {
@@ -127,10 +149,10 @@ impl Cli {
     }
 }
 
-/// Writes `value` as JSON to `json`, and `text` to standard output, or to `instead` where the JSON goes there.
+/// Writes `value` as JSON to `json`, and `text` to standard output, or to `instead` if the JSON goes there.
 ///
 /// # Errors
-/// One of them cannot be written.
+/// The JSON or the text cannot be written.
 fn show(
     json: Option<&Path>,
     value: &impl Serialize,
@@ -141,19 +163,19 @@ fn show(
         output::write_json(file, value)?;
     }
     if json.is_some_and(output::is_stdout) {
-        // The JSON has all of it, so that a reader of the text who has gone away changes nothing.
+        // The JSON contains everything, so it does not matter if nobody reads the text.
         let _ = instead.write_all(text.as_bytes());
         return Ok(());
     }
     Ok(output::write(None, text)?)
 }
 
-/// 0 where all is as it should be, else 1.
+/// Returns exit code 0 if the expectation is met, else 1.
 fn exit_code(is_met: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_met))
 }
 
-/// What standard output is: as wide as the terminal, or as COLUMNS says, and 80 characters where it is none.
+/// Describes standard output: the width of the terminal or of `COLUMNS`, or 80 characters if it is not a terminal.
 fn terminal() -> Terminal {
     if !io::stdout().is_terminal() {
         return Terminal::NONE;

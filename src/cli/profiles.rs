@@ -1,4 +1,4 @@
-//! `farwire profiles`: the links that ship.
+//! `farwire profiles`: lists the profiles of networks.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,21 +12,21 @@ use serde::Serialize;
 
 use instruments::failure::Failure;
 
-/// List the links that ship, which `--profile NAME` and `profile = "NAME"` take, or print one as a file
+/// List the profiles of networks that `--profile NAME` uses, or print one as a file
 ///
-/// A file says where each of its numbers was published, or that it is assumed. `farwire profiles mobile > mine.toml` makes one
-/// to be edited, for `--link mine.toml`.
+/// A profile is a file of conditions. It says where each of its numbers was published, or that it is assumed. In a file,
+/// `profile = "NAME"` uses a profile too.
 #[derive(Args, Debug)]
 pub(crate) struct ProfilesArgs {
-    /// Print the file of this one
+    /// Print the file of this profile
     #[arg(value_parser = super::args::link_conditions::profile_parser())]
     name: Option<LinkProfile>,
-    /// Write names and conditions as JSON; - is standard output, in place of the text
+    /// Write names and conditions as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// One, for JSON.
+/// A profile, for JSON.
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
@@ -34,7 +34,7 @@ struct Listed {
     conditions: LinkSpec,
 }
 
-/// Where conditions begin in a line.
+/// The column in which conditions begin.
 const INDENT: usize = 4;
 
 impl ProfilesArgs {
@@ -63,7 +63,7 @@ impl Listed {
     }
 }
 
-/// Of each its name, what it is, and its conditions.
+/// Returns the name, the description and the conditions of each profile.
 fn list(all: &[Listed], terminal: Terminal) -> Result<String> {
     let one = |listed: &Listed| {
         let indent = " ".repeat(INDENT);

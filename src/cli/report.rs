@@ -1,4 +1,4 @@
-//! `farwire report`: a view of a record.
+//! `farwire report`: shows a record in one of several formats.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -15,23 +15,23 @@ use record::Record;
 use record::output_directory::OutputDirectory;
 use report::{FORMATS, Make, NamedFiles, ReportFormat, Terminal};
 
-/// Show a record
+/// Show the record of an experiment as text, HTML, Markdown, CSV or another format
 ///
-/// Every view is made from the record alone; of an experiment that was cut short it shows what is there.
+/// The report is made from the record alone. The record of an interrupted experiment shows the runs that took place.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// The record.jsonl of an experiment, or its directory
+    /// Directory of an experiment, or its record.jsonl
     record: PathBuf,
-    /// How to show it [default: text, or with --figures nothing but these]
+    /// Format of the report [default: text; with --figures no report]
     #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     format: Option<&'static ReportFormat>,
-    /// Where to write it; - is standard output. Of flent a directory
+    /// Write the report to FILE (- for standard output); for flent, a directory
     #[arg(long, value_name = "FILE", required_if_eq("format", "flent"))]
     out: Option<PathBuf>,
-    /// Write every figure of the HTML page there, an SVG file each
+    /// Write every figure of the HTML report as an SVG file into DIR
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// As text, all that the record says: every headline, spread, warm-up, conditions, the machine
+    /// Text with every detail: all figures, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
 }
@@ -68,7 +68,7 @@ impl ReportArgs {
     }
 }
 
-/// Reads the name of a format; help and completions list all of them.
+/// Reads the name of a format. Help and completions list all of them.
 fn format_parser() -> impl TypedValueParser<Value = &'static ReportFormat> {
     let names = FORMATS.iter();
     let names = names.map(|format| PossibleValue::new(format.name).help(format.help));
@@ -118,7 +118,7 @@ fn stream(
         None => write_to(&mut io::stdout().lock()),
     };
     match result {
-        // Who reads no further has read enough.
+        // A reader that closes the pipe has read enough.
         Err(error) if file.is_none() && error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.with_context(name),
     }

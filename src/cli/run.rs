@@ -1,4 +1,4 @@
-//! `farwire run`: experiments, or the missing rest of one.
+//! `farwire run`: runs experiments, or the missing runs of one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,11 @@ use clap::Args;
 
 use super::args::api_server::{ListenArg, LiveRuns};
 use super::args::capture::CaptureArgs;
-use super::args::experiment_run::{ExperimentArgs, FinishedExperiment, ShardByArg, write_beside};
+use super::args::experiment_run::{
+    self, ExperimentArgs, FinishedExperiment, ShardByArg, write_beside,
+};
 use super::args::screen::TuiArg;
+use super::help;
 use crate::experiment::captures::RunCaptures;
 use crate::experiment::scenario;
 use crate::notes::note;
@@ -20,14 +23,19 @@ use record::{GivenScenario, ShardNumber};
 use report::Listed;
 use report::analysis::{Analysis, Verdict};
 
-/// The page of several experiments, beside their folders.
+/// The page of several experiments, beside their directories.
 const INDEX: &str = "index.html";
 
-/// Run an experiment
+/// Run an experiment from a scenario file, and report it
+///
+/// An experiment measures through emulated links, case by case, and repeats the measurements. Its record survives interruptions:
+/// --resume continues it. docs/scenarios.md describes scenario files.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// The scenario, a TOML file; several run one after the other, each into a folder of its own below --out [default: out/], with an
-    /// index.html of their reports there
+    /// Scenario, a TOML file; several scenarios run one after the other
+    ///
+    /// Scenario, a TOML file. Several scenarios run one after the other, each into its own directory below --out, with an index.html of
+    /// their reports
     #[arg(
         required_unless_present = "resume",
         conflicts_with = "resume",
@@ -36,30 +44,31 @@ pub(crate) struct RunArgs {
     scenarios: Vec<PathBuf>,
     #[command(flatten)]
     experiment: ExperimentArgs,
-    /// Only this part of the runs, as 3/16: the longest first, each to the part that has the least to do, alike on every host; `farwire
-    /// merge` joins the records of all parts. What is expected is for the joined record to show: a part ends with 0 when its runs took place
-    #[arg(long, value_name = "N/M", conflicts_with = "resume")]
+    /// Run only one of several shards, such as 3/16; `farwire merge` joins the records
+    ///
+    /// Run only one of several shards, such as 3/16. Every host divides the runs in the same way, into shards of similar duration, and
+    /// `farwire merge` joins the records. A shard does not judge expectations: its exit code is 0 when its runs took place
+    #[arg(long, value_name = "N/M", conflicts_with = "resume", help_heading = experiment_run::RUNS_HEADING, hide_short_help = true)]
     shard: Option<ShardNumber>,
-    /// What stays together in one shard; a case whose runs say how many it has always does
-    #[arg(long, value_name = "UNIT", default_value = "run", requires = "shard")]
+    /// Unit that stays together in one shard
+    #[arg(long, value_name = "UNIT", default_value = "run", requires = "shard", help_heading = experiment_run::RUNS_HEADING, hide_short_help = true)]
     shard_by: ShardByArg,
+    /// Print every detail at the end: all figures, spread, warm-up, conditions, the machine
+    #[arg(long, help_heading = help::OUTPUT)]
+    details: bool,
     #[command(flatten)]
     listen: ListenArg,
     #[command(flatten)]
     tui: TuiArg,
-    /// Capture every packet of every run at both ends of its links, to artifacts/PREFIX-CASE-REPEAT.pcapng beside the record, with what became
-    /// of it as its comment
-    #[arg(long, value_name = "PREFIX")]
+    /// Capture both ends of each link in every run, to artifacts/PREFIX-CASE-REPEAT.pcapng
+    #[arg(long, value_name = "PREFIX", help_heading = help::OUTPUT, hide_short_help = true)]
     pcap: Option<String>,
     #[command(flatten)]
     captured: CaptureArgs,
-    /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
-    #[arg(long)]
-    details: bool,
 }
 
 impl RunArgs {
-    /// Runs the experiments; 0 when all expectations are met, 1 when not.
+    /// Runs the experiments. The exit code is 0 if all expectations are met, else 1.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let captures = self.pcap.as_deref();
         let captures = captures.map(|prefix| RunCaptures::new(prefix, self.captured.spec(true)));
@@ -80,7 +89,7 @@ impl RunArgs {
         Ok(super::exit_code(is_met(&finished)))
     }
 
-    /// One experiment with its report; nothing where only its plan was asked for.
+    /// Runs one experiment with its report. It returns `None` if only the plan is asked for.
     fn one(
         &self,
         file: &Path,
@@ -102,8 +111,8 @@ impl RunArgs {
         Ok(Some(finished))
     }
 
-    /// All of `files`, also where one of them fails, and the page of those that ran. A file that cannot be read stops
-    /// them before the first one runs, a signal ends them all.
+    /// Runs all of `files`, even if one of them fails, and writes the page of those that ran. A file that cannot be read stops
+    /// them before the first one runs, and a signal ends them all.
     fn several(&self, files: &[PathBuf], live: &mut LiveRuns) -> Result<ExitCode, Failure> {
         let experiments = self.experiments(files)?;
         let folder = self.experiment.folder();
@@ -133,14 +142,18 @@ impl RunArgs {
         }
         match wrong.is_empty() {
             true => Ok(ExitCode::SUCCESS),
-            false => Err(anyhow!("not all that is expected is met: {}", wrong.join(", ")).into()),
+            false => Err(anyhow!(
+                "failed, or not all expectations are met: {}",
+                wrong.join(", ")
+            )
+            .into()),
         }
     }
 
-    /// How each of several scenarios is run.
+    /// Returns each scenario with the options of its run.
     ///
     /// # Errors
-    /// One of them cannot be read, or two have one name.
+    /// A scenario cannot be read, or two have the same name.
     fn experiments<'f>(
         &self,
         files: &'f [PathBuf],
@@ -154,7 +167,7 @@ impl RunArgs {
             match names.insert(plan.name.clone(), file) {
                 None => Ok((file.as_path(), experiment)),
                 Some(other) => Err(Failure::bad_input(format_args!(
-                    "{} and {} are both called `{}`: run one of them by itself",
+                    "{} and {} have the same name, `{}`: run them separately",
                     other.display(),
                     file.display(),
                     plan.name
@@ -165,7 +178,7 @@ impl RunArgs {
     }
 }
 
-/// Whether everything expected is met; of a shard, which cannot know, whether its runs took place.
+/// True if all expectations are met, or for a shard, which cannot judge them, if its runs took place.
 fn is_met(finished: &FinishedExperiment) -> bool {
     let record = &finished.record;
     match record.plan().shard {

@@ -9,10 +9,10 @@ use crate::web;
 use instruments::failure::Failure;
 use instruments::output;
 
-/// Print the JSON Schema of scenario files, or the OpenAPI document of --listen
+/// Print the JSON Schema of scenario files, or the OpenAPI document of the live API
 #[derive(Args, Debug)]
 pub(crate) struct SchemaArgs {
-    /// The OpenAPI document of the API that --listen serves
+    /// Print the OpenAPI document of the API that --listen serves
     #[arg(long)]
     openapi: bool,
 }

@@ -1,4 +1,4 @@
-//! `farwire serve`: the far end, until a signal.
+//! `farwire serve`: the far end of measurements, until a signal ends it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use model::Nanos;
 
 use super::args::api_server::{TOKEN, token};
+use super::help;
 use crate::notes::log;
 use crate::service_manager;
 use crate::web::{Access, Listen, Listening, WebServer};
@@ -27,78 +28,86 @@ use netio::sandbox::{self, OtherUser, Threads};
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
 
-/// How often what has been freed is given back.
+/// The interval at which freed memory is returned to the kernel.
 const TIDIED_EVERY: Duration = Duration::from_secs(5);
 
-/// Serve as the far end of every instrument, for many clients at once
+/// Serve as the far end of every instrument, for many clients simultaneously
 ///
-/// Each test is a line on standard output when it ends. A port of 0 takes a free one; where it listens is said at
-/// the start.
+/// serve prints its addresses at startup, and a line for each test when the test ends. With port 0, it uses any free port. As root, serve
+/// changes to the user nobody, and gives up all privileges, files and system calls that it does not need.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Listen on this address, or this interface, only
+    /// Listen only on this address or interface
     #[arg(long, value_name = "ADDR|IF")]
     bind: Option<Local>,
-    /// TCP port of HTTP: GET /bytes/N, GET /seconds/T
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    /// TCP port of HTTP (measure http): GET /bytes/N, GET /seconds/T
+    #[arg(long, value_name = "PORT", default_value_t = 8080, help_heading = PORTS_HEADING, hide_short_help = true)]
     http_port: u16,
-    /// TCP port of pingpong, blast and transfer, and UDP port of pingpong
-    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    /// TCP and UDP port of measure pingpong, blast and transfer
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, help_heading = PORTS_HEADING, hide_short_help = true)]
     messages_port: u16,
-    /// TCP and UDP port of iperf3's protocol
-    #[arg(long, value_name = "PORT", default_value_t = 5201)]
+    /// TCP and UDP port of iperf3's protocol (measure tcp, measure udp, iperf3)
+    #[arg(long, value_name = "PORT", default_value_t = 5201, help_heading = PORTS_HEADING, hide_short_help = true)]
     iperf3_port: u16,
     /// UDP port of the UDP Speed Test Protocol (measure capacity, obudpst)
-    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT, help_heading = PORTS_HEADING, hide_short_help = true)]
     capacity_port: u16,
-    /// UDP port of STAMP; without the privilege to use 862, it is 8620
-    #[arg(long, value_name = "PORT", default_value_t = 862)]
+    /// UDP port of STAMP (measure probe); 8620 without the privilege for 862
+    #[arg(long, value_name = "PORT", default_value_t = 862, help_heading = PORTS_HEADING, hide_short_help = true)]
     stamp_port: u16,
-    /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
+    /// TCP congestion control for data that serve sends, unless the client chooses [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Take tests from this network only; may be given several times
+    /// Accept tests only from this network (repeatable) [default: any]
     #[arg(long, value_name = "CIDR")]
     allow: Vec<IpNet>,
-    /// Tests at a time, of all protocols together
+    /// Maximum number of simultaneous tests
     #[arg(long, value_name = "COUNT", default_value_t = ServiceLimits::USUAL.tests as u64,
-        value_parser = clap::value_parser!(u64).range(1..))]
+        value_parser = clap::value_parser!(u64).range(1..), help_heading = LIMITS_HEADING)]
     max_tests: u64,
-    /// Those among them of one client, an IPv4 address or an IPv6 /64, which may also have no more than this part of all
-    /// connections and memory [default: a quarter]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tests_per_client: Option<u64>,
-    /// How long one test may last
-    #[arg(long, value_name = "TIME", default_value_t = ServiceLimits::USUAL.duration.into())]
-    max_duration: Nanos,
-    /// After which silence a client is taken to be gone
-    #[arg(long, value_name = "TIME", default_value_t = ServiceLimits::USUAL.idle.into())]
-    idle_timeout: Nanos,
-    /// Append each test to this file as a line of JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Serve counts of tests, bytes and refusals at http://ADDR:PORT/metrics, for Prometheus
+    /// Maximum number of simultaneous tests of one client [default: a quarter of --max-tests]
     ///
-    /// A loopback address needs no token. Any other address requires the token of FARWIRE_TOKEN and uses TLS.
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Maximum number of simultaneous tests of one client, an IPv4 address or an IPv6 /64. Connections and memory of one client are
+    /// limited to the same share [default: a quarter of --max-tests]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help_heading = LIMITS_HEADING)]
+    max_tests_per_client: Option<u64>,
+    /// Maximum duration of a test
+    #[arg(long, value_name = "TIME", default_value_t = ServiceLimits::USUAL.duration.into(), help_heading = LIMITS_HEADING)]
+    max_duration: Nanos,
+    /// Disconnect a client after this much silence
+    #[arg(long, value_name = "TIME", default_value_t = ServiceLimits::USUAL.idle.into(), help_heading = LIMITS_HEADING)]
+    idle_timeout: Nanos,
+    /// Append each test to FILE as a line of JSON (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    json: Option<PathBuf>,
+    /// Export counters for Prometheus at http://ADDR:PORT/metrics
+    ///
+    /// Export counters of tests, bytes and refusals for Prometheus at http://ADDR:PORT/metrics. A loopback address needs no token. Any
+    /// other address requires the token of FARWIRE_TOKEN and uses TLS.
+    #[arg(long, value_name = "ADDR:PORT", help_heading = help::OUTPUT)]
     metrics: Option<SocketAddr>,
-    /// As root, go on as this user once all ports are bound; root stays root [default: nobody]
-    #[arg(long, value_name = "NAME")]
+    /// As root, change to this user when all ports are open; `root` stays root [default: nobody]
+    #[arg(long, value_name = "NAME", help_heading = SANDBOX_HEADING, hide_short_help = true)]
     user: Option<String>,
-    /// Keep the user, all privileges, files and system calls: for debugging, and for measuring what giving them up costs
-    #[arg(long, conflicts_with = "user")]
+    /// Keep the user and all privileges, for debugging
+    #[arg(long, conflicts_with = "user", help_heading = SANDBOX_HEADING, hide_short_help = true)]
     no_sandbox: bool,
 }
 
+/// Headings of the options in help.
+const PORTS_HEADING: &str = "Ports";
+const LIMITS_HEADING: &str = "Limits";
+const SANDBOX_HEADING: &str = "Privileges";
+
 impl ServeArgs {
-    /// Serves until SIGINT or SIGTERM; a port in use, an address that is not this machine's, an unknown congestion
-    /// control and an unknown user are bad input.
+    /// Serves until SIGINT or SIGTERM. A port in use, an address that is not this machine's, an unknown congestion control and an
+    /// unknown user are bad input.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         heap::give_back_freed_blocks();
         let stop = Stop::on_signals()?;
         serve::raise_descriptor_limit();
         let user = self.other_user()?;
-        // The log is opened by who runs this, and the sockets are the new user's: those that share a port must be one user's.
+        // The user who runs serve opens the log, and the new user opens the sockets, because sockets that share a port must belong to one user.
         let config = self.config()?;
         let metrics = self.metrics_socket().or_bad_input()?;
         if let Some(user) = &user {
@@ -106,10 +115,10 @@ impl ServeArgs {
         }
         let bound = serve::bind(config).or_bad_input()?;
         let open_to_strangers = self.open_to_strangers();
-        // From here on nobody is refused; telling so takes a socket that the far end may not make any more once it is confined.
-        service_manager::ready("takes tests");
+        // From here on no test is refused. Reporting that needs a socket, which a confined process cannot create.
+        service_manager::ready("accepting tests");
         if self.no_sandbox {
-            log("farwire keeps its privileges (--no-sandbox)");
+            log("farwire keeps all privileges (--no-sandbox)");
         } else {
             let in_force = sandbox::confine_far_end(bound.needs(), Threads::All).or_machine()?;
             let user = user.map_or_else(String::new, |user| format!("as user {}, ", user.name));
@@ -134,11 +143,11 @@ impl ServeArgs {
         let _metrics = metrics.transpose()?;
         if let Some(address) = open_to_strangers {
             log(format_args!(
-                "warning: {address} is a public address, and everyone may test: --allow CIDR names who may"
+                "warning: {address} is a public address, and anyone may run tests: restrict that with --allow CIDR"
             ));
         }
         log(format_args!(
-            "farwire sends TCP with {}",
+            "farwire sends TCP with congestion control {}",
             server.congestion()
         ));
         let mut tidied = Instant::now();
@@ -153,20 +162,20 @@ impl ServeArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Opens the socket of the metrics, while this still may.
+    /// Opens the socket of the metrics, before the privileges for that are given up.
     fn metrics_socket(&self) -> anyhow::Result<Option<Listening>> {
         let open = |address: SocketAddr| {
             let access = Access::new(token(None, TOKEN)?.as_deref(), None)?;
             ensure!(
                 address.ip().is_loopback() || access.is_guarded(),
-                "--metrics {address}: an address beyond loopback requires a token: give it in {TOKEN}"
+                "--metrics {address}: a non-loopback address requires a token: set {TOKEN}"
             );
             Listen::Tcp(address).open(access, None).context("--metrics")
         };
         self.metrics.map(open).transpose()
     }
 
-    /// A public address that is served without a limit to whom.
+    /// Returns a public address at which any client is served.
     fn open_to_strangers(&self) -> Option<IpAddr> {
         if !self.allow.is_empty() {
             return None;
@@ -179,7 +188,7 @@ impl ServeArgs {
         served.into_iter().find(|address| is_public(*address))
     }
 
-    /// Whom to go on as, if not as who runs this.
+    /// Returns the user to change to, if there is one.
     fn other_user(&self) -> Result<Option<OtherUser>, Failure> {
         match &self.user {
             _ if self.no_sandbox => Ok(None),

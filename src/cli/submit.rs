@@ -1,4 +1,4 @@
-//! `farwire submit`: an experiment on a cluster, to its report.
+//! `farwire submit`: runs an experiment on a cluster, and reports it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use model::Nanos;
 use super::args::experiment_run::{
     PAGE, ShardByArg, clear_reports, keep_only, warn, write_reports,
 };
+use super::help;
 use crate::experiment::Plan;
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
@@ -23,71 +24,75 @@ use record::quantity::counted;
 use record::{Merge, Record};
 use report::analysis::{Analysis, Verdict};
 
-/// Run an experiment on a cluster
+/// Run an experiment on a cluster with Slurm
 ///
-/// Its runs are parted into shards, which Slurm does as an array of tasks; it waits for them, hands in again what is missing, joins
-/// their records and shows the report. What is known stands in the directory and in Slurm alone: the same command goes on with a
-/// submit that ended, however it ended.
+/// submit divides the runs into shards, submits them as an array of tasks, waits, submits missing shards again, joins the records and
+/// shows the report. Its whole state is in DIR and in Slurm: if submit ends early, the same command continues.
 #[derive(Args, Debug)]
 pub(crate) struct SubmitArgs {
-    /// The scenario, a TOML file
+    /// Scenario, a TOML file
     #[arg(required_unless_present_any = ["status", "cancel"])]
     scenario: Option<PathBuf>,
-    /// By Slurm, 22.05 or later: sbatch, squeue, sinfo, scontrol and scancel, no accounting database
+    /// Use Slurm, 22.05 or later; it needs no accounting database
     #[arg(long, required_unless_present_any = ["status", "cancel"])]
     slurm: bool,
-    /// Where the shards and their joined record go; like the scenario and this program, all nodes see it under the same path
+    /// Directory of the shards and the joined record, which all nodes see under this path
     #[arg(long, value_name = "DIR", required_unless_present_any = ["status", "cancel"])]
     out: Option<PathBuf>,
-    /// Slurm's partition [default: that of SBATCH_PARTITION, else Slurm's]
-    #[arg(long, value_name = "NAME")]
-    partition: Option<String>,
-    /// Processors of a task
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    cpus: u32,
-    /// How long a task may take, in whole minutes [default: twice what its shard should take, and ten minutes]
-    #[arg(long, value_name = "TIME")]
-    time: Option<Nanos>,
-    /// How many tasks may run at once [default: as many as there is room for]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    at_once: Option<u32>,
-    /// What a shard should take at least
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    shard_time: Nanos,
-    /// What stays together in one shard; a case whose runs say how many it has always does
-    #[arg(long, value_name = "UNIT", default_value = "run")]
-    shard_by: ShardByArg,
-    /// Shorten counts and sizes, never the conditions
-    #[arg(long)]
-    quick: bool,
-    /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
-    #[arg(long, value_name = "CASE")]
-    only: Vec<String>,
-    #[command(flatten)]
-    files: AllowFilesArg,
-    /// A packet that leaves the emulator later than this after its due time counts as late; above 0, at most 1s [default:
-    /// what the file says, else 1ms]
-    #[arg(long, value_name = "TIME")]
-    late_budget: Option<LateBudget>,
-    /// Print the batch script, and hand nothing in
+    /// Print the batch script without submitting it
     #[arg(long)]
     print: bool,
-    /// Do not wait: hand in what is missing, or join the records when nothing is
+    /// Do not wait: submit missing shards, or join the records if none is missing
     #[arg(long, conflicts_with = "print")]
     detach: bool,
-    /// Say how far the submit of DIR is
+    /// Show the progress of the submit in DIR
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_SUBMITTING)]
     status: Option<PathBuf>,
-    /// End the tasks of DIR, and the submit that waits for them; what is done is kept
+    /// Cancel the tasks of DIR and the submit that waits for them; finished runs are kept
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_SUBMITTING, conflicts_with = "status")]
     cancel: Option<PathBuf>,
-    /// Write the results as JSON there, how far it is with --status or --detach, how many tasks ended with --cancel; - is standard output,
-    /// in place of the text
-    #[arg(long, value_name = "FILE", conflicts_with = "print")]
+    /// Slurm partition [default: $SBATCH_PARTITION, else Slurm's default]
+    #[arg(long, value_name = "NAME", help_heading = TASKS_HEADING)]
+    partition: Option<String>,
+    /// Processors per task
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..), help_heading = TASKS_HEADING)]
+    cpus: u32,
+    /// Time limit of a task, in whole minutes [default: twice the expected time, plus 10 min]
+    #[arg(long, value_name = "TIME", help_heading = TASKS_HEADING)]
+    time: Option<Nanos>,
+    /// Maximum number of simultaneous tasks [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = TASKS_HEADING)]
+    at_once: Option<u32>,
+    /// Minimum duration of a shard
+    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = TASKS_HEADING)]
+    shard_time: Nanos,
+    /// Unit that stays together in one shard
+    #[arg(long, value_name = "UNIT", default_value = "run", help_heading = TASKS_HEADING, hide_short_help = true)]
+    shard_by: ShardByArg,
+    /// Reduce counts and sizes for a quick look; the conditions stay the same
+    #[arg(long, help_heading = RUNS_HEADING)]
+    quick: bool,
+    /// Run only this case, or the cases of this sweep, and the reference (repeatable)
+    #[arg(long, value_name = "CASE", help_heading = RUNS_HEADING)]
+    only: Vec<String>,
+    #[command(flatten, next_help_heading = RUNS_HEADING)]
+    files: AllowFilesArg,
+    /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
+    #[arg(long, value_name = "TIME", help_heading = RUNS_HEADING, hide_short_help = true)]
+    late_budget: Option<LateBudget>,
+    /// Write the results as JSON to FILE (- for standard output, instead of text)
+    ///
+    /// Write the results as JSON to FILE (- for standard output, instead of text): with --status or --detach the progress, with
+    /// --cancel the number of cancelled tasks
+    #[arg(long, value_name = "FILE", conflicts_with = "print", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
-/// What nothing but a submit has.
+/// Headings of the options in help.
+const TASKS_HEADING: &str = "Slurm tasks";
+const RUNS_HEADING: &str = "Runs";
+
+/// The options of a new submit, which --status and --cancel exclude.
 const OF_SUBMITTING: [&str; 14] = [
     "scenario",
     "slurm",
@@ -106,7 +111,7 @@ const OF_SUBMITTING: [&str; 14] = [
 ];
 
 impl SubmitArgs {
-    /// Submits; 0 when all expectations are met, 1 when not or when runs are missing.
+    /// Submits. The exit code is 0 if all expectations are met, and 1 if one is not or runs are missing.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(directory) = &self.status {
             self.show_status(directory, io::sink())?;
@@ -114,14 +119,19 @@ impl SubmitArgs {
         }
         if let Some(directory) = &self.cancel {
             let ended = submit::cancel(directory)?;
-            let text = format!("{} ended; what is done is kept\n", counted(ended, "task"));
+            let text = format!(
+                "{} cancelled; finished runs are kept\n",
+                counted(ended, "task")
+            );
             let ended = serde_json::json!({ "ended": ended });
             super::show(self.json.as_deref(), &ended, &text, io::sink())?;
             return Ok(ExitCode::SUCCESS);
         }
         let (scenario, out) = (self.scenario.as_ref(), self.out.as_ref());
-        // Clap has seen to it.
-        let (scenario, out) = scenario.zip(out).context("a scenario and --out")?;
+        // clap requires both.
+        let (scenario, out) = scenario
+            .zip(out)
+            .context("a scenario and --out are required")?;
         let (asked, plan) = self.asked(scenario)?;
         let submission = Submission {
             asked,
@@ -145,7 +155,7 @@ impl SubmitArgs {
             Reached::Handed => {
                 let at = out.display();
                 note(format_args!(
-                    "`farwire submit --status {at}` says how far it is; the same command without --detach waits, and joins the records"
+                    "`farwire submit --status {at}` shows the progress; the same command without --detach waits and joins the records"
                 ));
                 if self.json.is_some() {
                     self.show_status(out, notes::beside())?;
@@ -156,10 +166,10 @@ impl SubmitArgs {
         }
     }
 
-    /// What makes the experiment, and its plan.
+    /// Returns the key of the experiment, and its plan.
     fn asked(&self, scenario: &Path) -> Result<(SubmissionKey, Plan), Failure> {
         let whole = |path: &Path| {
-            // With its links: what they lead to need not have the same name on all nodes.
+            // Symbolic links stay, because their targets need not have the same names on all nodes.
             let whole = submit::absolute(path).and_then(|whole| whole.metadata().map(|_| whole));
             whole.with_context(|| format!("{}: cannot read", path.display()))
         };
@@ -190,7 +200,7 @@ impl SubmitArgs {
         Ok((asked, plan))
     }
 
-    /// Joins the records into `out` and shows the report.
+    /// Joins the records into `out`, and shows the report.
     fn join(&self, records: &[PathBuf], out: &Path) -> Result<ExitCode, Failure> {
         let merge = Merge::of(records)?;
         put(&merge, out)?;
@@ -201,16 +211,16 @@ impl SubmitArgs {
         note(format_args!("report: {}", out.join(PAGE).display()));
         match (merge.missing().len(), Analysis::of(&record).verdict) {
             (0, verdict) => Ok(super::exit_code(verdict == Verdict::Met)),
-            // A shard that holds less than it says.
+            // A shard contains fewer runs than it says.
             (missing, _) => Err(anyhow!(
-                "{} missing; `farwire merge` names them",
+                "{} missing; `farwire merge` lists them",
                 counted(missing, "run")
             )
             .into()),
         }
     }
 
-    /// Says how far the submit of `directory` is; `instead` where the JSON goes to standard output.
+    /// Prints the progress of the submit in `directory`, to `instead` if the JSON goes to standard output.
     fn show_status(&self, directory: &Path, instead: impl io::Write) -> Result<(), Failure> {
         let status = SubmissionStatus::of(directory)?;
         Ok(super::show(
@@ -222,7 +232,7 @@ impl SubmitArgs {
     }
 }
 
-/// Joins what there is, and says what is missing and why.
+/// Joins the records that exist, and returns the failure that says which runs are missing, and why.
 fn given_up(records: &[PathBuf], out: &Path, causes: &[String]) -> Failure {
     let joined = match records {
         [] => Ok("no run took place".to_owned()),
@@ -230,14 +240,14 @@ fn given_up(records: &[PathBuf], out: &Path, causes: &[String]) -> Failure {
             put(&merge, out)?;
             let missing = counted(merge.missing().len(), "run");
             Ok(format!(
-                "{missing} missing, {} holds the others",
+                "{missing} missing, {} contains the others",
                 out.display()
             ))
         }),
     };
     let joined = joined.unwrap_or_else(|error| format!("{error:#}"));
     anyhow!(
-        "two arrays in a row brought nothing new; {}; {joined}; the same command tries again",
+        "two arrays in a row completed no further run; {}; {joined}; the same command tries again",
         causes.join("; ")
     )
     .into()

@@ -1,4 +1,4 @@
-//! `farwire theory`: what a line, an MTU and a protocol allow.
+//! `farwire theory`: the goodput that a line rate, an MTU and a protocol allow.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Serialize;
 
+use super::help;
 use instruments::failure::{Blame, Failure};
 use instruments::messages::sizes::{MessageSizes, Sweep};
 use record::quantity::counted;
@@ -22,68 +23,68 @@ use stats::theory::rfc6349::{self, NeededWindow};
 use stats::theory::sizes::{self, MessageCost, OfSize};
 use stats::theory::{Impossible, PathConditions};
 
-/// Say what a line rate, an MTU and a protocol allow, and what holds a TCP transfer up
+/// Calculate the goodput that a line rate, an MTU and TCP or UDP allow
 ///
-/// Every rate names its layer: L1 is the wire with preamble and gap, L2 the frame, L3 the IP packet, L4 the payload
-/// (goodput). The formulas and their sources are in docs/theory.md.
+/// Every rate names its layer: L1 is the wire with preamble and gap, L2 the frame, L3 the IP packet, L4 the payload (goodput). The
+/// formulas and their sources are in docs/theory.md.
 #[derive(Args, Debug)]
 pub(crate) struct TheoryArgs {
-    /// Rate of the slowest Ethernet on the path (L1)
+    /// Rate of the slowest Ethernet link on the path (L1)
     #[arg(long, value_name = "RATE", default_value = "1gbit")]
     rate: BitsPerSec,
-    /// Largest L3 packet in bytes
+    /// Largest packet at L3, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u32,
-    /// IPv4, as without either
+    /// Use IPv4 (default)
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
-    /// IPv6
+    /// Use IPv6
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// VLAN tags on a frame
+    /// Number of VLAN tags per frame
     #[arg(long, value_name = "TAGS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     vlan: u8,
-    /// TCP without the timestamps of RFC 7323
+    /// Use TCP without the timestamps of RFC 7323
     #[arg(long)]
     no_timestamps: bool,
-    /// A shaper on the path, counting L2 bytes without FCS as tbf does: 50mbit
+    /// Rate of a shaper on the path, which counts L2 bytes without FCS as tbf does: 50mbit
     #[arg(long, value_name = "RATE")]
     shaper: Option<BitsPerSec>,
     /// Round-trip time without queues: 20ms
     #[arg(long, value_name = "TIME")]
     rtt: Option<Nanos>,
-    /// The TCP receiver's window: 4MiB
+    /// Window of the TCP receiver: 4MiB
     #[arg(long, value_name = "SIZE", requires = "rtt")]
     window: Option<Bytes>,
     /// Random loss of data packets: 1%
     #[arg(long, value_name = "PERCENT", requires = "rtt")]
     loss: Option<Probability>,
-    /// The TCP sender's congestion control
+    /// Congestion control of the TCP sender
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: Congestion,
-    /// Say the ideal time of a TCP transfer of so much payload (RFC 6349): 500mb
+    /// Calculate the ideal time of a TCP transfer (RFC 6349): 500mb
     #[arg(long, value_name = "SIZE")]
     transfer: Option<Bytes>,
     /// Explain a measured TCP goodput (L4): 93.5mbit
     #[arg(long, value_name = "RATE")]
     measured: Option<BitsPerSec>,
-    /// The most that messages of these sizes reach, in bytes: one, a list 1,64,1KiB or a doubling range 1..131072
+    /// Calculate the goodput of messages of these sizes: 64, a list 1,64,1KiB, or a doubling range 1..131072
     #[arg(long, value_name = "SIZES", conflicts_with = "sweep")]
     size: Option<MessageSizes>,
-    /// MessageSizes of a published table instead, and the table's own theory beside the correct one
+    /// Use the message sizes of a published table, and show its theory beside the correct one
     #[arg(long, value_name = "NAME")]
     sweep: Option<Sweep>,
-    /// Write everything as JSON; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
+    /// Write everything as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
-/// All that is said.
+/// The results.
 #[derive(Debug, Serialize)]
 struct Theory {
     conditions: PathConditions,
     ceilings: Vec<Ceiling>,
-    /// Full packets a second.
+    /// Full packets per second.
     packets_per_s: f64,
     tcp: GoodputLimits,
     udp: GoodputLimits,
@@ -100,7 +101,7 @@ struct Theory {
     overheads: Vec<Overhead>,
 }
 
-/// A transfer in the ideal case.
+/// The ideal time of a transfer.
 #[derive(Debug, Serialize)]
 struct Transfer {
     bytes: u64,
@@ -108,7 +109,7 @@ struct Transfer {
 }
 
 impl TheoryArgs {
-    /// Works it out.
+    /// Calculates and prints the results.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let theory = self.theory().or_bad_input()?;
         super::show(
@@ -175,7 +176,7 @@ impl TheoryArgs {
 }
 
 impl Theory {
-    /// All of it for people.
+    /// Returns the results as text for people.
     fn text(&self, terminal: Terminal) -> String {
         let paragraphs = [self.title(), self.path(), self.no_law(), self.explained()];
         let [title, path, no_law, explained] = paragraphs.map(|text| prose(&text, terminal));
@@ -216,9 +217,9 @@ impl Theory {
         let columns = [
             Column::words("layer"),
             Column::words("counts"),
-            Column::numbers("a packet\nbytes"),
+            Column::numbers("per packet\nbytes"),
             Column::numbers(format!("rate\n{unit}")),
-            Column::numbers("of the line\n%"),
+            Column::numbers("share of line\n%"),
         ];
         let row = |ceiling: &Ceiling| {
             [
@@ -230,7 +231,7 @@ impl Theory {
             ]
         };
         let mut table = Table::new("", columns).with(self.ceilings.iter().map(row));
-        table.note = format!("full packets: {:.0} a second", self.packets_per_s);
+        table.note = format!("full packets: {:.0} per second", self.packets_per_s);
         table
     }
 
@@ -239,11 +240,11 @@ impl Theory {
         if let (Some(window), Some(rtt)) = (self.needed_window, self.conditions.rtt) {
             let (bytes, segments) = (window.bytes, window.segments);
             let scale = window.scale.map_or_else(
-                || "more than TCP can state".to_owned(),
+                || "more than TCP can announce".to_owned(),
                 |scale| format!("window scale {scale}"),
             );
             lines.push(format!(
-                "bandwidth-delay product at {rtt}: {bytes:.0} bytes of payload, {segments:.1} segments: the window must be as large ({scale})"
+                "bandwidth-delay product at {rtt}: {bytes:.0} bytes of payload or {segments:.1} segments; the receive window must be that large ({scale})"
             ));
         }
         if let Some(transfer) = &self.transfer {
@@ -258,7 +259,9 @@ impl Theory {
 
     fn no_law(&self) -> String {
         match (self.conditions.congestion, self.conditions.loss) {
-            (Congestion::Bbr, Some(_)) => "BBR: no law says what a loss costs it".to_owned(),
+            (Congestion::Bbr, Some(_)) => {
+                "BBR: there is no formula for the effect of loss".to_owned()
+            }
             _ => String::new(),
         }
     }
@@ -284,12 +287,12 @@ fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
     ];
     let row = |limit: &Limit| {
         let binds = match *limit {
-            own if own == limits.binding => "at most: this limit binds",
+            own if own == limits.binding => "limit, the lowest",
             own if Some(own) == limits.expected => {
-                "expected in the mean: a model, which a transfer can pass"
+                "expected average (a model; transfers can be faster)"
             }
-            own if own.cause.is_average() => "a model's mean",
-            _ => "at most",
+            own if own.cause.is_average() => "average of a model",
+            _ => "limit",
         };
         [
             limit.cause.name().to_owned(),
@@ -326,7 +329,7 @@ fn sizes(sizes: &[OfSize]) -> Table {
         let bytes = vec![size.bytes.to_string()];
         [bytes, cells(size.tcp, by).into(), udp.into()].concat()
     };
-    let title = "each message in packets of its own (TCP messages that run together reach the ceiling above at any size)";
+    let title = "each message in its own packets (TCP messages that share packets reach the limit above at any size)";
     Table::new(title, columns.concat()).with(sizes.iter().map(row))
 }
 
@@ -361,7 +364,7 @@ fn overheads(overheads: &[Overhead]) -> Table {
     let ceiling = 12_500_000.0 * 1448.0 / 1538.0;
     let percent = 100.0 * FASTEST_BLAST / ceiling;
     table.note = format!(
-        "its fastest blast, {FASTEST_BLAST:.0} bytes a second, is {percent:.2} % of {ceiling:.0} (1448/1538 of 100 Mbit/s)"
+        "its fastest blast, {FASTEST_BLAST:.0} bytes/s, is {percent:.2} % of {ceiling:.0} bytes/s (1448/1538 of 100 Mbit/s)"
     );
     table
 }
@@ -417,13 +420,13 @@ mod tests {
             &[
                 "shaper 47.820",
                 "receiver's window 1677.722",
-                "packets not lost 47.342 at most: this limit binds",
-                "Reno-friendly CUBIC's law of loss 7.094 expected in the mean",
+                "packets not lost 47.342 limit, the lowest",
+                "Reno-friendly CUBIC's loss model 7.094 expected average",
                 "UDP",
             ],
         );
         says("--rtt 20ms", &["2353706 bytes", "window scale 6"]);
-        says("--congestion bbr --rtt 20ms --loss 1%", &["no law"]);
+        says("--congestion bbr --rtt 20ms --loss 1%", &["no formula"]);
     }
 
     #[test]
@@ -442,8 +445,8 @@ mod tests {
         says(
             lossy,
             &[
-                "324.2 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss), which is the law's mean and no limit",
-                "at most 47.342 Mbit/s (packets not lost)",
+                "324.2 % of 7.094 Mbit/s (Reno-friendly CUBIC's loss model), which is the model's average and not a limit",
+                "the limit is 47.342 Mbit/s (packets not lost)",
             ],
         );
         assert!(!text(lossy).unwrap().contains("can be delivered"));
@@ -476,8 +479,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for (line, cause) in [
-            ("--mtu 60", "IPv4 takes 68 to 65535"),
-            ("-6 --mtu 1000", "IPv6 takes 1280"),
+            ("--mtu 60", "IPv4 allows 68 to 65535"),
+            ("-6 --mtu 1000", "IPv6 allows 1280"),
             ("--rtt 0ms", "RTT of 0"),
             ("--window 4MiB", "--rtt"),
             ("--loss 1%", "--rtt"),

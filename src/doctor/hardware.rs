@@ -1,4 +1,4 @@
-//! Kernel, clock, wake-ups and processors.
+//! Checks of the kernel, the clock, wake-up latency, processors and sandboxes.
 
 use std::fs;
 use std::thread;
@@ -11,7 +11,7 @@ use netio::{CpuUse, Waiter};
 use super::{Check, CheckState, Lack};
 use record::lateness::LateBudget;
 
-/// Clock sources that are read without a system call, on the processors that farwire is built for.
+/// Clock sources that can be read without a system call, on the processors that farwire supports.
 const QUICK_CLOCKS: [&str; 5] = [
     "tsc",
     "kvm-clock",
@@ -22,14 +22,14 @@ const QUICK_CLOCKS: [&str; 5] = [
 
 const SLEEPS: usize = 400;
 const SLEEP: Duration = Duration::from_micros(200);
-/// A median above this is more than the forwarder spins through.
+/// The greatest usual median. The forwarder busy-waits for no longer than this.
 const TYPICAL_LATENESS: Duration = Duration::from_micros(100);
 
 pub(super) fn kernel() -> Check {
     let (running, oldest) = (KernelVersion::running(), KernelVersion::OLDEST);
-    let found = format!("{running}; {oldest} is the oldest supported");
+    let found = format!("{running}; the oldest supported kernel is {oldest}");
     let lack = Lack {
-        cost: "nothing is known to work here",
+        cost: "farwire may not work at all",
         remedy: "use a newer kernel",
     };
     let found = if running >= oldest {
@@ -49,15 +49,15 @@ pub(super) fn clock() -> Check {
         false => Err(source.to_owned()),
     };
     let lack = Lack {
-        cost: "each reading may be a system call or a slow device, at some packets' cost in rate",
-        remedy: "boot with tsc=reliable where the processor's counter is steady",
+        cost: "reading the clock may be slow, which reduces the packet rate",
+        remedy: "boot with tsc=reliable, if the processor's counter is stable",
     };
     Check::tried("clock source", found, CheckState::Degraded, lack)
 }
 
-/// Measures how late a sleeping thread wakes up, scheduled as the forwarder's is; takes about 0.1 s.
+/// Measures how late a sleeping thread wakes up that is scheduled like the forwarder's. It takes about 0.1 s.
 pub(super) fn wake_up() -> Check {
-    // A thread of its own: the schedule stays with it.
+    // The thread keeps its real-time schedule, so it must not be this one.
     let measured = thread::spawn(|| {
         let waiter = Waiter::measure(CpuUse::Spin);
         let mut late: Vec<Duration> = (0..SLEEPS).map(|_| lateness()).collect();
@@ -74,32 +74,33 @@ pub(super) fn processors() -> Check {
         several => Ok(several.to_string()),
     };
     let lack = Lack {
-        cost: "emulator and traffic take each other's time",
-        remedy: "use --cpu gentle and low rates, or a machine with 2",
+        cost: "the emulator and the traffic compete for processor time",
+        remedy: "use --cpu gentle and low rates, or a machine with two processors",
     };
     Check::tried("processors", found, CheckState::Degraded, lack)
 }
 
-/// Whether `serve` and `emulate` can have their system calls filtered.
+/// Checks whether the system calls of `serve` and `emulate` can be filtered.
 pub(super) fn seccomp() -> Check {
     let found = match sandbox::seccomp::is_available() {
-        true => Ok("filters can kill a process".to_owned()),
-        false => Err("refused here".to_owned()),
+        true => Ok("system call filters work".to_owned()),
+        false => Err("the kernel refuses filters".to_owned()),
     };
     let lack = Lack {
-        cost: "`serve` and `emulate` keep all system calls",
-        remedy: "use a kernel with CONFIG_SECCOMP_FILTER, and a container that allows seccomp(2)",
+        cost: "`serve` and `emulate` run without a system call filter",
+        remedy: "use a kernel with CONFIG_SECCOMP_FILTER and a container that allows seccomp(2)",
     };
     Check::tried("seccomp", found, CheckState::Degraded, lack)
 }
 
-/// Whether files can be put out of their reach.
+/// Checks whether their access to files can be restricted.
 pub(super) fn landlock() -> Check {
     let version = sandbox::landlock::version().map(|version| format!("version {version}"));
-    let found = version.ok_or_else(|| "not in this kernel, or switched off".to_owned());
+    let found =
+        version.ok_or_else(|| "this kernel does not have it, or it is switched off".to_owned());
     let lack = Lack {
-        cost: "`serve` and `emulate` keep the files of the user that they run as",
-        remedy: "use a kernel with CONFIG_SECURITY_LANDLOCK, and `landlock` in its lsm=",
+        cost: "`serve` and `emulate` can access all files of their user",
+        remedy: "use a kernel with CONFIG_SECURITY_LANDLOCK and `landlock` in its lsm=",
     };
     Check::tried("Landlock", found, CheckState::Degraded, lack)
 }
@@ -113,7 +114,7 @@ fn lateness() -> Duration {
 fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
     let schedule = if real_time { "real-time" } else { "ordinary" };
     let found = format!(
-        "median {median:.1?}, 99th percentile {p99:.1?} of {SLEEPS} sleeps of {SLEEP:?}, scheduled as {schedule}"
+        "median {median:.1?}, p99 {p99:.1?} for {SLEEPS} sleeps of {SLEEP:?}, with {schedule} scheduling"
     );
     let late = Duration::from(LateBudget::DEFAULT.time());
     let found = match median <= TYPICAL_LATENESS && p99 <= late {
@@ -121,10 +122,10 @@ fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
         false => Err(found),
     };
     let lack = Lack {
-        cost: "packets may leave late; each run says how many did",
-        remedy: "quieten the machine, or run as root on 2 processors, which schedules farwire in real time",
+        cost: "packets may leave late; each run counts them",
+        remedy: "stop other programs, or run as root on two processors, for real-time scheduling",
     };
-    Check::tried("wake-up lateness", found, CheckState::Degraded, lack)
+    Check::tried("wake-up latency", found, CheckState::Degraded, lack)
 }
 
 #[cfg(test)]
@@ -132,19 +133,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wake_ups_within_what_is_spun_through_are_well() {
+    fn wake_up_latency_below_the_busy_wait_is_ok() {
         let check = judge_lateness(Duration::from_micros(31), Duration::from_micros(95), true);
         assert_eq!(
             check,
             Check::ok(
-                "wake-up lateness",
-                "median 31.0µs, 99th percentile 95.0µs of 400 sleeps of 200µs, scheduled as real-time"
+                "wake-up latency",
+                "median 31.0µs, p99 95.0µs for 400 sleeps of 200µs, with real-time scheduling"
             )
         );
     }
 
     #[test]
-    fn rare_wake_ups_beyond_the_budget_are_told() {
+    fn rare_wake_ups_beyond_the_budget_are_degraded() {
         let check = judge_lateness(Duration::from_micros(31), Duration::from_millis(4), false);
         assert!(check.to_string().starts_with("degraded"), "{check}");
     }

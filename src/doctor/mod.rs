@@ -1,4 +1,4 @@
-//! What this machine offers, what each missing thing costs, and the way round it.
+//! Checks this machine: what it supports, what each missing part means, and what to do about it.
 
 mod hardware;
 mod network;
@@ -10,20 +10,20 @@ use serde::Serialize;
 
 pub(crate) use instruments::external::Tool;
 
-/// What was found, in the order in which it is told.
+/// The results of the checks, in the order of the output.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis {
     checks: Vec<Check>,
 }
 
-/// One thing that farwire uses.
+/// The check of one part of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Check {
     name: &'static str,
     verdict: CheckState,
-    /// What is there, or why it is not.
+    /// The result of the check, or the cause of its failure.
     found: String,
-    /// What its absence costs, and the way round.
+    /// The consequence of a failure, and the workaround.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     lack: Option<Lack>,
 }
@@ -32,9 +32,9 @@ pub(crate) struct Check {
 #[serde(rename_all = "lowercase")]
 enum CheckState {
     Ok,
-    /// farwire works, but not all of it, or less well.
+    /// farwire works with limits.
     Degraded,
-    /// farwire cannot do its work.
+    /// farwire does not work.
     Missing,
 }
 
@@ -45,8 +45,8 @@ struct Lack {
 }
 
 impl Diagnosis {
-    /// Examines the machine; to be called before the process starts any thread, since it may have to become root in a
-    /// user namespace of its own.
+    /// Checks the machine. Call it before the process starts any thread, because it may have to become root in a new user
+    /// namespace.
     pub(crate) fn make() -> Self {
         let privilege = Privilege::detect();
         let mut checks = vec![
@@ -78,7 +78,7 @@ impl Diagnosis {
         Self { checks }
     }
 
-    /// Whether all that farwire cannot do without is there.
+    /// True if everything that farwire needs is there.
     pub(crate) fn is_fit(&self) -> bool {
         let missing = |check: &Check| check.verdict == CheckState::Missing;
         !self.checks.iter().any(missing)
@@ -102,7 +102,7 @@ impl fmt::Display for Check {
         };
         write!(f, "{verdict:<9} {:<22} {}", self.name, self.found)?;
         match self.lack {
-            Some(Lack { cost, remedy }) => write!(f, " — {cost}; way round: {remedy}"),
+            Some(Lack { cost, remedy }) => write!(f, " — {cost}; workaround: {remedy}"),
             None => Ok(()),
         }
     }
@@ -118,7 +118,7 @@ impl Check {
         }
     }
 
-    /// What was tried: well with what was found, else of this `verdict` for the reason given.
+    /// Returns the check for the result of a test: ok, or this `verdict` with the cause.
     fn tried(
         name: &'static str,
         tried: Result<String, String>,
@@ -137,15 +137,15 @@ impl Check {
     }
 }
 
-/// What `emulate` takes; the rest is judged by the user namespaces.
+/// Checks the privileges of `emulate`. Other commands depend on user namespaces.
 fn capabilities() -> Check {
     let found = match userns::holds_network_capabilities() {
-        true => Ok("CAP_NET_ADMIN and CAP_NET_RAW are held".to_owned()),
-        false => Err("CAP_NET_ADMIN and CAP_NET_RAW are not both held".to_owned()),
+        true => Ok("this process has CAP_NET_ADMIN and CAP_NET_RAW".to_owned()),
+        false => Err("this process lacks CAP_NET_ADMIN or CAP_NET_RAW".to_owned()),
     };
     let lack = Lack {
-        cost: "`emulate` cannot take real interfaces",
-        remedy: "run `emulate` as root; the rest does without",
+        cost: "`emulate` cannot use real interfaces",
+        remedy: "run `emulate` as root; other commands need no privileges",
     };
     Check::tried("privileges", found, CheckState::Degraded, lack)
 }
@@ -158,13 +158,13 @@ fn user_namespaces(privilege: &Privilege) -> Check {
     };
     let lack = Lack {
         cost: "only root can use `run` and `exec`",
-        remedy: "set the sysctl that is named, or run as root (a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
+        remedy: "set the named sysctl, or run as root (in a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
     };
     let verdict = match privilege {
         Privilege::Root => CheckState::Degraded,
         _ => CheckState::Missing,
     };
-    let tried = tried.map(|()| "tried: they come with interfaces of their own".to_owned());
+    let tried = tried.map(|()| "tested, with network interfaces".to_owned());
     Check::tried("user namespaces", tried, verdict, lack)
 }
 
@@ -173,8 +173,8 @@ fn tool(name: &'static str, version_flag: &str, package: &'static str) -> Check 
         .map(|tool| format!("{}: {}", tool.path.display(), tool.version))
         .map_err(|error| error.to_string());
     let lack = Lack {
-        cost: "scenarios that run it as an external instrument fail",
-        remedy: "install that package; farwire's own instruments do without",
+        cost: "scenarios that use it as an external instrument fail",
+        remedy: "install the package; farwire's own instruments do not need it",
     };
     Check::tried(name, found, CheckState::Degraded, lack)
 }
@@ -193,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_states_verdict_cost_and_way_round() {
+    fn a_line_states_verdict_consequence_and_workaround() {
         let line = lamp(CheckState::Degraded).to_string();
         assert_eq!(
             line,
-            "degraded  lamp                   no oil — it is dark; way round: light a candle"
+            "degraded  lamp                   no oil — it is dark; workaround: light a candle"
         );
     }
 
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_cost_and_remedy_beside_the_verdict() {
+    fn json_has_consequence_and_workaround_beside_the_verdict() {
         let json = serde_json::to_value(lamp(CheckState::Missing)).unwrap();
         assert_eq!(json["verdict"], "missing");
         assert_eq!(json["cost"], "it is dark");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_not_there_names_its_package() {
+    fn the_check_of_a_missing_tool_names_its_package() {
         let check = tool("no-such-tool", "-V", "some-package");
         assert_eq!(check.verdict, CheckState::Degraded);
         assert!(check.found.contains("some-package"), "{check}");

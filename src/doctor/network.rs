@@ -1,4 +1,4 @@
-//! What a test bed and a box are made of: each is really tried, in namespaces made for it.
+//! Checks of the parts of test beds and of `emulate`. Each part is tested, in new namespaces.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -16,16 +16,16 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Check, CheckState, Lack};
 
-/// The congestion control that comparisons are pinned to.
+/// The congestion control that shipped scenarios require.
 const CUBIC: &str = "cubic";
 
 const TEST_BED: &str = "test bed (veth)";
 const NO_TEST_BED: Lack = Lack {
-    cost: "`run` and `exec` have no test bed",
-    remedy: "load or build what is named: namespaces and CONFIG_VETH",
+    cost: "`run` and `exec` do not work",
+    remedy: "load or build the missing part of the kernel: namespaces, CONFIG_VETH",
 };
 
-/// All checks that need a bed; `entered` says why there can be none.
+/// Runs all checks that need a test bed. `entered` is the cause if there can be none.
 pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
     let built = entered.and_then(|()| {
         let bed = Bed::build(&BedConfig::default());
@@ -42,7 +42,10 @@ pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
         }
     };
     vec![
-        Check::ok(TEST_BED, "tried: client, emulator and server are joined"),
+        Check::ok(
+            TEST_BED,
+            "tested: client, emulator and server are connected",
+        ),
         packet_sockets(bed.emulator()),
         udp_gso(),
         tunnels(bed.emulator()),
@@ -53,7 +56,7 @@ pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
     ]
 }
 
-/// Opens the port that packets would pass: TPACKET_V2 ring, virtio headers, arrival stamps.
+/// Opens a packet socket as the emulator does: TPACKET_V2 ring, virtio headers, arrival time stamps.
 fn packet_sockets(emulator: &NetNs) -> Check {
     let lack = Lack {
         cost: "nothing can be emulated",
@@ -62,11 +65,11 @@ fn packet_sockets(emulator: &NetNs) -> Check {
     let slots = RingSlots { small: 1, large: 1 };
     let tried = tried(emulator, || AfPacket::open(CLIENT_PORT, slots));
     let found =
-        tried.map(|_| "tried: receive rings, with virtio headers (PACKET_VNET_HDR)".to_owned());
+        tried.map(|_| "tested: receive rings with virtio headers (PACKET_VNET_HDR)".to_owned());
     Check::tried("packet sockets", found, CheckState::Missing, lack)
 }
 
-/// Whether `measure ping` works outside of test beds; to be called before anything else, where it would run.
+/// Checks whether `measure ping` works outside of test beds. Call it first, before the process enters a namespace.
 pub(super) fn icmp_sockets() -> Check {
     let open = |kind| Socket::new(Domain::IPV4, kind, Some(Protocol::ICMPV4)).is_ok();
     judge_icmp(open(Type::DGRAM), open(Type::RAW), &ping::group_range())
@@ -75,12 +78,12 @@ pub(super) fn icmp_sockets() -> Check {
 fn judge_icmp(datagram: bool, raw: bool, groups: &str) -> Check {
     let groups = format!("net.ipv4.ping_group_range is {groups}");
     let found = match (datagram, raw) {
-        (true, _) => Ok(format!("tried: {groups}")),
-        (false, true) => Ok(format!("tried: by CAP_NET_RAW alone; {groups}")),
-        (false, false) => Err(format!("{groups}, and CAP_NET_RAW is not held")),
+        (true, _) => Ok(format!("tested: {groups}")),
+        (false, true) => Ok(format!("tested: with CAP_NET_RAW only; {groups}")),
+        (false, false) => Err(format!("{groups}, and this process lacks CAP_NET_RAW")),
     };
     let lack = Lack {
-        cost: "`measure ping` has none outside of test beds",
+        cost: "`measure ping` does not work outside of test beds",
         remedy: ping::WAY_ROUND,
     };
     Check::tried("ICMP sockets", found, CheckState::Degraded, lack)
@@ -88,42 +91,42 @@ fn judge_icmp(datagram: bool, raw: bool, groups: &str) -> Check {
 
 fn udp_gso() -> Check {
     let (running, first) = (KernelVersion::running(), KernelVersion::UDP_GSO);
-    let found = format!("kernel {running}; from {first} on, packet sockets carry UDP GSO frames");
+    let found = format!("kernel {running}; packet sockets carry UDP GSO frames since {first}");
     let found = if running >= first {
         Ok(found)
     } else {
         Err(found)
     };
     let lack = Lack {
-        cost: "the test bed's ends send UDP a packet at a time, at some of their rate",
-        remedy: "a newer kernel; for `emulate`, tx-udp-segmentation off at veth neighbours",
+        cost: "the ends of test beds send UDP packets one by one, which reduces their rate",
+        remedy: "use a newer kernel; for `emulate`, switch tx-udp-segmentation off at veth neighbours",
     };
     Check::tried("UDP GSO", found, CheckState::Degraded, lack)
 }
 
-/// Opens the way by which a box's tunnels leave.
+/// Opens the device through which `emulate` sends tunnelled trains.
 fn tunnels(emulator: &NetNs) -> Check {
     let lack = Lack {
-        cost: "trains in VXLAN and Geneve leave `emulate` as the tunnel's own datagrams, at some of their rate",
-        remedy: "Linux 6.17 with what is named: CONFIG_TUN, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED; /dev/net/tun",
+        cost: "`emulate` segments trains in VXLAN and Geneve tunnels, which reduces their rate",
+        remedy: "use Linux 6.17 with CONFIG_TUN, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED and /dev/net/tun",
     };
     let slots = RingSlots { small: 1, large: 1 };
     let tried = tried(emulator, || -> anyhow::Result<()> {
         Ok(AfPacket::open(CLIENT_PORT, slots)?.take_tunnels(CLIENT_PORT)?)
     });
-    let found = tried.map(|()| "tried: tunnels' GSO frames leave as they are".to_owned());
+    let found = tried.map(|()| "tested: GSO frames in tunnels leave unsegmented".to_owned());
     Check::tried("tunnel GSO", found, CheckState::Degraded, lack)
 }
 
-/// Runs a command that does nothing, contained.
+/// Runs the command `true` as `exec` would.
 fn containment(client: &NetNs) -> Check {
     let lack = Lack {
-        cost: "`exec` and external instruments cannot run a command",
-        remedy: "build CONFIG_PID_NS, or allow a container to mount and unshare (SYS_ADMIN)",
+        cost: "`exec` and external instruments cannot run commands",
+        remedy: "build CONFIG_PID_NS, or allow the container to mount and unshare (SYS_ADMIN)",
     };
     let found = match run_nothing(client) {
-        Ok(0) => Ok("tried: nothing survives a contained command".to_owned()),
-        Ok(code) => Err(format!("a contained `true` ends with {code}")),
+        Ok(0) => Ok("tested: no process outlives its command".to_owned()),
+        Ok(code) => Err(format!("the command `true` ended with {code}")),
         Err(error) => Err(error.to_string()),
     };
     Check::tried("PID namespaces", found, CheckState::Missing, lack)
@@ -136,18 +139,19 @@ fn run_nothing(client: &NetNs) -> Result<i32, Box<dyn Error>> {
 
 fn ingress(client: &NetNs) -> Check {
     let lack = Lack {
-        cost: "`emulate` refuses real interfaces: the host would answer what crosses the box",
-        remedy: "load or build what is named; `run` and `exec` do without",
+        cost: "`emulate` refuses real interfaces, because the host would answer the traffic",
+        remedy: "load or build the missing part of the kernel; `run` and `exec` do not need it",
     };
     let tried = tried(client, || IngressDrop::new(&[WAN]));
-    let found = tried.map(|_| "tried: the host's stack can be kept off an interface".to_owned());
+    let found = tried
+        .map(|_| "tested: the host's network stack can be kept away from an interface".to_owned());
     Check::tried("nftables ingress", found, CheckState::Degraded, lack)
 }
 
 fn congestion_control(client: &NetNs) -> Check {
     let lack = Lack {
-        cost: "scenarios that pin cubic, to be comparable, are refused",
-        remedy: "modprobe tcp_cubic, or pin one that is there",
+        cost: "scenarios that require cubic are refused",
+        remedy: "modprobe tcp_cubic, or require an available one",
     };
     let outcome = tried(client, || {
         serve::check_congestion(CUBIC)?;
@@ -158,7 +162,7 @@ fn congestion_control(client: &NetNs) -> Check {
     });
     let found = outcome.map(|(available, allowed)| {
         format!(
-            "tried: a test bed takes {CUBIC}; there are: {}; without root, `measure` and `serve` may use: {}",
+            "tested: {CUBIC} works; available: {}; without root, `measure` and `serve` can use: {}",
             available.trim(),
             allowed.trim()
         )
@@ -172,13 +176,13 @@ fn ipv6() -> Check {
         remedy: "boot without ipv6.disable=1",
     };
     let found = match fs::exists("/proc/sys/net/ipv6") {
-        Ok(true) => Ok("the kernel has it".to_owned()),
-        _ => Err("the kernel has none".to_owned()),
+        Ok(true) => Ok("supported".to_owned()),
+        _ => Err("this kernel does not support it".to_owned()),
     };
     Check::tried("IPv6", found, CheckState::Degraded, lack)
 }
 
-/// What `f` gives inside `ns`, or why not.
+/// Returns the result of `f` inside `ns`, or the cause of its failure.
 fn tried<T: Send, E: Display + Send>(
     ns: &NetNs,
     f: impl FnOnce() -> Result<T, E> + Send,
@@ -192,11 +196,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn icmp_sockets_are_there_by_group_or_by_capability_or_the_way_round_is_named() {
+    fn icmp_sockets_work_by_group_or_by_capability_or_a_workaround_is_named() {
         let open = judge_icmp(true, false, "0 to 2147483647").to_string();
         assert!(open.starts_with("ok "), "{open}");
         let raw = judge_icmp(false, true, "1 to 0").to_string();
-        assert!(raw.contains("by CAP_NET_RAW alone"), "{raw}");
+        assert!(raw.contains("with CAP_NET_RAW only"), "{raw}");
         let none = judge_icmp(false, false, "1 to 0").to_string();
         assert!(none.starts_with("degraded"), "{none}");
         for part in ["ping_group_range is 1 to 0", "sysctl -w", "--tool ping"] {

@@ -2,18 +2,19 @@
 
 use model::Side;
 
-/// Which side has lost its carrier by itself, and which one was lowered for it.
+/// Tracks which side has lost its carrier by itself and which side was lowered because of that.
 ///
-/// A side can lose only what it had since it was raised: a real link needs seconds until it has a carrier.
+/// A side counts as lost only if it has had a carrier since it was raised: a real link takes
+/// seconds to bring its carrier up.
 #[derive(Debug)]
 pub(super) struct Carriers {
-    /// The side without a carrier of its own; the other one is down because of it.
+    /// The side that has lost its carrier by itself; the other side is down because of it.
     lost: Option<Side>,
-    /// Whether each side has had a carrier since it was last raised.
-    seen: [bool; 2],
+    /// True for each side that has had a carrier since it was last raised.
+    had_carrier: [bool; 2],
 }
 
-/// An interface to be raised or lowered.
+/// The side whose interface must be raised or lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CarrierChange {
     pub(super) side: Side,
@@ -21,27 +22,28 @@ pub(super) struct CarrierChange {
 }
 
 impl Carriers {
-    /// Nothing is lost yet; `raised` says which sides have just been raised. One that stood up before has had its
-    /// time: without a carrier it has lost it.
+    /// Creates the state without any loss. `raised` says which sides were raised just now and may
+    /// still be negotiating. A side that was up before has had time to negotiate, so if it has no
+    /// carrier, it has lost it.
     pub(super) fn new(raised: [bool; 2]) -> Self {
         Self {
             lost: None,
-            seen: raised.map(|just_now| !just_now),
+            had_carrier: raised.map(|just_now| !just_now),
         }
     }
 
-    /// Takes note of the carrier of `side`; what is to be done to the other side. The carrier of a side
-    /// that was lowered says nothing, for it has none.
+    /// Records the carrier state of `side` and returns the change that the other side needs, if
+    /// any. The carrier of a lowered side is ignored, because lowering removes it.
     pub(super) fn change(&mut self, side: Side, carrier: bool) -> Option<CarrierChange> {
         if self.lost == Some(side.other()) {
             return None;
         }
-        let had = std::mem::replace(&mut self.seen[side.index()], carrier);
+        let had = std::mem::replace(&mut self.had_carrier[side.index()], carrier);
         match (self.lost, carrier) {
             (None, false) if had => self.lost = Some(side),
             (Some(_), true) => {
                 self.lost = None;
-                self.seen[side.other().index()] = false;
+                self.had_carrier[side.other().index()] = false;
             }
             _ => return None,
         }
@@ -51,13 +53,14 @@ impl Carriers {
         })
     }
 
-    /// Whether `side` is down for the other side's loss.
+    /// Returns true if `side` is down because the other side has lost its carrier.
     pub(super) fn is_lowered(&self, side: Side) -> bool {
         self.lost == Some(side.other())
     }
 
-    /// The other side was not lowered after all, so that the loss is not passed on and nothing waits for its end.
-    pub(super) fn kept_up(&mut self) {
+    /// Records that the other side was not lowered after all: the loss is not passed on, and no
+    /// later change ends it.
+    pub(super) fn cancel_lowering(&mut self) {
         self.lost = None;
     }
 }
@@ -79,14 +82,14 @@ mod tests {
         up: true,
     });
 
-    /// Both sides were up before.
-    fn standing() -> Carriers {
+    /// Returns the state of two sides that were both up before.
+    fn both_up() -> Carriers {
         Carriers::new([false, false])
     }
 
     #[test]
     fn a_lost_carrier_lowers_the_other_side_and_its_return_raises_it() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
         assert_eq!(carriers.change(Side::A, false), None);
         assert_eq!(carriers.change(Side::A, true), RAISE_B);
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_side_that_was_lowered_does_not_lower_the_first() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
         assert_eq!(carriers.change(Side::B, false), None);
         assert_eq!(carriers.change(Side::A, true), RAISE_B);
@@ -104,10 +107,10 @@ mod tests {
 
     #[test]
     fn a_side_that_was_raised_has_lost_nothing_until_it_had_a_carrier() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
         assert_eq!(carriers.change(Side::A, true), RAISE_B);
-        // Raised, and negotiating.
+        // Side B was raised and is still negotiating.
         assert_eq!(carriers.change(Side::B, false), None);
         assert_eq!(carriers.change(Side::B, false), None);
         assert_eq!(carriers.change(Side::B, true), None);
@@ -125,12 +128,12 @@ mod tests {
 
     #[test]
     fn a_side_that_is_kept_up_can_lose_its_own_carrier_at_any_time() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
-        carriers.kept_up();
+        carriers.cancel_lowering();
         assert_eq!(carriers.change(Side::A, false), None);
         assert_eq!(carriers.change(Side::B, false), LOWER_A);
-        carriers.kept_up();
+        carriers.cancel_lowering();
         assert_eq!(carriers.change(Side::A, true), None);
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
     }

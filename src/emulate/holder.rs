@@ -1,8 +1,8 @@
 //! The box holder: a separate process that takes care of the interfaces when the emulator ends, however it ends.
 //!
-//! It is this program again, started with the hidden command `box-holder`. It waits for the end of its standard input, which
-//! comes when the emulator ends, even by SIGKILL. First it restores from the journals whatever the emulator has changed and not
-//! restored itself.
+//! It is this program again, started with the hidden command `box-holder`. It waits until its
+//! standard input closes, which happens when the emulator ends, even by SIGKILL. First it uses the
+//! journals to restore everything that the emulator changed and did not restore.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -19,163 +19,175 @@ use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use super::side_by_side;
 use crate::notes::{self, note, warn};
 
-/// The hidden command.
+/// The name of the hidden command.
 const BOX_HOLDER: &str = "box-holder";
-/// What it says when it holds.
+/// The line that the holder prints once it is ready.
 const READY: &str = "ready";
 
-/// What becomes of the interfaces when the box ends.
+/// The action on the interfaces when the box ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnExit {
-    /// Nothing passes: an orderly end leaves the interfaces as they were before, any other sets them down
+    /// Nothing passes; after an unexpected end, the interfaces are restored, then set down
     Cut,
-    /// A kernel bridge passes everything on, without delay or loss
+    /// The interfaces are restored, then a kernel bridge joins them, without delay or loss
     Bridge,
 }
 
-/// What the box tells its holder.
+/// A message from the box to its holder.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
-    /// Between which interfaces a link stands, by number; the last word about each link counts.
-    Between { link: usize, interfaces: [u32; 2] },
-    /// It ends in order, with everything put back.
+enum Message {
+    /// The indexes of the interfaces that a link connects; the last message about a link counts.
+    Interfaces { link: usize, interfaces: [u32; 2] },
+    /// The box ends in order and has restored everything.
     Ended,
-    /// It could not begin: nothing is to be done.
+    /// The box could not start, so the holder must do nothing.
     Dismissed,
 }
 
-/// The interfaces of each link, by number.
-type Between = Vec<[u32; 2]>;
+/// The interface indexes of each link, in the order of the links.
+type LinkInterfaces = Vec<[u32; 2]>;
 
-/// The process, as the box has it.
+/// The holder process, as the box sees it.
 pub(super) struct BoxHolder {
     process: Child,
-    words: ChildStdin,
+    messages: ChildStdin,
     on_exit: OnExit,
-    between: Between,
+    links: LinkInterfaces,
 }
 
 impl BoxHolder {
-    /// Starts it; on return no end of this process goes unseen.
+    /// Starts the holder. After this call returns, the holder notices every way in which this
+    /// process can end.
     ///
     /// # Errors
-    /// It cannot be started.
-    pub(super) fn start(on_exit: OnExit, between: Between) -> Result<Self> {
+    /// Fails if the holder cannot be started.
+    pub(super) fn start(on_exit: OnExit, links: LinkInterfaces) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         if notes::are_quiet() {
             command.arg("--quiet");
         }
-        let format = notes::format().to_possible_value();
-        let format = format.context("it has a name")?;
+        let format = notes::format()
+            .to_possible_value()
+            .context("it has a name")?;
         command.args(["--log-format", format.get_name()]);
         let value = on_exit.to_possible_value().context("it has a name")?;
         command.args([BOX_HOLDER, value.get_name()]);
         let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Out of reach of the terminal's Ctrl-C.
+            // Its own process group keeps the terminal's Ctrl-C away from it.
             .process_group(0)
             .spawn()
-            .context("starting the box holder")?;
-        let words = process.stdin.take().context("the box holder's input")?;
-        let answers = process.stdout.take().context("the box holder's output")?;
+            .context("cannot start the helper process")?;
+        let messages = process
+            .stdin
+            .take()
+            .context("the helper process has no input")?;
+        let answers = process
+            .stdout
+            .take()
+            .context("the helper process has no output")?;
         let mut holder = Self {
             process,
-            words,
+            messages,
             on_exit,
-            between: Vec::new(),
+            links: LinkInterfaces::new(),
         };
-        for (link, interfaces) in between.into_iter().enumerate() {
-            holder.stand_between(link, interfaces);
+        for (link, interfaces) in links.into_iter().enumerate() {
+            holder.set_interfaces(link, interfaces);
         }
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
-        anyhow::ensure!(line.trim_end() == READY, "the box holder ended");
+        anyhow::ensure!(line.trim_end() == READY, "the helper process ended");
         Ok(holder)
     }
 
-    /// Tells it the numbers of a link's interfaces, which are others when one was unplugged and is back.
-    pub(super) fn stand_between(&mut self, link: usize, interfaces: [u32; 2]) {
-        put(&mut self.between, link, interfaces);
-        self.tell(&Word::Between { link, interfaces });
+    /// Tells the holder the indexes of a link's interfaces. They change when an interface is
+    /// unplugged and comes back.
+    pub(super) fn set_interfaces(&mut self, link: usize, interfaces: [u32; 2]) {
+        put(&mut self.links, link, interfaces);
+        self.send(&Message::Interfaces { link, interfaces });
     }
 
-    /// Whether it has ended before the box: nothing is left then that sees a sudden end.
+    /// Returns true if the holder has ended before the box. Then no process would notice a sudden
+    /// end of the box.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Has it do what is to be done at the end, `orderly` or not, and waits until that is done; everything was put back
-    /// before. Where it has ended, that is done here.
+    /// Lets the holder do its work at the end of the box and waits for it. The caller has already
+    /// restored everything. If the holder has ended, this process does the work itself. `orderly`
+    /// says whether the box ends as intended.
     ///
     /// # Errors
-    /// An interface could not be changed.
+    /// Fails if an interface cannot be changed.
     pub(super) fn end(mut self, orderly: bool) -> Result<()> {
         if self.has_ended() {
-            return leave_behind(self.on_exit, &self.between, orderly);
+            return finish(self.on_exit, &self.links, orderly);
         }
         if orderly {
-            self.tell(&Word::Ended);
+            self.send(&Message::Ended);
         }
-        drop(self.words);
+        drop(self.messages);
         let status = self.process.wait().context("the box holder")?;
-        anyhow::ensure!(status.success(), "the box holder ended with {status}");
+        anyhow::ensure!(status.success(), "the helper process ended with {status}");
         Ok(())
     }
 
-    /// Ends it without anything done: nothing was begun.
+    /// Ends the holder without any action, because the box never started.
     pub(super) fn dismiss(mut self) {
-        self.tell(&Word::Dismissed);
-        drop(self.words);
-        // It has nothing to fail with.
+        self.send(&Message::Dismissed);
+        drop(self.messages);
+        // A dismissed holder does nothing that could fail.
         let _ = self.process.wait();
     }
 
-    fn tell(&mut self, word: &Word) {
-        // It may have ended, which is seen elsewhere.
-        if let Ok(line) = serde_json::to_string(word) {
-            let _ = writeln!(self.words, "{line}");
+    fn send(&mut self, message: &Message) {
+        // The holder may have ended; `has_ended` reports that.
+        if let Ok(line) = serde_json::to_string(message) {
+            let _ = writeln!(self.messages, "{line}");
         }
     }
 }
 
-/// The box holder: waits for the box's end and does what `on_exit` says.
+/// Runs the box holder: waits for the end of the box and does what `on_exit` says.
 ///
 /// # Errors
-/// Standard input or output fail; an interface could not be changed.
+/// Fails if standard input cannot be used or if an interface cannot be changed.
 pub(crate) fn hold(on_exit: OnExit) -> Result<()> {
-    // It ends with the box, which these reach as well.
+    // These signals may reach the holder together with the box; the holder ends only with the box.
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT, SIGUSR1, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::default())?;
     }
-    // A box that has ended meanwhile reads nothing, and what is to be done at its end follows.
+    // If the box has already ended, it does not read this line, and the loop below ends
+    // immediately.
     let _ = writeln!(std::io::stdout(), "{READY}");
-    let (mut between, mut orderly) = (Between::new(), false);
-    // The last line is whole or was never meant: the box may end while it writes.
+    let (mut links, mut orderly) = (LinkInterfaces::new(), false);
+    // The box may die while it writes: an incomplete last line does not parse and is ignored.
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(Word::Between { link, interfaces }) => put(&mut between, link, interfaces),
-            Ok(Word::Ended) => orderly = true,
-            Ok(Word::Dismissed) => return Ok(()),
+            Ok(Message::Interfaces { link, interfaces }) => put(&mut links, link, interfaces),
+            Ok(Message::Ended) => orderly = true,
+            Ok(Message::Dismissed) => return Ok(()),
             Err(_) => {}
         }
     }
-    leave_behind(on_exit, &between, orderly)
+    finish(on_exit, &links, orderly)
 }
 
-/// Words come link by link at first.
-fn put(between: &mut Between, link: usize, interfaces: [u32; 2]) {
-    match between.get_mut(link) {
+/// Stores the interfaces of a link. The first messages arrive in the order of the links.
+fn put(links: &mut LinkInterfaces, link: usize, interfaces: [u32; 2]) {
+    match links.get_mut(link) {
         Some(known) => *known = interfaces,
-        None => between.push(interfaces),
+        None => links.push(interfaces),
     }
 }
 
-/// Does what is to be done at the box's end, for every link.
-fn leave_behind(on_exit: OnExit, between: &Between, orderly: bool) -> Result<()> {
-    side_by_side::each(between.clone(), |interfaces| match (on_exit, orderly) {
+/// Does the work at the end of the box, for every link.
+fn finish(on_exit: OnExit, links: &LinkInterfaces, orderly: bool) -> Result<()> {
+    side_by_side::each(links.clone(), |interfaces| match (on_exit, orderly) {
         (OnExit::Cut, true) => Ok(()),
         (OnExit::Cut, false) => cut(interfaces),
         (OnExit::Bridge, _) => bridge(interfaces, orderly),
@@ -183,7 +195,7 @@ fn leave_behind(on_exit: OnExit, between: &Between, orderly: bool) -> Result<()>
     .map(drop)
 }
 
-/// Sets the interfaces down, but for those that would lose addresses or routes.
+/// Sets the interfaces down, except those that would lose addresses or routes.
 fn cut(interfaces: [u32; 2]) -> Result<()> {
     let mut outcome = Ok(());
     for index in interfaces {
@@ -199,19 +211,19 @@ fn cut_one(index: u32) -> Result<()> {
     let name = &interface.name;
     if interface.is_configured()? {
         warn(format_args!(
-            "the box has died: {name} is as it was, and not set down, which would take its addresses or routes away"
+            "the emulator has died: {name} is restored but not set down, because it would lose its addresses or routes"
         ));
         return Ok(());
     }
     lease.set_up(false)?;
     lease.leave();
     warn(format_args!(
-        "the box has died: {name} is down until farwire emulate --restore"
+        "the emulator has died: {name} is down until `farwire emulate --restore`"
     ));
     Ok(())
 }
 
-/// Joins the interfaces; if that cannot be, cuts them.
+/// Connects the interfaces with a bridge, or cuts them if that fails.
 fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
     let joined = join(interfaces);
     let Ok(Some([a, b])) = &joined else {
@@ -219,20 +231,20 @@ fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
             Err(error) => format!("{error:#}"),
             Ok(_) => "one of them is gone".to_owned(),
         };
-        warn(format_args!(
-            "the interfaces cannot be joined by a bridge: {why}"
-        ));
+        warn(format_args!("cannot bridge the interfaces: {why}"));
         return cut(interfaces);
     };
-    let said = format!("{a} and {b} are joined by a bridge until farwire emulate --restore");
-    match orderly {
-        true => note(format_args!("farwire: {said}")),
-        false => warn(format_args!("the box has died: {said}")),
+    let outcome = format!("a bridge connects {a} and {b} until `farwire emulate --restore`");
+    if orderly {
+        note(format_args!("farwire: {outcome}"));
+    } else {
+        warn(format_args!("the emulator has died: {outcome}"));
     }
     Ok(())
 }
 
-/// The names of the interfaces, joined; none if one is gone, or another box has one.
+/// Connects the interfaces with a bridge and returns their names, or `None` if one of them is gone
+/// or belongs to another box.
 fn join([a, b]: [u32; 2]) -> Result<Option<[String; 2]>> {
     let (Some((first, mut a)), Some((second, mut b))) = (take(a)?, take(b)?) else {
         return Ok(None);
@@ -243,7 +255,8 @@ fn join([a, b]: [u32; 2]) -> Result<Option<[String; 2]>> {
     Ok(Some([first.name, second.name]))
 }
 
-/// Takes the interface with this number over, as it was before the box; none if it is gone or another box has it already.
+/// Takes over the interface with this index, as it was before the box started. Returns `None` if it
+/// is gone or another box already has it.
 fn take(index: u32) -> Result<Option<(Interface, InterfaceLease)>> {
     let Ok(found) = Interface::by_index(index) else {
         return Ok(None);

@@ -1,8 +1,10 @@
-//! A transparent emulator between existing interfaces: one link between two of them, or many links.
+//! A transparent emulator between existing interfaces, for one link or many. Each link connects two
+//! interfaces.
 //!
-//! All changes to the interfaces are leased: they are undone at the end, or by the next start if the emulator was killed. A drop
-//! rule at ingress, behind the packet taps, keeps the host's own stack out; addresses stay as they are. A process that outlives
-//! the emulator takes care of the interfaces at its end ([`holder`]).
+//! All changes to the interfaces are leased: the emulator undoes them at its end, or the next start
+//! undoes them if the emulator was killed. A drop rule at ingress, behind the packet taps, keeps
+//! the host's own stack out; addresses stay as they are. A separate process that outlives the
+//! emulator takes care of the interfaces at its end ([`holder`]).
 
 mod carrier;
 mod confinement;
@@ -41,39 +43,40 @@ use port::acceptable;
 pub(crate) use port::blame;
 use record::summary::Summary;
 
-/// How often signals are asked for, in milliseconds; most of them end the waiting at once.
-const LOOK_AGAIN: u8 = 100;
+/// The interval in milliseconds between two checks for a signal; most signals interrupt the wait
+/// immediately.
+const SIGNAL_CHECK_MS: u8 = 100;
 
-/// Of more changes at once than this, all interfaces are looked at together.
+/// Above this number of pending changes, all interfaces are read with one request.
 const MANY_CHANGES: usize = 16;
 
-/// Interfaces under lease, and the emulator between them.
+/// The leased interfaces and the emulator between them.
 pub(crate) struct WanBox {
-    /// In the order of the links.
+    /// The interface pairs, in the order of the links.
     pairs: Vec<InterfacePair>,
-    /// Keeps the host out of all of them.
+    /// The rule that keeps the host's stack out of all interfaces.
     guard: IngressDrop,
-    /// Takes also an interface that has addresses or routes, or that the default route leads out of.
+    /// Allows interfaces that have addresses or routes or lead to the default route.
     force: bool,
     watcher: LinkWatcher,
     running: ForwarderThread,
     stop: Stop,
     holder: BoxHolder,
-    told_unheld: bool,
-    /// Keeps the sysctls of interfaces within reach.
+    reported_holder_death: bool,
+    /// Keeps Landlock's rule for the interfaces' sysctls in force.
     _sysctls: Option<File>,
 }
 
-/// A link of a box, and the interfaces that it is to stand between.
+/// A link of a box and the names of the interfaces that it connects.
 pub(crate) struct BoxLink {
-    /// A and B.
+    /// The names of the interfaces on side A and side B.
     pub(crate) names: [String; 2],
     pub(crate) link: EmulatedLink,
 }
 
 impl WanBox {
-    /// Takes all interfaces and starts to forward between those of each link; and `beside`, what else runs in this process, which is
-    /// confined with it.
+    /// Takes all interfaces and starts to forward between the two of each link. `beside` starts
+    /// whatever else runs in this process and is confined together with it.
     pub(crate) fn up<T>(
         links: Vec<BoxLink>,
         force: bool,
@@ -81,15 +84,15 @@ impl WanBox {
         options: ForwarderOptions,
         beside: impl FnOnce(&ForwarderHandle) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
-        let watcher = LinkWatcher::new().context("watching the interfaces")?;
+        let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
         let (names, links): (Vec<_>, Vec<_>) =
             links.into_iter().map(|of| (of.names, of.link)).unzip();
         let found = find_all(&names, force)?;
         if found.len() > 1 {
-            // A lease of an interface has three.
+            // The lease of one interface keeps three descriptors open.
             raise_descriptor_limit();
         }
-        // From here on signals end the box in order, as does a forwarder that dies.
+        // From here on, a signal or the death of the forwarder ends the box in order.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
         let (mut sockets, ports) = open(&found)?;
         let indices = found.iter().map(|pair| pair.each_ref().map(|of| of.index));
@@ -102,14 +105,17 @@ impl WanBox {
             let pairs = side_by_side::each(pairs, InterfacePair::raise)?;
             if let [_, _] = names[..] {
                 for (socket, name) in sockets.iter_mut().zip(&names) {
-                    // Without, tunnels' trains leave in another form; `doctor` says why.
+                    // If this fails, trains of tunnel packets leave in another form; `doctor`
+                    // explains why.
                     let _ = socket.take_tunnels(name);
                 }
             }
             let confinement = Confinement::begin()?;
-            let joined = ports.into_iter().zip(links);
-            let joined = joined.map(|(ports, link)| PlacedLink { ports, link });
-            let running = ForwarderThread::start_all(sockets, joined.collect(), options)?;
+            let placed = ports
+                .into_iter()
+                .zip(links)
+                .map(|(ports, link)| PlacedLink { ports, link });
+            let running = ForwarderThread::start_all(sockets, placed.collect(), options)?;
             let beside = beside(running.handle())?;
             let sysctls = confinement.complete()?;
             Ok((pairs, guard, running, beside, sysctls))
@@ -124,50 +130,52 @@ impl WanBox {
                     running,
                     stop,
                     holder,
-                    told_unheld: false,
+                    reported_holder_death: false,
                     _sysctls: sysctls,
                 };
                 Ok((wan_box, beside))
             }
             Err(failure) => {
-                // Nothing was begun: what was changed is put back.
+                // The box did not start, so the leases have undone their changes.
                 holder.dismiss();
                 Err(failure)
             }
         }
     }
 
-    /// Passes carrier losses on until a signal ends the box; then puts everything back, and has done what is to be done
-    /// at the end. What each link did, in order.
+    /// Passes carrier losses on until a signal ends the box. Then restores everything, has the
+    /// holder do its work and returns the summaries of all links, in order.
     ///
     /// # Errors
-    /// The forwarder has died, or what was changed could not be put back.
+    /// Fails if the forwarder has died or if a change to an interface cannot be undone.
     pub(crate) fn run(mut self) -> Result<Vec<Summary>> {
         let ended = self.watch();
         service_manager::stopping();
         let summaries = self.running.stop();
-        let happened: Vec<_> = self.pairs.iter().map(InterfacePair::happened).collect();
-        // The leases and the drop end here, after the last packet.
+        let events: Vec<_> = self.pairs.iter().map(InterfacePair::events).collect();
+        // The leases and the drop rule end here, after the last packet.
         side_by_side::for_each(self.pairs, drop);
         drop(self.guard);
         let outcome = ended.and(summaries);
         self.holder.end(outcome.is_ok())?;
-        let summaries = outcome?.into_iter().zip(happened);
-        let told = |(summary, interfaces)| Summary {
+        let with_events = |(summary, interfaces)| Summary {
             interfaces,
             ..summary
         };
-        Ok(summaries.map(told).collect())
+        Ok(outcome?.into_iter().zip(events).map(with_events).collect())
     }
 
     fn watch(&mut self) -> Result<()> {
-        let mut watchdog = Watchdog::asked_for();
-        // What the box itself did when it took the interfaces, told from their states before.
-        self.watcher.changes().context("watching the interfaces")?;
+        let mut watchdog = Watchdog::from_environment();
+        // These are the changes that the box itself made when it took the interfaces. The states
+        // that count are read next.
+        self.watcher
+            .changes()
+            .context("cannot watch the interfaces")?;
         let now = all_now()?;
         for pair in &mut self.pairs {
             for side in [Side::A, Side::B] {
-                // One that is gone already is told as a change.
+                // If an interface is already gone, a change reports it later.
                 if let Some(now) = now.get(&pair.port(side).interface.index) {
                     pair.pass_on(side, now.carrier)?;
                 }
@@ -175,25 +183,31 @@ impl WanBox {
         }
         while self.stop.cause().is_none() {
             let mut fds = [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, LOOK_AGAIN) {
+            match poll(&mut fds, SIGNAL_CHECK_MS) {
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(e).context("watching the interfaces"),
+                Err(e) => return Err(e).context("cannot watch the interfaces"),
             }
             self.follow_all()?;
             if let Some(watchdog) = &mut watchdog {
-                watchdog.look(|| self.running.handle().ask_whether_alive());
+                watchdog.check(|| self.running.handle().ask_whether_alive());
             }
-            if self.holder.has_ended() && !std::mem::replace(&mut self.told_unheld, true) {
-                warn("the box holder has died: --on-exit will not hold if this process is killed");
+            if self.holder.has_ended() && !std::mem::replace(&mut self.reported_holder_death, true)
+            {
+                warn(
+                    "the helper process has died: --on-exit has no effect if this process is killed",
+                );
             }
         }
         Ok(())
     }
 
-    /// Does what follows from the changes of interfaces since the last call.
+    /// Handles all changes of interfaces since the last call.
     fn follow_all(&mut self) -> Result<()> {
-        let changes = self.watcher.changes().context("watching the interfaces")?;
-        // To ask of each by itself would take seconds where a thousand have changed.
+        let changes = self
+            .watcher
+            .changes()
+            .context("cannot watch the interfaces")?;
+        // Reading each interface separately would take seconds after a thousand changes.
         let now = (changes.len() > MANY_CHANGES).then(all_now).transpose()?;
         let look = |index| match &now {
             Some(now) => Ok(now.get(&index).cloned()),
@@ -207,58 +221,58 @@ impl WanBox {
             .try_for_each(|change| self.follow(change, look))
     }
 
-    /// Does what follows from a change of any interface. What it is now, as `look` says, counts, not what it was when it was
-    /// told: what is told late may be what the box itself has done since.
+    /// Handles a change of any interface. The current state, as read by `look`, counts rather than
+    /// the state in the message, because a late message may describe a change that the box itself
+    /// has made.
     fn follow(
         &mut self,
         change: &LinkChange,
         look: impl Fn(u32) -> Result<Option<Interface>, InterfaceError>,
     ) -> Result<()> {
-        let ours = self.find(|port| port.taken.is_some() && port.interface.index == change.index);
+        let ours = self.find(|port| port.lease.is_some() && port.interface.index == change.index);
         if let Some((link, side)) = ours {
             if change.gone {
                 return self.lose(link, side);
             }
-            // Of one that is not there it is told next that it is gone.
+            // If the interface does not exist any more, a later message says that it is gone.
             let Some(now) = look(change.index)? else {
                 return Ok(());
             };
             let pair = &mut self.pairs[link];
-            pair.take_note(side, &now);
+            pair.update(side, &now);
             if pair.pass_on(side, now.carrier)? {
-                pair.port_mut(side).happened.carrier_losses += 1;
+                pair.port_mut(side).events.carrier_losses += 1;
             }
             return Ok(());
         }
-        let back = self.find(|port| port.taken.is_none() && port.name() == change.name);
+        let back = self.find(|port| port.lease.is_none() && port.name() == change.name);
         match back.filter(|_| !change.gone) {
             Some((link, side)) => self.take_again(link, side),
             None => Ok(()),
         }
     }
 
-    /// The link and the side of the port that is as `wanted`.
+    /// Returns the link and the side of the first port for which `wanted` is true.
     fn find(&self, wanted: impl Fn(&port::Port) -> bool) -> Option<(usize, Side)> {
         let mut pairs = self.pairs.iter().enumerate();
         pairs.find_map(|(link, pair)| Some((link, pair.side(&wanted)?)))
     }
 
-    /// An interface has left the namespace: the other side loses its carrier, as if a cable was pulled.
+    /// Handles an interface that has left the namespace: the other side loses its carrier, as if a
+    /// cable had been pulled.
     fn lose(&mut self, link: usize, side: Side) -> Result<()> {
         let port = self.pairs[link].port_mut(side);
-        port.taken = None;
-        port.happened.gone += 1;
+        port.lease = None;
+        port.events.gone += 1;
         self.guard.forget(port.interface.index);
-        let said = format!(
-            "interface {} is gone: waiting until it is back",
-            port.name()
-        );
-        log(format_args!("farwire: {said}"));
-        service_manager::status(&said);
+        let message = format!("interface {} is gone: waiting for its return", port.name());
+        log(format_args!("farwire: {message}"));
+        service_manager::status(&message);
         self.pairs[link].pass_on(side, false).map(drop)
     }
 
-    /// An interface of that name is there again: goes on with it, if it can be had.
+    /// Handles an interface that has come back under its old name: takes it again if that is
+    /// possible.
     fn take_again(&mut self, link: usize, side: Side) -> Result<()> {
         let name = self.pairs[link].port(side).name().to_owned();
         let mut take = || -> Result<_, Failure> {
@@ -283,11 +297,12 @@ impl WanBox {
         let (found, lease) = match again {
             Ok(again) => again,
             Err(failure) => {
-                // It may still be about to become what it was: with its next change this is tried again.
+                // Something may still be configuring the interface; its next change causes another
+                // attempt.
                 let refusal = failure.to_string();
                 if refusal != port.refusal {
                     warn(format_args!(
-                        "interface {name} is back, and cannot be taken: {refusal}"
+                        "interface {name} is back, but cannot be used: {refusal}"
                     ));
                     port.refusal = refusal;
                 }
@@ -295,26 +310,26 @@ impl WanBox {
             }
         };
         port.refusal.clear();
-        port.happened.back += 1;
+        port.events.back += 1;
         port.interface = found;
-        port.taken = Some(lease);
-        self.holder.stand_between(link, pair.indices());
-        let said = format!("interface {name} is back");
-        log(format_args!("farwire: {said}"));
-        service_manager::status(&said);
+        port.lease = Some(lease);
+        self.holder.set_interfaces(link, pair.indices());
+        let message = format!("interface {name} is back");
+        log(format_args!("farwire: {message}"));
+        service_manager::status(&message);
         pair.warn_of_mtus();
         let carrier = Interface::find(&name).is_ok_and(|now| now.carrier);
         pair.pass_on(side, carrier).map(drop)
     }
 }
 
-/// The interfaces of this namespace by number.
+/// Returns the interfaces of this namespace by index.
 fn all_now() -> Result<HashMap<u32, Interface>> {
-    let all = Interface::all().context("looking at the interfaces")?;
+    let all = Interface::all().context("cannot list the interfaces")?;
     Ok(all.into_iter().map(|of| (of.index, of)).collect())
 }
 
-/// Looks all interfaces up, and refuses what a box must not take.
+/// Looks up all interfaces and refuses those that a box must not take.
 fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, Failure> {
     let mut all: HashMap<String, Interface> = HashMap::new();
     for interface in Interface::all().or_machine()? {
@@ -329,9 +344,9 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
             acceptable(found, is_configured, force)
         }
         None if taken.contains(name) => Err(Failure::bad_input(format!(
-            "{name} is named twice: a link stands between two interfaces of its own"
+            "{name} is named twice: each link needs two interfaces of its own"
         ))),
-        // Perhaps by another name that it has.
+        // The name may be an alternative name of an interface.
         None => port::find(name, force),
     };
     let mut found = Vec::new();
@@ -339,7 +354,7 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
         let pair = [find(a)?, find(b)?];
         if pair[0].mtu != pair[1].mtu {
             return Err(Failure::bad_input(format!(
-                "{}: what fits one would vanish at the other; set both alike",
+                "{}: longer frames would be lost; give both the same MTU",
                 mtus(pair.each_ref())
             )));
         }
@@ -348,16 +363,16 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
     Ok(found)
 }
 
-/// Opens all interfaces: those of a single link apart, with rings of their own; those of several together, with rings that
-/// they share.
+/// Opens all interfaces. The two of a single link have separate rings; those of several links share
+/// rings.
 fn open(found: &[[Interface; 2]]) -> Result<(Vec<AfPacket>, Vec<[PortId; 2]>), Failure> {
     if let [[a, b]] = found {
         let open = |of: &Interface| AfPacket::open(&of.name, RING_SLOTS).or_machine();
-        return Ok((vec![open(a)?, open(b)?], vec![PortId::APART]));
+        return Ok((vec![open(a)?, open(b)?], vec![PortId::SEPARATE_SETS]));
     }
     let names: Vec<&str> = found.iter().flatten().map(|of| of.name.as_str()).collect();
     let together = AfPacket::open_all(&names, RING_SLOTS).or_machine()?;
     let links = (0..).zip(found);
-    let ports = links.map(|(link, _)| PortId::together(link)).collect();
+    let ports = links.map(|(link, _)| PortId::in_one_set(link)).collect();
     Ok((vec![together], ports))
 }

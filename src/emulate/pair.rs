@@ -10,14 +10,15 @@ use crate::notes::{log, warn};
 use instruments::failure::Failure;
 use record::summary::InterfaceSummary;
 
-/// Two interfaces under lease.
+/// Two leased interfaces and the state of their carriers.
 pub(super) struct InterfacePair {
     ports: [Port; 2],
     carriers: Carriers,
 }
 
 impl InterfacePair {
-    /// Leases both and changes what must be otherwise, but for their administrative state.
+    /// Leases both interfaces and makes the changes that the box needs, except for their
+    /// administrative state.
     pub(super) fn take([a, b]: [Interface; 2]) -> Result<Self, Failure> {
         Ok(Self {
             ports: [Port::take(a)?, Port::take(b)?],
@@ -25,7 +26,8 @@ impl InterfacePair {
         })
     }
 
-    /// Sets both up, once the host is kept out of them; a carrier may take its time where one was not.
+    /// Sets both interfaces up, once the host's stack is kept out of them. An interface that was
+    /// down may need some time to get a carrier.
     pub(super) fn raise(mut self) -> Result<Self, Failure> {
         let [a, b] = &mut self.ports;
         self.carriers = Carriers::new([a.raise()?, b.raise()?]);
@@ -40,34 +42,35 @@ impl InterfacePair {
         &mut self.ports[side.index()]
     }
 
-    /// The numbers of both.
+    /// Returns the indexes of both interfaces.
     pub(super) fn indices(&self) -> [u32; 2] {
         self.ports.each_ref().map(|port| port.interface.index)
     }
 
-    /// The side whose interface is as `wanted`.
+    /// Returns the side whose interface satisfies `wanted`.
     pub(super) fn side(&self, wanted: impl Fn(&Port) -> bool) -> Option<Side> {
         let sides = [Side::A, Side::B];
         sides.into_iter().find(|side| wanted(self.port(*side)))
     }
 
-    /// What happened to either, where anything did.
-    pub(super) fn happened(&self) -> Vec<InterfaceSummary> {
-        let all = self.ports.iter().map(|port| port.happened.clone());
+    /// Returns the events of each interface that had any.
+    pub(super) fn events(&self) -> Vec<InterfaceSummary> {
+        let all = self.ports.iter().map(|port| port.events.clone());
         all.filter(|of| !of.is_quiet()).collect()
     }
 
-    /// Whether the interface of `side` is to stay down, for the other side's loss.
+    /// Returns true if the interface of `side` must stay down because the other side has lost its
+    /// carrier.
     pub(super) fn keeps_down(&self, side: Side) -> bool {
         self.carriers.is_lowered(side)
     }
 
-    /// A name or an MTU may be another.
-    pub(super) fn take_note(&mut self, side: Side, now: &Interface) {
+    /// Records the current name and MTU of an interface, either of which may have changed.
+    pub(super) fn update(&mut self, side: Side, now: &Interface) {
         let port = self.port_mut(side);
         port.interface.name.clone_from(&now.name);
         if std::mem::replace(&mut port.interface.mtu, now.mtu) != now.mtu {
-            port.happened.mtu_changes += 1;
+            port.events.mtu_changes += 1;
             self.warn_of_mtus();
         }
     }
@@ -76,39 +79,40 @@ impl InterfacePair {
         let [a, b] = self.ports.each_ref().map(|port| &port.interface);
         if a.mtu != b.mtu {
             warn(format_args!(
-                "{}: what fits one is lost at the other",
+                "{}: the smaller one loses longer frames",
                 mtus([a, b])
             ));
         }
     }
 
-    /// Passes the carrier of `side` on to the other side; whether it was lost just now.
+    /// Passes the carrier of `side` on to the other side. Returns true if the carrier was lost just
+    /// now.
     pub(super) fn pass_on(&mut self, side: Side, carrier: bool) -> Result<bool> {
         let Some(CarrierChange { side, up }) = self.carriers.change(side, carrier) else {
             return Ok(false);
         };
         let port = &mut self.ports[side.index()];
-        let Some(lease) = &mut port.taken else {
+        let Some(lease) = &mut port.lease else {
             return Ok(!up);
         };
         let name = &port.interface.name;
         if !up && port.interface.is_configured()? {
-            self.carriers.kept_up();
-            if !std::mem::replace(&mut port.told_kept_up, true) {
+            self.carriers.cancel_lowering();
+            if !std::mem::replace(&mut port.reported_kept_up, true) {
                 warn(format_args!(
-                    "carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
+                    "carrier lost, but {name} stays up, because it would lose its addresses or routes"
                 ));
             }
             return Ok(true);
         }
         let word = if up {
-            "back: raising"
+            "is back: setting up"
         } else {
-            "lost: lowering"
+            "is lost: setting down"
         };
         log(format_args!("farwire: carrier {word} {name}"));
         match lease.set_up(up) {
-            // It has gone this moment, which is told as a change.
+            // The interface has just disappeared; the watcher reports that as a change.
             Err(error) if error.is_gone() => {}
             other => drop(other?),
         }
@@ -116,7 +120,7 @@ impl InterfacePair {
     }
 }
 
-/// Both MTUs in words.
+/// Describes the MTUs of both interfaces.
 pub(super) fn mtus([a, b]: [&Interface; 2]) -> String {
     let (of_a, of_b) = (&a.name, &b.name);
     format!("{of_a} has MTU {} and {of_b} has MTU {}", a.mtu, b.mtu)

@@ -1,4 +1,4 @@
-//! One interface of the emulator: what it requires, and what it changes there.
+//! One interface of the emulator: the requirements on it and the changes made to it.
 
 use std::io::ErrorKind;
 
@@ -11,39 +11,40 @@ use crate::notes::warn;
 use instruments::failure::{Blame, Failure};
 use record::summary::InterfaceSummary;
 
-/// One interface, as long as the box stands.
+/// One interface while the box runs.
 pub(super) struct Port {
-    /// As it was found, with the changes since.
+    /// The interface as it was found, updated with later changes.
     pub(super) interface: Interface,
-    /// What is changed on it; none while it is gone.
-    pub(super) taken: Option<InterfaceLease>,
-    /// It was said that this one stays up whatever the other side's carrier does.
-    pub(super) told_kept_up: bool,
-    /// Why it could not be taken again, as it was said last.
+    /// The lease with all changes to the interface; `None` while the interface is gone.
+    pub(super) lease: Option<InterfaceLease>,
+    /// True once a warning has said that this interface stays up whatever the carrier of the other
+    /// side does.
+    pub(super) reported_kept_up: bool,
+    /// The last warning about why the interface could not be taken again.
     pub(super) refusal: String,
-    pub(super) happened: InterfaceSummary,
+    pub(super) events: InterfaceSummary,
 }
 
 impl Port {
     /// Takes the interface as it is, up or down.
     pub(super) fn take(interface: Interface) -> Result<Self, Failure> {
-        let taken = lease(&interface)?;
+        let lease = lease(&interface)?;
         let name = interface.name.clone();
         Ok(Self {
             interface,
-            taken: Some(taken),
-            told_kept_up: false,
+            lease: Some(lease),
+            reported_kept_up: false,
             refusal: String::new(),
-            happened: InterfaceSummary {
+            events: InterfaceSummary {
                 name,
                 ..InterfaceSummary::default()
             },
         })
     }
 
-    /// Sets it up; whether it was not.
+    /// Sets the interface up. Returns true if it was down before.
     pub(super) fn raise(&mut self) -> Result<bool, Failure> {
-        match &mut self.taken {
+        match &mut self.lease {
             Some(lease) => Ok(lease.set_up(true).map_err(blame)? || lease.has_raised()),
             None => Ok(false),
         }
@@ -54,15 +55,16 @@ impl Port {
     }
 }
 
-/// Changes what must be otherwise while a box stands on the interface, but for its administrative state.
+/// Makes the changes that an interface needs while a box uses it, except for its administrative
+/// state.
 pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
     let mut lease = InterfaceLease::take(interface).map_err(blame)?;
     let name = &interface.name;
-    // Only now: what a killed box left joined is no longer.
+    // Checked only now, because taking the lease has undone the bridge of a killed box.
     if interface.master.is_some() && Interface::find(name).or_bad_input()?.master.is_some() {
         return Err(refused(
             name,
-            "is a port of a bridge or bond: take it out of that first",
+            "is a port of a bridge or bond: remove it from that first",
         ));
     }
     for feature in MERGING {
@@ -70,10 +72,10 @@ pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
     }
     match lease.stop_soliciting() {
         Ok(()) => Ok(lease),
-        // A container's /proc/sys can be read-only. The link is the same without it.
+        // A container's /proc/sys can be read-only. The link works without this change.
         Err(error @ LeaseError::Sysctl(_)) => {
             warn(format_args!(
-                "the host's own router solicitations will leave by {name}: {error}"
+                "the host will send its own router solicitations through {name}: {error}"
             ));
             Ok(lease)
         }
@@ -81,14 +83,15 @@ pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
     }
 }
 
-/// Looks `name` up and refuses what a box must not take.
+/// Looks up `name` and refuses an interface that a box must not take.
 pub(super) fn find(name: &str, force: bool) -> Result<Interface, Failure> {
     let found = Interface::find(name).or_bad_input()?;
     let is_configured = !force && found.is_configured().or_machine()?;
     acceptable(found, is_configured, force)
 }
 
-/// Refuses what a box must not take; `is_configured` tells whether the interface has addresses or routes.
+/// Refuses an interface that a box must not take; `is_configured` says whether it has addresses or
+/// routes.
 pub(super) fn acceptable(
     interface: Interface,
     is_configured: bool,
@@ -99,11 +102,11 @@ pub(super) fn acceptable(
         i if !i.ethernet => Err(refused(name, "is not Ethernet")),
         i if i.default_route && !force => Err(refused(
             name,
-            "leads to the default route: the host would be cut off; --force takes it all the same",
+            "carries the default route: the host would lose its network; --force uses it nevertheless",
         )),
         _ if is_configured && !force => Err(refused(
             name,
-            "has addresses or routes, which would not work while the box runs: choose one that nothing uses, or add --force",
+            "has addresses or routes, which do not work while farwire emulates: choose an unused interface, or add --force",
         )),
         _ => Ok(interface),
     }
@@ -113,7 +116,7 @@ fn refused(name: &str, why: &str) -> Failure {
     Failure::bad_input(format!("interface {name} {why}"))
 }
 
-/// A want of privilege is the machine's; everything else about a lease can fail anywhere.
+/// Blames the machine for missing privileges. Any other error of a lease keeps its own kind.
 pub(crate) fn blame(error: LeaseError) -> Failure {
     let source = match &error {
         LeaseError::Offload(OffloadError { source, .. })

@@ -1,18 +1,18 @@
-//! Does the same work on many interfaces in parallel: the kernel makes each change wait for all processors, and many changes wait
-//! no longer than one.
+//! Does the same work on many interfaces in parallel. The kernel makes each change wait for all
+//! processors, and many parallel changes together wait no longer than one.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::thread;
 
-/// Threads that wait at a time.
+/// The largest number of threads that wait in parallel.
 const THREADS: usize = 64;
 
-/// Does `work` with each of `items`; what came of it, in their order. More than a few are done by several threads, in the
-/// calling thread's namespace.
+/// Does `work` on each of `items` and returns the results in the same order. For more than a few
+/// items it uses several threads, in the calling thread's namespace.
 ///
 /// # Errors
-/// The first failure in the order of `items`; the others were tried all the same.
+/// Returns the first failure in the order of `items`, after all items have been tried.
 pub(super) fn each<T: Send, R: Send, E: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> Result<R, E> + Sync,
@@ -47,7 +47,7 @@ pub(super) fn each<T: Send, R: Send, E: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// As [`each`], of what cannot fail and gives nothing.
+/// Does what [`each`] does, for work that cannot fail and returns nothing.
 pub(super) fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
     let done = |item| {
         work(item);

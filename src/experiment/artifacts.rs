@@ -1,4 +1,5 @@
-//! What a run leaves beside the record: files of its instruments, and captures of its links. The record has of each what it holds.
+//! The files that a run leaves beside the record: output of its instruments and captures of its
+//! links. The record holds the size and the hash of each.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,22 +13,26 @@ use crate::notes::note;
 use record::Artifact;
 use record::output_directory::OutputDirectory;
 
-/// Beside the record, where the files are: `CASE-REPEAT-INSTRUMENT.csv`, with several clients `CASE-REPEAT-INSTRUMENT-client-N.csv`;
-/// `PREFIX-CASE-REPEAT.pcapng`, with several links `PREFIX-CASE-REPEAT-LINK.pcapng`; each with `-attempt-N` behind the repeat from the
-/// second attempt on.
+/// The directory of these files beside the record.
+///
+/// The output of an instrument is `CASE-REPEAT-INSTRUMENT.csv`, or
+/// `CASE-REPEAT-INSTRUMENT-client-N.csv` with several clients. A capture is
+/// `PREFIX-CASE-REPEAT.pcapng`, or `PREFIX-CASE-REPEAT-LINK.pcapng` with several links. From the
+/// second attempt on, `-attempt-N` follows the repeat.
 pub(crate) const ARTIFACTS: &str = "artifacts";
 
-/// What a run leaves.
+/// The files of one attempt of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Artifacts<'a> {
-    /// The record's directory, in which they have a folder.
-    pub(super) within: &'a OutputDirectory,
-    /// Which of the run's attempts it is.
+    /// The record's directory, which contains the directory of the files.
+    pub(super) directory: &'a OutputDirectory,
+    /// The number of this attempt, from 1.
     pub(super) attempt: u32,
 }
 
 impl Artifacts<'_> {
-    /// The name of what an instrument writes in a run, by one client of several.
+    /// Returns the name of the file that an instrument writes in a run; `client` is given if there
+    /// are several.
     pub(super) fn csv(
         &self,
         (case, repeat): (&Case, u32),
@@ -43,7 +48,7 @@ impl Artifacts<'_> {
         ))
     }
 
-    /// The name of what is captured of a run, of one link of several.
+    /// Returns the name of the capture of a run; `link` is given if there are several.
     pub(super) fn pcapng(
         &self,
         (case, repeat): (&Case, u32),
@@ -58,7 +63,8 @@ impl Artifacts<'_> {
         ))
     }
 
-    /// A further attempt has files of its own, as it has a place of its own in the record.
+    /// Returns the part of a file name that identifies the run and, from the second on, the
+    /// attempt.
     fn run(&self, case: &Case, repeat: u32) -> String {
         match self.attempt {
             1 => format!("{}-{repeat}", case.name),
@@ -66,24 +72,27 @@ impl Artifacts<'_> {
         }
     }
 
-    /// A new file of this name in their folder, which is made, and its path.
+    /// Creates a new file with this name in the directory, which is created if needed, and returns
+    /// its path.
     ///
     /// # Errors
-    /// The file system's, or the folder is a symbolic link.
+    /// Fails with the file system's error, or if the directory is a symbolic link.
     pub(super) fn create(&self, name: &str) -> Result<(PathBuf, File)> {
-        let path = self.within.path().join(beside_the_record(name));
-        let folder = self.within.directory(ARTIFACTS);
-        let file = folder.and_then(|folder| folder.create(name.as_ref()));
-        let file = file.with_context(|| format!("{}: cannot write", path.display()))?;
+        let path = self.directory.path().join(recorded_path(name));
+        let folder = self.directory.directory(ARTIFACTS);
+        let file = folder
+            .and_then(|folder| folder.create(name.as_ref()))
+            .with_context(|| format!("{}: cannot write", path.display()))?;
         Ok((path, file))
     }
 
-    /// Those of the files of these names that are there, for the record. One that cannot be read is named, and left out.
-    pub(super) fn left(&self, names: impl IntoIterator<Item = String>) -> Vec<Artifact> {
+    /// Returns the record's entries for those of the named files that exist. A note names each file
+    /// that cannot be read, and that file is left out.
+    pub(super) fn existing(&self, names: impl IntoIterator<Item = String>) -> Vec<Artifact> {
         let names = names.into_iter();
-        let read = names.filter_map(|name| match self.summed(&name) {
+        let read = names.filter_map(|name| match self.length_and_hash(&name) {
             Ok((bytes, sha256)) => Some(Artifact {
-                file: beside_the_record(&name),
+                file: recorded_path(&name),
                 bytes,
                 sha256,
             }),
@@ -96,35 +105,35 @@ impl Artifacts<'_> {
         read.collect()
     }
 
-    /// How long a file is, and its SHA-256.
-    fn summed(&self, name: &str) -> io::Result<(u64, String)> {
-        let file = self.within.directory(ARTIFACTS)?.read(name.as_ref())?;
-        summed(file)
+    /// Returns the length of a file and its SHA-256.
+    fn length_and_hash(&self, name: &str) -> io::Result<(u64, String)> {
+        let file = self.directory.directory(ARTIFACTS)?.read(name.as_ref())?;
+        length_and_hash(file)
     }
 }
 
-/// The path of a file in the folder, as the record has it.
-pub(super) fn beside_the_record(name: &str) -> PathBuf {
+/// Returns the path of a file in the directory, as the record writes it.
+pub(super) fn recorded_path(name: &str) -> PathBuf {
     Path::new(ARTIFACTS).join(name)
 }
 
-/// The name of one file, which cannot lead to another folder.
+/// Makes `text` the name of one file, which cannot lead to another directory.
 fn file_name(text: &str) -> String {
     text.replace('/', "_")
 }
 
-fn summed(mut file: File) -> io::Result<(u64, String)> {
-    let mut sum = Sum(Context::new(&SHA256));
-    let bytes = io::copy(&mut file, &mut sum)?;
-    let digits = sum.0.finish();
-    let digits = digits.as_ref().iter().map(|byte| format!("{byte:02x}"));
+fn length_and_hash(mut file: File) -> io::Result<(u64, String)> {
+    let mut hasher = HashWriter(Context::new(&SHA256));
+    let bytes = io::copy(&mut file, &mut hasher)?;
+    let digest = hasher.0.finish();
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     Ok((bytes, digits.collect()))
 }
 
-/// Takes a sum of what is written.
-struct Sum(Context);
+/// A writer that computes the SHA-256 of the bytes written to it.
+struct HashWriter(Context);
 
-impl io::Write for Sum {
+impl io::Write for HashWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.update(bytes);
         Ok(bytes.len())
@@ -143,7 +152,7 @@ mod tests {
     use crate::experiment::small_record;
 
     #[test]
-    fn files_are_named_by_case_repeat_attempt_and_what_they_are_of() {
+    fn file_names_contain_the_case_the_repeat_the_attempt_and_the_source() {
         let record = small_record();
         let plan = instruments::measure::read_plan(record.plan()).unwrap();
         let mut case = plan.cases[0].clone();
@@ -152,9 +161,9 @@ mod tests {
             name: "echo".to_owned(),
             ..case.instruments[0].clone()
         };
-        let within = OutputDirectory::open(Path::new("")).unwrap();
+        let directory = OutputDirectory::open(Path::new("")).unwrap();
         let of = |attempt| Artifacts {
-            within: &within,
+            directory: &directory,
             attempt,
         };
         let names = [
@@ -173,24 +182,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_in_the_record_with_what_it_holds() {
+    fn existing_files_are_recorded_with_length_and_hash() {
         let folder = tempfile::tempdir().unwrap();
-        let within = OutputDirectory::open(folder.path()).unwrap();
+        let directory = OutputDirectory::open(folder.path()).unwrap();
         let artifacts = Artifacts {
-            within: &within,
+            directory: &directory,
             attempt: 1,
         };
         let (path, mut file) = artifacts.create("x.csv").unwrap();
         assert_eq!(path, folder.path().join("artifacts/x.csv"));
         file.write_all(b"abc").unwrap();
-        // The first example of FIPS 180-4.
+        // This is the first example of FIPS 180-4.
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let expected = Artifact {
             file: PathBuf::from("artifacts/x.csv"),
             bytes: 3,
             sha256: sha256.to_owned(),
         };
-        let left = artifacts.left(["x.csv", "gone.csv"].map(str::to_owned));
-        assert_eq!(left, [expected]);
+        let existing = artifacts.existing(["x.csv", "gone.csv"].map(str::to_owned));
+        assert_eq!(existing, [expected]);
     }
 }

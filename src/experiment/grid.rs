@@ -1,5 +1,5 @@
-//! The grid of a calibration: a scenario whose cases are run once for each instrument, so that what the link counted is that
-//! instrument's alone.
+//! The grid of a calibration: a scenario whose cases run once for each instrument, so that the
+//! link's counters count only that instrument's packets.
 
 use anyhow::{Result, ensure};
 
@@ -8,27 +8,27 @@ use crate::experiment::{Case, Plan, PlannedInstrument};
 use crate::toml_file::SourceFile;
 use record::bed::Bed;
 
-/// Where the grid that ships comes from, as a record names it.
-pub(crate) const BUILT_IN: &str = "the grid that ships with farwire";
-/// Its text.
+/// The name of the built-in grid in a record.
+pub(crate) const BUILT_IN: &str = "farwire's built-in grid";
+/// The text of the built-in grid.
 pub(crate) const TEXT: &str = include_str!("grid.toml");
 
-/// The plan of the grid in `source`; `quick` shortens it.
+/// Reads the plan of the grid in `source`; `quick` shortens it.
 ///
 /// # Errors
-/// As of any scenario; or a bed in which there is no emulator to know the truth.
+/// Fails as any scenario does, or if a test bed has no emulator that knows the true values.
 pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     let plan = scenario::parse(source, quick)?;
     for case in &plan.cases {
         ensure!(
             matches!(case.bed, Bed::Netns(_)),
-            "{}: case `{}`: bed: kind: a calibration needs `netns`, where the emulator knows the truth",
+            "{}: case `{}`: bed: kind: a calibration needs the bed `netns`, where the emulator logs every packet",
             source.file,
             case.name
         );
         ensure!(
             case.bed.clients() == 1,
-            "{}: case `{}`: bed: clients: a calibration has one",
+            "{}: case `{}`: bed: clients: a calibration has one client",
             source.file,
             case.name
         );
@@ -36,14 +36,15 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The same with a case for each instrument, or group of instruments, of every case, and links that keep what crosses them. What was expected is left out: a
-/// calibration holds figures against the truth.
+/// Returns the plan with one case for each instrument, or group of instruments, of every case, and
+/// with links that count packets by flow. Expectations are left out, because a calibration compares
+/// figures with the true values.
 pub(crate) fn one_by_one(plan: Plan) -> Plan {
     let mut cases: Vec<Case> = Vec::new();
     for case in &plan.cases {
         for group in case.groups() {
             let alone = alone(case, group);
-            // What a sweep changed for other instruments only is the same case for these.
+            // If a sweep changed only other instruments, its cases are the same for these.
             if cases.iter().all(|other| other.name != alone.name) {
                 cases.push(alone);
             }
@@ -65,8 +66,12 @@ fn alone(case: &Case, group: &[PlannedInstrument]) -> Case {
             .any(|i| path.starts_with(&format!("{}.", i.name))),
         None => true,
     };
-    let axes = case.axes.iter().filter(|(path, _)| concerns(path));
-    let axes: Vec<(String, String)> = axes.cloned().collect();
+    let axes: Vec<(String, String)> = case
+        .axes
+        .iter()
+        .filter(|(path, _)| concerns(path))
+        .cloned()
+        .collect();
     let base = case.name.split('[').next().unwrap_or_default();
     let names: Vec<&str> = group.iter().map(|i| i.name.as_str()).collect();
     Case {
@@ -98,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn every_case_of_the_grid_has_one_instrument_to_itself() {
+    fn every_case_of_the_grid_has_one_instrument() {
         let plan = built_in(false);
         assert!(plan.cases.iter().all(|case| case.groups().len() == 1));
         let mut names: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
         assert!(names.contains(&"line: ping"), "{names:?}");
-        // Not of what the sweep says to others.
+        // The case has no part of the sweep that concerns other instruments.
         assert!(names.contains(&"rate[rate=1mbit]: ping"), "{names:?}");
         assert!(
             names.contains(&"rate[rate=1mbit, bitrate=500k]: udp"),
@@ -131,11 +136,14 @@ mod tests {
     fn the_grid_of_make_truth_is_a_plan_of_half_an_hour() {
         let plan = plan(include_str!("../../benches/truth/grid.toml"), false);
         let runs = |case: &Case| case.repeats.most;
-        let time = plan.cases.iter().map(|case| {
-            let time = crate::experiment::runner::estimate(case);
-            time * runs(case)
-        });
-        let time: Duration = time.sum();
+        let time: Duration = plan
+            .cases
+            .iter()
+            .map(|case| {
+                let time = crate::experiment::runner::estimate(case);
+                time * runs(case)
+            })
+            .sum();
         assert!(time < Duration::from_secs(31 * 60), "{time:?}");
         let bursts = plan
             .cases

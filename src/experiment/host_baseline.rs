@@ -1,5 +1,6 @@
-//! What this machine does with nothing in the way, measured around an experiment: a figure near to it is the tool's
-//! or the host's own, not the link's.
+//! The baseline: measurements of this machine without a link, before and after an experiment. If a
+//! result of the experiment is near the baseline, it shows the limit of the tool or the host rather
+//! than of the link.
 
 use anyhow::{Context, Result};
 
@@ -16,10 +17,11 @@ use record::{Run, RunOutcome};
 
 const SCENARIO: &str = include_str!("baseline.toml");
 
-/// Takes about 2 s. Absent where the bed is not of this machine alone.
+/// Measures the baseline, which takes about 2 s. Returns `None` if the test bed includes another
+/// machine.
 ///
 /// # Errors
-/// The program's own scenario cannot be read.
+/// Fails if the program's own scenario cannot be read.
 pub(crate) fn measure(set_up: &SetUp<'_>, plan: &Plan, stop: &Stop) -> Result<Option<Baseline>> {
     let Some(first) = plan.cases.first() else {
         return Ok(None);
@@ -37,7 +39,7 @@ pub(crate) fn measure(set_up: &SetUp<'_>, plan: &Plan, stop: &Stop) -> Result<Op
     Ok(Some(baseline_of(&case.bed, &run)))
 }
 
-/// The direct path in `bed`, with the congestion control of `first`.
+/// Returns the case of a direct path in `bed`, with the congestion control of `first`.
 fn case_in(bed: Bed, first: &Case) -> Result<Case> {
     let source = SourceFile {
         file: "baseline.toml",
@@ -78,7 +80,8 @@ fn baseline_of(bed: &Bed, run: &Run) -> Baseline {
         timer_floor_us: wake_up_latency_us(run),
         rtt_floor_ms: figure("ping", Metric::RttMs, Statistic::Median, None),
         failure: match &run.outcome {
-            // As fast as it goes is faster than the emulator takes: what it lost is no fault here.
+            // The load exceeds the emulator's capacity on purpose, so its losses are not a fault
+            // here.
             RunOutcome::Ok | RunOutcome::Invalid { .. } => None,
             RunOutcome::Failed { cause } => Some(cause.clone()),
         },
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_the_bed_and_the_congestion_control_of_the_experiment_but_no_conditions() {
+    fn the_baseline_has_the_bed_and_congestion_control_of_the_experiment_without_conditions() {
         let mut first = plan().cases.remove(0);
         let text = "kind = 'netns'\nmtu = 9000\nwire = { delay = '1ms' }\ntbf = '1mbit'";
         first.bed = toml::from_str(text).unwrap();

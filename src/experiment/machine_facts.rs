@@ -1,11 +1,12 @@
-//! Facts about the machine, so that a record can be judged elsewhere.
+//! Facts about the machine, which help to judge a record elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use record::HostFacts;
 
-/// Sysctls that shape TCP, as the reading thread's network namespace has them.
+/// The sysctls that influence TCP. Their values depend on the network namespace of the reading
+/// thread.
 const NETWORK_SYSCTLS: [&str; 4] = [
     "net/ipv4/tcp_rmem",
     "net/ipv4/tcp_wmem",
@@ -13,7 +14,7 @@ const NETWORK_SYSCTLS: [&str; 4] = [
     "net/ipv4/tcp_timestamps",
 ];
 
-/// Of this machine; what cannot be read is "unknown".
+/// Collects the facts about this machine; a fact that cannot be read is "unknown".
 pub(crate) fn collect(tools: BTreeMap<String, String>) -> HostFacts {
     HostFacts {
         name: line("/proc/sys/kernel/hostname"),
@@ -30,7 +31,7 @@ pub(crate) fn collect(tools: BTreeMap<String, String>) -> HostFacts {
     }
 }
 
-/// The TCP settings of the calling thread's network namespace.
+/// Reads the TCP settings of the calling thread's network namespace.
 pub(crate) fn network_sysctls() -> BTreeMap<String, String> {
     let entry = |name: &&str| {
         let value = line(&format!("/proc/sys/{name}"));
@@ -39,7 +40,7 @@ pub(crate) fn network_sysctls() -> BTreeMap<String, String> {
     NETWORK_SYSCTLS.iter().map(entry).collect()
 }
 
-/// The congestion control that this host's TCP sockets have where nothing is said.
+/// Returns the default congestion control of this host's TCP sockets.
 pub(crate) fn congestion() -> String {
     line("/proc/sys/net/ipv4/tcp_congestion_control")
 }

@@ -1,4 +1,5 @@
-//! An experiment: scenario -> plan -> runs -> record.
+//! An experiment: a scenario becomes a plan, the plan's runs are measured, and the record holds
+//! their results.
 
 pub(crate) mod artifacts;
 pub(crate) mod captures;
@@ -16,7 +17,7 @@ use crate::testbed::TestbedSpec;
 use instruments::measure::InstrumentArgs;
 use record::profile::Carrier;
 
-/// An experiment with its instruments, ready to be used.
+/// An experiment with its instruments, ready to run.
 pub(crate) type Plan = record::plan::Plan<InstrumentArgs>;
 /// A case of such a plan.
 pub(crate) type Case = record::plan::Case<InstrumentArgs>;
@@ -25,7 +26,7 @@ pub(crate) type PlannedInstrument = record::plan::PlannedInstrument<InstrumentAr
 /// A run of such a case.
 pub(crate) type PlannedRun<'a> = record::plan::PlannedRun<'a, InstrumentArgs>;
 
-/// A small record with two cases.
+/// Reads a small record with two cases.
 #[cfg(test)]
 pub(crate) fn small_record() -> record::Record {
     let file = concat!(
@@ -35,7 +36,7 @@ pub(crate) fn small_record() -> record::Record {
     record::Record::read(std::path::Path::new(file)).unwrap()
 }
 
-/// The plan of a scenario that names no files.
+/// Reads the plan of a scenario that names no files.
 #[cfg(test)]
 pub(crate) fn plan_of(text: &str) -> Plan {
     let source = crate::toml_file::SourceFile {
@@ -46,12 +47,12 @@ pub(crate) fn plan_of(text: &str) -> Plan {
     scenario::parse(source, false).unwrap()
 }
 
-/// The test bed that each case of `plan` needs.
+/// Returns the test bed that each case of `plan` needs.
 pub(crate) fn testbeds(plan: &Plan) -> Vec<TestbedSpec<'_>> {
     plan.cases.iter().map(testbed).collect()
 }
 
-/// The test bed that `case` needs.
+/// Returns the test bed that `case` needs.
 pub(crate) fn testbed(case: &Case) -> TestbedSpec<'_> {
     TestbedSpec {
         user: format!("case `{}`", case.name),
@@ -59,11 +60,11 @@ pub(crate) fn testbed(case: &Case) -> TestbedSpec<'_> {
         between: case.between.as_ref(),
         link: &case.link,
         congestion: &case.congestion,
-        of_senders: case.instruments.iter().filter_map(congestion).collect(),
+        sender_congestions: case.instruments.iter().filter_map(congestion).collect(),
     }
 }
 
-/// The congestion control that `instrument` has for itself.
+/// Returns the congestion control that `instrument` sets for itself.
 fn congestion(instrument: &PlannedInstrument) -> Option<&str> {
     match &instrument.profile.carrier {
         Some(Carrier::Tcp { congestion, .. }) => congestion.as_deref(),

@@ -1,6 +1,7 @@
-//! What is told of a running experiment to who watches it: its links while they run, how far it is, its figures so far.
+//! Progress events for observers of an experiment: the links of the current run, the progress and
+//! the figures measured up to now.
 //!
-//! Nobody changes the conditions of a run that is measured: they are what its record says.
+//! The conditions of a measured run cannot be changed, because its record states them.
 
 use std::time::Duration;
 
@@ -11,59 +12,59 @@ use conditions::LinkSpec;
 use record::Record;
 use record::bed::{Bed, THE_LINK};
 
-/// Why a link's conditions stay as they are.
-const FIXED: &str = "a measured run's conditions are its scenario's, which its record says: a link of `farwire exec` can be changed";
+/// The reason why a link's conditions cannot be changed.
+const FIXED: &str = "the conditions of a measured run are those of its scenario; only links of `farwire exec` and `farwire emulate` can be changed";
 
-/// Who watches, if anybody may.
+/// The observers of an experiment, if observers are allowed.
 #[derive(Clone, Copy)]
 pub(crate) struct RunObserver<'a>(Option<&'a Links>);
 
-/// The links of a run, to be seen until it is dropped.
-pub(crate) struct Shown<'a>(Option<&'a Links>);
+/// The links of a run, visible to observers until this value is dropped.
+pub(crate) struct ShownLinks<'a>(Option<&'a Links>);
 
 impl<'a> RunObserver<'a> {
-    /// Nobody.
+    /// Reports to no observer.
     pub(crate) const NOBODY: Self = Self(None);
 
-    /// Who has these links.
+    /// Reports to the observers of `links`.
     pub(crate) fn by(links: Option<&'a Links>) -> Self {
         Self(links)
     }
 
-    /// An experiment begins.
+    /// Reports that an experiment begins.
     pub(super) fn begin(self, plan: &Plan) {
         if let Some(links) = self.0 {
             links.experiment().begin(&plan.name, &plan.title);
         }
     }
 
-    /// So long the runs should take that are still to come.
+    /// Reports how long each remaining run is expected to take.
     pub(super) fn expect(self, left: &[Duration]) {
         if let Some(links) = self.0 {
             links.experiment().expect(left.len(), left.iter().sum());
         }
     }
 
-    /// It is this run's turn, then that one's.
-    pub(super) fn turn_to(
+    /// Reports the current run and the one after it.
+    pub(super) fn set_current(
         self,
         this: NumberedRun,
         following: impl FnOnce() -> Option<NumberedRun>,
     ) {
         if let Some(links) = self.0 {
-            links.experiment().turn_to(this, following());
+            links.experiment().set_current(this, following());
         }
     }
 
-    /// What is done now.
+    /// Reports the current phase.
     pub(crate) fn enter(self, phase: &str) {
         if let Some(links) = self.0 {
             links.experiment().enter(phase);
         }
     }
 
-    /// The links of a run that is set up.
-    pub(super) fn show(self, testbed: &dyn Testbed, run: &PlannedRun<'_>) -> Shown<'a> {
+    /// Shows the links of a run whose test bed is set up.
+    pub(super) fn show(self, testbed: &dyn Testbed, run: &PlannedRun<'_>) -> ShownLinks<'a> {
         if let Some(links) = self.0 {
             let conditions = conditions(run.case).into_iter();
             for (named, (forwarder, number)) in conditions.zip(testbed.forwarders()) {
@@ -82,19 +83,21 @@ impl<'a> RunObserver<'a> {
             }
             links.experiment().set_up(true);
         }
-        Shown(self.0)
+        ShownLinks(self.0)
     }
 
-    /// A run has ended, and is in the record.
+    /// Reports that a run of `case` has ended and is in the record.
     pub(super) fn ended(self, record: &Record, case: &str) {
         if let Some(links) = self.0 {
             let planned = record.plan().case(case);
-            let so_far = planned.map(|case| report::so_far(record, case));
-            let so_far = so_far.into_iter().flatten();
+            let so_far = planned
+                .map(|case| report::so_far(record, case))
+                .into_iter()
+                .flatten();
             let rows = so_far.map(|figure| FigureRow {
                 case: case.to_owned(),
                 instrument: figure.name.instrument.clone(),
-                figure: of_instrument(&figure.name.to_string(), &figure.name.instrument),
+                figure: without_instrument(&figure.name.to_string(), &figure.name.instrument),
                 value: figure.value,
                 low: figure.interval.map(|ends| ends[0]),
                 high: figure.interval.map(|ends| ends[1]),
@@ -106,7 +109,7 @@ impl<'a> RunObserver<'a> {
     }
 }
 
-impl Drop for Shown<'_> {
+impl Drop for ShownLinks<'_> {
     fn drop(&mut self) {
         if let Some(links) = self.0 {
             links.clear();
@@ -115,13 +118,14 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// A figure's name without its instrument's.
-fn of_instrument(name: &str, instrument: &str) -> String {
+/// Returns a figure's name without the name of its instrument.
+fn without_instrument(name: &str, instrument: &str) -> String {
     let figure = name.strip_prefix(instrument).unwrap_or(name);
     figure.trim_start_matches('.').to_owned()
 }
 
-/// The emulated links of a case in their order: what each is called, what it joins, and its conditions.
+/// Returns the emulated links of a case in order: the name, the two ends and the conditions of
+/// each.
 pub(super) fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
     match &case.bed {
         Bed::Netns(pair) => {
@@ -147,13 +151,14 @@ pub(super) fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
     }
 }
 
-/// Why nobody changes the links of this bed; with what else they pass.
+/// Explains why the links of this bed cannot be changed, and names the conditions of the bed's wire
+/// if it has any.
 fn fixed(bed: &Bed) -> String {
     let wire = match bed {
         Bed::Netns(pair) if pair.wire != LinkSpec::default() => Some(report::link(&pair.wire)),
         _ => None,
     };
-    let wire = wire.map(|wire| format!("; the bed's own wire before it has {wire}"));
+    let wire = wire.map(|wire| format!("; the bed's wire before it has {wire}"));
     format!("{FIXED}{}", wire.unwrap_or_default())
 }
 
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_named_as_the_bed_names_them_and_say_what_they_join() {
+    fn links_have_the_names_of_the_bed_and_the_right_ends() {
         for bed in [
             "kind = 'netns'",
             "kind = 'netns'\nclients = 3",
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_wire_adds_is_said_beside_the_conditions() {
+    fn the_conditions_of_a_wire_are_reported_too() {
         let plain = fixed(&case("kind = 'netns'").bed);
         assert_eq!(plain, FIXED);
         let wired = fixed(&case("kind = 'netns'\nwire = { delay = '3ms' }").bed);
@@ -201,7 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_told_without_its_instrument() {
-        assert_eq!(of_instrument("ping.rtt_ms.median", "ping"), "rtt_ms.median");
+    fn a_figure_is_reported_without_its_instrument() {
+        assert_eq!(
+            without_instrument("ping.rtt_ms.median", "ping"),
+            "rtt_ms.median"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Where a new record goes: never over another one unasked.
+//! Chooses the directory of a new record. Another record is overwritten only on request.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,11 @@ use crate::live::quoted;
 use crate::notes::note;
 use record::Record;
 
-/// Where records go unless that is said.
+/// The directory of records if none is given.
 pub(crate) const OUT: &str = "out";
 
-/// What the directory of `plan`'s record is called: as the experiment, and of a shard NAME-3-of-16.
+/// Returns the directory name of `plan`'s record: the experiment's name, or `NAME-3-of-16` for a
+/// shard.
 pub(crate) fn name(plan: &Plan) -> String {
     match &plan.shard {
         None => plan.name.clone(),
@@ -23,11 +24,12 @@ pub(crate) fn name(plan: &Plan) -> String {
     }
 }
 
-/// The directory for a new record called `name`: `out`, or the first free one of out/NAME, out/NAME-2 and
-/// so on, which is said where it is not out/NAME. `command` is the one that makes it.
+/// Chooses the directory of a new record called `name`: `out`, or the first free one of `out/NAME`,
+/// `out/NAME-2` and so on. A note says if it is not `out/NAME`. `command` is the command that
+/// creates the record.
 ///
 /// # Errors
-/// `out` holds a record, and it is not to be overwritten.
+/// Fails if `out` holds a record and `overwrite` is false.
 pub(crate) fn choose(
     command: &str,
     out: Option<&Path>,
@@ -41,31 +43,34 @@ pub(crate) fn choose(
     if overwrite || !Record::is_in(&first) {
         return Ok(first);
     }
-    let held = held(command, &first);
+    let existing = describe_existing(command, &first);
     if out.is_some() {
-        bail!("{held}; --overwrite replaces it, another --out leaves it");
+        bail!("{existing}: replace it with --overwrite, or choose another --out");
     }
     let others = (2..).map(|n| first.with_file_name(format!("{name}-{n}")));
     let free = others
         .into_iter()
-        .find(|directory| !Record::is_in(directory));
-    let free = free.unwrap_or(first);
-    note(format_args!("{held}; this one goes to {}", free.display()));
+        .find(|directory| !Record::is_in(directory))
+        .unwrap_or(first);
+    note(format_args!(
+        "{existing}; the new record goes to {}",
+        free.display()
+    ));
     Ok(free)
 }
 
-/// What is in the way, and how to go on with it where it is unfinished.
-fn held(command: &str, directory: &Path) -> String {
+/// Describes the record that already exists and, if it is unfinished, the command that resumes it.
+fn describe_existing(command: &str, directory: &Path) -> String {
     let at = directory.display();
     let Ok(record) = Record::read(directory) else {
-        return format!("{at} holds a record that cannot be read");
+        return format!("{at} contains a record that cannot be read");
     };
     let name = &record.plan().name;
     if record.finished_at.is_some() {
-        return format!("{at} holds a record of `{name}`");
+        return format!("{at} contains a record of `{name}`");
     }
     let quoted = quoted(&at.to_string());
     format!(
-        "{at} holds an unfinished record of `{name}`: `farwire {command} --resume {quoted}` does the rest"
+        "{at} contains an unfinished record of `{name}`: `farwire {command} --resume {quoted}` continues it"
     )
 }

@@ -1,6 +1,7 @@
-//! The runner: for every run of a plan a test bed is set up, each instrument used in turn, the test bed taken down.
+//! The runner: for every run of a plan it sets up a test bed, uses the instruments in turn and
+//! takes the test bed down.
 //!
-//! A run that fails is recorded with its cause, and the others go on.
+//! A failed run is recorded with its cause, and the remaining runs take place.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -36,13 +37,14 @@ use record::{
 };
 use record::{Direction, Measurement, Phase};
 
-/// Sets up the test bed of a case under a seed.
+/// A function that sets up the test bed of a case with a seed.
 pub(crate) type SetUp<'a> = dyn Fn(&Case, u64) -> Result<Box<dyn Testbed>> + 'a;
 
-/// Measures what the machine of a plan does with nothing in the way; absent where the bed is not of this machine alone.
+/// A function that measures the baseline of a plan's machine. Returns `None` if the test bed
+/// includes another machine.
 pub(crate) type MeasureBaseline = dyn Fn(&SetUp<'_>, &Plan, &Stop) -> Result<Option<Baseline>>;
 
-/// With what an experiment is run.
+/// The functions and observers with which an experiment runs.
 pub(crate) struct Measures<'a> {
     pub(crate) set_up: &'a SetUp<'a>,
     pub(crate) baseline: &'a MeasureBaseline,
@@ -50,21 +52,24 @@ pub(crate) struct Measures<'a> {
     pub(crate) captures: Option<&'a RunCaptures>,
 }
 
-/// Setting up a test bed and taking it down.
+/// The time for setting up a test bed and taking it down.
 const TESTBED_TIME: Duration = Duration::from_millis(500);
-/// What an instrument without a time-out may take beyond its stated time before it is stopped.
+/// The time that an instrument without a timeout may take beyond its expected time before it is
+/// stopped.
 const GRACE: Duration = Duration::from_secs(30);
-/// From one look at what has left the links to the next.
+/// The interval between two reads of the links' departure counters.
 const POLL: Duration = Duration::from_millis(50);
-/// What one without a stated time may take.
+/// The time limit of an instrument without an expected time.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Does the runs of `plan`, which is `record`'s, that the record has not, adds each to it and keeps it in `writer`, until `stop`. With
-/// `redo_invalid` also those that are invalid after all attempts, with as many attempts again. The machine itself is measured
-/// before the first of them, and after the last.
+/// Does the runs of `plan` that `record` lacks, adds each to the record and saves it with `writer`,
+/// until `stop` is set. `plan` is the plan of the record. With `redo_invalid`, runs that were
+/// invalid in all attempts get the same number of attempts again. The machine's baseline is
+/// measured before the first run and after the last.
 ///
 /// # Errors
-/// Those of the writer, and of the baseline's own scenario: whatever else fails is part of the record.
+/// Fails with the writer's errors and those of the baseline's own scenario. Every other failure is
+/// recorded.
 pub(crate) fn run(
     measures: &Measures<'_>,
     plan: &Plan,
@@ -73,35 +78,35 @@ pub(crate) fn run(
     redo_invalid: bool,
     stop: &Stop,
 ) -> Result<()> {
-    let mut wanted = Wanted::of(record, redo_invalid);
+    let mut pending = PendingRuns::of(record, redo_invalid);
     let before = record.runs.len();
-    let missing = wanted.missing(plan, record, 1);
+    let missing = pending.missing(plan, record, 1);
     let watch = measures.watch;
     watch.begin(plan);
     watch.expect(&missing);
     let missing = missing.len();
     if missing > 0 {
-        if let Some(first) = wanted.next(plan, &record.latest(), 1, None) {
-            watch.turn_to(first, || None);
+        if let Some(first) = pending.next(plan, &record.latest(), 1, None) {
+            watch.set_current(first, || None);
         }
         keep_baseline(measures, plan, record, writer, stop)?;
     }
     let mut progress = ProgressLine::new(missing, "run");
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
-            while wanted.is_missing(&record.latest(), &planned) {
-                let left = wanted.missing(plan, record, round);
+            while pending.is_missing(&record.latest(), &planned) {
+                let left = pending.missing(plan, record, round);
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
                 watch.expect(&left);
-                watch.turn_to(numbered(&planned, attempt), || {
-                    wanted.next(plan, &record.latest(), round, Some(&planned))
+                watch.set_current(numbered(&planned, attempt), || {
+                    pending.next(plan, &record.latest(), round, Some(&planned))
                 });
                 let begun = Instant::now();
                 let set_up = measures.set_up;
                 let artifacts = Artifacts {
-                    within: writer.directory(),
+                    directory: writer.directory(),
                     attempt,
                 };
                 let kept = Some((artifacts, measures.captures));
@@ -109,12 +114,12 @@ pub(crate) fn run(
                     host: record.here(),
                     ..run_once(set_up, watch, kept, &planned, stop)
                 };
-                // What a signal cut short is no measurement.
+                // A run that a signal interrupted is not a measurement.
                 if stop.cause().is_some() {
                     return Ok(());
                 }
-                wanted
-                    .took
+                pending
+                    .durations
                     .insert(planned.case.name.clone(), begun.elapsed());
                 progress.finish(&format!(
                     "{}: {}",
@@ -128,11 +133,11 @@ pub(crate) fn run(
         }
     }
     if record.finished_at.is_none() || record.runs.len() > before {
-        // A shard without runs has nothing that a baseline would stand beside.
+        // A shard without runs needs no baseline.
         if !record.runs.is_empty() {
             keep_baseline(measures, plan, record, writer, stop)?;
         }
-        // What is resumed has its end still to come.
+        // The final baseline was interrupted, so the record stays unfinished and can be resumed.
         if stop.cause().is_some() {
             return Ok(());
         }
@@ -143,23 +148,23 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// The runs of `plan` that [`run`] would do, each case with the repeats that `record` is missing.
+/// Returns the runs of `plan` that [`run`] would do: the missing repeats of each case.
 pub(crate) fn missing(
     plan: &Plan,
     record: &Record,
     redo_invalid: bool,
 ) -> BTreeMap<String, Vec<u32>> {
-    let (wanted, latest) = (Wanted::of(record, redo_invalid), record.latest());
+    let (pending, latest) = (PendingRuns::of(record, redo_invalid), record.latest());
     let rounds = (1..=plan.rounds()).flat_map(|round| plan.round(round));
     let mut missing: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    for planned in rounds.filter(|planned| wanted.is_missing(&latest, planned)) {
+    for planned in rounds.filter(|planned| pending.is_missing(&latest, planned)) {
         let repeats = missing.entry(planned.case.name.clone()).or_default();
         repeats.push(planned.repeat);
     }
     missing
 }
 
-/// Measures what the machine does with nothing in the way, and adds it to the record.
+/// Measures the baseline and adds it to the record.
 fn keep_baseline(
     measures: &Measures<'_>,
     plan: &Plan,
@@ -169,7 +174,7 @@ fn keep_baseline(
 ) -> Result<()> {
     measures.watch.enter("baseline");
     let baseline = (measures.baseline)(measures.set_up, plan, stop)?;
-    // What a signal cut short is no measurement.
+    // A baseline that a signal interrupted is not a measurement.
     if let Some(mut baseline) = baseline.filter(|_| stop.cause().is_none()) {
         baseline.host = record.here();
         writer.keep_baseline(&baseline)?;
@@ -178,28 +183,30 @@ fn keep_baseline(
     Ok(())
 }
 
-/// About how long a run of `case` takes, where that can be said: what its instruments' arguments and the pace of its path give.
-/// Instruments that end when something else does are left out.
+/// Estimates the time of one run of `case` from the arguments of its instruments and the pace of
+/// its path. Instruments without an expected time, such as those that end together with another,
+/// are left out.
 pub(crate) fn estimate(case: &Case) -> Duration {
     let pace = PathPace::of(case);
     let groups = case.groups();
     let times = groups.iter().map(|group| {
-        let each = group.iter();
-        let each = each.filter_map(|planned| planned.args.instrument().estimate(pace.as_ref()));
+        let each = group
+            .iter()
+            .filter_map(|planned| planned.args.instrument().estimate(pace.as_ref()));
         each.max().unwrap_or_default()
     });
     times.sum::<Duration>() + TESTBED_TIME
 }
 
-/// What decides whether a run is still to be done.
-struct Wanted {
-    /// How many attempts a run may have, where that is not [`MOST_ATTEMPTS`].
+/// The data that decides whether a run must still be done.
+struct PendingRuns {
+    /// The allowed attempts of each run where they differ from [`MOST_ATTEMPTS`].
     attempts: HashMap<(String, u32), u32>,
-    /// How long the last run of each case took, as far as there was one.
-    took: HashMap<String, Duration>,
+    /// The time of the last run of each case that has run.
+    durations: HashMap<String, Duration>,
 }
 
-impl Wanted {
+impl PendingRuns {
     fn of(record: &Record, redo_invalid: bool) -> Self {
         let invalid = record
             .runs
@@ -211,24 +218,24 @@ impl Wanted {
         });
         Self {
             attempts: again.collect(),
-            took: HashMap::new(),
+            durations: HashMap::new(),
         }
     }
 
-    /// How long each run that is still to come should take, as far as that is known.
+    /// Returns the expected time of each remaining run from round `from` on.
     fn missing(&self, plan: &Plan, record: &Record, from: u32) -> Vec<Duration> {
         let latest = record.latest();
         let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
         rounds
             .filter(|planned| self.is_missing(&latest, planned))
-            .map(|planned| match self.took.get(&planned.case.name) {
-                Some(took) => *took,
+            .map(|planned| match self.durations.get(&planned.case.name) {
+                Some(duration) => *duration,
                 None => estimate(planned.case),
             })
             .collect()
     }
 
-    /// The first run that is still to be done from round `from` on, behind `last` where one is named.
+    /// Returns the next run to be done from round `from` on, after `last` if that is given.
     fn next(
         &self,
         plan: &Plan,
@@ -242,14 +249,16 @@ impl Wanted {
             })
         };
         let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
-        let behind = rounds.skip_while(|planned| !is_last(planned));
-        let mut behind = behind.skip(usize::from(last.is_some()));
+        let mut behind = rounds
+            .skip_while(|planned| !is_last(planned))
+            .skip(usize::from(last.is_some()));
         let next = behind.find(|planned| self.is_missing(latest, planned))?;
         let before = latest.run(&next.case.name, next.repeat);
         Some(numbered(&next, before.map_or(1, |run| run.attempt + 1)))
     }
 
-    /// Whether the record lacks this run: it is wanted, and either not there or spoilt and to be attempted again.
+    /// Returns true if the run is not in the record, or is there but invalid and may be attempted
+    /// again.
     fn is_missing(&self, latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
         let name = (planned.case.name.clone(), planned.repeat);
         let attempts = self.attempts.get(&name).copied();
@@ -273,14 +282,15 @@ fn label(run: &PlannedRun<'_>) -> String {
     }
 }
 
-/// What a run leaves, and what is captured of it.
-type Kept<'a> = (Artifacts<'a>, Option<&'a RunCaptures>);
+/// The destination of a run's files, and the captures to make.
+type RunFiles<'a> = (Artifacts<'a>, Option<&'a RunCaptures>);
 
-/// A run from setting up to taking down, of which nothing but the record is kept if nothing is said: then it is the first attempt.
+/// Does one run from set-up to tear-down. Without `kept`, the run leaves no files and counts as the
+/// first attempt.
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
     watch: RunObserver<'_>,
-    kept: Option<Kept<'_>>,
+    kept: Option<RunFiles<'_>>,
     planned: &PlannedRun<'_>,
     stop: &Stop,
 ) -> Run {
@@ -313,21 +323,22 @@ fn use_testbed(
     testbed: Box<dyn Testbed>,
     watch: RunObserver<'_>,
     planned: &PlannedRun<'_>,
-    kept: Option<Kept<'_>>,
+    kept: Option<RunFiles<'_>>,
     stop: &Stop,
     run: &mut Run,
 ) {
-    let captures = kept.and_then(|(artifacts, captures)| Some((artifacts, captures?)));
-    let captures = captures.map_or(Ok(RunningCaptures::NONE), |(artifacts, of)| {
-        of.begin(&artifacts, &*testbed, planned)
-    });
+    let captures = kept
+        .and_then(|(artifacts, captures)| Some((artifacts, captures?)))
+        .map_or(Ok(RunningCaptures::NONE), |(artifacts, of)| {
+            of.begin(&artifacts, &*testbed, planned)
+        });
     let captures = match captures {
         Ok(captures) => captures,
         Err(error) => {
             run.outcome = RunOutcome::Failed {
                 cause: format!("capture: {error:#}"),
             };
-            // That it could not be captured is said already.
+            // The outcome already says that the capture failed.
             let _ = testbed.tear_down();
             return;
         }
@@ -335,11 +346,11 @@ fn use_testbed(
     let artifacts = kept.as_ref().map(|(artifacts, _)| artifacts);
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
-    let shown = watch.show(&*testbed, planned);
+    let shown_links = watch.show(&*testbed, planned);
     for group in planned.case.groups() {
         let names: Vec<&str> = group.iter().map(|one| one.name.as_str()).collect();
         watch.enter(&names.join(", "));
-        let measured = at_once(&*testbed, planned, group, artifacts, stop);
+        let measured = measure_group(&*testbed, planned, group, artifacts, stop);
         run.measurements.extend(measured);
         if stop.cause().is_some() {
             break;
@@ -348,20 +359,20 @@ fn use_testbed(
     let spoilt = testbed.spoilt();
     let clients = testbed.clients();
     watch.enter("tear-down");
-    drop(shown);
+    drop(shown_links);
     let torn_down = testbed.tear_down();
     run.outcome = outcome(&mut run.measurements, &torn_down, spoilt);
     let mut links = torn_down.unwrap_or_default();
     let mut files = captures.finish(&mut links);
     if let Some(artifacts) = artifacts {
         files.extend(csv_files(artifacts, planned, clients));
-        run.artifacts = artifacts.left(files);
+        run.artifacts = artifacts.existing(files);
     }
     run.links = links.into_iter().map(LinkCounts::of).collect();
 }
 
-/// Uses the instruments of a group at the same time.
-fn at_once(
+/// Uses the instruments of a group simultaneously.
+fn measure_group(
     testbed: &dyn Testbed,
     planned: &PlannedRun<'_>,
     group: &[PlannedInstrument],
@@ -391,8 +402,9 @@ fn at_once(
             .iter()
             .map(|instrument| scope.spawn(move || measured(instrument)))
             .collect();
-        let done = measuring.into_iter().map(|thread| thread.join());
-        let done: Vec<Measured> = done
+        let done: Vec<Measured> = measuring
+            .into_iter()
+            .map(|thread| thread.join())
             .map(|measured| measured.expect("an instrument's panic is farwire's"))
             .collect();
         drop(end);
@@ -411,7 +423,7 @@ fn at_once(
     })
 }
 
-/// Looks what has left the links, again and again until the other end of `ended` is dropped.
+/// Reads the departure counters of the links repeatedly until the other end of `ended` is dropped.
 fn poll(testbed: &dyn Testbed, ended: &Receiver<()>) -> Polls {
     let (began, mut polls) = (Instant::now(), Polls::default());
     loop {
@@ -431,39 +443,41 @@ fn measure(
     stop: &Stop,
 ) -> Result<Measurement> {
     let far_end = testbed.far_end();
-    let own = instrument.args.toward(&far_end, &planned.case.congestion);
-    let asked = own.instrument();
-    let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
+    let args = instrument.args.toward(&far_end, &planned.case.congestion);
+    let used = args.instrument();
+    let expected = || used.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let csv = artifacts.filter(|_| instrument.csv);
-    let _server = match asked.server()? {
+    let _server = match used.server()? {
         Some(server) => testbed.serve_with(&server.tool, &server.arguments, server.port)?,
         None => None,
     };
-    // A tool is contained by namespaces, which takes privileges, and has none of farwire's own.
+    // Namespaces contain an external tool. They need privileges, and the tool gets none of
+    // farwire's own.
     let far = testbed.far_namespace().map(NetNs::try_clone).transpose()?;
     let (in_bed, far) = (far.is_some(), far.map(Arc::new));
-    let is_confined = in_bed && asked.tool()?.is_none();
-    let opens_files = asked.file().is_some();
+    let is_confined = in_bed && used.tool()?.is_none();
+    let opens_files = used.file().is_some();
     let run = (planned.case, planned.repeat);
     let open = |artifacts: &Artifacts<'_>, client| {
         let (path, file) = artifacts.create(&artifacts.csv(run, instrument, client))?;
         Ok::<_, anyhow::Error>(Arc::new(Prepared::of(path, file)))
     };
-    let sessions = numbered_clients(testbed.clients()).map(|client| {
-        Ok(Session {
-            in_bed,
-            far: far.clone(),
-            csv: csv.map(|artifacts| open(artifacts, client)).transpose()?,
-            ..Session::quiet(stop.within(limit))
+    let sessions: Vec<Session> = numbered_clients(testbed.clients())
+        .map(|client| {
+            Ok(Session {
+                in_bed,
+                far: far.clone(),
+                csv: csv.map(|artifacts| open(artifacts, client)).transpose()?,
+                ..Session::quiet(stop.within(limit))
+            })
         })
-    });
-    let sessions: Vec<Session> = sessions.collect::<Result<_>>()?;
+        .collect::<Result<_>>()?;
     let measure = |session: &Session| -> Result<Measurement, Failure> {
         if is_confined {
             confine_client(opens_files)?;
         }
-        Ok(own.measure(session)?.measurement)
+        Ok(args.measure(session)?.measurement)
     };
     let measured = in_every_client(testbed, |client| {
         measure(&sessions[client]).unwrap_or_else(Measurement::failed)
@@ -471,7 +485,8 @@ fn measure(
     Ok(clients::together(measured?, instrument.profile.samples))
 }
 
-/// Does `work` in all clients at once, which is told the number of the client, from 0; what it gave, in their order.
+/// Does `work` in all clients simultaneously and returns the results in the clients' order. `work`
+/// receives the client's number, from 0.
 fn in_every_client(
     testbed: &dyn Testbed,
     work: impl Fn(usize) -> Measurement + Sync,
@@ -488,7 +503,7 @@ fn in_every_client(
             thread.spawn_scoped(scope, move || testbed.in_client(client, Box::new(waiting)))
         };
         let started: Vec<_> = (0..testbed.clients()).map(in_client).collect();
-        // Also where one has no thread: the others must end.
+        // This also happens if a thread could not be started, because the other threads must end.
         let _ = begin.set(());
         let done = started.into_iter().map(|started| {
             let started = started.context("starting a client's thread")?;
@@ -499,10 +514,12 @@ fn in_every_client(
     })
 }
 
-/// Has the calling thread keep CAP_NET_ADMIN alone, with which it may set every congestion control; one that opens files, those of
-/// other users also, as its caller may.
+/// Makes the calling thread keep only CAP_NET_ADMIN, which allows it to set any congestion control.
+/// A thread that opens files also keeps CAP_DAC_OVERRIDE, so that it can read the same files as its
+/// caller.
 fn confine_client(opens_files: bool) -> Result<(), Failure> {
-    // As root it paces in real time; rootless it could not before either.
+    // As root, a client paces with real-time priority; an unprivileged one could not do so before
+    // either.
     let _ = sandbox::allow_real_time();
     let mut kept = vec![Capability::CAP_NET_ADMIN];
     if opens_files {
@@ -511,12 +528,12 @@ fn confine_client(opens_files: bool) -> Result<(), Failure> {
     sandbox::give_up_privileges(&kept).or_machine()
 }
 
-/// The clients by their numbers, from 1; the only one has none.
+/// Returns the clients' numbers from 1. A single client has no number.
 fn numbered_clients(clients: usize) -> impl Iterator<Item = Option<usize>> {
     (1..=clients).map(move |number| (clients > 1).then_some(number))
 }
 
-/// The names of what the instruments of a run write.
+/// Returns the names of the files that the instruments of a run write.
 fn csv_files(artifacts: &Artifacts<'_>, planned: &PlannedRun<'_>, clients: usize) -> Vec<String> {
     let run = (planned.case, planned.repeat);
     let instruments = planned.case.instruments.iter().filter(|one| one.csv);
@@ -526,7 +543,8 @@ fn csv_files(artifacts: &Artifacts<'_>, planned: &PlannedRun<'_>, clients: usize
     files.collect()
 }
 
-/// How the run ended. What spoilt all of it is put down to every measurement.
+/// Returns the outcome of the run. A cause that spoils the whole run makes every measurement
+/// invalid.
 fn outcome(
     measurements: &mut [Measured],
     torn_down: &Result<LinkSummaries>,
@@ -563,16 +581,17 @@ fn outcome(
         Some(format!("{}: {cause}", measured.instrument))
     });
     let causes: Vec<String> = late.collect();
-    match causes.is_empty() {
-        true => RunOutcome::Ok,
-        false => RunOutcome::Invalid {
+    if causes.is_empty() {
+        RunOutcome::Ok
+    } else {
+        RunOutcome::Invalid {
             cause: causes.join("; "),
-        },
+        }
     }
 }
 
-/// What the emulator itself lost on these links. What several say alike is said once: those with receive rings in common each
-/// count what found these full.
+/// Describes the packets that the emulator itself lost on these links. Equal descriptions are
+/// merged, because links that share receive rings all count the losses of those rings.
 fn own_losses(links: &[(String, Summary)]) -> Vec<String> {
     let mut causes: Vec<(String, &str, usize)> = Vec::new();
     for (name, summary) in links {
@@ -584,24 +603,24 @@ fn own_losses(links: &[(String, Summary)]) -> Vec<String> {
             None => causes.push((cause, name, 0)),
         }
     }
-    let said = causes
+    let descriptions = causes
         .into_iter()
         .map(|(cause, name, others)| match others {
             0 if links.len() == 1 => cause,
             0 => format!("{name}: {cause}"),
             others => format!("{name} and {}: {cause}", counted(others, "other link")),
         });
-    said.collect()
+    descriptions.collect()
 }
 
-/// What the test bed says of itself, and the client's sysctls.
+/// Returns the facts that the test bed reports, together with the client's sysctls.
 fn environment(testbed: &dyn Testbed) -> BTreeMap<String, String> {
     let mut environment = testbed.environment();
     let sysctls = || Measurement {
         facts: network_sysctls(),
         ..Measurement::default()
     };
-    // Those of all clients are alike.
+    // All clients have the same sysctls.
     let carrier = testbed.in_client(0, Box::new(sysctls));
     if let Ok(carrier) = carrier {
         environment.extend(
@@ -614,7 +633,7 @@ fn environment(testbed: &dyn Testbed) -> BTreeMap<String, String> {
     environment
 }
 
-/// A run of `case` in one line.
+/// Describes a run of `case` in one line.
 fn outcome_line(run: &Run, case: &Case) -> String {
     match &run.outcome {
         RunOutcome::Failed { cause } => format!("FAILED: {cause}"),
@@ -630,8 +649,8 @@ fn outcome_line(run: &Run, case: &Case) -> String {
     }
 }
 
-/// The first of the instrument's headlines that was measured, as tables show it: both ways where it went both, from the least
-/// to the greatest over sizes.
+/// Returns the first of the instrument's headline figures that was measured, as tables show it:
+/// with both directions if both were measured, and as a range if there are several sizes.
 fn headline(profile: &InstrumentProfile, measurement: &Measurement) -> Option<String> {
     let of = |headline: &Headline| {
         let all = measurement.figures.iter().filter(|figure| {
@@ -653,13 +672,16 @@ fn headline(profile: &InstrumentProfile, measurement: &Measurement) -> Option<St
     let (by, unit) = scale_for(metric, values.fold(0.0, f64::max));
     let several = parts.len() > 1;
     let words = parts.into_iter().map(|((phase, way), values)| {
-        let scope = [phase.map(Phase::name), way.map(Direction::name)];
-        let scope = scope.into_iter().flatten().filter(|_| several);
+        let scope = [phase.map(Phase::name), way.map(Direction::name)]
+            .into_iter()
+            .flatten()
+            .filter(|_| several);
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let shown = match least < most {
-            true => format!("{} to {} {unit}", number(least / by), number(most / by)),
-            false => format!("{} {unit}", number(most / by)),
+        let shown = if least < most {
+            format!("{} to {} {unit}", number(least / by), number(most / by))
+        } else {
+            format!("{} {unit}", number(most / by))
         };
         scope
             .map(str::to_owned)

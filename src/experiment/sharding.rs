@@ -1,4 +1,5 @@
-//! Which runs of a plan a shard has: the same on every host, for it depends on the plan alone.
+//! Assigns the runs of a plan to shards. The result depends only on the plan, so every host
+//! computes the same one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,31 +11,31 @@ use super::runner::estimate;
 use crate::experiment::{Case, Plan};
 use record::{Shard, ShardBy, ShardNumber};
 
-/// Runs that stay together, and how long all of them should take.
+/// Runs that stay together in one shard, and their expected total time.
 struct Unit<'a> {
     case: &'a str,
     repeats: Vec<u32>,
-    /// How many of them take place whatever the scatter of the first ones says.
-    sure: usize,
+    /// The number of these runs that take place regardless of how much the first ones scatter.
+    certain: usize,
     time: Duration,
 }
 
-/// What a shard comes to.
+/// The size of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Size {
-    /// Its runs that are sure.
+pub(crate) struct ShardSize {
+    /// The number of runs that certainly take place.
     pub(crate) runs: usize,
-    /// About how long they take, in seconds.
+    /// The expected time of these runs in seconds.
     pub(crate) time_s: f64,
 }
 
-/// The runs of shard `number` of `plan`.
+/// Returns the runs of shard `number` of `plan`.
 pub(crate) fn of(plan: &Plan, number: ShardNumber, by: ShardBy) -> Shard {
     let mut all = all(plan, number.of, by);
     all.swap_remove(number.index as usize - 1)
 }
 
-/// Each of so many shards of `plan`.
+/// Divides `plan` into `count` shards.
 pub(crate) fn all(plan: &Plan, count: u32, by: ShardBy) -> Vec<Shard> {
     let shard = |(index, units): (u32, Vec<Unit<'_>>)| {
         let mut runs: BTreeMap<String, Vec<u32>> = BTreeMap::new();
@@ -50,24 +51,24 @@ pub(crate) fn all(plan: &Plan, count: u32, by: ShardBy) -> Vec<Shard> {
     (1..).zip(parts(plan, count, by)).map(shard).collect()
 }
 
-/// About how long each of so many shards of `plan` takes.
+/// Returns the expected time of each of `count` shards of `plan`.
 pub(crate) fn times(plan: &Plan, count: u32, by: ShardBy) -> Vec<Duration> {
     let parts = parts(plan, count, by).into_iter();
     let time = |part: Vec<Unit<'_>>| part.iter().map(|unit| unit.time).sum();
     parts.map(time).collect()
 }
 
-/// What each of so many shards of `plan` comes to.
-pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<Size> {
+/// Returns the size of each of `count` shards of `plan`.
+pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<ShardSize> {
     let parts = parts(plan, count, by);
-    let size = |part: &Vec<Unit<'_>>| Size {
-        runs: part.iter().map(|unit| unit.sure).sum(),
+    let size = |part: &Vec<Unit<'_>>| ShardSize {
+        runs: part.iter().map(|unit| unit.certain).sum(),
         time_s: part.iter().map(|unit| unit.time.as_secs_f64()).sum(),
     };
     parts.iter().map(size).collect()
 }
 
-/// Ascending numbers with consecutive ones as ranges: "1-4,7", "1 to 4, 7".
+/// Formats ascending numbers with consecutive ones as ranges, such as "1-4,7" or "1 to 4, 7".
 pub(crate) fn ranges(numbers: &[u32], to: &str, between: &str) -> String {
     let rows = numbers.chunk_by(|a, b| a + 1 == *b);
     let words = rows.map(|row| match row {
@@ -77,8 +78,9 @@ pub(crate) fn ranges(numbers: &[u32], to: &str, between: &str) -> String {
     words.collect::<Vec<_>>().join(between)
 }
 
-/// So many parts of the plan's runs: each unit, the longest first and of equal ones by case and repeat, goes to the part that has the least
-/// to do. So no two parts differ by more than the longest unit.
+/// Divides the plan's runs into `count` parts. Units are assigned in order of decreasing time, and
+/// by case and repeat if times are equal; each goes to the part with the least total time. No two
+/// parts therefore differ by more than the longest unit.
 fn parts(plan: &Plan, count: u32, by: ShardBy) -> Vec<Vec<Unit<'_>>> {
     let mut units: Vec<Unit<'_>> = plan.cases.iter().flat_map(|case| units(case, by)).collect();
     units.sort_by(|a, b| {
@@ -88,7 +90,7 @@ fn parts(plan: &Plan, count: u32, by: ShardBy) -> Vec<Vec<Unit<'_>>> {
     });
     let mut parts: Vec<Vec<Unit<'_>>> = Vec::new();
     parts.resize_with(count as usize, Vec::new);
-    // The first of those that have the least to do is on top.
+    // The top of the heap is the first of the parts with the least total time.
     let mut times: BinaryHeap<_> = (0..parts.len())
         .map(|at| Reverse((Duration::ZERO, at)))
         .collect();
@@ -102,13 +104,14 @@ fn parts(plan: &Plan, count: u32, by: ShardBy) -> Vec<Vec<Unit<'_>>> {
     parts
 }
 
-/// The runs of `case` as they may be parted. Where the scatter of the first runs says how many there are, all of them are one host's, which
-/// takes the time of those that are sure.
+/// Returns the smallest units into which the runs of `case` can be divided. If the scatter of the
+/// first runs decides the number of runs, all of them stay on one host, and the unit's time covers
+/// only the runs that certainly take place.
 fn units(case: &Case, by: ShardBy) -> Vec<Unit<'_>> {
     let time = estimate(case);
     let unit = |repeats: Vec<u32>, time| Unit {
         case: &case.name,
-        sure: repeats.len().min(case.repeats.least as usize),
+        certain: repeats.len().min(case.repeats.least as usize),
         repeats,
         time,
     };
@@ -133,8 +136,8 @@ mod tests {
         plan_of(&text)
     }
 
-    /// A scenario of 100 to 1,000 runs.
-    fn drawn(seed: u64) -> Plan {
+    /// Draws a scenario of 100 to 1,000 runs.
+    fn random_plan(seed: u64) -> Plan {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut cases, mut left) = (String::new(), random.u32(100..=1000));
         while left > 0 {
@@ -148,7 +151,7 @@ mod tests {
         plan(&cases)
     }
 
-    /// How long each part should take, and the longest unit.
+    /// Returns the expected time of each part and the time of the longest unit.
     fn times_and_longest(plan: &Plan, count: u32, by: ShardBy) -> (Vec<Duration>, Duration) {
         let parts = parts(plan, count, by);
         let units = parts.iter().flatten().map(|unit| unit.time);
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn eight_parts_differ_by_a_tenth_or_by_the_longest_run_at_most() {
         for seed in 0..100 {
-            let plan = drawn(seed);
+            let plan = random_plan(seed);
             for by in [ShardBy::Run, ShardBy::Case] {
                 let (times, longest) = times_and_longest(&plan, 8, by);
                 let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
@@ -175,7 +178,7 @@ mod tests {
     #[test]
     fn every_run_is_in_one_part() {
         for seed in 0..20 {
-            let plan = drawn(seed);
+            let plan = random_plan(seed);
             for by in [ShardBy::Run, ShardBy::Case] {
                 let shards = all(&plan, 8, by);
                 for case in &plan.cases {
@@ -190,15 +193,15 @@ mod tests {
 
     #[test]
     fn the_order_of_the_cases_in_the_file_does_not_matter() {
-        let plan = drawn(1);
-        let mut turned = plan.clone();
-        turned.cases.reverse();
-        let both = [&plan, &turned].map(|plan| all(plan, 7, ShardBy::Run));
+        let plan = random_plan(1);
+        let mut reversed = plan.clone();
+        reversed.cases.reverse();
+        let both = [&plan, &reversed].map(|plan| all(plan, 7, ShardBy::Run));
         assert_eq!(both[0], both[1]);
     }
 
     #[test]
-    fn by_case_and_where_the_scatter_decides_a_case_stays_whole() {
+    fn a_case_stays_whole_by_case_or_if_its_scatter_decides() {
         let cases = "[[cases]]\nname = 'a'\nrepeats = 4\n\
                      [[cases]]\nname = 'b'\nrepeats = { of = 'load.goodput_bit_per_s.mean', within = '5%' }\n";
         let plan = plan(cases);
@@ -212,13 +215,13 @@ mod tests {
         assert_eq!(owners("b", ShardBy::Run), 1);
         let whole = |shard: &&Shard| shard.runs.get("b").is_some_and(|b| b.len() == 30);
         assert_eq!(all(&plan, 3, ShardBy::Run).iter().filter(whole).count(), 1);
-        // Four, and the five that are sure.
+        // Four runs of case `a`, and the five certain runs of case `b`.
         let sizes = sizes(&plan, 3, ShardBy::Run);
         assert_eq!(sizes.iter().map(|size| size.runs).sum::<usize>(), 9);
     }
 
     #[test]
-    fn numbers_in_a_row_are_a_range() {
+    fn consecutive_numbers_are_a_range() {
         assert_eq!(
             ranges(&[1, 2, 3, 4, 7, 9, 10], " to ", ", "),
             "1 to 4, 7, 9 to 10"

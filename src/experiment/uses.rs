@@ -1,4 +1,5 @@
-//! What a plan uses beside this program and namespaces of its own: for who reads a stranger's scenario before running it.
+//! The resources that a plan uses outside this program and its own namespaces. They let a user
+//! judge another person's scenario before running it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,24 +13,25 @@ use crate::experiment::{Case, Plan, PlannedInstrument};
 use crate::named_files;
 use record::bed::Bed;
 
-/// Everything, each once.
+/// All external resources of a plan, each listed once.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Uses {
-    /// Programs that it runs, each with the first line that it says of itself.
+    /// The programs that the plan runs, each with the first line of its version output.
     commands: BTreeMap<String, String>,
-    /// Files that it reads.
+    /// The files that the plan reads.
     files: BTreeSet<PathBuf>,
-    /// Hosts that it talks to.
+    /// The hosts that the plan communicates with.
     hosts: BTreeSet<String>,
-    /// Network interfaces of this machine that it takes for itself.
+    /// The network interfaces of this machine that the plan takes over.
     interfaces: BTreeSet<String>,
 }
 
 impl Uses {
-    /// Of `plan`, which `by` describes; `commands` are the tools of its instruments, `also` as for [`named_files::find`].
+    /// Lists the resources of `plan`, which the scenario file `by` describes. `commands` are the
+    /// tools of its instruments; `also` has the same meaning as for [`named_files::find`].
     ///
     /// # Errors
-    /// A file that it may not name.
+    /// Fails if the scenario names a file that it may not name.
     pub(crate) fn of(
         plan: &Plan,
         by: &Path,
@@ -53,8 +55,8 @@ impl Uses {
         Ok(uses)
     }
 
-    /// Of the `plan` of a record, which has whole paths and the values of its distributions; `commands` are the tools of its
-    /// instruments.
+    /// Lists the resources of a record's `plan`, which has absolute paths and the values of its
+    /// distributions. `commands` are the tools of its instruments.
     pub(crate) fn of_record(plan: &Plan, commands: BTreeMap<String, String>) -> Self {
         let mut uses = Self {
             commands,
@@ -76,22 +78,23 @@ impl Uses {
         uses
     }
 
-    /// What it uses of the host's network: interfaces that it takes, and hosts that it talks to; `None` if neither.
+    /// Describes the use of the host's network: the interfaces taken over and the hosts contacted.
+    /// Returns `None` if there are none.
     pub(crate) fn of_network(&self) -> Option<String> {
-        let words = |what: &str, all: &BTreeSet<String>| {
+        let phrase = |what: &str, all: &BTreeSet<String>| {
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
             (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")))
         };
         let both = [
-            words("takes the interfaces", &self.interfaces),
-            words("talks to", &self.hosts),
+            phrase("uses the interfaces", &self.interfaces),
+            phrase("sends to", &self.hosts),
         ];
-        let said: Vec<String> = both.into_iter().flatten().collect();
-        (!said.is_empty()).then(|| said.join(" and "))
+        let phrases: Vec<String> = both.into_iter().flatten().collect();
+        (!phrases.is_empty()).then(|| phrases.join(" and "))
     }
 }
 
-/// The files that the instruments of `plan` send.
+/// Returns the files that the instruments of `plan` send.
 pub(crate) fn sent(plan: &Plan) -> impl Iterator<Item = (&Case, &PlannedInstrument, &Path)> {
     plan.cases.iter().flat_map(|case| {
         let files = case.instruments.iter();
@@ -99,14 +102,14 @@ pub(crate) fn sent(plan: &Plan) -> impl Iterator<Item = (&Case, &PlannedInstrume
     })
 }
 
-/// The folders of these files, each once.
+/// Returns the directories of the files that the instruments of `plan` send, each once.
 pub(crate) fn folders_sent_from(plan: &Plan) -> BTreeSet<PathBuf> {
     let files = sent(plan);
     let folders = files.filter_map(|(_, _, file)| Some(file.parent()?.to_owned()));
     folders.collect()
 }
 
-/// Adds the files that conditions name, which is always by the key `file`.
+/// Adds the files that conditions name, which is always under the key `file`.
 fn named_in(conditions: &Value, names: &mut BTreeSet<PathBuf>) {
     match conditions {
         Value::Object(table) => {

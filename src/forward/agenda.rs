@@ -1,14 +1,16 @@
-//! When each link is looked at next. A turn costs time for the links that have something to do, not for all links.
+//! The time at which each link must run next. A step costs time only for the links that have
+//! something to do, not for all links.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use model::Nanos;
 
-/// One appointment for each link, by number.
+/// One appointment per link, by the link's number.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    /// Some of them were moved or cancelled since: an appointment is valid if `of_link` has it.
+    /// All appointments, including those that were moved or cancelled later. An appointment is
+    /// valid if `of_link` has the same time.
     appointments: BinaryHeap<Reverse<(Nanos, u32)>>,
     of_link: Vec<Option<Nanos>>,
 }
@@ -32,7 +34,7 @@ impl Agenda {
         }
     }
 
-    /// The earliest appointment.
+    /// Returns the time of the earliest appointment.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         while let Some(Reverse((at, link))) = self.appointments.peek() {
             if self.of_link[*link as usize] == Some(*at) {
@@ -43,7 +45,7 @@ impl Agenda {
         None
     }
 
-    /// Removes the earliest appointment if it is by `now`, and returns its link.
+    /// Removes the earliest appointment if its time is `now` or earlier, and returns its link.
     pub(crate) fn take(&mut self, now: Nanos) -> Option<u32> {
         self.next().filter(|at| *at <= now)?;
         let Reverse((_, link)) = self.appointments.pop()?;
@@ -53,8 +55,9 @@ impl Agenda {
 
     #[cold]
     fn drop_invalid(&mut self) {
-        let valid = (0..).zip(&self.of_link);
-        let valid = valid.filter_map(|(link, at)| Some(Reverse(((*at)?, link))));
+        let valid = (0..)
+            .zip(&self.of_link)
+            .filter_map(|(link, at)| Some(Reverse(((*at)?, link))));
         self.appointments = valid.collect();
     }
 }

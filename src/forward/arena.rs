@@ -1,30 +1,32 @@
-//! Memory for the bytes of small frames. They lie one after the other in chunks; a chunk is free again when all its frames are
-//! gone.
+//! Memory for the bytes of small frames. Frames are stored one after the other in chunks; a chunk
+//! is free again when all its frames are gone.
 //!
-//! Frames leave a link in about the order of their arrivals, so chunks become empty one after the other.
+//! Frames leave a link in about the order of their arrivals, so chunks become empty one after the
+//! other.
 
-/// Bytes of a chunk: so few that one frame that stays long keeps little memory from others.
+/// The size of a chunk in bytes. It is small, so that one frame that stays long blocks little
+/// memory.
 const CHUNK: usize = 64 << 10;
 
-/// Empty chunks that are kept for later: 16 MiB.
-const KEPT: usize = 256;
+/// The number of empty chunks that are kept for later: 16 MiB.
+const MOST_EMPTY: usize = 256;
 
-/// A bump allocator without headers.
+/// A bump allocator that stores no headers.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     chunks: Vec<Chunk>,
-    /// The chunk that is being filled, if any, and where its free part begins.
+    /// The chunk that is being filled, if any, and the offset of its free part.
     filling: Option<u32>,
     end: usize,
-    /// Chunks without frames: those that keep their memory, and those that do not.
+    /// The chunks without frames: those that keep their memory, and those that do not.
     empty: Vec<u32>,
-    bare: Vec<u32>,
+    without_memory: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Box<[u8]>,
-    /// How many frames it has.
+    /// The number of frames in the chunk.
     frames: u32,
 }
 
@@ -37,7 +39,7 @@ pub(crate) struct Span {
 }
 
 impl Arena {
-    /// Copies `bytes`, which fit into a chunk.
+    /// Copies `bytes`, which must fit into a chunk, and returns their place.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Span {
         let number = match self.filling {
             Some(number) if self.end + bytes.len() <= CHUNK => number,
@@ -56,13 +58,13 @@ impl Arena {
         span
     }
 
-    /// The bytes stored there.
+    /// Returns the bytes stored at `span`.
     pub(crate) fn bytes(&self, span: Span) -> &[u8] {
         let chunk = &self.chunks[span.chunk as usize];
         &chunk.bytes[span.at as usize..][..span.len as usize]
     }
 
-    /// Gives a span back. Each span is given back once.
+    /// Frees a span. Each span is freed exactly once.
     pub(crate) fn release(&mut self, span: Span) {
         let chunk = &mut self.chunks[span.chunk as usize];
         chunk.frames -= 1;
@@ -71,20 +73,20 @@ impl Arena {
         }
         if self.filling == Some(span.chunk) {
             self.end = 0;
-        } else if self.empty.len() < KEPT {
+        } else if self.empty.len() < MOST_EMPTY {
             self.empty.push(span.chunk);
         } else {
             chunk.bytes = Box::default();
-            self.bare.push(span.chunk);
+            self.without_memory.push(span.chunk);
         }
     }
 
-    /// Bytes of the chunks that have frames.
+    /// Returns the size of all chunks that have frames, in bytes.
     pub(crate) fn held(&self) -> usize {
-        (self.chunks.len() - self.empty.len() - self.bare.len()) * CHUNK
+        (self.chunks.len() - self.empty.len() - self.without_memory.len()) * CHUNK
     }
 
-    /// [`Arena::held`] with `len` bytes more.
+    /// Returns [`Arena::held`] as it would be after storing `len` more bytes.
     pub(crate) fn held_with(&self, len: usize) -> usize {
         let fits = self.filling.is_some() && self.end + len <= CHUNK;
         self.held() + if fits { 0 } else { CHUNK }
@@ -92,11 +94,14 @@ impl Arena {
 
     #[cold]
     fn next_chunk(&mut self) -> u32 {
-        let number = self.empty.pop().or_else(|| self.bare.pop());
-        let number = number.unwrap_or_else(|| {
-            self.chunks.push(Chunk::default());
-            u32::try_from(self.chunks.len() - 1).expect("below 256 TiB")
-        });
+        let number = self
+            .empty
+            .pop()
+            .or_else(|| self.without_memory.pop())
+            .unwrap_or_else(|| {
+                self.chunks.push(Chunk::default());
+                u32::try_from(self.chunks.len() - 1).expect("below 256 TiB")
+            });
         let chunk = &mut self.chunks[number as usize];
         if chunk.bytes.is_empty() {
             chunk.bytes = vec![0; CHUNK].into();
@@ -113,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_stored_stays_until_it_is_given_back(
+        fn stored_bytes_stay_until_they_are_released(
             ops in prop::collection::vec((any::<bool>(), 1usize..4096, any::<u8>(), any::<prop::sample::Index>()), 1..600),
         ) {
             let mut arena = Arena::default();
@@ -135,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_leave_in_order_leave_their_memory() {
+    fn frames_that_leave_in_order_free_their_memory() {
         let mut arena = Arena::default();
         let mut waiting = std::collections::VecDeque::new();
         for _ in 0..100_000 {
@@ -144,19 +149,20 @@ mod tests {
                 arena.release(waiting.pop_front().unwrap());
             }
         }
-        // 10,000 frames of 64 bytes fill ten chunks; one is begun, and one ends.
+        // 10,000 frames of 64 bytes fill ten chunks. The first and the last of them may be partly
+        // filled.
         assert!(arena.held() <= 12 * CHUNK, "{}", arena.held());
         waiting.into_iter().for_each(|span| arena.release(span));
         assert!(arena.held() <= CHUNK);
     }
 
     #[test]
-    fn a_crowd_that_has_left_leaves_little_behind() {
+    fn chunks_beyond_the_kept_ones_lose_their_memory() {
         let mut arena = Arena::default();
         let spans: Vec<Span> = (0..1000).map(|_| arena.store(&[1; CHUNK])).collect();
         assert_eq!(arena.held(), 1000 * CHUNK);
         spans.into_iter().for_each(|span| arena.release(span));
         let with_memory = arena.chunks.iter().filter(|chunk| !chunk.bytes.is_empty());
-        assert_eq!(with_memory.count(), KEPT + 1);
+        assert_eq!(with_memory.count(), MOST_EMPTY + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The packets that wait to leave by one port, in the order of their due times.
+//! The packets that wait to leave through one port, in the order of their due times.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,8 +6,9 @@ use std::num::NonZeroU8;
 
 use model::{Edit, Nanos, PacketId};
 
-/// A schedule of departures. A link that keeps order decides in the order of due times, for which a queue suffices. Packets that
-/// are due before the queue's last one go into a heap. Packets due at the same time leave in the order in which they were pushed.
+/// A schedule of departures. If a link keeps the order of packets, its decisions come in the order
+/// of due times and a queue suffices. Packets that are due before the last one in the queue go into
+/// a heap. Packets with the same due time leave in the order in which they were pushed.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
     in_order: VecDeque<QueuedDeparture>,
@@ -15,32 +16,33 @@ pub(crate) struct Departures {
     pushed: u64,
 }
 
-/// A packet that is to leave.
+/// A packet that waits to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScheduledDeparture {
-    /// When.
+    /// The time at which the packet is due.
     pub(crate) due: Nanos,
-    /// Which.
+    /// The identifier of the packet.
     pub(crate) id: PacketId,
-    /// How.
+    /// The changes to the packet.
     pub(crate) changes: Changes,
 }
 
-/// How a packet that leaves differs from the one that arrived. It takes eight bytes, because every departure has it.
+/// The differences between a packet that leaves and the one that arrived. The type takes only eight
+/// bytes, because every scheduled departure has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Changes {
-    /// It is a copy that the link made.
+    /// The packet is a copy that the link made.
     pub(crate) is_copy: bool,
-    /// It gets a congestion mark.
+    /// The packet gets a congestion mark.
     pub(crate) is_marked: bool,
-    /// Whether the checksum is corrected after flipping bits.
+    /// The checksum is corrected after flipping bits.
     is_repaired: bool,
-    /// How many bits are flipped, and the number that selects them.
+    /// The number of flipped bits, and the number that selects them.
     flipped: u8,
     first: u32,
 }
 
-/// Ordered by due time, then by when it was pushed, which no two share.
+/// An entry of the schedule, ordered by due time and then by a unique sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueuedDeparture {
     due: Nanos,
@@ -50,7 +52,7 @@ struct QueuedDeparture {
 }
 
 impl Changes {
-    /// The packet itself, unchanged.
+    /// No changes.
     pub(crate) const NONE: Self = Self {
         is_copy: false,
         is_marked: false,
@@ -81,7 +83,7 @@ impl Changes {
         self == Self::NONE
     }
 
-    /// The words that logs and captures use.
+    /// Returns the words that logs and captures use.
     pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
         let all = [
             (self.is_copy, "copy"),
@@ -92,7 +94,7 @@ impl Changes {
         those.map(|(_, word)| word)
     }
 
-    /// What changes its bytes, apart from a mark.
+    /// Returns the change to the packet's bytes, apart from a congestion mark.
     pub(crate) fn edit(self) -> Option<Edit> {
         Some(Edit::FlipBits {
             first: self.first,
@@ -121,7 +123,8 @@ impl Departures {
         Some(self.get(0)?.due)
     }
 
-    /// The departure `ahead` places from the front. After the first one, only those that come before all of the heap.
+    /// Returns the departure at position `ahead` from the front. Beyond position 0, it is returned
+    /// only if it leaves before every departure in the heap.
     pub(crate) fn get(&self, ahead: usize) -> Option<ScheduledDeparture> {
         let queued = self.in_order.get(ahead);
         match self.early.peek() {

@@ -1,18 +1,18 @@
-//! Departures by IP protocol and service, to tell whose packets left late.
+//! Departures by IP protocol and service, which show whose packets left late.
 
 use model::Side;
 use record::lateness::{Departed, FlowDepartures, FlowKind};
 
-/// Most kinds that are distinguished. Packets of further kinds are counted together, under protocol 0.
+/// The largest number of kinds. Packets of further kinds are counted together under protocol 0.
 const MOST: usize = 48;
 
 /// The departures of each kind of packets, by ingress side.
 #[derive(Clone, Debug)]
 pub(crate) struct DeparturesByKind {
-    /// The first is for packets of no other kind.
+    /// The kinds. Packets without a kind are counted under the first one.
     kinds: Vec<FlowKind>,
     departed: Vec<[Departed; 2]>,
-    /// The kind of the last packet, which is most often that of the next one.
+    /// The kind of the last packet, which is usually also the kind of the next one.
     last: u8,
 }
 
@@ -29,11 +29,11 @@ impl Default for DeparturesByKind {
 }
 
 impl DeparturesByKind {
-    /// The number of the kind of packets with these headers.
+    /// Returns the number of the kind of packets with this protocol and these ports.
     pub(crate) fn number(&mut self, protocol: Option<u8>, ports: Option<[u16; 2]>) -> u8 {
         let kind = FlowKind {
             protocol: protocol.unwrap_or(0),
-            // A service has a lower port than its clients.
+            // A service usually has a lower port number than its clients.
             port: ports.map_or(0, |[a, b]| a.min(b)),
         };
         if self.kinds[usize::from(self.last)] != kind {
@@ -44,14 +44,14 @@ impl DeparturesByKind {
         self.last
     }
 
-    /// This many packets of a kind have left.
+    /// Counts packets of a kind that have left.
     pub(crate) fn left(&mut self, number: u8, ingress: Side, packets: u64, are_late: bool) {
         let departed = &mut self.departed[usize::from(number)][ingress.index()];
         departed.packets += packets;
         departed.late += if are_late { packets } else { 0 };
     }
 
-    /// The departures so far; up is from A to B.
+    /// Returns the departures up to now. Up is from A to B.
     pub(crate) fn departures(&self) -> Vec<FlowDepartures> {
         let all = self.kinds.iter().zip(&self.departed);
         all.map(|(kind, [up, down])| FlowDepartures {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_of_a_service_are_one_kind() {
+    fn both_directions_of_a_service_are_one_kind() {
         let mut flows = DeparturesByKind::default();
         let up = flows.number(Some(6), Some([40_000, 80]));
         assert_eq!(flows.number(Some(6), Some([80, 40_001])), up);

@@ -1,4 +1,4 @@
-//! A forwarder for fuzzers: nothing ever arrives at its ports.
+//! A forwarder for fuzzers, at whose ports nothing arrives.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,10 +25,10 @@ struct SilentPort(Alarm);
 pub(crate) fn silent(link: EmulatedLink) -> Result<ForwarderThread> {
     let ports = [SilentPort(Alarm::new()?), SilentPort(Alarm::new()?)];
     let joined = PlacedLink {
-        ports: PortId::APART,
+        ports: PortId::SEPARATE_SETS,
         link,
     };
-    ForwarderThread::between(ports.into(), 0, vec![joined], CpuUse::Gentle.into())
+    ForwarderThread::spawn(ports.into(), 0, vec![joined], CpuUse::Gentle.into())
 }
 
 impl Wakes for SilentPort {

@@ -1,4 +1,4 @@
-//! The frames on their way, kept until the last of their segments has left or was dropped.
+//! The frames on their way, each kept until its last segment has left or was dropped.
 
 use model::{Nanos, PacketId, Side};
 use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vlan};
@@ -8,24 +8,27 @@ use super::departures::Changes;
 use super::observed::ObservedPackets;
 use conditions::in_effect::{BESIDE_FRAME, BESIDE_PACKET};
 
-/// A packet's id has its segment in this many low bits, and its frame's place above them.
+/// The low bits of a packet's identifier that hold its segment. The bits above them hold the place
+/// of its frame.
 const SEGMENT_BITS: u32 = 17;
 
-/// Memory that a frame takes beside its bytes, and each packet that can come of it, allocations included. It counts towards the
-/// limit, so that the number of small frames is bounded too, and that of packets in trains, and that of copies.
+/// The memory that a frame takes in addition to its bytes, and the memory of each packet that can
+/// result from it, allocations included. It counts towards the limit, which thus also bounds the
+/// number of small frames, of packets in trains and of copies.
 const FRAME_COST: usize = 160;
 const PACKET_COST: usize = 128;
 const _: () = assert!(FRAME_COST as u64 == BESIDE_FRAME && PACKET_COST as u64 == BESIDE_PACKET);
 
-/// A bounded store of frames. Small ones are copied into an arena; long ones stay where they were received.
+/// A bounded store of frames. Small frames are copied into an arena; long ones stay where they were
+/// received.
 #[derive(Debug)]
 pub(crate) struct HeldFrames<L> {
     frames: Vec<Option<HeldFrame<L>>>,
     free: Vec<u32>,
     arena: Arena,
-    /// By set of ports, and by place in its memory: where the frame that last occupied it is kept.
+    /// The place of the frame that last occupied each place of the ports' memory, by set of ports.
     lent: Vec<Vec<usize>>,
-    /// Without the arena's.
+    /// The memory in use without the arena's.
     bytes: usize,
     peak: usize,
     limit: usize,
@@ -36,26 +39,26 @@ struct HeldFrame<L> {
     arrival: Nanos,
     bytes: HeldBytes<L>,
     gso: GsoFrame,
-    /// How much later than its arrival the model took it to be.
+    /// The difference between the arrival time that the model used and the actual one.
     clamped: Nanos,
-    /// Its segments and their copies that have neither left nor been dropped.
+    /// The number of segments and copies that have neither left nor been dropped.
     remaining: u32,
-    /// The bytes that it adds to those without the arena's.
+    /// The frame's share of `bytes`.
     cost: u32,
     offload: Offload,
     vlan: Option<Vlan>,
     origin: FrameOrigin,
 }
 
-/// Where a frame arrived, and how its packets are classified.
+/// The origin of a frame, and the class and kind of its packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameOrigin {
-    /// The set of ports whose memory it may occupy.
+    /// The set of ports whose memory the frame may occupy.
     pub(crate) set: u16,
     pub(crate) side: Side,
-    /// The number of its kind of packets.
+    /// The number of the packets' kind.
     pub(crate) flow: u8,
-    /// The class of its packets.
+    /// The class of the packets.
     pub(crate) class: u16,
 }
 
@@ -65,7 +68,7 @@ enum HeldBytes<L> {
     Long(FrameBytes<L>),
 }
 
-/// The segment of its frame that `id` names.
+/// Returns the segment of its frame that `id` identifies.
 pub(crate) fn segment(id: PacketId) -> u32 {
     (id.0 & ((1 << SEGMENT_BITS) - 1)) as u32
 }
@@ -83,7 +86,8 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// Whether the limit allows this frame too, if at most `copies` packets come of each of its packets.
+    /// Returns true if the limit allows this frame too, with up to `copies` packets for each of its
+    /// packets.
     pub(crate) fn has_room(&self, frame: &Frame<L>, gso: &GsoFrame, copies: u32) -> bool {
         let len = frame.bytes().len();
         let bytes = if len < COPY_BELOW {
@@ -94,7 +98,7 @@ impl<L: Lent> HeldFrames<L> {
         self.bytes + book_keeping(gso, copies) + bytes <= self.limit
     }
 
-    /// Keeps a frame for which there is room, and for the packets that can come of it. Returns the id of its first segment.
+    /// Stores a frame for which there is room. Returns the identifier of its first segment.
     pub(crate) fn insert(
         &mut self,
         origin: FrameOrigin,
@@ -144,14 +148,15 @@ impl<L: Lent> HeldFrames<L> {
         PacketId((place as u64) << SEGMENT_BITS)
     }
 
-    /// Gives `lent`, a place of its memory, back to a set of ports.
+    /// Frees `lent`, a place in the memory of a set of ports, by copying the frame that occupies
+    /// it.
     pub(crate) fn give_back(&mut self, set: u16, lent: usize) {
         let place = self
             .lent
             .get(usize::from(set))
             .and_then(|places| places.get(lent));
         let held = place.and_then(|place| self.frames[*place].as_mut());
-        // Our place may belong to another frame by now.
+        // The recorded place may belong to another frame by now.
         if let Some(HeldFrame {
             bytes: HeldBytes::Long(bytes),
             origin,
@@ -177,19 +182,20 @@ impl<L: Lent> HeldFrames<L> {
         self.held(id).origin.side
     }
 
-    /// The number of its kind of packets, and how much later than its arrival the model took it to be.
+    /// Returns the number of the packet's kind, and how much later than the actual arrival the
+    /// model took the frame in.
     pub(crate) fn lateness(&self, id: PacketId) -> (u8, Nanos) {
         let held = self.held(id);
         (held.origin.flow, held.clamped)
     }
 
-    /// The class of a packet, and when it arrived.
+    /// Returns the class of a packet and its arrival time.
     pub(crate) fn arrival(&self, id: PacketId) -> (u16, Nanos) {
         let held = self.held(id);
         (held.origin.class, held.arrival)
     }
 
-    /// Notes that the model took a frame to have arrived `by` later than it did.
+    /// Records that the model used an arrival time that is `by` later than the actual one.
     #[cold]
     pub(crate) fn clamp(&mut self, id: PacketId, by: Nanos) {
         if let Some(held) = &mut self.frames[place(id)] {
@@ -197,7 +203,8 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// `count` neighbouring segments of a frame as observers see them, as they arrived and never due.
+    /// Returns `count` neighbouring segments of a frame for observers, unchanged and without due
+    /// times.
     pub(crate) fn observed(&self, id: PacketId, count: u32) -> ObservedPackets<'_> {
         let held = self.held(id);
         let first = segment(id);
@@ -218,7 +225,7 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// Forgets `count` segments of a frame, and the frame with the last of them.
+    /// Releases `count` segments of a frame, and the frame with its last segment.
     pub(crate) fn release(&mut self, id: PacketId, count: u32) {
         let place = place(id);
         let Some(held) = &mut self.frames[place] else {
@@ -236,12 +243,12 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// Bytes held now, book-keeping included.
+    /// Returns the bytes held now, bookkeeping included.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.arena.held()
     }
 
-    /// The most bytes held at one time, book-keeping included.
+    /// Returns the most bytes held at any time, bookkeeping included.
     pub(crate) fn peak_bytes(&self) -> usize {
         self.peak
     }

@@ -1,4 +1,5 @@
-//! A link between two ports: it takes in what arrives, lets the model decide, and sends what is due.
+//! A link between two ports: takes in the frames that arrive, lets the model decide, and sends the
+//! packets that are due.
 
 use std::io;
 use std::iter;
@@ -23,24 +24,24 @@ use conditions::Rules;
 use record::lateness::FlowDepartures;
 use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 
-/// A link and the two ports that it is between.
+/// A link and its two ports.
 pub(super) struct LinkRunner {
     pub(super) ports: [PortId; 2],
     link: Link,
-    /// Which class a packet belongs to.
+    /// The rules that assign packets to classes.
     pub(super) rules: Rules,
     pub(super) departures: [Departures; 2],
     stats: Stats,
     pub(super) observers: Observers,
 }
 
-/// What all links of a forwarder share.
+/// The parts of a forwarder that all its links share.
 pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) sets: Vec<P>,
     pub(super) held: HeldFrames<P::Lent>,
-    /// Due times of the runs that are about to be sent.
+    /// The due times of the runs that are sent next.
     pub(super) due: Vec<Nanos>,
-    /// Memory in which frames are built.
+    /// The buffers in which frames are built.
     pub(super) spare: Spare,
 }
 
@@ -63,7 +64,8 @@ impl LinkRunner {
         }
     }
 
-    /// Decides what arrived before `horizon` and sends what is due by `now`. Returns when to come back.
+    /// Decides on the packets that arrived before `horizon` and sends those that are due by `now`.
+    /// Returns the time of the next turn.
     pub(super) fn turn<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -75,7 +77,8 @@ impl LinkRunner {
         self.depart_both(shared, now, Nanos::ZERO)
     }
 
-    /// Prepares what is due at `at`, which lies ahead, and sends it then. Returns when to come back.
+    /// Prepares the packets that are due at the future time `at` and sends them then. Returns the
+    /// time of the next turn.
     pub(super) fn turn_ahead<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -84,7 +87,8 @@ impl LinkRunner {
         self.depart_both(shared, at, at)
     }
 
-    /// Sends what is due by `now`, but not before `not_before`. Returns when to come back.
+    /// Sends the packets that are due by `now`, but not before `not_before`. Returns the time of
+    /// the next turn.
     fn depart_both<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -92,14 +96,16 @@ impl LinkRunner {
         not_before: Nanos,
     ) -> Option<Nanos> {
         let sides = [Side::A, Side::B];
-        let departures = sides.map(|egress| self.depart(shared, egress, now, not_before));
-        let departures = departures.into_iter().flatten();
+        let departures = sides
+            .map(|egress| self.depart(shared, egress, now, not_before))
+            .into_iter()
+            .flatten();
         let others = [self.link.next_at(), self.observers.next_at()];
         departures.chain(others.into_iter().flatten()).min()
     }
 
-    /// Counts a frame that its port could not hand over.
-    pub(super) fn lose_unseen(&mut self, arrival: Nanos, ingress: Side, cause: EmulatorLoss) {
+    /// Counts a frame that its port could not deliver.
+    pub(super) fn lose_unreadable(&mut self, arrival: Nanos, ingress: Side, cause: EmulatorLoss) {
         self.stats.lose(ingress, cause, 1);
         self.observers.decided(cause, || {
             let frame = FrameRef {
@@ -142,7 +148,7 @@ impl LinkRunner {
             flow: self.stats.flows.number(headers.protocol, headers.ports),
             class,
         };
-        // All segments but the last are of one length.
+        // All segments except the last have the same length.
         let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
         let first = shared.held.insert(origin, frame, gso, copies);
         for segment in 0..segments {
@@ -165,7 +171,7 @@ impl LinkRunner {
         }
     }
 
-    /// Counts a frame that is lost because of the emulator, with all its packets.
+    /// Counts a frame with all its packets as lost by the emulator.
     #[cold]
     fn lose_whole<L: Lent>(
         &mut self,
@@ -180,8 +186,9 @@ impl LinkRunner {
             .decided(cause, || ObservedPackets::whole_frame(ingress, frame, gso));
     }
 
-    /// Sends link control immediately. If the other interface is down, the frame is lost as on a wire whose other end is
-    /// down. That is not the emulator's fault: hosts report their multicast groups as soon as their own end is up.
+    /// Sends a link-control frame immediately. If the other interface is down, the frame is lost as
+    /// on a wire whose other end is down. That is not an error of the emulator: hosts report their
+    /// multicast groups as soon as their own end is up.
     fn pass<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -213,7 +220,7 @@ impl LinkRunner {
             });
     }
 
-    /// Schedules or forgets every packet that the model has decided on.
+    /// Schedules or releases every packet on which the model has decided.
     fn decide<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>, now: Nanos) {
         while let Some(outcome) = self.link.poll(now) {
             match outcome {
@@ -249,7 +256,8 @@ impl LinkRunner {
         }
     }
 
-    /// Tells the sender of a dropped packet why it was dropped. The reply leaves immediately and does not cross the link.
+    /// Tells the sender of a dropped packet the reason. The reply leaves immediately and does not
+    /// cross the link.
     #[cold]
     fn reply<P: PortSet>(
         &mut self,
@@ -286,7 +294,8 @@ impl LinkRunner {
         }
     }
 
-    /// Sends by `egress` what is due by `now`, but not before `not_before`. Returns when to look again.
+    /// Sends the packets that are due by `now` through `egress`, but not before `not_before`.
+    /// Returns the time of the next turn.
     fn depart<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -318,7 +327,8 @@ impl LinkRunner {
         }
     }
 
-    /// Takes the next run of segments from the schedule, or returns until when to wait for it.
+    /// Takes the next run of segments from the schedule, or returns the time until which the run
+    /// must wait.
     fn next_run<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -337,8 +347,9 @@ impl LinkRunner {
         })
     }
 
-    /// How many neighbouring segments at the front of the schedule are due. If the next neighbour follows within the
-    /// quantum, returns when it is due. Copies and packets that are changed leave alone.
+    /// Returns the number of neighbouring segments at the front of the schedule that are due. If
+    /// the next neighbour follows within the quantum, returns its due time as an error. Copies and
+    /// changed packets leave separately.
     fn run_length<P: PortSet>(
         &self,
         shared: &ForwarderShared<P>,
@@ -349,10 +360,10 @@ impl LinkRunner {
         let front = schedule.get(0).ok_or(now)?;
         let (due, first) = (front.due, front.id);
         let gso = shared.held.gso(first);
-        let can = shared.sets[self.ports[egress.index()].set()].capabilities();
+        let capabilities = shared.sets[self.ports[egress.index()].set()].capabilities();
         let longest = match () {
-            () if !can.gso || !front.changes.is_none() => 1,
-            () if can.tunnel_gso => gso.longest_train(),
+            () if !capabilities.gso || !front.changes.is_none() => 1,
+            () if capabilities.tunnel_gso => gso.longest_train(),
             () => gso.longest_run(),
         };
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
@@ -376,7 +387,8 @@ impl LinkRunner {
         Ok(longest)
     }
 
-    /// Sends runs that were taken from the schedule, but not before `not_before`, and forgets them.
+    /// Sends runs that were taken from the schedule, but not before `not_before`, and releases
+    /// them.
     fn send_runs<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -392,8 +404,10 @@ impl LinkRunner {
         } = shared;
         let (port, stats) = (self.ports[egress.index()], &mut self.stats);
         let trains = sets[port.set()].capabilities().tunnel_gso;
-        let frames = runs.iter().map(|run| run.frame(held, spare, trains));
-        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = runs
+            .iter()
+            .map(|run| run.frame(held, spare, trains))
+            .collect();
         let mut sendings = [None; BATCH];
         send(
             sets,
@@ -413,10 +427,10 @@ impl LinkRunner {
             if let Some(sending) = sending {
                 self.stats.left(egress.other(), run.len, run.bytes(held));
                 self.stats
-                    .delayed(egress.other(), held.arrival(run.first), due);
+                    .record_delays(egress.other(), held.arrival(run.first), due);
                 let whose = held.lateness(run.first);
-                for alike in due.chunk_by(|a, b| a == b) {
-                    let (due, count) = (alike[0], alike.len() as u64);
+                for equal in due.chunk_by(|a, b| a == b) {
+                    let (due, count) = (equal[0], equal.len() as u64);
                     self.stats
                         .departed(egress.other(), whose, due, sending, count);
                 }
@@ -429,15 +443,16 @@ impl LinkRunner {
         due.clear();
     }
 
-    /// The host did not run this thread for that long before the next turn.
+    /// Records a time in which the host did not run this thread.
     pub(super) fn stalled(&mut self, stall: Stall) {
         self.stats.stalls.note(stall);
     }
 
-    /// Puts other conditions into force at `at`, or as soon after it as the link can. Returns when.
+    /// Puts new conditions into force at `at`, or as soon after it as the link can. Returns the
+    /// time of the change.
     ///
     /// # Errors
-    /// The link refuses the conditions. Nothing is changed then.
+    /// Fails if the link refuses the conditions, which then stay unchanged.
     pub(super) fn change(&mut self, at: Nanos, new: NewConditions) -> Result<Nanos, ConfigError> {
         let NewConditions {
             paths,
@@ -450,19 +465,20 @@ impl LinkRunner {
         Ok(at)
     }
 
-    /// Gives up the packets that are still on their way and ends the packet log with them. Returns what the log kept.
+    /// Gives up the packets that are still on their way and ends the packet log with them. Returns
+    /// the summary of the log.
     pub(super) fn finish<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
     ) -> Option<PacketLogSummary> {
-        // This takes what is decided already, and nothing else.
+        // Time zero yields only the outcomes that are already decided.
         self.decide(shared, Nanos::ZERO);
         let undecided = self.link.stop();
         let scheduled = self
             .departures
             .iter_mut()
-            .flat_map(|schedule| iter::from_fn(|| schedule.pop()));
-        let scheduled = scheduled.map(|next| (next.id, Some(next.due), next.changes));
+            .flat_map(|schedule| iter::from_fn(|| schedule.pop()))
+            .map(|next| (next.id, Some(next.due), next.changes));
         let undecided = undecided
             .into_iter()
             .map(|(id, copy)| (id, None, Changes::new(copy, false, None)));
@@ -476,8 +492,8 @@ impl LinkRunner {
         self.observers.finish()
     }
 
-    /// Everything counted so far. Nothing is copied that grows with the number of packets, because the packets wait
-    /// meanwhile.
+    /// Returns all counters. The cost does not grow with the number of packets, because packets
+    /// wait meanwhile.
     pub(super) fn stats(&mut self) -> &mut Stats {
         for side in [Side::A, Side::B] {
             self.stats.link[side.index()] = self.link.by_class(side).to_vec();
@@ -487,23 +503,23 @@ impl LinkRunner {
         &mut self.stats
     }
 
-    /// What waits for the bottleneck of each direction at `at`, by ingress.
+    /// Returns the backlog at the bottleneck of each direction at `at`, by ingress side.
     pub(super) fn backlogs(&self, at: Nanos) -> [Option<Waiting>; 2] {
         Side::BOTH.map(|ingress| self.link.backlog(at, ingress))
     }
 
-    /// The packets that have left so far, by kind.
+    /// Returns the departures up to now, by kind.
     pub(super) fn departures(&self) -> Vec<FlowDepartures> {
         self.stats.flows.departures()
     }
 
-    /// Every packet is due at least this long after its arrival.
+    /// Returns the least time between the arrival of a packet and its due time.
     pub(super) fn least_delay(&self) -> Nanos {
         self.link.least_delay()
     }
 }
 
-/// Sends `frames` by `port`, after completing checksums that the port cannot complete.
+/// Sends `frames` through `port`, after completing the checksums that the port cannot complete.
 fn send<P: PortSet>(
     sets: &mut [P],
     port: PortId,

@@ -1,7 +1,8 @@
-//! The forwarder: port → path → port, for one link or for many.
+//! The forwarder: port → path → port, for one link or many.
 //!
-//! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due. It never waits and has no
-//! clock: its caller and the ports tell it the time. `thread` runs it in a loop in real time, [`run_to_end`] in virtual time.
+//! `Forwarder::step` takes in the frames that have arrived, lets the model decide, and sends the
+//! packets that are due. It never waits and has no clock: its caller and the ports pass the time to
+//! it. `thread` runs it in real time, [`run_to_end`] in virtual time.
 
 mod agenda;
 mod arena;
@@ -40,44 +41,45 @@ use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
 use stats::{EmulatorLoss, Stats};
 
-/// Neighbouring segments that are due within this time leave as one frame, when the last of them is due.
+/// Neighbouring segments that are due within this time leave as one frame, when the last of them is
+/// due.
 const QUANTUM: Nanos = Nanos(10_000);
 
-/// Most frames taken in before due departures are looked at again.
+/// The largest number of frames taken in before the next check for due departures.
 const INTAKE: usize = 64;
 
-/// Most frames handed to a port in one call.
+/// The largest number of frames handed to a port in one call.
 const BATCH: usize = 32;
 
-/// Longest time for which arrivals may wait in the rings, which hold far more.
+/// The longest time that arrivals may wait in the rings, which have room for many times that.
 const LONGEST_WAIT: Nanos = Nanos(1_000_000);
 
 /// Sets of ports, the links between them, and the frames on their way.
 pub(crate) struct Forwarder<P: PortSet> {
     runners: Vec<LinkRunner>,
-    /// By set and port: the link and its side.
+    /// The link and its side for each port, by set and port.
     ends: Vec<Vec<Option<(u32, Side)>>>,
     agenda: Agenda,
     shared: ForwarderShared<P>,
     load: RecentArrivals,
-    /// The share of its time that captures may take.
+    /// The time that captures may take.
     captures: TimeShare,
-    /// Every arrival can wait this long, because no packet is due sooner.
+    /// The time that every arrival can wait, because no packet is due sooner.
     min_delay: Nanos,
-    /// Links that have something to do in this step.
+    /// The links that have something to do in this step.
     due: Vec<u32>,
 }
 
-/// New conditions for a running link.
+/// New conditions of a running link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewConditions {
-    /// The paths; their schedules follow `clock`.
+    /// The paths, whose schedules follow `clock`.
     pub(crate) paths: CheckedPaths,
-    /// Which class a packet belongs to.
+    /// The rules that assign packets to classes.
     pub(crate) rules: Rules,
-    /// The schedules' time until the change.
+    /// The schedules' time before the change.
     pub(crate) clock: ScheduleClock,
-    /// What happens to the schedules' time at the change.
+    /// The effect of the change on the schedules' time.
     pub(crate) order: ScheduleOrder,
 }
 
@@ -88,23 +90,24 @@ pub(crate) struct PortId {
     pub(crate) port: u32,
 }
 
-/// When to step again.
+/// The time of the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Immediately: more has arrived than one step takes in.
+pub(crate) enum NextStep {
+    /// The step is due immediately, because more frames have arrived than one step takes in.
     Now,
-    /// At this time, or when something arrives.
+    /// The step is due at this time or at the next arrival, whichever is earlier.
     At(Nanos),
-    /// When something arrives.
+    /// The step is due at the next arrival.
     Arrival,
 }
 
 impl PortId {
-    /// Two sets of one port each.
-    pub(crate) const APART: [Self; 2] = [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
+    /// The ports of a link between two sets with one port each.
+    pub(crate) const SEPARATE_SETS: [Self; 2] =
+        [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
 
-    /// Ports of the first set, where the two ports of a link follow each other.
-    pub(crate) fn together(link: u32) -> [Self; 2] {
+    /// The ports of a link in the first set, where the two ports of a link follow each other.
+    pub(crate) fn in_one_set(link: u32) -> [Self; 2] {
         [0, 1].map(|side| Self {
             set: 0,
             port: 2 * link + side,
@@ -121,7 +124,7 @@ impl PortId {
 }
 
 impl<P: PortSet> Forwarder<P> {
-    /// A forwarder without links, which holds at most `memory` bytes of frames.
+    /// Creates a forwarder without links that holds at most `memory` bytes of frames.
     pub(crate) fn new(sets: Vec<P>, memory: usize) -> Self {
         Self {
             runners: Vec::new(),
@@ -141,7 +144,7 @@ impl<P: PortSet> Forwarder<P> {
     }
 
     /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
-    pub(crate) fn join(
+    pub(crate) fn add_link(
         &mut self,
         ports: [PortId; 2],
         link: Link,
@@ -156,16 +159,23 @@ impl<P: PortSet> Forwarder<P> {
             ends[end.port()] = Some((number, side));
         }
         let captures = self.captures.clone();
-        let runner = LinkRunner::new(ports, link, rules, Stats::within(budget), log, captures);
+        let runner = LinkRunner::new(
+            ports,
+            link,
+            rules,
+            Stats::with_budget(budget),
+            log,
+            captures,
+        );
         self.min_delay = self.min_delay.min(runner.least_delay());
         self.runners.push(runner);
     }
 
-    /// Does everything that is due by `now`. If the next departure is due within `lead` after that, it is prepared, and sent
-    /// when it is due.
-    pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> Next {
+    /// Does everything that is due by `now`. If the next departure is due within `lead` after
+    /// `now`, it is prepared and sent when it is due.
+    pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> NextStep {
         let waiting = self.take_in(now);
-        // Frames that still wait arrived before now: nothing after them can be decided yet.
+        // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
         while let Some(link) = self.agenda.take(now) {
             self.due.push(link);
@@ -175,24 +185,25 @@ impl<P: PortSet> Forwarder<P> {
             self.agenda.set(link, next);
         }
         match (waiting, self.agenda.next()) {
-            (Some(_), _) => Next::Now,
-            (None, Some(at)) if at > now && at <= now + lead => self.get_ready(at),
-            (None, Some(at)) => Next::At(at),
-            (None, None) => Next::Arrival,
+            (Some(_), _) => NextStep::Now,
+            (None, Some(at)) if at > now && at <= now + lead => self.prepare_ahead(at),
+            (None, Some(at)) => NextStep::At(at),
+            (None, None) => NextStep::Arrival,
         }
     }
 
-    /// Does what one link has to do at `at`, which lies ahead.
-    fn get_ready(&mut self, at: Nanos) -> Next {
+    /// Does the work that one link has at the future time `at`.
+    fn prepare_ahead(&mut self, at: Nanos) -> NextStep {
         let Some(link) = self.agenda.take(at) else {
-            return Next::Now;
+            return NextStep::Now;
         };
         let next = self.runners[link as usize].turn_ahead(&mut self.shared, at);
         self.agenda.set(link, next);
-        self.agenda.next().map_or(Next::Arrival, Next::At)
+        self.agenda.next().map_or(NextStep::Arrival, NextStep::At)
     }
 
-    /// Offers the frames that have arrived, merged from all ports by arrival. Returns the arrival of the next one that waits.
+    /// Takes in the frames that have arrived, in the order of arrival over all ports. Returns the
+    /// arrival time of the next frame that waits.
     fn take_in(&mut self, now: Nanos) -> Option<Nanos> {
         for set in &mut self.shared.sets {
             set.refresh(now);
@@ -211,10 +222,10 @@ impl<P: PortSet> Forwarder<P> {
                 match received {
                     ReceivedFrame::Frame(frame) => runner.accept(&mut self.shared, side, frame),
                     ReceivedFrame::Truncated => {
-                        runner.lose_unseen(arrival, side, EmulatorLoss::TooLong)
+                        runner.lose_unreadable(arrival, side, EmulatorLoss::TooLong)
                     }
                     ReceivedFrame::UnsupportedGso => {
-                        runner.lose_unseen(arrival, side, EmulatorLoss::UnsupportedGso);
+                        runner.lose_unreadable(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }
                 self.agenda.set(link, Some(Nanos::ZERO));
@@ -226,14 +237,18 @@ impl<P: PortSet> Forwarder<P> {
         Some(self.next_arrival()?.0)
     }
 
-    /// The first arrival that is not taken in yet, and its set.
+    /// Returns the first arrival that is not taken in yet, and its set.
     fn next_arrival(&self) -> Option<(Nanos, u16)> {
-        let arrivals = self.shared.sets.iter().zip(0..);
-        let arrivals = arrivals.filter_map(|(set, number)| Some((set.arrival()?, number)));
+        let arrivals = self
+            .shared
+            .sets
+            .iter()
+            .zip(0..)
+            .filter_map(|(set, number)| Some((set.arrival()?, number)));
         arrivals.min()
     }
 
-    /// The host did not run this thread for that long before the next step.
+    /// Records a time in which the host did not run this thread.
     #[cold]
     pub(crate) fn stalled(&mut self, stall: Stall) {
         self.runners
@@ -241,22 +256,24 @@ impl<P: PortSet> Forwarder<P> {
             .for_each(|runner| runner.stalled(stall));
     }
 
-    /// Whether so much arrives that the next turn begins [`TURN`] after this one, whatever arrives or is due.
+    /// Returns true if the load is so high that the next turn begins [`TURN`] after this one,
+    /// regardless of arrivals and due times.
     pub(crate) fn is_loaded(&self, now: Nanos) -> bool {
         self.load.is_high(now)
     }
 
-    /// Whether packets that arrive until `until` can wait until then, because none is due sooner.
+    /// Returns true if packets that arrive until `until` can wait until then, because none is due
+    /// sooner.
     pub(crate) fn can_wait(&self, now: Nanos, until: Nanos) -> bool {
         until <= now + self.min_delay
     }
 
-    /// Whether anything has arrived since the last step.
+    /// Returns true if anything has arrived since the last step.
     pub(crate) fn has_arrivals(&self) -> bool {
         self.shared.sets.iter().any(P::has_arrivals)
     }
 
-    /// Gives the ports back the memory that would end a sleep immediately.
+    /// Frees the ports' memory that would otherwise end a sleep immediately.
     pub(crate) fn prepare_to_sleep(&mut self) {
         for (set, number) in self.shared.sets.iter().zip(0..) {
             if let Some(place) = set.recall_to_wait() {
@@ -265,17 +282,18 @@ impl<P: PortSet> Forwarder<P> {
         }
     }
 
-    /// Puts new conditions into force on a link at `now`, or earlier if frames still wait to be taken in. Returns when.
+    /// Puts new conditions into force on a link at `now`, or at the arrival time of the first frame
+    /// that waits to be taken in. Returns the time of the change.
     ///
     /// # Errors
-    /// The link refuses the conditions. Nothing is changed then.
+    /// Fails if the link refuses the conditions, which then stay unchanged.
     pub(crate) fn change(
         &mut self,
         link: usize,
         now: Nanos,
         new: NewConditions,
     ) -> Result<Nanos, ConfigError> {
-        // Packets that arrived earlier meet the former conditions.
+        // The former conditions apply to packets that arrived earlier.
         let at = self.take_in(now).unwrap_or(now);
         let at = self.runners[link].change(at, new)?;
         let number = u32::try_from(link).expect("far fewer links");
@@ -285,10 +303,11 @@ impl<P: PortSet> Forwarder<P> {
         Ok(at)
     }
 
-    /// Continues with another interface at this end of a link. Packets that arrived by the old one stay on their way.
+    /// Continues with another interface at this end of a link. Packets that arrived through the old
+    /// one stay on their way.
     ///
     /// # Errors
-    /// The new interface is gone, too.
+    /// Fails if the new interface has gone, too.
     pub(crate) fn rejoin(
         &mut self,
         link: usize,
@@ -311,17 +330,18 @@ impl<P: PortSet> Forwarder<P> {
         self.runners[link].observers.measure_round_trips();
     }
 
-    /// The round trips measured on a link so far, by side.
+    /// Returns the round trips measured on a link up to now, by side.
     pub(crate) fn round_trips(&self, link: usize) -> [RoundTripTimes; 2] {
         self.runners[link].observers.round_trip_times()
     }
 
-    /// Gives up the packets still on their way on a link and ends its packet log with them. Returns what the log kept.
+    /// Gives up the packets still on their way on a link and ends its packet log with them. Returns
+    /// the summary of the log.
     pub(crate) fn finish(&mut self, link: usize) -> Option<PacketLogSummary> {
         self.runners[link].finish(&mut self.shared)
     }
 
-    /// Everything counted on a link so far.
+    /// Returns all counters of a link.
     pub(crate) fn stats(&mut self, link: usize) -> &Stats {
         let runner = &mut self.runners[link];
         let ends = runner.ports;
@@ -339,17 +359,17 @@ impl<P: PortSet> Forwarder<P> {
         stats
     }
 
-    /// The packets that have left a link so far, by kind.
+    /// Returns the departures from a link up to now, by kind.
     pub(crate) fn departures(&self, link: usize) -> Vec<FlowDepartures> {
         self.runners[link].departures()
     }
 
-    /// The backlog at the bottleneck of each direction of a link at `at`, by ingress.
+    /// Returns the backlog at the bottleneck of each direction of a link at `at`, by ingress side.
     pub(crate) fn backlogs(&self, link: usize, at: Nanos) -> [Option<Waiting>; 2] {
         self.runners[link].backlogs(at)
     }
 
-    /// Bytes of frames held now on all links, book-keeping included.
+    /// Returns the bytes of frames that all links hold now, bookkeeping included.
     pub(crate) fn held_bytes(&self) -> usize {
         self.shared.held.bytes()
     }
@@ -367,21 +387,22 @@ impl<P: PortSet> Forwarder<P> {
     }
 }
 
-/// Passes everything that arrives at `ports` A and B through `link`, in virtual time, until nothing is on its way any more.
-/// Returns the ports with the frames that left by them.
+/// Passes all frames that arrive at `ports` A and B through `link`, in virtual time, until none is
+/// on its way. Returns the ports with the frames that left through them.
 ///
-/// In virtual time every packet leaves exactly when it is due, so one seed always gives the same departures.
+/// In virtual time every packet leaves exactly when it is due, so the same seed always gives the
+/// same departures.
 #[must_use]
 pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
     let mut forwarder = Forwarder::new(ports.into(), usize::MAX);
     let budget = LateBudget::DEFAULT;
-    forwarder.join(PortId::APART, link, Rules::default(), budget, None);
+    forwarder.add_link(PortId::SEPARATE_SETS, link, Rules::default(), budget, None);
     let mut now = Nanos::ZERO;
     loop {
         let next = match forwarder.step(now, Nanos::ZERO) {
-            Next::Now => continue,
-            Next::At(at) => Some(at),
-            Next::Arrival => None,
+            NextStep::Now => continue,
+            NextStep::At(at) => Some(at),
+            NextStep::Arrival => None,
         };
         let arrivals = forwarder.sets().iter().filter_map(MemoryPort::next_arrival);
         match arrivals.chain(next).min() {

@@ -1,4 +1,4 @@
-//! Packets as observers see them, and what became of them.
+//! Packets as observers see them, and their outcomes.
 
 use std::ops::Range;
 
@@ -9,46 +9,47 @@ use strum::IntoStaticStr;
 use super::departures::Changes;
 use super::stats::EmulatorLoss;
 
-/// Neighbouring packets of one frame to which the same happened at the same time.
+/// Neighbouring packets of one frame with the same outcome at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedPackets<'f> {
-    /// The end of the link at which they arrived.
+    /// The end of the link at which the packets arrived.
     pub(crate) ingress: Side,
-    /// The frame in which they arrived; without bytes if the port could not hand it over.
+    /// The frame in which the packets arrived. It has no bytes if the port could not deliver it.
     pub(crate) frame: FrameRef<'f>,
-    /// `None` for a frame that cannot be taken apart.
+    /// The segmentation of the frame; `None` if it cannot be split into packets.
     pub(crate) gso: Option<&'f GsoFrame>,
     pub(crate) segments: Range<u32>,
-    /// When each of them was due; empty if they were never due.
+    /// The due time of each packet; empty if they were never due.
     pub(crate) due: &'f [Nanos],
-    /// How they differ from the packets that arrived.
+    /// The differences from the packets that arrived.
     pub(crate) changes: Changes,
 }
 
-/// What became of a packet: the keys of the link's summary, and the causes for which the emulator itself loses packets.
+/// The outcome of a packet: an outcome of the emulated link, or a cause for which the emulator
+/// itself lost the packet. The names match those of the link's summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum PacketVerdict {
-    /// The egress interface took it.
+    /// The egress interface accepted the packet.
     Delivered,
-    /// The emulated network dropped it; it has the name of the cause.
+    /// The emulated network dropped the packet for this cause.
     Dropped(DropCause),
-    /// It was on its way when the emulator stopped.
+    /// The packet was on its way when the emulator stopped.
     HeldAtEnd,
-    /// ARP, discovery and the like, which pass the link immediately.
+    /// ARP, discovery protocols and other link-control frames pass the link immediately.
     LinkControl,
     /// The emulator's memory limit was reached.
     MemoryLimit,
-    /// A GSO frame that cannot be taken apart; it counts as one packet.
+    /// The GSO frame cannot be split into packets; it counts as one packet.
     UnsupportedGso,
-    /// A frame longer than the slots of the receive ring.
+    /// The frame is longer than the slots of the receive ring.
     FrameTooLong,
-    /// The egress interface refused it.
+    /// The egress interface refused the packet.
     SendFailed,
 }
 
 impl<'f> ObservedPackets<'f> {
-    /// All packets of a frame, none of which was ever due.
+    /// Describes all packets of a frame, none of which was ever due.
     pub(crate) fn whole_frame(
         ingress: Side,
         frame: impl Into<FrameRef<'f>>,
@@ -66,7 +67,7 @@ impl<'f> ObservedPackets<'f> {
 }
 
 impl PacketVerdict {
-    /// The name that logs and summaries use.
+    /// Returns the name that logs and summaries use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dropped(cause) => cause.name(),

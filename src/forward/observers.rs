@@ -1,4 +1,5 @@
-//! Everything that looks at packets beside the packet path: the packet log, captures, and the measurement of round trips.
+//! The observers of packets beside the packet path: the packet log, captures and the measurement of
+//! round trips.
 
 use model::{Nanos, Side};
 use netio::{FrameRef, SendTimes, TxFrame};
@@ -9,7 +10,8 @@ use super::observed::{ObservedPackets, PacketVerdict};
 use super::packet_log::PacketLogWriter;
 use super::round_trips::{RoundTripTimes, RoundTripTracker};
 
-/// The observers of a link. Where there are none, a packet costs three comparisons and nothing is computed for them.
+/// The observers of a link. Without any, a packet costs three comparisons and nothing is computed
+/// for them.
 #[derive(Debug)]
 pub(super) struct Observers {
     log: Option<PacketLogWriter>,
@@ -18,11 +20,11 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// Captures of this link will take their time from `captures`.
+    /// Creates the observers of a link. Its captures share the time budget `captures`.
     pub(super) fn new(log: Option<PacketLogWriter>, captures: TimeShare) -> Self {
         Self {
             log,
-            captures: Captures::within(captures),
+            captures: Captures::new(captures),
             round_trips: None,
         }
     }
@@ -37,13 +39,14 @@ impl Observers {
         self.round_trips.get_or_insert_default();
     }
 
-    /// The round trips measured so far, by side.
+    /// Returns the round trips measured up to now, by side.
     pub(super) fn round_trip_times(&self) -> [RoundTripTimes; 2] {
         let tracker = self.round_trips.as_deref();
         tracker.map(RoundTripTracker::times).unwrap_or_default()
     }
 
-    /// A frame of this many packets has arrived. What becomes of each packet is reported later, even if it is never held.
+    /// Reports the arrival of a frame with this number of packets. The outcome of each packet
+    /// follows later, even if the packet is never held.
     #[inline]
     pub(super) fn arrived<'f>(
         &mut self,
@@ -61,7 +64,8 @@ impl Observers {
         }
     }
 
-    /// Packets were dropped by the emulated network, or lost by the emulator before they were due.
+    /// Reports packets that the emulated network dropped, or that the emulator lost before they
+    /// were due.
     #[inline]
     pub(super) fn decided<'f>(
         &mut self,
@@ -73,7 +77,8 @@ impl Observers {
         }
     }
 
-    /// Packets were handed to the egress port. If it took them, there is a `sending`, and `taken` is their verdict.
+    /// Reports packets that were handed to the egress port. If the port accepted them, `sending` is
+    /// given and `taken` is their verdict.
     #[inline]
     pub(super) fn sent<'f>(
         &mut self,
@@ -87,21 +92,22 @@ impl Observers {
         }
     }
 
-    /// Packets were still on their way when the link ended.
+    /// Reports packets that were still on their way when the link ended.
     pub(super) fn held<'f>(&mut self, packets: impl FnOnce() -> ObservedPackets<'f>) {
         if !self.is_empty() {
             self.note(&packets(), PacketVerdict::HeldAtEnd, None);
         }
     }
 
-    /// The emulator itself has sent a packet back to `side`. Only captures keep it: it is no packet of the link.
+    /// Reports a packet that the emulator itself has sent back to `side`. Only captures keep it,
+    /// because it did not cross the link.
     #[cold]
     pub(super) fn replied(&mut self, side: Side, packet: &TxFrame<'_>, departure: Nanos) {
         self.captures.replied(side, packet, departure);
     }
 
-    /// Passes on what has been kept back for long by `now`, and ends captures that are to end. Whatever arrives later has an
-    /// arrival time of at least `horizon`.
+    /// Hands over data that has waited long enough by `now`, and ends captures that have reached a
+    /// limit or were stopped. Every later arrival has a time of at least `horizon`.
     pub(super) fn follow(&mut self, now: Nanos, horizon: Nanos) {
         if let Some(log) = &mut self.log {
             log.follow(now);
@@ -109,12 +115,12 @@ impl Observers {
         self.captures.follow(now, horizon);
     }
 
-    /// When to call [`Observers::follow`] next at the latest.
+    /// Returns the latest time at which [`Observers::follow`] must be called next.
     pub(super) fn next_at(&self) -> Option<Nanos> {
         self.captures.next_at()
     }
 
-    /// Ends the packet log and all captures; what the log kept.
+    /// Ends the packet log and all captures. Returns the summary of the log.
     pub(super) fn finish(&mut self) -> Option<PacketLogSummary> {
         self.captures.finish();
         self.log.take().map(PacketLogWriter::finish)

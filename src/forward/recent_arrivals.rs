@@ -1,13 +1,14 @@
-//! Whether so many frames arrive that waking up for each of them costs more than it gains.
+//! Detects a load at which waking up for each frame costs more than it gains.
 
 use model::Nanos;
 
-/// This many frames within that time are a load: eight per millisecond.
+/// This many frames within `SPAN` are a high load: eight per millisecond.
 const FRAMES: usize = 8;
 const SPAN: Nanos = Nanos(1_000_000);
 
-/// Under load, a turn of the forwarder's loop begins this long after the one before, whatever arrives or is due. Packets due by
-/// then leave together. A sleep can end late, so departures are batched by at most 100 us.
+/// Under high load, a turn of the forwarder's loop begins this long after the previous one,
+/// regardless of arrivals and due times. Packets that are due by then leave together. A sleep can
+/// end late, so departures are delayed by at most about 100 us.
 pub(crate) const TURN: Nanos = Nanos(75_000);
 
 /// The arrival times of the latest frames.

@@ -1,20 +1,21 @@
-//! Round trips as the ends of a link see them: from the arrival of a packet until its reply leaves to where it came from.
+//! Round trips as measured at the ends of a link: from the arrival of a packet until its reply
+//! leaves towards the sender.
 //!
-//! At each side, one TCP segment and one ICMP echo are followed at a time. No flows are kept, so the memory does not depend on
-//! their number.
+//! At each side, one TCP segment and one ICMP echo are followed at a time. Flows are not stored, so
+//! the memory does not depend on their number.
 
 use model::{Nanos, Side};
 use netio::{FrameRef, GsoFrame, ProbeKind, ProbeReply, ProbeRequest, SendTimes};
 
 use super::observed::ObservedPackets;
 
-/// Shortest time between two packets that are followed.
+/// The shortest time between two followed packets.
 const EVERY: Nanos = Nanos::from_millis(10);
 
-/// A packet without a reply after this time is given up.
+/// The time after which a packet without a reply is given up.
 const LONGEST: Nanos = Nanos::from_millis(10_000);
 
-/// Measures the round trips at both ends of a link.
+/// The measurement of round trips at both ends of a link.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTripTracker([SideTracker; 2]);
 
@@ -25,11 +26,11 @@ struct SideTracker {
     times: RoundTripTimes,
 }
 
-/// The packet of one kind whose reply is waited for.
+/// The followed packet of one kind, if any.
 #[derive(Debug, Default)]
 struct ProbeSlot {
     probe: Option<FollowedProbe>,
-    /// When the next packet may be followed.
+    /// The earliest time at which the next packet may be followed.
     next: Nanos,
 }
 
@@ -37,21 +38,22 @@ struct ProbeSlot {
 struct FollowedProbe {
     request: ProbeRequest,
     arrival: Nanos,
-    /// When the last segment of its frame was sent on.
+    /// The time at which the last segment of the packet's frame was sent.
     passed: Option<Nanos>,
 }
 
-/// Durations of round trips, in fixed buckets.
+/// The durations of round trips, in fixed buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoundTripTimes {
-    /// Bucket n counts times above bound n - 1, up to bound n; the last bucket counts times above all bounds.
+    /// Bucket n counts times above bound n - 1 and up to bound n; the last bucket counts times
+    /// above all bounds.
     pub(crate) counts: [u64; Self::BOUNDS.len() + 1],
     /// The sum of all times.
     pub(crate) sum: Nanos,
 }
 
 impl RoundTripTracker {
-    /// A frame has arrived at `side`.
+    /// Records the arrival of a frame at `side`.
     pub(crate) fn arrived(&mut self, side: Side, frame: FrameRef<'_>) {
         let at = &mut self.0[side.index()];
         if at.segment.is_idle(frame.arrival) && at.echo.is_idle(frame.arrival) {
@@ -62,13 +64,13 @@ impl RoundTripTracker {
         }
     }
 
-    /// Packets have left, if there is a `sending`, or were lost.
+    /// Records packets that left, or that were lost if `sending` is `None`.
     pub(crate) fn note(&mut self, packets: &ObservedPackets<'_>, sending: Option<SendTimes>) {
         let changes = packets.changes;
         if sending.is_none() && changes.is_copy {
             return;
         }
-        // A damaged packet is as good as lost.
+        // A damaged packet counts as lost.
         let sent = sending.filter(|_| changes.edit().is_none());
         let requesting = &mut self.0[packets.ingress.index()];
         requesting.segment.concluded(packets, sent);
@@ -81,7 +83,7 @@ impl RoundTripTracker {
             return;
         };
         match (sent, reply.kind()) {
-            // A later acknowledgement serves as well.
+            // A later acknowledgement covers the segment as well.
             (None, ProbeKind::Segment) => {}
             (None, ProbeKind::Echo) => {
                 awaiting.echo.answered(&reply);
@@ -95,7 +97,7 @@ impl RoundTripTracker {
         }
     }
 
-    /// The round trips measured so far, by side.
+    /// Returns the round trips measured up to now, by side.
     pub(crate) fn times(&self) -> [RoundTripTimes; 2] {
         [self.0[0].times, self.0[1].times]
     }
@@ -111,7 +113,7 @@ impl SideTracker {
 }
 
 impl ProbeSlot {
-    /// Whether a frame that arrives at `now` is of no interest.
+    /// Returns true if a frame that arrives at `now` can be ignored.
     fn is_idle(&self, now: Nanos) -> bool {
         self.probe.is_none() && now < self.next
     }
@@ -123,7 +125,8 @@ impl ProbeSlot {
                 return;
             }
             self.probe = None;
-            // A reply could belong to either of the two (Karn and Partridge 1987; RFC 6298, section 3).
+            // A reply could belong to either of the two transmissions (Karn and Partridge 1987; RFC
+            // 6298, section 3).
             if is_repeated {
                 return;
             }
@@ -139,7 +142,7 @@ impl ProbeSlot {
         });
     }
 
-    /// The last segment of the frame that is followed may be among these packets.
+    /// Records the outcome of packets, which may include the last segment of the followed frame.
     fn concluded(&mut self, packets: &ObservedPackets<'_>, sent: Option<SendTimes>) {
         let Some(probe) = &mut self.probe else {
             return;
@@ -161,7 +164,7 @@ impl ProbeSlot {
 }
 
 impl FollowedProbe {
-    /// Whether the last of these packets is the last of its frame.
+    /// Returns true if these packets include the last one of the followed frame.
     fn is_of(&self, packets: &ObservedPackets<'_>) -> bool {
         let frame = packets.frame;
         self.arrival == frame.arrival
@@ -169,8 +172,8 @@ impl FollowedProbe {
             && ProbeRequest::of(frame) == Some(self.request)
     }
 
-    /// The duration of the round trip, for a reply that arrived and left at these times. A reply that arrived before the
-    /// packet had passed answers another copy of it.
+    /// Returns the duration of the round trip, for a reply that arrived and left at these times. A
+    /// reply that arrived before the packet had passed answers an earlier transmission.
     fn time(&self, arrival: Nanos, left: Nanos) -> Option<Nanos> {
         let time = Nanos(left.0.saturating_sub(self.arrival.0));
         let is_its = self.passed.is_some_and(|passed| passed <= arrival);
@@ -179,7 +182,8 @@ impl FollowedProbe {
 }
 
 impl RoundTripTimes {
-    /// From two hosts side by side to half of the time after which a packet is given up.
+    /// The upper bounds of the buckets, from two hosts on one network to half the time after which
+    /// a packet is given up.
     pub(crate) const BOUNDS: [Nanos; 15] = [
         Nanos(100_000),
         Nanos(200_000),
@@ -198,7 +202,7 @@ impl RoundTripTimes {
         Nanos(5_000_000_000),
     ];
 
-    /// The number of round trips.
+    /// Returns the number of round trips.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -9,7 +9,7 @@ use super::departures::Changes;
 use super::held_frames::{self, HeldFrames};
 use super::observed::ObservedPackets;
 
-/// Neighbouring segments of one frame that leave together. A segment that is changed leaves alone.
+/// Neighbouring segments of one frame that leave together. A changed segment leaves alone.
 pub(super) struct SegmentRun {
     pub(super) first: PacketId,
     pub(super) len: u32,
@@ -22,7 +22,8 @@ impl SegmentRun {
         first..first + self.len
     }
 
-    /// The frame that leaves. With `trains`, the segments of a tunnel's train may leave as one frame.
+    /// Builds the frame that leaves. With `trains`, the segments of a tunnel's train may leave as
+    /// one frame.
     pub(super) fn frame<'f>(
         &self,
         held: &'f HeldFrames<impl Lent>,
@@ -42,7 +43,7 @@ impl SegmentRun {
         part
     }
 
-    /// Its segments as observers see them, due at these times.
+    /// Returns the segments for observers, with these due times.
     pub(super) fn observed<'f>(
         &self,
         held: &'f HeldFrames<impl Lent>,
@@ -55,7 +56,7 @@ impl SegmentRun {
         }
     }
 
-    /// L2 bytes of its segments, each with its headers.
+    /// Returns the L2 bytes of the segments, each with its headers.
     pub(super) fn bytes(&self, held: &HeldFrames<impl Lent>) -> u64 {
         held.gso(self.first).wire_len(self.segments())
     }

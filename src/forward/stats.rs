@@ -1,4 +1,4 @@
-//! What the forwarder counted, so that a user can judge its numbers.
+//! The forwarder's counters, which let a user judge its results.
 
 use std::io;
 
@@ -13,16 +13,16 @@ use record::summary::{
     OwnLoss, ShareSummary, StallSummary, Summary, dropped_by_cause,
 };
 
-/// Why the emulator itself lost packets. The emulated network causes none of these.
+/// The causes of losses by the emulator itself. The emulated network causes none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EmulatorLoss {
     /// The limit on held bytes was reached.
     Memory,
-    /// A GSO frame that cannot be taken apart into its segments.
+    /// The GSO frame cannot be split into its segments.
     UnsupportedGso,
-    /// A frame longer than the ring's slots.
+    /// The frame is longer than the ring's slots.
     TooLong,
-    /// The egress interface refused it.
+    /// The egress interface refused the packet.
     Send,
 }
 
@@ -34,7 +34,7 @@ impl EmulatorLoss {
         Self::Send,
     ];
 
-    /// The cause in words.
+    /// Returns the cause in words.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory limit",
@@ -45,49 +45,51 @@ impl EmulatorLoss {
     }
 }
 
-/// Counts by ingress side (A, B), and the error of every departure.
+/// Counters by ingress side (A, B), and the error of every departure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
-    /// What the model counted, by class.
+    /// The model's counters, by class.
     pub(crate) link: [Vec<Counters>; 2],
     /// The achieved shares of the model's random losses and copies.
     pub(crate) shares: Vec<ShareSummary>,
     /// The achieved averages of the model's random delays.
     pub(crate) delays: Vec<DelaySummary>,
-    /// ARP, discovery and the like, which pass unimpaired.
+    /// ARP, discovery protocols and other link-control frames, which pass unimpaired.
     pub(crate) control: [u64; 2],
-    /// Frames that found a receive ring full, by the ring's port.
+    /// The frames that found a receive ring full, by the port of the ring.
     pub(crate) missed: [Missed; 2],
-    /// Frames that found a ring full that several links share; they can belong to any of these links.
+    /// The frames that found a ring full that several links share. They may belong to any of these
+    /// links.
     pub(crate) missed_by_any: Missed,
-    /// Packets that the egress interface took.
+    /// The packets that the egress interface accepted.
     pub(crate) sent: [u64; 2],
-    /// Their L2 bytes.
+    /// The L2 bytes of these packets.
     pub(crate) sent_bytes: [u64; 2],
-    /// ICMP replies that told a sender why a packet was dropped.
+    /// The ICMP replies that told a sender why its packet was dropped.
     pub(crate) replies: [u64; 2],
-    /// The delays of packets that were sent, by class.
-    delayed: [Vec<Delayed>; 2],
+    /// The delays of sent packets, by class.
+    delay_totals: [Vec<DelayTotal>; 2],
     lost: [[u64; EmulatorLoss::ALL.len()]; 2],
-    /// The first error of sending, for its cause.
+    /// The first error of a send call.
     pub(crate) send_error: Option<String>,
-    /// Actual minus due time of every packet.
+    /// The actual minus the due departure time of every packet.
     pub(crate) departure: DepartureErrors,
-    /// The part of that before the call that sent the packet.
+    /// The part of this error before the call that sent the packet.
     hand_over: Lateness,
-    /// When the host did not run the forwarder's thread.
+    /// The times in which the host did not run the forwarder's thread.
     pub(crate) stalls: StallStats,
-    /// Departures by kind of packets.
+    /// The departures by kind of packets.
     pub(crate) flows: DeparturesByKind,
-    /// The most bytes held at a time.
+    /// The most bytes held at any time.
     pub(crate) peak_bytes: usize,
 }
 
 impl Stats {
-    /// Nothing counted yet. Departures later than `budget` after their due time will count as late.
-    pub(crate) fn within(budget: LateBudget) -> Self {
+    /// Creates empty counters. Departures later than `budget` after their due time will count as
+    /// late.
+    pub(crate) fn with_budget(budget: LateBudget) -> Self {
         Self {
-            departure: DepartureErrors::within(budget),
+            departure: DepartureErrors::with_budget(budget),
             ..Self::default()
         }
     }
@@ -108,25 +110,32 @@ impl Stats {
         self.send_error.get_or_insert_with(|| error.to_string());
     }
 
-    /// Counts packets that the egress interface took.
+    /// Counts packets that the egress interface accepted.
     pub(crate) fn left(&mut self, ingress: Side, packets: u32, bytes: u64) {
         self.sent[ingress.index()] += u64::from(packets);
         self.sent_bytes[ingress.index()] += bytes;
     }
 
-    /// Counts the delays of sent packets of one class and arrival, from their due times.
-    pub(crate) fn delayed(&mut self, ingress: Side, (class, arrival): (u16, Nanos), due: &[Nanos]) {
-        let (classes, class) = (&mut self.delayed[ingress.index()], usize::from(class));
+    /// Counts the delays of sent packets of one class and arrival, up to their due times.
+    pub(crate) fn record_delays(
+        &mut self,
+        ingress: Side,
+        (class, arrival): (u16, Nanos),
+        due: &[Nanos],
+    ) {
+        let (classes, class) = (&mut self.delay_totals[ingress.index()], usize::from(class));
         if class >= classes.len() {
-            classes.resize(class + 1, Delayed::default());
+            classes.resize(class + 1, DelayTotal::default());
         }
-        let each = due.iter();
-        let each = each.map(|due| u128::from(due.0.saturating_sub(arrival.0)));
+        let each = due
+            .iter()
+            .map(|due| u128::from(due.0.saturating_sub(arrival.0)));
         classes[class].packets += due.len() as u64;
         classes[class].nanos += each.sum::<u128>();
     }
 
-    /// Counts packets of a kind that were due at `due`, and would have been due `clamped` sooner if taken in on time.
+    /// Counts packets of a kind that were due at `due`. `clamped` is the delay of their intake, by
+    /// which they should have been due earlier.
     pub(crate) fn departed(
         &mut self,
         ingress: Side,
@@ -142,17 +151,17 @@ impl Stats {
         self.flows.left(flow, ingress, packets, are_late);
     }
 
-    /// How late the departures were.
+    /// Returns the distribution of departure errors.
     pub(crate) fn departure_error(&self) -> DepartureSummary {
         self.departure.summary(&self.hand_over)
     }
 
-    /// The same in buckets.
+    /// Returns the departure errors in buckets.
     pub(crate) fn lateness(&self) -> LatenessBuckets {
         self.departure.buckets
     }
 
-    /// What the model counted, all classes together.
+    /// Returns the model's counters, summed over all classes.
     pub(crate) fn counters(&self, ingress: Side) -> Counters {
         let classes = self.link[ingress.index()].iter();
         classes.fold(Counters::default(), |sum, one| sum + *one)
@@ -163,14 +172,14 @@ impl Stats {
     }
 }
 
-/// Packets that left, and the sum of the times from their arrival until they were due.
+/// Packets that left, and the sum of the times from their arrivals to their due times.
 #[derive(Clone, Copy, Debug, Default)]
-struct Delayed {
+struct DelayTotal {
     packets: u64,
     nanos: u128,
 }
 
-impl Delayed {
+impl DelayTotal {
     fn summary(self) -> DelaySum {
         DelaySum {
             packets: self.packets,
@@ -179,7 +188,7 @@ impl Delayed {
     }
 }
 
-impl std::ops::Add for Delayed {
+impl std::ops::Add for DelayTotal {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -190,26 +199,26 @@ impl std::ops::Add for Delayed {
     }
 }
 
-/// How late every departure was, and how many of them count as late.
+/// The error of every departure, and the number of late departures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DepartureErrors {
     lateness: Lateness,
     buckets: LatenessBuckets,
     late: u64,
-    /// A departure later than this after its due time is late.
+    /// The time after the due time beyond which a departure is late.
     budget: LateBudget,
 }
 
 impl DepartureErrors {
-    /// Departures later than `budget` will count as late.
-    pub(crate) fn within(budget: LateBudget) -> Self {
+    /// Creates empty statistics. Departures later than `budget` will count as late.
+    pub(crate) fn with_budget(budget: LateBudget) -> Self {
         Self {
             budget,
             ..Self::default()
         }
     }
 
-    /// Counts packets that left `error` after they were due. Returns whether they are late.
+    /// Counts packets that left `error` after they were due. Returns true if they are late.
     fn record(&mut self, error: Nanos, packets: u64) -> bool {
         self.lateness.record(error, packets);
         self.buckets.record(error, packets);
@@ -237,17 +246,19 @@ impl DepartureErrors {
     }
 }
 
-/// Departures by how late they were, in a few fixed buckets, so that a scrape need not walk through a histogram.
+/// Departure errors in a few fixed buckets, so that reading them does not traverse a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LatenessBuckets {
-    /// Bucket n counts departures later than bound n - 1, up to bound n; the last bucket counts those later than all bounds.
+    /// Bucket n counts errors above bound n - 1 and up to bound n; the last bucket counts errors
+    /// above all bounds.
     pub(crate) counts: [u64; Self::BOUNDS.len() + 1],
-    /// The sum of all.
+    /// The sum of all errors.
     pub(crate) sum: Nanos,
 }
 
 impl LatenessBuckets {
-    /// From the error of a forwarder that spins to that of a stalled host: 1 us to 1 s.
+    /// The upper bounds of the buckets, from the error of a spinning forwarder to that of a stalled
+    /// host: 1 us to 1 s.
     pub(crate) const BOUNDS: [Nanos; 14] = [
         Nanos(1_000),
         Nanos(2_000),
@@ -272,11 +283,12 @@ impl LatenessBuckets {
     }
 }
 
-/// Nanoseconds after the due time, with 3 significant digits, up to 10 s. The memory depends on the largest value.
+/// A histogram of nanoseconds after the due time, with 3 significant digits, up to 10 s. Its memory
+/// depends on the largest value.
 #[derive(Clone, Debug)]
 struct Lateness(Histogram<u64>);
 
-/// Departures later than this count as this late.
+/// Later departures count as this late.
 const LATEST: Nanos = Nanos(10_000_000_000);
 
 impl Default for Lateness {
@@ -289,18 +301,18 @@ impl Default for Lateness {
 
 impl Lateness {
     fn record(&mut self, error: Nanos, packets: u64) {
-        // It grows to the recorded value, which is bounded.
+        // The histogram grows up to the recorded value, which is bounded.
         let _ = self.0.record_n(error.min(LATEST).0, packets);
     }
 }
 
-/// Stalls: times when a thread that only read the clock did not run.
+/// Stalls: times in which a thread that only read the clock did not run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StallStats {
     count: u64,
     total: Nanos,
     longest: Nanos,
-    /// Packets that were due during a stall.
+    /// The packets that were due during a stall.
     departures: u64,
     latest: Option<Stall>,
 }
@@ -332,8 +344,8 @@ impl StallStats {
     }
 }
 
-/// The summary of a link: its counters by class, how late the host wakes the forwarder, and the memory that frames and rings
-/// may take. The packet log is added later.
+/// Returns the summary of a link: its counters by class, the wake-up latency of the host, and the
+/// memory limits of frames and rings. The packet log is added later.
 pub(super) fn summary(
     stats: &Stats,
     waiter: &Waiter,
@@ -368,14 +380,16 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let refused = stats.missed[ingress.other().index()].refused;
     let emulator_lost = own_losses(lost)
         .chain(rings_full(stats.missed[ingress.index()]))
-        .chain(own_losses([("tunnel's train refused", refused)]));
-    let delayed = &stats.delayed[ingress.index()];
+        .chain(own_losses([("tunnel train refused", refused)]));
+    let delayed = &stats.delay_totals[ingress.index()];
     let others = stats.link[ingress.index()].iter().enumerate().skip(1);
     let classes = rules.names().zip(others).map(|(name, (class, counters))| {
         let delay = delayed.get(class).copied().unwrap_or_default();
         ClassSummary::new(name, counters, delay.summary())
     });
-    let delay = delayed.iter().fold(Delayed::default(), |sum, of| sum + *of);
+    let delay = delayed
+        .iter()
+        .fold(DelayTotal::default(), |sum, of| sum + *of);
     DirectionSummary {
         packets: counters.packets,
         bytes: counters.bytes,
@@ -402,7 +416,7 @@ fn rings_full(Missed { small, large, .. }: Missed) -> impl Iterator<Item = OwnLo
     ])
 }
 
-/// The losses that occurred.
+/// Returns the losses with a count above 0.
 fn own_losses<const N: usize>(counts: [(&'static str, u64); N]) -> impl Iterator<Item = OwnLoss> {
     let occurred = counts.into_iter().filter(|(_, count)| *count > 0);
     occurred.map(|(cause, count)| OwnLoss {
@@ -411,7 +425,8 @@ fn own_losses<const N: usize>(counts: [(&'static str, u64); N]) -> impl Iterator
     })
 }
 
-/// Packets that were offered or copied and have neither left nor been dropped.
+/// Returns the number of packets that were offered or copied and have neither left nor been
+/// dropped.
 fn held_at_end(stats: &Stats, ingress: Side, counters: &Counters) -> u64 {
     let gone = stats.sent[ingress.index()]
         + stats.lost(ingress, EmulatorLoss::Send)

@@ -1,45 +1,46 @@
-//! Writers for the tests of the threads that write packet logs and captures.
+//! Writers for tests of the threads that write packet logs and captures.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-/// Keeps the bytes that are written.
+/// A writer that keeps the bytes written to it.
 #[derive(Clone, Default)]
-pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
+pub(super) struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-/// Holds a writer up until it is let go.
-pub(super) struct Gate {
-    written: Written,
+/// A writer that blocks until it is released.
+pub(super) struct GatedWriter {
+    written: SharedBuffer,
     open: Receiver<()>,
     entered: Sender<()>,
 }
 
-/// A disk without room.
-pub(super) struct Full;
+/// A disk without free space.
+pub(super) struct FullDisk;
 
-impl Written {
+impl SharedBuffer {
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl Gate {
-    /// A gate before `written`, the end to drop so that it opens, and word of every write that it holds up.
-    pub(super) fn new(written: &Written) -> (Self, Sender<()>, Receiver<()>) {
-        let (let_go, open) = channel();
-        let (entered, held_up) = channel();
+impl GatedWriter {
+    /// Creates a gate before `written`. Also returns a sender that opens the gate when dropped, and
+    /// a receiver that gets a message for every blocked write.
+    pub(super) fn new(written: &SharedBuffer) -> (Self, Sender<()>, Receiver<()>) {
+        let (release, open) = channel();
+        let (entered, blocked) = channel();
         let written = written.clone();
         let gate = Self {
             written,
             open,
             entered,
         };
-        (gate, let_go, held_up)
+        (gate, release, blocked)
     }
 }
 
-impl Write for Written {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend(bytes);
         Ok(bytes.len())
@@ -50,10 +51,10 @@ impl Write for Written {
     }
 }
 
-impl Write for Gate {
+impl Write for GatedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.entered.send(());
-        // It stays open once the other end is gone.
+        // The gate stays open once the sender is dropped.
         let _ = self.open.recv();
         self.written.write(bytes)
     }
@@ -63,7 +64,7 @@ impl Write for Gate {
     }
 }
 
-impl Write for Full {
+impl Write for FullDisk {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::StorageFull.into())
     }

@@ -1,4 +1,4 @@
-//! The forwarder between two ports in memory, in virtual time.
+//! Tests of the forwarder between two ports in memory, in virtual time.
 
 use std::io;
 
@@ -21,7 +21,7 @@ use super::*;
 const SEGMENT: usize = 100;
 const HEADERS: usize = 14 + 20 + 20;
 
-/// A TCP frame of `segments`, each of which carries its own number, counted from `first`.
+/// Returns a TCP frame with `segments` segments. Each carries its number, counted from `first`.
 fn frame(arrival: Nanos, first: u32, segments: u32) -> Frame {
     let len = HEADERS + segments as usize * SEGMENT;
     let mut bytes = vec![0; len];
@@ -44,7 +44,7 @@ fn frame(arrival: Nanos, first: u32, segments: u32) -> Frame {
     Frame::new(arrival, Offload { gso, checksum }, None, &bytes)
 }
 
-/// The numbers of the segments in what was sent.
+/// Returns the numbers of the sent segments.
 fn numbers(sent: &[Sent]) -> Vec<u32> {
     sent.iter()
         .flat_map(|frame| frame.bytes[HEADERS..].chunks(SEGMENT))
@@ -52,7 +52,7 @@ fn numbers(sent: &[Sent]) -> Vec<u32> {
         .collect()
 }
 
-/// What each direction of the link has.
+/// The conditions of each direction of the link.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
     rate: Option<Rate>,
@@ -67,10 +67,11 @@ fn link(conditions: Conditions) -> Link {
         });
         let rate = conditions.rate.map(Effect::Rate);
         let delay = (conditions.delay > Nanos::ZERO).then_some(delay);
-        let named = [("rate", rate), ("delay", delay)];
-        let named = named.into_iter().filter_map(|(kind, effect)| {
-            Some(StageSpec::new(format!("box.{way}.{kind}"), effect?))
-        });
+        let named = [("rate", rate), ("delay", delay)]
+            .into_iter()
+            .filter_map(|(kind, effect)| {
+                Some(StageSpec::new(format!("box.{way}.{kind}"), effect?))
+            });
         named.collect()
     };
     Link::new(&LinkConfig::new(3, stages("up"), stages("down"))).unwrap()
@@ -82,8 +83,8 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
     with_link(link(conditions), gso, memory)
 }
 
-/// One link between two ports.
-fn between<P: PortSet>(
+/// Creates a forwarder with one link between two ports.
+fn one_link<P: PortSet>(
     ports: [P; 2],
     link: Link,
     memory: usize,
@@ -91,16 +92,16 @@ fn between<P: PortSet>(
 ) -> Forwarder<P> {
     let mut forwarder = Forwarder::new(ports.into(), memory);
     let budget = LateBudget::DEFAULT;
-    forwarder.join(PortId::APART, link, Rules::default(), budget, log);
+    forwarder.add_link(PortId::SEPARATE_SETS, link, Rules::default(), budget, log);
     forwarder
 }
 
 fn with_link(link: Link, gso: bool, memory: usize) -> InMemory {
     let ports = [MemoryPort::new(gso), MemoryPort::new(gso)];
-    between(ports, link, memory, None)
+    one_link(ports, link, memory, None)
 }
 
-/// A link on which what goes up meets `stages`, named by their numbers.
+/// Creates a link whose upward direction has these `stages`, named by their numbers.
 fn up(stages: &[Effect]) -> Link {
     let named = (0..).zip(stages);
     let stages =
@@ -112,8 +113,8 @@ fn chance(share: f64) -> Probability {
     Probability::from_percent(100.0 * share).unwrap()
 }
 
-/// Segment `n` of [`frame`] as a packet of its own, its checksum complete.
-fn alone(frame: &Frame, n: u32) -> Vec<u8> {
+/// Returns segment `n` of [`frame`] as a separate packet with a complete checksum.
+fn single(frame: &Frame, n: u32) -> Vec<u8> {
     let mut part = GsoFrame::of(frame)
         .unwrap()
         .part(frame, n..n + 1, &mut Spare::default());
@@ -121,7 +122,7 @@ fn alone(frame: &Frame, n: u32) -> Vec<u8> {
     [part.head.bytes(), &part.body].concat()
 }
 
-/// How many bits differ between two of one length.
+/// Returns the number of different bits of two slices with the same length.
 fn bits_between(a: &[u8], b: &[u8]) -> u32 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
@@ -142,13 +143,14 @@ fn rate(bits: u64) -> Option<Rate> {
     })
 }
 
-/// Steps as its caller would until nothing is left; what left by B.
+/// Steps as a caller of the forwarder would, until no frame is left. Returns the frames that left
+/// through port B.
 fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<Sent> {
     loop {
         match forwarder.step(now, Nanos::ZERO) {
-            Next::Now => {}
-            Next::At(at) => now = at.max(now) + Nanos(lateness),
-            Next::Arrival => return forwarder.shared.sets[1].sent(),
+            NextStep::Now => {}
+            NextStep::At(at) => now = at.max(now) + Nanos(lateness),
+            NextStep::Arrival => return forwarder.shared.sets[1].sent(),
         }
     }
 }
@@ -186,7 +188,7 @@ proptest! {
 }
 
 #[test]
-fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
+fn frames_taken_in_late_meet_the_queue_of_their_arrival_time() {
     let conditions = Conditions {
         rate: Some(Rate {
             queue: QueueLimit::Packets(5).into(),
@@ -194,7 +196,7 @@ fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
         }),
         ..Conditions::default()
     };
-    // A burst of single packets every 10 us: ten times what the rate serves.
+    // Single packets arrive every 10 us: ten times the rate of the link.
     let burst = |step: &mut dyn FnMut(&mut InMemory, Nanos)| {
         let mut forwarder = forwarder(conditions, true, 1 << 24);
         for n in 0..300 {
@@ -247,7 +249,7 @@ fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    // 154 bytes at 10 Gb/s: 123.2 ns each, 40 of them in 4.9 us.
+    // 154 bytes at 10 Gb/s take 123.2 ns, and 40 of them take 4.9 us.
     forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
@@ -255,12 +257,12 @@ fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
 }
 
 #[test]
-fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
+fn frames_beyond_the_memory_limit_are_lost_with_that_cause() {
     let conditions = Conditions {
         delay: Nanos(5_000),
         ..Conditions::default()
     };
-    // A chunk of the arena, and the book-keeping of one frame.
+    // The limit allows a chunk of the arena and the bookkeeping of one frame.
     const LIMIT: usize = (64 << 10) + 6_000;
     let mut forwarder = forwarder(conditions, true, LIMIT);
     for _ in 0..3 {
@@ -274,13 +276,14 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
 }
 
 #[test]
-fn copies_that_can_come_of_a_packet_count_towards_the_memory_limit() {
+fn possible_copies_of_a_packet_count_towards_the_memory_limit() {
     let twice = Effect::Duplicate(chance(1.0).into());
     let delay = Effect::Delay(Delay {
         time: Nanos(5_000),
         ..Delay::default()
     });
-    // A chunk of the arena, and the book-keeping of two frames whose 40 packets become 160.
+    // The limit allows a chunk of the arena and the bookkeeping of two frames, each of whose 40
+    // packets become 160.
     const LIMIT: usize = (64 << 10) + 2 * (160 + 160 * 128);
     let link = up(&[delay, twice.clone(), twice]);
     assert_eq!(link.most_copies(), 4);
@@ -297,7 +300,7 @@ fn copies_that_can_come_of_a_packet_count_towards_the_memory_limit() {
 }
 
 #[test]
-fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
+fn every_copy_leaves_with_the_bytes_of_its_packet_and_outside_trains() {
     let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0).into())]), true, 1 << 20);
     forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
@@ -321,7 +324,7 @@ fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
 }
 
 #[test]
-fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
+fn a_copy_leaves_even_if_its_packet_is_lost() {
     let stages = [
         Effect::Duplicate(chance(0.5).into()),
         Effect::Loss(chance(0.5).into()),
@@ -346,7 +349,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     let mut forwarder = forwarder(Conditions::default(), true, 1 << 20);
     let train = frame(Nanos(0), 0, 40);
     let gso = GsoFrame::of(&train).unwrap();
-    let mut expected = alone(&train, 7);
+    let mut expected = single(&train, 7);
     let origin = FrameOrigin {
         set: 0,
         side: Side::A,
@@ -370,7 +373,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     assert!(before.gso.is_some() && marked.gso.is_none() && after.gso.is_some());
     let sum = u16::from_be_bytes([expected[24], expected[25]]);
     expected[15] |= 3;
-    // The word of the TOS grew by 3; its complement's sum shrinks by that.
+    // The TOS word grew by 3, so the one's complement checksum shrinks by 3.
     expected[24..26].copy_from_slice(&(sum - 3).to_be_bytes());
     assert_eq!(marked.bytes, expected);
 }
@@ -379,7 +382,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
 fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone() {
     let mut forwarder = with_link(up(&[Effect::Corrupt(chance(1.0).into())]), true, 1 << 20);
     let train = frame(Nanos(0), 0, 40);
-    let expected: Vec<_> = (0..40).map(|n| alone(&train, n)).collect();
+    let expected: Vec<_> = (0..40).map(|n| single(&train, n)).collect();
     forwarder.shared.sets[0].arrive(train);
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 40);
@@ -392,7 +395,7 @@ fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone(
 }
 
 #[test]
-fn the_sender_of_what_is_too_long_is_told_at_once() {
+fn the_sender_of_a_too_long_packet_gets_an_immediate_reply() {
     let effects = [
         Effect::Mtu(139),
         Effect::Delay(Delay {
@@ -406,9 +409,9 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
     bytes[26..34].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
     let offload = frame(Nanos(0), 0, 3).offload;
     let train = Frame::new(Nanos(0), offload, None, &bytes);
-    let first = alone(&train, 0);
+    let first = single(&train, 0);
     forwarder.shared.sets[0].arrive(train);
-    // 40 bytes of headers and 100 of payload are one too many.
+    // 40 bytes of headers and 100 bytes of payload exceed the MTU by one.
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
     let replies = forwarder.shared.sets[0].sent();
     assert_eq!(replies.len(), 3);
@@ -424,7 +427,7 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
 }
 
 #[test]
-fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged() {
+fn round_trips_are_measured_of_packets_neither_lost_nor_damaged() {
     let stages = [
         Effect::Indexes([1].into()),
         Effect::Delay(Delay {
@@ -450,7 +453,8 @@ fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged(
         assert_eq!(b.count(), 0);
         (a.count(), a.sum)
     };
-    // All three have a reply, the one that was lost included; only the one that has crossed is one.
+    // All three requests have a reply, including the one that was lost; only a request that has
+    // crossed counts.
     assert_eq!(pings(&stages, true), (2, Nanos::from_millis(14)));
     assert_eq!(pings(&stages, false), (0, Nanos::ZERO));
     let damaged = Effect::Corrupt(chance(1.0).into());
@@ -458,7 +462,7 @@ fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged(
 }
 
 #[test]
-fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
+fn a_change_applies_to_later_arrivals_only() {
     let delay = |micros| {
         Effect::Delay(Delay {
             time: Nanos::from_micros(micros),
@@ -476,7 +480,7 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
             ..NewConditions::default()
         }
     };
-    // More is waiting than is taken in at once: the change comes before what is left.
+    // More frames wait than one step takes in, so the change applies before the remaining ones.
     let at = forwarder.change(0, Nanos(150_000), under(delay(300)));
     assert_eq!(at, Ok(Nanos(64_000)));
     let loss = under(Effect::Loss(chance(0.1).into()));
@@ -510,10 +514,12 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
     ]
     .map(|effect| {
         let file = directory.path().join("log");
-        let log = packet_log::PacketLog::create(&file).unwrap();
-        let log = log.begin().unwrap();
+        let log = packet_log::PacketLog::create(&file)
+            .unwrap()
+            .begin()
+            .unwrap();
         let ports = [MemoryPort::new(true), MemoryPort::new(true)];
-        let mut forwarder = between(ports, up(&[effect]), 1 << 20, Some(log));
+        let mut forwarder = one_link(ports, up(&[effect]), 1 << 20, Some(log));
         let whole = frame(Nanos(0), 0, 5);
         let cut = &whole.bytes()[..whole.bytes().len() - 1];
         let short = Frame::new(whole.arrival, whole.offload, None, cut);
@@ -521,8 +527,11 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
         assert!(!run(&mut forwarder, Nanos(0), 0).is_empty());
         assert_eq!(forwarder.finish(0).unwrap().lines, 5);
         let text = std::fs::read_to_string(&file).unwrap();
-        let rows = text.lines().skip(1);
-        let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip(1)
+            .map(|row| row.split(',').collect())
+            .collect();
         let column = |at: usize| rows.iter().map(|row| row[at]).collect::<Vec<_>>();
         assert_eq!(column(0), ["1", "2", "3", "4", "5"]);
         let [len, last] = [0, 1].map(|less| (HEADERS + SEGMENT - less).to_string());
@@ -535,18 +544,20 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
 }
 
 #[test]
-fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
+fn the_log_ends_with_the_packets_on_their_way() {
     let stall = Effect::Rate(Rate {
         rate: None,
         ..rate(1_000).unwrap()
     });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
-    let log = packet_log::PacketLog::create(&file).unwrap();
-    let log = log.begin().unwrap();
+    let log = packet_log::PacketLog::create(&file)
+        .unwrap()
+        .begin()
+        .unwrap();
     let ports = [MemoryPort::new(true), MemoryPort::new(true)];
     let link = up(&[Effect::Duplicate(chance(1.0).into()), stall]);
-    let mut forwarder = between(ports, link, 1 << 20, Some(log));
+    let mut forwarder = one_link(ports, link, 1 << 20, Some(log));
     forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 5));
     forwarder.shared.sets[1].arrive(frame(Nanos(0), 0, 1));
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
@@ -564,7 +575,7 @@ fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
 
 proptest! {
     #[test]
-    fn packets_and_copies_are_delivered_dropped_or_held_at_any_time_and_no_frame_is_kept_in_the_end(
+    fn packets_and_copies_are_delivered_dropped_or_held_and_all_frames_are_released(
         frames in prop::collection::vec((0_u64..40_000, 1_u32..44), 1..20),
         shares in prop::array::uniform3(0.0..=1.0_f64),
         mtu in 100_u16..200,
@@ -587,7 +598,7 @@ proptest! {
             forwarder.shared.sets[0].arrive(frame(arrival, first, segments));
             first += segments;
         }
-        while forwarder.step(Nanos(until), Nanos::ZERO) == Next::Now {}
+        while forwarder.step(Nanos(until), Nanos::ZERO) == NextStep::Now {}
         let counters = forwarder.stats(0).counters(Side::A);
         prop_assert!(add_up(&counters), "{counters:?}");
         let so_far = numbers(&forwarder.shared.sets[1].sent()).len();
@@ -602,8 +613,8 @@ proptest! {
     }
 }
 
-/// What left so far.
-fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
+/// Returns the departures up to now.
+fn departures(forwarder: &InMemory) -> [LinkDepartures; 1] {
     [LinkDepartures {
         link: "link".to_owned(),
         budget_ns: LateBudget::DEFAULT.time().0,
@@ -611,7 +622,7 @@ fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
     }]
 }
 
-/// An echo request, or its reply.
+/// Returns an echo request or its reply.
 fn echo(arrival: Nanos) -> Frame {
     let mut bytes = vec![0; 98];
     bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
@@ -620,7 +631,8 @@ fn echo(arrival: Nanos) -> Frame {
     Frame::new(arrival, Offload::default(), None, &bytes)
 }
 
-/// Pings `count` times, a request and a reply at a time; the forwarder is stalled for 5 ms where `is_stalled` says so.
+/// Sends `count` pings, one request and reply at a time. The forwarder is stalled for 5 ms where
+/// `is_stalled` is true.
 fn ping(forwarder: &mut InMemory, count: u64, is_stalled: impl Fn(u64) -> bool) {
     for n in 0..count {
         let at = Nanos::from_millis(1 + 10 * n);
@@ -648,9 +660,9 @@ fn rtt(statistic: Statistic) -> Figure {
 #[test]
 fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
     let mut forwarder = delayed_by_a_millisecond();
-    let begin = look(&forwarder);
+    let begin = departures(&forwarder);
     ping(&mut forwarder, 10, |_| true);
-    let pinged = look(&forwarder);
+    let pinged = departures(&forwarder);
     for n in 0..100 {
         let at = Nanos::from_millis(u64::from(1000 + n));
         forwarder.shared.sets[1].arrive(frame(at, n, 40));
@@ -658,7 +670,7 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
         forwarder.step(at, Nanos::ZERO);
     }
     run(&mut forwarder, Nanos::from_millis(1100), 0);
-    let downloaded = look(&forwarder);
+    let downloaded = departures(&forwarder);
     let invalid = |before, after, traffic| {
         let late = lateness::between(before, after, &[traffic]);
         assert!(!late.is_empty());
@@ -668,7 +680,7 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
         Some("10 of 10 packets up, 10 of 10 packets down left more than 1 ms late".to_owned());
     assert_eq!(invalid(&begin, &pinged, Traffic::Icmp), of_ping);
     assert_eq!(invalid(&pinged, &downloaded, Traffic::Tcp(None)), None);
-    // Nor does it matter that they share their time: 20 packets in 4120 are late.
+    // It does not matter that they share their time: only 20 of 4120 packets are late.
     assert_eq!(invalid(&begin, &downloaded, Traffic::Icmp), of_ping);
     assert_eq!(invalid(&begin, &downloaded, Traffic::Tcp(None)), None);
 }
@@ -676,16 +688,16 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
 #[test]
 fn a_stall_of_two_packets_in_a_hundred_spoils_the_p99_and_not_the_median() {
     let mut forwarder = delayed_by_a_millisecond();
-    let begin = look(&forwarder);
+    let begin = departures(&forwarder);
     ping(&mut forwarder, 100, |n| n % 50 == 7);
-    let late = lateness::between(&begin, &look(&forwarder), &[Traffic::Icmp]);
+    let late = lateness::between(&begin, &departures(&forwarder), &[Traffic::Icmp]);
     assert!(lateness::spoilt(&late, &rtt(Statistic::P99)).is_some());
     assert_eq!(lateness::spoilt(&late, &rtt(Statistic::Median)), None);
     assert_eq!(lateness::invalid(&late, &[rtt(Statistic::P99)]), None);
 }
 
 #[test]
-fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
+fn the_departure_error_includes_late_intake() {
     let mut forwarder = delayed_by_a_millisecond();
     let [early, late] = [2, 5].map(Nanos::from_millis);
     for at in [late, early] {
@@ -700,10 +712,10 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
     assert_eq!(error.max_ns / 100_000, 30);
 }
 
-/// A port that says of its own what became of the n-th frame of a send call.
-struct OddPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
+/// A port that replaces the result for the n-th frame of a send call.
+struct ScriptedPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
 
-impl PortSet for OddPort {
+impl PortSet for ScriptedPort {
     type Lent = std::convert::Infallible;
 
     fn capabilities(&self) -> netio::Capabilities {
@@ -756,12 +768,12 @@ impl PortSet for OddPort {
 }
 
 #[test]
-fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
-    // Each takes half a millisecond to send.
+fn the_departure_error_includes_the_send_call_and_the_place_in_the_batch() {
+    // Each frame takes half a millisecond to send.
     let slow = |index, at| Ok(at + Nanos(500_000 * (index as u64 + 1)));
-    let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), slow));
+    let ports = [(); 2].map(|()| ScriptedPort(MemoryPort::new(true), slow));
     let link = link(Conditions::default());
-    let mut forwarder = between(ports, link, 1 << 20, None);
+    let mut forwarder = one_link(ports, link, 1 << 20, None);
     for n in 0..4 {
         forwarder.shared.sets[0].0.arrive(frame(Nanos(0), n, 1));
     }
@@ -775,7 +787,7 @@ fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
 }
 
 #[test]
-fn what_is_got_ready_leaves_when_it_is_due() {
+fn a_prepared_departure_leaves_when_it_is_due() {
     let mut forwarder = delayed_by_a_millisecond();
     for n in 0..3 {
         forwarder.shared.sets[0].arrive(frame(Nanos(0), n, 1));
@@ -783,12 +795,12 @@ fn what_is_got_ready_leaves_when_it_is_due() {
     forwarder.shared.sets[0].arrive(frame(Nanos(5_000), 3, 1));
     let lead = Nanos(10_000);
     let due = Nanos::from_millis(1);
-    assert_eq!(forwarder.step(Nanos(20_000), lead), Next::At(due));
-    assert_eq!(forwarder.step(Nanos(989_000), lead), Next::At(due));
+    assert_eq!(forwarder.step(Nanos(20_000), lead), NextStep::At(due));
+    assert_eq!(forwarder.step(Nanos(989_000), lead), NextStep::At(due));
     assert!(forwarder.shared.sets[1].sent().is_empty());
-    // The three of one instant leave at it, and not the one behind them.
+    // The three packets that are due at the same instant leave at it, but not the later one.
     let next = forwarder.step(Nanos(991_000), lead);
-    assert_eq!(next, Next::At(due + Nanos(5_000)));
+    assert_eq!(next, NextStep::At(due + Nanos(5_000)));
     let left = forwarder.shared.sets[1].sent();
     assert_eq!(numbers(&left), [0, 1, 2]);
     assert!(left.iter().all(|sent| sent.departure == due));
@@ -796,11 +808,11 @@ fn what_is_got_ready_leaves_when_it_is_due() {
 }
 
 #[test]
-fn link_control_that_finds_the_other_interface_down_is_no_fault_of_the_emulators() {
+fn link_control_lost_at_an_interface_that_is_down_is_not_an_emulator_loss() {
     let invalid = |error: fn(usize, Nanos) -> io::Result<Nanos>| {
-        let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), error));
+        let ports = [(); 2].map(|()| ScriptedPort(MemoryPort::new(true), error));
         let link = link(Conditions::default());
-        let mut forwarder = between(ports, link, 1 << 20, None);
+        let mut forwarder = one_link(ports, link, 1 << 20, None);
         let mut arp = [0; 60];
         arp[12..14].copy_from_slice(&[8, 6]);
         let arp = Frame::new(Nanos(0), Offload::default(), None, &arp);

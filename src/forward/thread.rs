@@ -1,4 +1,4 @@
-//! Runs the forwarder on its own thread, for one link or for many.
+//! Runs the forwarder on its own thread, for one link or many.
 
 use std::any::Any;
 use std::io;
@@ -20,38 +20,39 @@ use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
 use super::round_trips::RoundTripTimes;
 use super::stats::{LatenessBuckets, summary};
-use super::{Forwarder, NewConditions, Next, PortId, TURN};
+use super::{Forwarder, NewConditions, NextStep, PortId, TURN};
 
-/// Slots of the receive rings of a set of ports, which take 32 and 64 MiB. They hold what arrives while all cores are busy
-/// elsewhere: for 50 ms at 300,000 packets per second, and for 30 ms at 16 Gb/s in trains.
+/// The slots of the receive rings of a set of ports, which take 32 and 64 MiB. They hold the frames
+/// that arrive while all cores are busy elsewhere, for 50 ms at 300,000 packets per second or 30 ms
+/// at 16 Gb/s in trains.
 pub(crate) const RING_SLOTS: RingSlots = RingSlots {
     small: 16 << 10,
     large: 960,
 };
 
-/// Bytes of frames that may be held unless another limit is asked for.
+/// The default limit of bytes of frames held.
 pub(crate) const HELD_MEMORY: usize = 1 << 30;
 
 /// A single departure is prepared this long before it is due.
 const LEAD: Nanos = Nanos(10_000);
 
-/// Why work behind a forwarder that has died is stopped.
+/// The reason for stopping work that depends on a forwarder that has died.
 pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 
-/// How a forwarder is run.
+/// The settings of a forwarder.
 #[derive(Debug)]
 pub(crate) struct ForwarderOptions {
-    /// Whether it may spin.
+    /// Says whether the forwarder may spin.
     pub(crate) cpu: CpuUse,
-    /// A departure later than this after its due time is late.
+    /// The time after the due time beyond which a departure is late.
     pub(crate) late_budget: LateBudget,
-    /// Bytes of frames that may be held.
+    /// The limit of bytes of frames held.
     pub(crate) memory: usize,
-    /// Logs the packets of the first link.
+    /// The log of the first link's packets.
     pub(crate) packet_log: Option<PacketLog>,
-    /// Captures, one per link, in the order of the links; may be empty.
+    /// The captures in the order of the links, one per link, or none.
     pub(crate) captures: Vec<Capture>,
-    /// Set to true when the forwarder dies and nothing passes any more.
+    /// A flag that is set when the forwarder dies and nothing passes any more.
     pub(crate) died: Arc<AtomicBool>,
 }
 
@@ -82,11 +83,11 @@ impl From<CpuUse> for ForwarderOptions {
 pub(crate) struct ForwarderThread {
     thread: JoinHandle<Vec<Summary>>,
     handle: ForwarderHandle,
-    /// One per link, in the order of the links; from the start to the end.
+    /// The captures that run from the start to the end, in the order of the links.
     captures: Vec<CaptureHandle>,
 }
 
-/// Sends commands to a forwarder, from any thread; it may have ended.
+/// A handle that sends commands to a forwarder, from any thread. The forwarder may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwarderHandle {
     commands: Sender<ForwarderCommand>,
@@ -96,47 +97,48 @@ pub(crate) struct ForwarderHandle {
     memory: usize,
 }
 
-/// A link at one instant.
+/// The state of a link at one instant.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkReading {
-    /// When, on the clock of [`netio::clock::now`].
+    /// The time of the reading, on the clock of [`netio::clock::now`].
     pub(crate) at: Nanos,
-    /// What was done until then, without the packet log. Packets that it counts as held at the end are on their way now.
+    /// The counters up to then, without the packet log. Packets counted as held at the end are on
+    /// their way now.
     pub(crate) summary: Summary,
-    /// The departure errors of its summary, in buckets.
+    /// The departure errors in buckets.
     pub(crate) lateness: LatenessBuckets,
-    /// The round trips measured since they are measured, by side.
+    /// The round trips since their measurement began, by side.
     pub(crate) round_trips: [RoundTripTimes; 2],
-    /// The backlog at the bottleneck of each direction, by ingress.
+    /// The backlog at the bottleneck of each direction, by ingress side.
     pub(crate) backlogs: [Option<Waiting>; 2],
-    /// Bytes of frames held by all links of the forwarder, book-keeping included.
+    /// The bytes of frames that all links of the forwarder hold, bookkeeping included.
     pub(crate) held_bytes: usize,
 }
 
-/// The forwarder was stopped, or has died.
+/// The forwarder was stopped or has died.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the forwarder has ended")]
-pub(crate) struct Ended;
+#[error("the emulator has ended")]
+pub(crate) struct ForwarderEnded;
 
-/// Why new conditions were not put into force.
+/// The reason why new conditions were not put into force.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
-    /// The link refuses them.
+    /// The link refuses the conditions.
     #[error(transparent)]
     Refused(#[from] ConfigError),
     /// The link has ended.
     #[error(transparent)]
-    Ended(#[from] Ended),
+    Ended(#[from] ForwarderEnded),
 }
 
 /// A link and the ports that it connects.
 pub(crate) struct PlacedLink {
-    /// A and B.
+    /// The ports A and B.
     pub(crate) ports: [PortId; 2],
     pub(crate) link: EmulatedLink,
 }
 
-/// What a running forwarder is asked to do; links are named by number.
+/// A command to a running forwarder. Links are identified by number.
 enum ForwarderCommand {
     /// Put new conditions into force.
     Change {
@@ -147,43 +149,44 @@ enum ForwarderCommand {
     /// Copy packets from now on.
     Capture(usize, Box<Tap>),
     /// Measure round trips from now on.
-    Watch(usize),
-    /// Report what was counted so far.
+    MeasureRoundTrips(usize),
+    /// Report the counters.
     Read(usize, Sender<LinkReading>),
-    /// Report the departures of every link so far.
+    /// Report the departures of every link up to now.
     Departures(Sender<Vec<Vec<FlowDepartures>>>),
-    /// Use the interface with this number in place of one that is gone.
+    /// Use the interface with this index in place of one that is gone.
     Rejoin {
         link: usize,
         side: Side,
         interface: u32,
         done: Sender<io::Result<()>>,
     },
-    /// Show that it is alive.
+    /// Answer, which shows that the forwarder is alive.
     Answer(Sender<()>),
-    /// End.
+    /// End the forwarder.
     Stop,
 }
 
-/// Tells a forwarder that there are commands: by a flag if it is awake, by an alarm if it sleeps. The packet path looks at one
-/// flag and takes no lock.
+/// Tells a forwarder that there are commands: by a flag if it is awake, by an alarm if it sleeps.
+/// The packet path reads one flag and takes no lock.
 #[derive(Debug)]
 struct Wakeup {
-    rung: AtomicBool,
+    called: AtomicBool,
     alarm: Alarm,
 }
 
-/// Sets a flag when its thread panics.
+/// Sets a flag if its thread panics.
 struct PanicFlag(Arc<AtomicBool>);
 
 impl ForwarderThread {
-    /// Starts to forward between `ports` A and B, each of which is a set of its own. The link's time begins now.
+    /// Starts to forward between `ports` A and B, each of which is a separate set. The link's time
+    /// begins now.
     pub(crate) fn start(
         ports: [AfPacket; 2],
         link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self> {
-        let ports_of_link = PortId::APART;
+        let ports_of_link = PortId::SEPARATE_SETS;
         let joined = PlacedLink {
             ports: ports_of_link,
             link,
@@ -198,11 +201,11 @@ impl ForwarderThread {
         options: ForwarderOptions,
     ) -> Result<Self> {
         let ring_bytes = sets.iter().map(AfPacket::ring_bytes).sum();
-        Self::between(sets, ring_bytes, links, options)
+        Self::spawn(sets, ring_bytes, links, options)
     }
 
-    /// As [`ForwarderThread::start_all`], between ports of any kind whose rings take so many bytes.
-    pub(super) fn between<P: PortSet + Wakes + Send + 'static>(
+    /// Starts a forwarder between ports of any kind, whose rings take `ring_bytes`; see [`ForwarderThread::start_all`].
+    pub(super) fn spawn<P: PortSet + Wakes + Send + 'static>(
         sets: Vec<P>,
         ring_bytes: usize,
         joined: Vec<PlacedLink>,
@@ -217,17 +220,19 @@ impl ForwarderThread {
         let links = joined.into_iter().map(build).collect::<Result<Vec<_>>>()?;
         let late_budget = options.late_budget;
         let wakeup = Arc::new(Wakeup {
-            rung: AtomicBool::new(false),
-            alarm: Alarm::new().context("making the forwarder's alarm")?,
+            called: AtomicBool::new(false),
+            alarm: Alarm::new().context("cannot create the emulator's timer")?,
         });
         let log = options.packet_log.map(PacketLog::begin).transpose()?;
-        let captures = options.captures.into_iter();
-        let captures = captures.map(|of| of.begin(Nanos::ZERO));
-        let captures = captures.collect::<Result<Vec<_>>>()?;
+        let captures = options
+            .captures
+            .into_iter()
+            .map(|of| of.begin(Nanos::ZERO))
+            .collect::<Result<Vec<_>>>()?;
         let (taps, captures): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
-        let rung = Arc::clone(&wakeup);
+        let waker = Arc::clone(&wakeup);
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
             .spawn(move || {
@@ -236,7 +241,7 @@ impl ForwarderThread {
                 let mut forwarder = Forwarder::new(sets, options.memory);
                 let logs = iter::once(log).chain(iter::repeat_with(|| None));
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
-                    forwarder.join(ports, link, rules, options.late_budget, log);
+                    forwarder.add_link(ports, link, rules, options.late_budget, log);
                 }
                 for (link, tap) in taps.into_iter().enumerate() {
                     forwarder.capture(link, tap);
@@ -248,14 +253,12 @@ impl ForwarderThread {
                     memory: options.memory,
                     ring_bytes,
                 };
-                // Nobody waits for it if the start was given up.
+                // The receiver is gone if the start was abandoned.
                 let _ = ready.send(());
-                running.forward(&rung, &to_do)
+                running.forward(&waker, &to_do)
             })
-            .context("starting the forwarder's thread")?;
-        is_ready
-            .recv()
-            .context("the forwarder ended at its start")?;
+            .context("cannot start the emulator's thread")?;
+        is_ready.recv().context("the emulator ended at its start")?;
         let handle = ForwarderHandle {
             commands,
             wakeup,
@@ -270,20 +273,20 @@ impl ForwarderThread {
         })
     }
 
-    /// The handle that other threads use.
+    /// Returns the handle for other threads.
     pub(crate) fn handle(&self) -> &ForwarderHandle {
         &self.handle
     }
 
-    /// Stops forwarding. Packets on their way are lost. Returns what was done, link by link.
+    /// Stops forwarding. Packets on their way are lost. Returns the summary of each link.
     ///
     /// # Errors
-    /// The forwarder has died; the error says why.
+    /// Fails if the forwarder has died; the error gives the cause.
     pub(crate) fn stop(self) -> Result<Vec<Summary>> {
-        self.handle.tell(ForwarderCommand::Stop);
+        self.handle.send(ForwarderCommand::Stop);
         let ended = self.thread.join();
         let mut summaries =
-            ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))?;
+            ended.map_err(|panic| anyhow!("the emulator died: {}", message(&*panic)))?;
         for (summary, capture) in summaries.iter_mut().zip(self.captures) {
             summary.capture = Some(capture.finish());
         }
@@ -292,10 +295,12 @@ impl ForwarderThread {
 }
 
 impl ForwarderHandle {
-    /// Puts new conditions into force on a link immediately, for both directions at one instant. Returns the link at that instant.
+    /// Puts new conditions into force on a link immediately, for both directions at the same
+    /// instant. Returns the state of the link at that instant.
     ///
     /// # Errors
-    /// [`Link::change`] refuses the conditions, and nothing is changed; or the forwarder has ended.
+    /// Fails if [`Link::change`] refuses the conditions, which then stay unchanged, or if the
+    /// forwarder has ended.
     pub(crate) fn change(
         &self,
         link: usize,
@@ -308,55 +313,56 @@ impl ForwarderHandle {
     /// Copies packets of a link from now on, until the handle is dropped or a limit is reached.
     ///
     /// # Errors
-    /// The forwarder has died, or a thread cannot be started.
+    /// Fails if the forwarder has died or a thread cannot be started.
     pub(crate) fn capture(&self, link: usize, capture: Capture) -> Result<CaptureHandle> {
-        // The capture begins after everything that has arrived; the answer also shows that the forwarder is alive.
+        // The answer shows that the forwarder is alive. Its time is also after that of every packet
+        // which has arrived, so the capture begins after them.
         self.ask(ForwarderCommand::Answer)?;
         let (tap, handle) = capture.begin(clock::now())?;
-        self.tell(ForwarderCommand::Capture(link, Box::new(tap)));
+        self.send(ForwarderCommand::Capture(link, Box::new(tap)));
         Ok(handle)
     }
 
     /// Measures round trips on a link from now on.
-    pub(crate) fn watch(&self, link: usize) {
-        self.tell(ForwarderCommand::Watch(link));
+    pub(crate) fn measure_round_trips(&self, link: usize) {
+        self.send(ForwarderCommand::MeasureRoundTrips(link));
     }
 
-    /// A link as it is now.
+    /// Returns the current state of a link.
     ///
     /// # Errors
-    /// The forwarder has ended.
-    pub(crate) fn read(&self, link: usize) -> Result<LinkReading, Ended> {
+    /// Fails if the forwarder has ended.
+    pub(crate) fn read(&self, link: usize) -> Result<LinkReading, ForwarderEnded> {
         self.ask(|done| ForwarderCommand::Read(link, done))
     }
 
-    /// When the links' time began, on the clock of [`netio::clock::now`].
+    /// Returns the time at which the links' time began, on the clock of [`netio::clock::now`].
     pub(crate) fn start(&self) -> Nanos {
         self.start
     }
 
-    /// Departures later than this are late.
+    /// Returns the time beyond which departures are late.
     pub(crate) fn late_budget(&self) -> LateBudget {
         self.late_budget
     }
 
-    /// Bytes of frames that may be held, by all links together.
+    /// Returns the limit of bytes of frames that all links together may hold.
     pub(crate) fn held_memory(&self) -> u64 {
         self.memory as u64
     }
 
-    /// The packets that have left each link so far, by kind.
+    /// Returns the departures from each link up to now, by kind.
     ///
     /// # Errors
-    /// The forwarder has ended.
-    pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, Ended> {
+    /// Fails if the forwarder has ended.
+    pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, ForwarderEnded> {
         self.ask(ForwarderCommand::Departures)
     }
 
-    /// Uses the interface with this number in place of one that is gone, at this end of a link.
+    /// Uses the interface with this index in place of one that is gone, at this end of a link.
     ///
     /// # Errors
-    /// The new interface is gone, too, or the forwarder has died.
+    /// Fails if the new interface has gone too, or if the forwarder has died.
     pub(crate) fn rejoin(&self, link: usize, side: Side, interface: u32) -> Result<()> {
         let done = self.ask(|done| ForwarderCommand::Rejoin {
             link,
@@ -367,27 +373,32 @@ impl ForwarderHandle {
         Ok(done?)
     }
 
-    /// Asks whether the forwarder is alive. The answer arrives when it handles its commands, and never if it has died.
+    /// Asks whether the forwarder is alive. The answer arrives when the forwarder handles its
+    /// commands, and never if it has died.
     pub(crate) fn ask_whether_alive(&self) -> Receiver<()> {
         let (answer, answered) = mpsc::channel();
-        self.tell(ForwarderCommand::Answer(answer));
+        self.send(ForwarderCommand::Answer(answer));
         answered
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> ForwarderCommand) -> Result<T, Ended> {
+    fn ask<T>(
+        &self,
+        command: impl FnOnce(Sender<T>) -> ForwarderCommand,
+    ) -> Result<T, ForwarderEnded> {
         let (answer, answered) = mpsc::channel();
-        self.tell(command(answer));
-        answered.recv().map_err(|_| Ended)
+        self.send(command(answer));
+        answered.recv().map_err(|_| ForwarderEnded)
     }
 
-    fn tell(&self, command: ForwarderCommand) {
-        // A forwarder that has died takes no commands. Whoever waits for an answer notices.
+    fn send(&self, command: ForwarderCommand) {
+        // A forwarder that has died takes no commands; a caller that waits for an answer notices
+        // that.
         let _ = self.commands.send(command);
         self.wakeup.ring();
     }
 }
 
-/// A forwarder and how it waits.
+/// A forwarder and the way in which it waits.
 struct ForwarderLoop<P: PortSet> {
     forwarder: Forwarder<P>,
     waiter: Waiter,
@@ -397,7 +408,7 @@ struct ForwarderLoop<P: PortSet> {
 }
 
 impl<P: PortSet + Wakes> ForwarderLoop<P> {
-    /// Forwards until it is told to stop. Returns what was done, link by link.
+    /// Forwards until it is told to stop. Returns the summary of each link.
     fn forward(&mut self, wakeup: &Wakeup, commands: &Receiver<ForwarderCommand>) -> Vec<Summary> {
         let lead = match self.cpu {
             CpuUse::Spin => LEAD,
@@ -405,20 +416,23 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         };
         loop {
             let now = self.waiter.now();
-            if wakeup.has_rung() && self.obey(now, commands) {
+            if wakeup.was_called() && self.handle_commands(now, commands) {
                 return (0..self.forwarder.links())
                     .map(|link| self.end(link))
                     .collect();
             }
             match self.forwarder.step(now, lead) {
-                Next::Now => {}
-                Next::At(at) => self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0)))),
-                Next::Arrival => self.wait(wakeup, now, None),
+                NextStep::Now => {}
+                NextStep::At(at) => {
+                    self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0))))
+                }
+                NextStep::Arrival => self.wait(wakeup, now, None),
             }
         }
     }
 
-    /// Waits until `until`, until an arrival that cannot wait so long, or until a wakeup; under load, until the next turn.
+    /// Waits until `until`, until an arrival that cannot wait that long, or until a wakeup; under
+    /// high load, until the next turn.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
         if self.forwarder.is_loaded(now) {
             return self.waiter.coarse_sleep(now + TURN);
@@ -439,9 +453,9 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         }
     }
 
-    /// Obeys the commands. Returns whether one of them was to stop.
+    /// Handles the pending commands. Returns true if one of them was to stop.
     #[cold]
-    fn obey(&mut self, now: Nanos, commands: &Receiver<ForwarderCommand>) -> bool {
+    fn handle_commands(&mut self, now: Nanos, commands: &Receiver<ForwarderCommand>) -> bool {
         for command in commands.try_iter() {
             // A caller that has gone meanwhile needs no answer.
             match command {
@@ -450,7 +464,9 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
                     let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
                 ForwarderCommand::Capture(link, tap) => self.forwarder.capture(link, *tap),
-                ForwarderCommand::Watch(link) => self.forwarder.measure_round_trips(link),
+                ForwarderCommand::MeasureRoundTrips(link) => {
+                    self.forwarder.measure_round_trips(link)
+                }
                 ForwarderCommand::Read(link, done) => {
                     let _ = done.send(self.read(link, now));
                 }
@@ -474,7 +490,7 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         false
     }
 
-    /// Ends a link. Returns what was done.
+    /// Ends a link and returns its summary.
     fn end(&mut self, link: usize) -> Summary {
         let packet_log = self.forwarder.finish(link);
         Summary {
@@ -503,16 +519,16 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
 
 impl Wakeup {
     fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
+        self.called.store(true, Ordering::Release);
         self.alarm.ring();
     }
 
-    /// Whether it has rung since the last call.
-    fn has_rung(&self) -> bool {
-        self.rung.load(Ordering::Relaxed) && {
-            // The alarm comes first, so that a command sent from here on rings again.
+    /// Returns true if there was a wakeup since the last call.
+    fn was_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed) && {
+            // The alarm is reset first, so that a command sent from here on causes another wakeup.
             self.alarm.acknowledge();
-            self.rung.swap(false, Ordering::AcqRel)
+            self.called.swap(false, Ordering::AcqRel)
         }
     }
 }
@@ -525,11 +541,11 @@ impl Drop for PanicFlag {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("it did not say of what")
+        .unwrap_or("no cause is known")
 }
 
 #[cfg(test)]
@@ -551,10 +567,10 @@ pub(crate) mod tests {
     use super::super::capture::CaptureSpec;
     use super::*;
 
-    /// A port at which nothing arrives; or something that it dies of.
+    /// A port at which nothing arrives, or at which an arrival causes a panic.
     struct TestPort {
         silence: Alarm,
-        is_deadly: bool,
+        panics: bool,
     }
 
     impl Wakes for TestPort {
@@ -580,11 +596,11 @@ pub(crate) mod tests {
         fn refresh(&mut self, _: Nanos) {}
 
         fn has_arrivals(&self) -> bool {
-            self.is_deadly
+            self.panics
         }
 
         fn arrival(&self) -> Option<Nanos> {
-            self.is_deadly.then_some(Nanos::ZERO)
+            self.panics.then_some(Nanos::ZERO)
         }
 
         fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
@@ -609,10 +625,10 @@ pub(crate) mod tests {
         }
     }
 
-    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
-        let ports = [false, is_deadly].map(|is_deadly| TestPort {
+    fn start(panics: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
+        let ports = [false, panics].map(|panics| TestPort {
             silence: Alarm::new().unwrap(),
-            is_deadly,
+            panics,
         });
         let link = EmulatedLink {
             config: LinkConfig::new(1, delayed(1), Vec::new()),
@@ -623,13 +639,13 @@ pub(crate) mod tests {
             ..CpuUse::Gentle.into()
         };
         let joined = PlacedLink {
-            ports: PortId::APART,
+            ports: PortId::SEPARATE_SETS,
             link,
         };
-        ForwarderThread::between(ports.into(), 5, vec![joined], options).unwrap()
+        ForwarderThread::spawn(ports.into(), 5, vec![joined], options).unwrap()
     }
 
-    /// A forwarder of one link at which nothing arrives.
+    /// Starts a forwarder of one link at which nothing arrives.
     pub(crate) fn idle() -> ForwarderThread {
         start(false, &Arc::default())
     }
@@ -654,7 +670,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_forwarder_that_sleeps_answers_every_command() {
+    fn a_sleeping_forwarder_answers_every_command() {
         let died = Arc::default();
         let forwarder = start(false, &died);
         let before = clock::now();
@@ -716,19 +732,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_forwarder_that_dies_raises_its_flag_and_says_of_what() {
+    fn a_forwarder_that_dies_sets_its_flag_and_reports_the_cause() {
         let died = Arc::default();
         let forwarder = start(true, &died);
-        // It may answer before it looks at what arrived; not after.
+        // The forwarder may answer before it reads the arrival, but not after.
         while forwarder.handle().read(0).is_ok() {}
         assert!(forwarder.handle().change(0, under(delayed(1))).is_err());
-        let why = forwarder.stop().unwrap_err().to_string();
-        assert!(why.contains("an arrival that kills"), "{why}");
+        let cause = forwarder.stop().unwrap_err().to_string();
+        assert!(cause.contains("an arrival that kills"), "{cause}");
         assert!(died.load(Ordering::Relaxed));
     }
 
-    /// Rates and delays change under a transfer that fills the link, ten times and more a second. Its queue holds all that
-    /// can come, so that whatever is lost would be the changes' doing.
+    /// Changes rate and delay ten or more times per second during a transfer that fills the link.
+    /// The queue has room for the whole transfer, so only the changes could cause a loss.
     #[test]
     fn changes_under_tcp_lose_nothing_and_the_counters_add_up() {
         const BYTES: usize = 24 << 20;

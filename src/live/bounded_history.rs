@@ -2,20 +2,20 @@
 
 use std::collections::VecDeque;
 
-/// As many of the last ones as a number and so much memory hold, and at least one.
+/// The newest entries within a limit of their number and of their memory, but at least one.
 #[derive(Debug)]
 pub(super) struct BoundedHistory<T> {
-    /// Each with how many bytes it takes.
+    /// The entries, each with its size in bytes.
     all: VecDeque<(usize, T)>,
     bytes: usize,
     most: usize,
 }
 
 impl<T> BoundedHistory<T> {
-    /// The most bytes that all of them take.
+    /// The largest total size of all entries in bytes.
     const MOST_BYTES: usize = 32 << 20;
 
-    /// None yet, and at most so many.
+    /// Creates an empty history of at most `most` entries.
     pub(super) fn at_most(most: usize) -> Self {
         Self {
             all: VecDeque::new(),
@@ -24,7 +24,7 @@ impl<T> BoundedHistory<T> {
         }
     }
 
-    /// Another one, which takes about so many bytes.
+    /// Adds an entry that takes about `bytes` bytes.
     pub(super) fn push(&mut self, one: T, bytes: usize) {
         self.all.push_back((bytes, one));
         self.bytes += bytes;
@@ -34,12 +34,12 @@ impl<T> BoundedHistory<T> {
         }
     }
 
-    /// From the oldest to the last.
+    /// Returns the entries from the oldest to the newest.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.all.iter().map(|(_, one)| one)
     }
 
-    /// The one at a place, counted from the oldest.
+    /// Returns the entry at `place`, counted from the oldest.
     pub(super) fn get(&self, place: usize) -> Option<&T> {
         self.all.get(place).map(|(_, one)| one)
     }

@@ -1,4 +1,4 @@
-//! Changes of a link that runs: what is asked for, what became of it, and why not.
+//! Changes of a running link: the request, its result and the reasons for a refusal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,92 +13,92 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::lease::{LeaseFor, LeaseId};
-use crate::forward::thread::{ChangeError, Ended};
+use crate::forward::thread::{ChangeError, ForwarderEnded};
 
-/// A change is refused if it is not checked and made within this time.
+/// The time within which a change must be checked and made. Otherwise it is refused.
 pub(crate) const CHANGE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a client asks for.
+/// A client's request for a change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeOrder {
     pub(crate) conditions: RequestedConditions,
-    /// Only if this revision is in force.
+    /// The revision that must be in force; any if `None`.
     pub(crate) if_revision: Option<u64>,
-    /// Not for good.
+    /// The length of the requested lease; `None` for a permanent change.
     pub(crate) lease_for: Option<LeaseFor>,
     /// The lease that the client holds.
     pub(crate) lease: Option<LeaseId>,
-    /// Says what would be, and changes nothing.
+    /// Only computes the result and changes nothing.
     pub(crate) is_dry_run: bool,
     pub(crate) origin: Origin,
 }
 
-/// Who asks for a change, in words for the log: `127.0.0.1:50123, full-access token`.
+/// The client that requests a change, in words for the log: `127.0.0.1:50123, full-access token`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin(pub(crate) String);
 
-/// Which conditions are to be in force.
+/// The conditions that a client requests.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestedConditions {
-    /// These, and no others.
+    /// Exactly these conditions.
     All(Value),
-    /// Those in force, with this JSON Merge Patch (RFC 7396) over them.
+    /// The conditions in force, changed by this JSON Merge Patch (RFC 7396).
     Patch(Value),
-    /// Those in force, with the time of their schedules stopped, started or moved, as this object says.
+    /// The conditions in force, with their schedules' time stopped, started or moved as this object
+    /// says.
     Schedule(Value),
 }
 
-/// What is to become of the time of a link's schedules.
+/// The change of the time of a link's schedules.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScheduleChange {
-    /// Whether it runs from now on; as before when absent.
+    /// The requested state; unchanged when absent.
     state: Option<ScheduleState>,
-    /// The time that it goes to: `10s`. It stays where it is when absent.
+    /// The time to jump to, such as `10s`; unchanged when absent.
     #[schema(value_type = Option<String>)]
     to: Option<Nanos>,
 }
 
-/// Whether the time of schedules runs.
+/// The state of the schedules' time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ScheduleState {
-    /// It does.
+    /// The time runs.
     Running,
-    /// It stands still: what is in force stays.
+    /// The time does not run, so the current conditions stay in force.
     Stopped,
 }
 
-/// Why a change is not made.
+/// The reason why a change is not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeRefusal {
-    /// Conditions that cannot be.
+    /// The conditions are wrong or contradict each other.
     #[error(transparent)]
     Conditions(#[from] Error),
-    /// Another revision is in force than the one that the client knows.
-    #[error("revision {in_force} is in force: read it, and decide again")]
+    /// Another revision is in force than the client requires.
+    #[error("the link has changed to revision {in_force} meanwhile: read it and try again")]
     Revision { in_force: u64 },
-    /// Somebody else has a lease.
+    /// Another client holds a lease.
     #[error(
-        "somebody has a lease of this link {until}: wait for its end, or end it (DELETE on its lease, farwire set --revert); its \
-         holder sends Farwire-Lease (--lease)"
+        "another client has a lease of this link {until}: wait for its end, or end it (DELETE on the lease, farwire set \
+         --revert); its holder sends Farwire-Lease (--lease)"
     )]
     Leased { until: String },
-    /// There is no such lease, or no lease at all.
-    #[error("there is no such lease: it has ended")]
+    /// The lease does not exist or has ended.
+    #[error("there is no such lease, or it has ended")]
     NoLease,
-    /// Its conditions stay as they are.
+    /// The link's conditions cannot be changed.
     #[error("{why}")]
     Fixed { why: String },
-    /// It took too long.
+    /// The change took too long.
     #[error(
-        "the change was not checked and made within {} s, because its conditions are too many or other changes came first: nothing \
-         was changed",
+        "the change was not made within {} s, because it has too many conditions or other changes came first: nothing was changed",
         CHANGE_LIMIT.as_secs()
     )]
     TooLong,
-    /// There is nothing to start, to stop or to move.
-    #[error("the conditions in force have no schedule: PUT or PATCH some that have")]
+    /// The link has no schedule that could be started, stopped or moved.
+    #[error("the link's conditions have no schedule: PUT or PATCH conditions with one")]
     NoSchedule,
     /// The link has ended.
     #[error("the link has ended")]
@@ -106,13 +106,13 @@ pub(crate) enum ChangeRefusal {
 }
 
 impl ChangeRefusal {
-    /// As what would be refused at the end of a lease is.
-    pub(super) fn of_the_way_back(self) -> Self {
+    /// Adds to an error of conditions that the return at the end of the lease is what fails.
+    pub(super) fn for_lease_end(self) -> Self {
         match self {
             Self::Conditions(mut error) => {
                 let why = &error.problem;
                 *error.problem = Problem::Other(format!(
-                    "{why} (at the lease's end what held before could not come back; without a lease it is changed for good)"
+                    "{why} (a lease could not restore the earlier conditions at its end; change the link without a lease)"
                 ));
                 Self::Conditions(error)
             }
@@ -128,11 +128,11 @@ impl Default for RequestedConditions {
 }
 
 impl RequestedConditions {
-    /// What is to be in force, where `now` is, and what is to become of the time of its schedules; the seed stays that of the
-    /// link's start.
+    /// Returns the requested conditions and the change of their schedules' time. `now` are the
+    /// conditions in force. The seed stays that of the link's start.
     ///
-    /// Conditions that stay the same are shared with `now`.
-    pub(super) fn over(
+    /// Conditions that do not change are shared with `now`.
+    pub(super) fn apply_to(
         &self,
         now: &Arc<LinkSpec>,
     ) -> Result<(Arc<LinkSpec>, ScheduleOrder), ChangeRefusal> {
@@ -149,17 +149,17 @@ impl RequestedConditions {
                 value
             }
         };
-        let asked: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
-        if asked.seed.is_some_and(|seed| seed != now.seed()) {
+        let requested: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
+        if requested.seed.is_some_and(|seed| seed != now.seed()) {
             let error = Error::other(format_args!(
-                "a link keeps the seed that it began with, {}: leave it out",
+                "the seed of a running link, {}, cannot be changed: leave seed out",
                 now.seed()
             ));
             return Err(error.at("seed").into());
         }
         let new = LinkSpec {
             seed: now.seed,
-            ..asked
+            ..requested
         };
         if new == **now {
             return Ok((Arc::clone(now), ScheduleOrder::default()));
@@ -172,7 +172,7 @@ impl RequestedConditions {
 impl ScheduleChange {
     fn order(&self) -> Result<ScheduleOrder, ChangeRefusal> {
         if self.state.is_none() && self.to.is_none() {
-            let why = "say what is to become of the schedule: state (running or stopped), to (a time such as 10s), or both";
+            let why = "state what to change in the schedule: state (running or stopped), to (a time such as 10s), or both";
             return Err(Error::other(why).into());
         }
         Ok(ScheduleOrder {
@@ -184,14 +184,15 @@ impl ScheduleChange {
 
 impl From<ScheduleClock> for ScheduleState {
     fn from(clock: ScheduleClock) -> Self {
-        match clock.is_running() {
-            true => Self::Running,
-            false => Self::Stopped,
+        if clock.is_running() {
+            Self::Running
+        } else {
+            Self::Stopped
         }
     }
 }
 
-/// Reads what is asked for from a JSON object, of which `example` is one.
+/// Reads a request from a JSON object; errors show `example`.
 fn object<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Error> {
     if !value.is_object() {
         return Err(Error::new(Problem::WrongType {
@@ -202,13 +203,13 @@ fn object<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Error> 
     read::json(value)
 }
 
-/// Refuses what needs more memory than the forwarder may hold.
+/// Refuses conditions that need more memory than the forwarder may hold.
 pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Error> {
     let need = MemoryNeed::of(spec)?;
     require!(
         need.bytes() <= allowed,
-        "rate times delay has {} bytes of full frames on their way up and {} down, more than --held-memory allows ({allowed} \
-         bytes): less rate or delay, or a start with more",
+        "rate times delay puts {} bytes of full frames in flight up and {} down, more than --held-memory allows ({allowed} \
+         bytes): reduce the rate or the delay, or restart farwire with more memory",
         need.up,
         need.down
     );
@@ -216,7 +217,7 @@ pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Error> {
 }
 
 impl ChangeRefusal {
-    /// What the model or the forwarder refuses of the change to `spec`.
+    /// Converts a refusal by the model or the forwarder to change to `spec`.
     pub(super) fn of_change(spec: &LinkSpec, error: ChangeError) -> Self {
         match error {
             ChangeError::Refused(refused) => Self::of_model(spec, refused),
@@ -224,15 +225,15 @@ impl ChangeRefusal {
         }
     }
 
-    /// What the model refuses of the change to `spec`.
+    /// Converts a refusal by the model to change to `spec`.
     pub(super) fn of_model(spec: &LinkSpec, error: ConfigError) -> Self {
         let ConfigError::LeavesHalf(stage) = &error else {
             return spec.located(error).into();
         };
         let condition = stage.split_once('.').map_or(stage.as_str(), |(_, of)| of);
         let error = Error::other(format_args!(
-            "{condition} is one queue or one draw for packets of several classes, and none of these can begin or cease to have \
-             its own while the link runs: change it for all of them, or begin with a class that has its own"
+            "several classes share {condition}, and a running link cannot give one of them its own: change it for all of them, \
+             or restart with a class that has its own"
         ));
         error.at("classes").into()
     }
@@ -244,8 +245,8 @@ impl fmt::Display for Origin {
     }
 }
 
-impl From<Ended> for ChangeRefusal {
-    fn from(_: Ended) -> Self {
+impl From<ForwarderEnded> for ChangeRefusal {
+    fn from(_: ForwarderEnded) -> Self {
         Self::Ended
     }
 }
@@ -256,36 +257,36 @@ mod tests {
     use conditions::{CONDITIONS, ConditionKind};
     use serde_json::json;
 
-    fn over(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
+    fn apply(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
         let now: Arc<LinkSpec> = Arc::new(toml::from_str(now).unwrap());
-        let asked = order.over(&now).map(|(spec, _)| LinkSpec::clone(&spec));
-        asked.map_err(|refusal| match refusal {
+        let requested = order.apply_to(&now).map(|(spec, _)| LinkSpec::clone(&spec));
+        requested.map_err(|refusal| match refusal {
             ChangeRefusal::Conditions(error) => (error.field(), error.to_string()),
             other => panic!("{other}"),
         })
     }
 
     #[test]
-    fn a_patch_changes_what_it_names_and_a_whole_replaces_all() {
+    fn a_patch_changes_the_named_conditions_and_a_whole_replaces_all() {
         let now = "delay = '20ms'\nseed = 7\n[up]\nloss = '1%'";
-        let patched = over(
+        let patched = apply(
             now,
             RequestedConditions::Patch(json!({"delay": null, "up": {"rate": "1mbit"}})),
         );
         let right: LinkSpec =
             toml::from_str("seed = 7\n[up]\nloss = '1%'\nrate = '1mbit'").unwrap();
         assert_eq!(patched.unwrap(), right);
-        let whole = over(now, RequestedConditions::All(json!({"loss": "2%"}))).unwrap();
+        let whole = apply(now, RequestedConditions::All(json!({"loss": "2%"}))).unwrap();
         assert_eq!(whole, toml::from_str("loss = '2%'\nseed = 7").unwrap());
         assert_eq!(
-            over(now, RequestedConditions::default()).unwrap(),
+            apply(now, RequestedConditions::default()).unwrap(),
             toml::from_str(now).unwrap()
         );
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_field() {
-        for (asked, field, words) in [
+    fn an_error_names_the_field() {
+        for (requested, field, words) in [
             (json!({"dely": "1ms"}), "dely", "did you mean `delay`"),
             (
                 json!({"up": {"los": "1%"}}),
@@ -302,7 +303,7 @@ mod tests {
             (
                 json!({"seed": 8}),
                 "seed",
-                "keeps the seed that it began with, 1",
+                "the seed of a running link, 1, cannot be changed",
             ),
             (
                 json!({"classes": [{"name": "a", "loss": "x"}]}),
@@ -315,9 +316,9 @@ mod tests {
                 "was not read",
             ),
         ] {
-            let (found, why) = over("", RequestedConditions::All(asked.clone())).unwrap_err();
-            assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
-            assert!(why.contains(words), "{asked}: {why}");
+            let (found, why) = apply("", RequestedConditions::All(requested.clone())).unwrap_err();
+            assert_eq!(found.as_deref(), Some(field), "{requested}: {why}");
+            assert!(why.contains(words), "{requested}: {why}");
         }
     }
 
@@ -326,9 +327,9 @@ mod tests {
         for ConditionKind { key, .. } in CONDITIONS {
             for (wrong, right) in [
                 (json!([[1]]), &["expected "][..]),
-                (json!("%"), &["write ", "as in ", "there are: "]),
+                (json!("%"), &["write ", "as in ", "use one of: "]),
             ] {
-                for (field, asked) in [
+                for (field, requested) in [
                     ((*key).to_owned(), json!({ *key: wrong })),
                     (format!("down.{key}"), json!({ "down": { *key: wrong } })),
                     (
@@ -341,10 +342,10 @@ mod tests {
                     ),
                 ] {
                     for order in [
-                        RequestedConditions::All(asked.clone()),
-                        RequestedConditions::Patch(asked),
+                        RequestedConditions::All(requested.clone()),
+                        RequestedConditions::Patch(requested),
                     ] {
-                        let (found, why) = over("", order).unwrap_err();
+                        let (found, why) = apply("", order).unwrap_err();
                         assert_eq!(found, Some(field.clone()), "{why}");
                         assert!(
                             right.iter().any(|right| why.contains(right)),
@@ -365,11 +366,11 @@ mod tests {
             RequestedConditions::All(json!({"delay": "20ms"})),
             RequestedConditions::Patch(json!({"delay": "0.02s"})),
         ] {
-            let (same, _) = order.over(&now).unwrap();
+            let (same, _) = order.apply_to(&now).unwrap();
             assert!(Arc::ptr_eq(&same, &now), "{order:?}");
         }
         let (other, _) = RequestedConditions::Patch(json!({"delay": "21ms"}))
-            .over(&now)
+            .apply_to(&now)
             .unwrap();
         assert!(!Arc::ptr_eq(&other, &now));
     }

@@ -1,4 +1,4 @@
-//! Conditions that were checked for a link that runs.
+//! Conditions that were checked for a running link.
 
 use std::sync::Arc;
 
@@ -8,21 +8,22 @@ use model::{CheckedPaths, ConfigError};
 use super::BuildLink;
 use super::words::in_force;
 
-/// Conditions, and what the forwarder takes for them.
+/// Conditions, together with their form for the forwarder.
 #[derive(Debug, Default)]
 pub(super) struct CheckedConditions {
     pub(super) spec: Arc<LinkSpec>,
-    /// The conditions in one line.
-    pub(super) said: Arc<str>,
-    /// `None` on a link whose conditions stay as they are.
+    /// A description of the conditions in one line.
+    pub(super) description: Arc<str>,
+    /// The form for the forwarder; `None` if the link's conditions cannot be changed.
     pub(super) built: Option<(CheckedPaths, Rules)>,
 }
 
 impl CheckedConditions {
-    /// Checks what the model would refuse of `spec`, and prepares it for the forwarder of a link that can be changed.
+    /// Checks `spec` as the model does, and builds its form for the forwarder if the link can be
+    /// changed.
     ///
     /// # Errors
-    /// What the model refuses.
+    /// Fails if the model refuses the conditions.
     pub(super) fn of(spec: Arc<LinkSpec>, build: Option<&BuildLink>) -> Result<Self, Error> {
         let built = |build: &BuildLink| {
             let link = build(&spec)?;
@@ -31,15 +32,15 @@ impl CheckedConditions {
         };
         Ok(Self {
             built: build.map(built).transpose()?,
-            said: in_force(&spec).into(),
+            description: in_force(&spec).into(),
             spec,
         })
     }
 
-    /// Refuses conditions that could not follow these, on a link that can be changed.
+    /// Checks whether `next` can follow these conditions, on a link that can be changed.
     ///
     /// # Errors
-    /// What the model refuses of the change.
+    /// Fails if the model refuses the change.
     pub(super) fn check_successor(&self, next: &Self) -> Result<(), ConfigError> {
         match (&self.built, &next.built) {
             (Some((before, _)), Some((after, _))) => before.check_successor(after),

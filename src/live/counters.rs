@@ -6,88 +6,88 @@ use record::summary::{ClassSummary, DelaySum, DirectionSummary};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What a link counted since a revision came into force, or since its start.
+/// The counters of a link since a revision came into force, or since the link's start.
 ///
-/// Packets that were on their way then count where they left or were dropped since: so what left and what was dropped may be
-/// more than what came.
+/// Packets that were on their way at that instant count only when they leave or are dropped. The sum of these can therefore exceed the
+/// packets that arrived.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct LinkCounters {
-    /// The revision since whose instant is counted; 1 is the link's start.
+    /// The revision from which counting starts; 1 is the link's start.
     pub(crate) since_revision: u64,
-    /// That instant: RFC 3339.
+    /// The instant at which that revision came into force: RFC 3339.
     pub(crate) since: String,
-    /// Until when: RFC 3339.
+    /// The instant of the reading: RFC 3339.
     pub(crate) at: String,
-    /// From the one to the other, in seconds.
+    /// The time between the two instants in seconds.
     pub(crate) span_s: f64,
-    /// From the client's side to the server's.
+    /// The direction from the client's side to the server's.
     pub(crate) up: DirectionCounters,
-    /// The other way.
+    /// The direction from the server's side to the client's.
     pub(crate) down: DirectionCounters,
 }
 
-/// Counters of one direction. Packets are as the network has them, segments that travel together apart; bytes are L2 without
-/// FCS.
+/// Counters of one direction. Packets count as in the network, each segment of a train separately. Bytes are L2 without FCS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct DirectionCounters {
-    /// Offered to the link.
+    /// Packets offered to the link.
     pub(crate) packets: u64,
-    /// Their bytes.
+    /// The bytes of the offered packets.
     pub(crate) bytes: u64,
-    /// Sent on their way.
+    /// Packets that were delivered.
     pub(crate) delivered: u64,
-    /// Their bytes.
+    /// The bytes of the delivered packets.
     pub(crate) delivered_bytes: u64,
     /// Copies that the link made.
     pub(crate) copies: u64,
-    /// Of those delivered, with a congestion mark that they did not come with.
+    /// Delivered packets that the link marked for congestion.
     pub(crate) marked: u64,
-    /// Of those delivered, with changed bytes.
+    /// Delivered packets whose bytes the link changed.
     pub(crate) edited: u64,
-    /// Packets and copies that the emulated network dropped, by cause.
+    /// Packets and copies that the emulated network dropped, by cause: `loss` (random), `queue_full`, `aqm`, `too_big` (for the path's MTU),
+    /// `policed`. The first two are always there, the others only if they occurred.
     pub(crate) dropped: BTreeMap<String, u64>,
-    /// What the emulator itself lost, by cause: no doing of the emulated network's.
+    /// Packets that the emulator itself lost, by cause in words, such as `memory limit`; empty if it lost none. The emulated network does not
+    /// cause these losses.
     pub(crate) emulator_lost: BTreeMap<String, u64>,
-    /// How long those delivered were delayed.
+    /// The delays of the delivered packets.
     pub(crate) delay: DelayCount,
-    /// On their way now.
+    /// Packets that are on their way now.
     pub(crate) in_flight: u64,
-    /// Of each class of packets; the rest is of none.
+    /// The counters of each class of packets. Packets without a class count only in the totals.
     pub(crate) classes: Vec<ClassCounters>,
 }
 
 /// Counters of one class of packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct ClassCounters {
-    /// Its name.
+    /// The name of the class.
     pub(crate) name: String,
-    /// Offered to the link.
+    /// Packets offered to the link.
     pub(crate) packets: u64,
-    /// Their bytes.
+    /// The bytes of the offered packets.
     pub(crate) bytes: u64,
-    /// Let through.
+    /// Packets that the link let through.
     pub(crate) delivered: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub(crate) delivered_bytes: u64,
-    /// Of those, with a congestion mark that they did not come with.
+    /// Packets among these that the link marked for congestion.
     pub(crate) marked: u64,
-    /// Of those, with changed bytes.
+    /// Packets among these whose bytes the link changed.
     pub(crate) edited: u64,
-    /// Dropped, by cause.
+    /// Dropped packets, by cause, as those of the direction.
     pub(crate) dropped: BTreeMap<String, u64>,
-    /// How long those that were sent were delayed.
+    /// The delays of the packets that were sent.
     pub(crate) delay: DelayCount,
 }
 
-/// How long packets that were sent were delayed: from their arrival to when they were due, queues and all. What the emulator itself was late
-/// by is not in it.
+/// The delays of sent packets from their arrival until they were due, queues included. The emulator's own lateness is excluded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct DelayCount {
-    /// How many.
+    /// The number of packets.
     pub(crate) packets: u64,
-    /// Together, in milliseconds.
+    /// The sum of their delays in milliseconds.
     pub(crate) sum_ms: f64,
-    /// In the mean, in milliseconds; null of none.
+    /// The mean delay in milliseconds; null without packets.
     pub(crate) mean_ms: Option<f64>,
     #[serde(skip)]
     sum_us: u64,
@@ -112,25 +112,27 @@ impl DelayCount {
     }
 }
 
-/// The bytes of counters by cause, with what a map takes beside its entries.
+/// Returns the memory of counters by cause in bytes, including the overhead of the map.
 fn memory_of(causes: &BTreeMap<String, u64>) -> usize {
     let names: usize = causes.keys().map(String::capacity).sum();
-    // A node has room for 11 entries, and is at least half full.
+    // A node of the map has room for 11 entries and is at least half full.
     names + causes.len().next_multiple_of(11) * size_of::<(String, u64)>()
 }
 
 impl DirectionCounters {
-    /// The bytes that it takes beside itself.
+    /// Returns the heap memory of the counters in bytes.
     pub(super) fn memory(&self) -> usize {
-        let classes = self.classes.iter();
-        let classes = classes.map(|class| class.name.capacity() + memory_of(&class.dropped));
+        let classes = self
+            .classes
+            .iter()
+            .map(|class| class.name.capacity() + memory_of(&class.dropped));
         memory_of(&self.dropped)
             + memory_of(&self.emulator_lost)
             + self.classes.capacity() * size_of::<ClassCounters>()
             + classes.sum::<usize>()
     }
 
-    /// Those of a direction.
+    /// Reads the counters of a direction from its summary.
     pub(super) fn of(direction: &DirectionSummary) -> Self {
         let lost = direction.emulator_lost.iter();
         Self {
@@ -149,7 +151,8 @@ impl DirectionCounters {
         }
     }
 
-    /// What was counted since these were `earlier`; on its way is what is now.
+    /// Returns the counts since the `earlier` counters. The number of packets on their way is the
+    /// current one.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let of_class = |class: &ClassCounters| {
             let before = earlier
@@ -205,7 +208,7 @@ impl ClassCounters {
     }
 }
 
-/// By cause, what was counted since.
+/// Returns the counts since the `earlier` ones, by cause.
 fn causes_since(
     now: &BTreeMap<String, u64>,
     earlier: &BTreeMap<String, u64>,
@@ -222,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_since_is_by_cause_and_class() {
+    fn counts_since_a_reading_are_by_cause_and_class() {
         let causes = |all: &[(&str, u64)]| -> BTreeMap<String, u64> {
             all.iter()
                 .map(|(cause, count)| ((*cause).to_owned(), *count))

@@ -1,4 +1,4 @@
-//! The state of a running experiment: its progress, and its figures so far.
+//! The state of a running experiment: its progress and its figures up to now.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ struct ExperimentState {
     title: String,
     done: usize,
     planned: usize,
-    /// When the end is expected.
+    /// The time at which the experiment is expected to end.
     end: Option<Instant>,
-    /// Whose turn it is.
+    /// The current run, or the next one while no run is set up.
     this: Option<NumberedRun>,
-    /// Whether its links run.
+    /// True while the links of the current run exist.
     is_up: bool,
-    /// Whose turn it is then.
+    /// The run after `this`.
     following: Option<NumberedRun>,
     phase: String,
     rows: Vec<FigureRow>,
@@ -33,65 +33,65 @@ struct ExperimentState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = NumberedRun)]
 pub(crate) struct NumberedRun {
-    /// Its case.
+    /// The case of the run.
     pub(crate) case: String,
-    /// Which of the case's runs, from 1.
+    /// The number of the run within its case, from 1.
     pub(crate) repeat: u32,
-    /// From 1; a run that the machine spoilt is attempted again.
+    /// The number of the attempt, from 1. A run that the machine spoilt is attempted again.
     pub(crate) attempt: u32,
 }
 
-/// A headline figure of a case, over its runs so far.
+/// A headline figure of a case over its runs up to now.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct FigureRow {
-    /// The case.
+    /// The case of the figure.
     pub(crate) case: String,
-    /// Which of its instruments.
+    /// The instrument of the figure.
     pub(crate) instrument: String,
-    /// Metric, statistic and what it is of, as scenarios write it: `rtt_ms.median`.
+    /// The metric, the statistic and the scope as scenarios write them: `rtt_ms.median`.
     pub(crate) figure: String,
-    /// The mean over the runs that count, in the metric's unit.
+    /// The mean over the valid runs in the metric's unit.
     pub(crate) value: f64,
-    /// The lower end of its 95 % interval; null where there is none.
+    /// The lower end of the mean's 95 % interval; null if there is no interval.
     pub(crate) low: Option<f64>,
-    /// The upper end.
+    /// The upper end of the interval.
     pub(crate) high: Option<f64>,
-    /// Of how many runs.
+    /// The number of runs that the mean covers.
     pub(crate) runs: usize,
-    /// Whether all of the case's runs so far were measured, and none is invalid.
+    /// True if all of the case's runs up to now were measured and are valid.
     pub(crate) valid: bool,
 }
 
-/// An experiment that is run, as clients see it.
+/// A running experiment as clients see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Run)]
 pub(crate) struct ExperimentView {
-    /// The scenario's name.
+    /// The name of the scenario.
     pub(crate) scenario: String,
-    /// In a sentence.
+    /// The title of the scenario.
     pub(crate) title: String,
-    /// Runs that have ended.
+    /// The number of runs that have ended.
     pub(crate) done: usize,
-    /// Those, and the ones that are still to come, as far as is known.
+    /// The number of runs that have ended or are still to come, as far as it is known.
     pub(crate) planned: usize,
-    /// Seconds until the end, as far as times are known; null before the first run.
+    /// The expected seconds until the end; null before the first run.
     pub(crate) eta_s: Option<f64>,
-    /// The case that runs now; null between two runs.
+    /// The case of the current run; null between two runs.
     pub(crate) case: Option<String>,
-    /// Which of its runs.
+    /// The number of the current run within its case.
     pub(crate) repeat: Option<u32>,
-    /// Which attempt at it.
+    /// The attempt of the current run.
     pub(crate) attempt: Option<u32>,
-    /// What is done now: `baseline`, `set-up`, the names of the instruments that measure, `tear-down`, `reports`.
+    /// The current phase: `baseline`, `set-up`, the names of the running instruments, `tear-down` or `reports`.
     pub(crate) phase: String,
-    /// What runs next; null where nothing does.
+    /// The next run; null if there is none.
     pub(crate) next: Option<NumberedRun>,
-    /// Headline figures of every case so far, in the order of the plan.
+    /// The headline figures of every case up to now, in the order of the plan.
     pub(crate) rows: Vec<FigureRow>,
 }
 
 impl Experiment {
-    /// One begins: nothing of it is done.
+    /// Starts a new experiment without any completed run.
     pub(crate) fn begin(&self, scenario: &str, title: &str) {
         *lock(&self.0) = Some(ExperimentState {
             scenario: scenario.to_owned(),
@@ -107,7 +107,7 @@ impl Experiment {
         });
     }
 
-    /// So many runs are to come, about so long.
+    /// Sets the number of remaining runs and their expected total time.
     pub(crate) fn expect(&self, runs: usize, left: Duration) {
         self.with(|state| {
             state.planned = state.done + runs;
@@ -115,22 +115,22 @@ impl Experiment {
         });
     }
 
-    /// It is this run's turn, then that one's, as far as is known.
-    pub(crate) fn turn_to(&self, this: NumberedRun, following: Option<NumberedRun>) {
+    /// Sets the current run and the one after it, as far as it is known.
+    pub(crate) fn set_current(&self, this: NumberedRun, following: Option<NumberedRun>) {
         self.with(|state| (state.this, state.following) = (Some(this), following));
     }
 
-    /// The links of the run whose turn it is run, or do not any more.
+    /// Says whether the links of the current run exist.
     pub(crate) fn set_up(&self, is_up: bool) {
         self.with(|state| state.is_up = is_up);
     }
 
-    /// What is done now.
+    /// Sets the current phase.
     pub(crate) fn enter(&self, phase: &str) {
         self.with(|state| phase.clone_into(&mut state.phase));
     }
 
-    /// A run of `case` has ended: what the case has come to, in place of what it had.
+    /// Counts a completed run of `case` and replaces the figures of that case.
     pub(crate) fn ended(&self, case: &str, rows: Vec<FigureRow>) {
         self.with(|state| {
             state.done += 1;
@@ -142,12 +142,12 @@ impl Experiment {
         });
     }
 
-    /// What runs next.
+    /// Returns the run that follows next.
     pub(crate) fn next(&self) -> Option<NumberedRun> {
         lock(&self.0).as_ref()?.next().cloned()
     }
 
-    /// As it is now; nothing where there is none.
+    /// Returns the current state, or `None` without an experiment.
     pub(crate) fn view(&self) -> Option<ExperimentView> {
         let state = lock(&self.0);
         let state = state.as_ref()?;
@@ -176,11 +176,12 @@ impl Experiment {
 }
 
 impl ExperimentState {
-    /// Of two runs the one that has not begun.
+    /// Returns the first run that has not begun.
     fn next(&self) -> Option<&NumberedRun> {
-        match self.is_up {
-            true => self.following.as_ref(),
-            false => self.this.as_ref(),
+        if self.is_up {
+            self.following.as_ref()
+        } else {
+            self.this.as_ref()
         }
     }
 }
@@ -217,7 +218,7 @@ mod tests {
         assert!(experiment.view().is_none() && experiment.next().is_none());
         experiment.begin("x", "X");
         experiment.expect(3, Duration::from_secs(60));
-        experiment.turn_to(run("a", 1), Some(run("b", 1)));
+        experiment.set_current(run("a", 1), Some(run("b", 1)));
         assert_eq!(experiment.next(), Some(run("a", 1)));
         experiment.set_up(true);
         assert_eq!(experiment.next(), Some(run("b", 1)));

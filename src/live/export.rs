@@ -1,4 +1,4 @@
-//! Exports the changes made while a link ran, as files that repeat them.
+//! Exports the changes of a running link as files that repeat them.
 
 use std::fmt::Display;
 
@@ -9,25 +9,25 @@ use serde::Serialize;
 
 use super::moment::since;
 
-/// How long the scenario goes on behind the last change.
+/// The time for which the scenario continues after the last change.
 const TAIL: Nanos = Nanos::from_millis(5_000);
 
-/// From one of its pings to the next.
+/// The interval between two pings of the scenario.
 const BETWEEN_PINGS: Nanos = Nanos::from_millis(100);
 
-/// What was in force one after the other, from when on.
+/// The conditions that were in force, with their times.
 pub(crate) struct ChangeLog {
     /// The link's name.
     pub(super) name: String,
     /// The first and the last revision.
     pub(super) revisions: [u64; 2],
-    /// When the first came into force: RFC 3339.
+    /// The time at which the first conditions came into force: RFC 3339.
     pub(super) since: String,
-    /// When each came into force, counted from the link's start.
+    /// The conditions, each with the time since the link's start at which it came into force.
     pub(super) conditions: Vec<(Nanos, LinkSpec)>,
 }
 
-/// A scenario's tables.
+/// The tables of a scenario file.
 #[derive(Serialize)]
 struct Scenario {
     name: String,
@@ -56,12 +56,13 @@ struct ScenarioCase {
 }
 
 impl ChangeLog {
-    /// As a link file with a schedule.
+    /// Formats the changes as a link file with a schedule.
     ///
     /// # Errors
-    /// A change that no schedule says.
+    /// Fails if a schedule cannot express one of the changes.
     pub(crate) fn link_file(&self) -> Result<String> {
-        let about = "What was in force, one after the other. Times count from the first of it.";
+        let about =
+            "The conditions of the link, in order of time. Times count from the first change.";
         Ok(format!(
             "{}{}",
             self.head(about),
@@ -69,16 +70,16 @@ impl ChangeLog {
         ))
     }
 
-    /// As an experiment that `farwire run` makes.
+    /// Formats the changes as a scenario for `farwire run`.
     ///
     /// # Errors
-    /// A change that no schedule says.
+    /// Fails if a schedule cannot express one of the changes.
     pub(crate) fn scenario(&self) -> Result<String> {
         let link = over_time(&self.conditions)?;
         let [first, last] = self.revisions;
         let scenario = Scenario {
             name: format!("{}-{first}-to-{last}", plain(&self.name)),
-            title: format!("{}: its conditions from {} on", self.name, self.since),
+            title: format!("{}: its conditions since {}", self.name, self.since),
             seed: link.seed(),
             instruments: [ScenarioInstrument {
                 kind: "ping",
@@ -92,7 +93,7 @@ impl ChangeLog {
                 link,
             }],
         };
-        let about = "Pings through what was in force, one after the other: put your own instruments in their place.";
+        let about = "Pings through the recorded conditions, in order. Replace the pings with your own instruments.";
         let text = toml::to_string(&scenario)?;
         Ok(format!("{}{text}", self.head(about)))
     }
@@ -104,7 +105,7 @@ impl ChangeLog {
         format!("# {about}\n# Link {name}, revisions {first} to {last}, from {since} on.\n\n")
     }
 
-    /// So many that the last change is met too.
+    /// Returns the number of pings that also covers the last change.
     fn pings(&self) -> u64 {
         let [first, last] = [self.conditions.first(), self.conditions.last()]
             .map(|end| end.map_or(Nanos::ZERO, |(at, _)| *at));
@@ -112,7 +113,7 @@ impl ChangeLog {
     }
 }
 
-/// A link's name as a part of an experiment's.
+/// Converts a link's name to a part of an experiment's name.
 fn plain(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let letters = name.chars().map(|c| if is_plain(c) { c } else { '-' });
@@ -126,7 +127,7 @@ fn plain(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told() -> ChangeLog {
+    fn change_log() -> ChangeLog {
         let at = |ms, text: &str| (Nanos::from_millis(ms), toml::from_str(text).unwrap());
         ChangeLog {
             name: "eth0-eth1.7".to_owned(),
@@ -140,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn a_link_file_says_what_was_in_force_and_when() {
-        let text = told().link_file().unwrap();
+    fn a_link_file_repeats_the_conditions_with_their_times() {
+        let text = change_log().link_file().unwrap();
         assert!(text.contains("revisions 3 to 4, from 2026"), "{text}");
         let read: LinkSpec = toml::from_str(&text).unwrap();
         let right = "delay = '1ms'\nseed = 7\nschedule = [{ at = '1.5s', delay = '2ms' }]\n\
@@ -150,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_is_one_that_runs_until_the_last_change_is_met() {
-        let text = told().scenario().unwrap();
+    fn a_scenario_runs_until_after_the_last_change() {
+        let text = change_log().scenario().unwrap();
         let scenario: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(scenario["name"].as_str(), Some("eth0-eth1-7-3-to-4"));
         assert_eq!(scenario["seed"].as_integer(), Some(7));
         let link: LinkSpec = scenario["cases"][0]["link"].clone().try_into().unwrap();
-        let file: LinkSpec = toml::from_str(&told().link_file().unwrap()).unwrap();
+        let file: LinkSpec = toml::from_str(&change_log().link_file().unwrap()).unwrap();
         assert_eq!(link, file);
         let pings = &scenario["instruments"][0]["parameters"];
         assert_eq!(pings["count"].as_integer(), Some(65));

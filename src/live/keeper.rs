@@ -1,4 +1,4 @@
-//! The thread that maintains running links: it ends leases, and takes samples of links that are watched.
+//! The thread that maintains running links: it ends leases and samples links that have observers.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -9,23 +9,23 @@ use netio::clock;
 
 use super::{Links, lock};
 
-/// How long it sleeps when nothing is to be done.
+/// The time for which the thread sleeps when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Wakes the keeper: there may be something to do sooner than it knows.
+/// Wakes the keeper's thread, because there may be something to do earlier than it knows.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryAlarm {
     state: Mutex<AlarmState>,
-    rung: Condvar,
+    wakeup: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct AlarmState {
-    has_rung: bool,
-    is_over: bool,
+    is_woken: bool,
+    must_end: bool,
 }
 
-/// Runs until it is dropped.
+/// The handle of the thread, which runs until the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     thread: Option<JoinHandle<()>>,
@@ -34,27 +34,27 @@ pub(crate) struct Keeper {
 
 impl ExpiryAlarm {
     pub(super) fn ring(&self) {
-        lock(&self.state).has_rung = true;
-        self.rung.notify_one();
+        lock(&self.state).is_woken = true;
+        self.wakeup.notify_one();
     }
 
-    /// Waits until it rings, at most so long; whether all is over.
+    /// Waits at most `at_most` for a wakeup. Returns true if the keeper must end.
     fn wait(&self, at_most: Duration) -> bool {
-        let is_quiet = |state: &mut AlarmState| !state.has_rung && !state.is_over;
+        let is_quiet = |state: &mut AlarmState| !state.is_woken && !state.must_end;
         let waited = self
-            .rung
+            .wakeup
             .wait_timeout_while(lock(&self.state), at_most, is_quiet);
         let (mut state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-        state.has_rung = false;
-        state.is_over
+        state.is_woken = false;
+        state.must_end
     }
 }
 
 impl Keeper {
-    /// Starts to look after `links`, those that are put in later included.
+    /// Starts to maintain `links`, including those that are added later.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn start(links: Links) -> Result<Self> {
         let alarm = Arc::clone(&links.0.alarm);
         let thread = std::thread::Builder::new()
@@ -82,10 +82,10 @@ fn keep(links: &Links) {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        lock(&self.alarm.state).is_over = true;
-        self.alarm.rung.notify_one();
+        lock(&self.alarm.state).must_end = true;
+        self.alarm.wakeup.notify_one();
         if let Some(thread) = self.thread.take() {
-            // What it died of it has said itself.
+            // If the thread panicked, the panic has already been printed.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
 //! Leases: conditions that end by themselves, so that a client that dies leaves no link impaired.
 //!
-//! A link has at most one lease. Until it ends, nobody else can change the link: another client's change would undo the lease, or
-//! be undone at its end.
+//! A link has at most one lease. Until it ends, no other client can change the link: such a change
+//! would end the lease, or would be undone at its end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,63 +13,64 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::checked_conditions::CheckedConditions;
-use super::moment::{Calendar, since};
+use super::moment::{WallClock, since};
 
-/// The longest lease of a time: a day.
+/// The longest duration of a lease: a day.
 const LONGEST: Nanos = Nanos(86_400_000_000_000);
 
-/// How long a lease is to hold.
+/// The duration of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseFor {
-    /// For a time, at most a day.
+    /// The lease lasts for a time of at most a day.
     Time(Nanos),
-    /// For as long as the connection lives by which it was asked for.
+    /// The lease lasts as long as the connection of its request.
     Connection,
 }
 
-/// By what its holder is known. Who has it can change the link: it keeps clients from each other's way, not attackers out.
+/// The identifier of a lease. A client that has it can change the link. It prevents conflicts
+/// between clients, not attacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeaseId(pub(crate) String);
 
-/// A lease that stands.
+/// A lease in force.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) id: LeaseId,
     span: LeaseFor,
-    /// How often it was granted or renewed.
+    /// The number of times that the lease was granted or renewed.
     grants: u64,
     until: Option<Nanos>,
-    /// What stood before.
-    pub(super) before: Before,
+    /// The state to which the link reverts.
+    pub(super) before: RevertState,
 }
 
-/// That a lease is held by one connection, until it is renewed.
+/// The grant of a lease to one connection, valid until the next renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseGrant {
     id: LeaseId,
     number: u64,
 }
 
-/// What is in force again after a lease.
+/// The state that is in force again after a lease.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Before {
+pub(super) struct RevertState {
     pub(super) revision: u64,
     pub(super) conditions: Arc<CheckedConditions>,
     pub(super) clock: ScheduleClock,
 }
 
-/// A lease, as a link shows it.
+/// A lease as a link shows it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Lease)]
 pub(crate) struct LeaseView {
-    /// A time as it was asked for, or `connection`.
+    /// The duration as it was requested, or `connection`.
     #[serde(rename = "for")]
     span: String,
-    /// When it ends, where it is for a time: RFC 3339.
+    /// The end of a lease for a time: RFC 3339.
     until: Option<String>,
-    /// The revision whose conditions are in force again after it.
+    /// The revision whose conditions are in force again after the lease.
     reverts_to: u64,
-    /// What its holder sends as `Farwire-Lease` to change the link again, or to end the lease; shown to nobody else.
+    /// The identifier that the holder sends as `Farwire-Lease` to change the link again or to end the lease. Only the holder gets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
 }
@@ -79,15 +80,16 @@ impl LeaseId {
         Self(format!("{:032x}", fastrand::u128(..)))
     }
 
-    /// Enough of it to find it again in a log, whose readers need not be able to use it.
+    /// Returns the start of the identifier. It suffices to find the lease in a log, but not to use
+    /// it.
     pub(super) fn shortened(&self) -> &str {
         self.0.get(..8).unwrap_or(&self.0)
     }
 }
 
 impl Lease {
-    /// Begins at `now`; `before` is what stands until then.
-    pub(super) fn begin(span: LeaseFor, now: Nanos, before: Before) -> Self {
+    /// Starts a lease at `now`; the link reverts to `before` at its end.
+    pub(super) fn begin(span: LeaseFor, now: Nanos, before: RevertState) -> Self {
         let mut lease = Self {
             id: LeaseId::new(),
             span,
@@ -99,7 +101,7 @@ impl Lease {
         lease
     }
 
-    /// Holds for `span` from `now` on.
+    /// Extends the lease to `span` from `now` on.
     pub(super) fn renew(&mut self, span: LeaseFor, now: Nanos) {
         self.span = span;
         self.grants += 1;
@@ -109,13 +111,14 @@ impl Lease {
         };
     }
 
-    /// How long from `now` until it ends by itself; zero if it has.
+    /// Returns the time from `now` until the lease expires, zero if it has expired, or `None` if it
+    /// has no expiry.
     pub(super) fn ends_in(&self, now: Nanos) -> Option<Duration> {
         self.until
             .map(|until| Duration::from_nanos(since(now, until).0))
     }
 
-    /// By what a connection holds it, if one does.
+    /// Returns the grant of the connection that holds the lease, if any.
     pub(super) fn grant(&self) -> Option<LeaseGrant> {
         (self.span == LeaseFor::Connection).then(|| LeaseGrant {
             id: self.id.clone(),
@@ -123,32 +126,32 @@ impl Lease {
         })
     }
 
-    /// Whether it is held by the connection of that grant.
+    /// Returns true if the connection with this grant holds the lease.
     pub(super) fn is_held_by(&self, grant: &LeaseGrant) -> bool {
         self.grant().as_ref() == Some(grant)
     }
 
-    /// The same, whose time was over at `now`.
-    pub(super) fn over(self, now: Nanos) -> Self {
+    /// Returns the lease with its expiry set to `now`.
+    pub(super) fn expired(self, now: Nanos) -> Self {
         Self {
             until: Some(now),
             ..self
         }
     }
 
-    /// Until when it holds, in words.
-    pub(super) fn says(&self, calendar: &Calendar) -> String {
+    /// Describes the end of the lease in words.
+    pub(super) fn describe_end(&self, wall_clock: &WallClock) -> String {
         match self.until {
-            Some(until) => format!("until {}", calendar.at(until)),
-            None => "for as long as its holder's connection lives".to_owned(),
+            Some(until) => format!("until {}", wall_clock.at(until)),
+            None => "until its holder's connection closes".to_owned(),
         }
     }
 
-    /// As a link shows it; to its holder with what it is known by.
-    pub(super) fn view(&self, calendar: &Calendar, to_holder: bool) -> LeaseView {
+    /// Returns the lease as clients see it. Only its holder gets the identifier.
+    pub(super) fn view(&self, wall_clock: &WallClock, to_holder: bool) -> LeaseView {
         LeaseView {
             span: self.span.to_string(),
-            until: self.until.map(|until| calendar.at(until)),
+            until: self.until.map(|until| wall_clock.at(until)),
             reverts_to: self.before.revision,
             id: to_holder.then(|| self.id.0.clone()),
         }
@@ -162,8 +165,7 @@ impl FromStr for LeaseFor {
         if text == "connection" {
             return Ok(Self::Connection);
         }
-        let right =
-            "a lease is for a time above 0 and at most 24h, such as 60s, or for `connection`";
+        let right = "a lease lasts a time above 0 and at most 24h, such as 60s, or `connection`";
         let time: Nanos = text.parse().map_err(|cause| format!("{cause}: {right}"))?;
         if time == Nanos::ZERO || time > LONGEST {
             return Err(format!("{text}: {right}"));
@@ -200,9 +202,9 @@ mod tests {
     fn a_lease_ends_after_its_time_and_later_when_it_is_renewed() {
         let second = Nanos::from_millis(1_000);
         let begun = Nanos::from_millis(5_000);
-        let before = Before {
+        let before = RevertState {
             revision: 3,
-            ..Before::default()
+            ..RevertState::default()
         };
         let mut lease = Lease::begin(LeaseFor::Time(second), begun, before);
         let ends_in = |lease: &Lease, millis| lease.ends_in(Nanos::from_millis(millis));

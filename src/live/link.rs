@@ -1,4 +1,4 @@
-//! A running link: its conditions, their history, and how they are changed.
+//! A running link: its conditions, their history and their changes.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,59 +15,61 @@ use super::checked_conditions::CheckedConditions;
 use super::counters::{DirectionCounters, LinkCounters};
 use super::export::ChangeLog;
 use super::keeper::ExpiryAlarm;
-use super::lease::{Before, Lease, LeaseGrant, LeaseId};
+use super::lease::{Lease, LeaseGrant, LeaseId, RevertState};
 use super::meter::LinkMeter;
-use super::moment::{Calendar, seconds, since};
-use super::sample::{Event, EventJournal, Happening};
-use super::view::{By, ChangeView, Changed, LinkView, ScheduleTime, ScheduleView};
+use super::moment::{WallClock, seconds, since};
+use super::sample::{Event, EventJournal, EventKind};
+use super::view::{ChangeCause, ChangeResult, ChangeView, LinkView, ScheduleTime, ScheduleView};
 use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
-use crate::forward::thread::{Ended, ForwarderHandle, LinkReading};
+use crate::forward::thread::{ForwarderEnded, ForwarderHandle, LinkReading};
 use crate::notes::log;
 
-/// Revisions whose conditions and counters are kept, at most.
+/// The largest number of revisions whose conditions and counters are kept.
 const KEPT: usize = 1_000;
 
-/// In how long a lease that could not end is ended again.
+/// The time after which ending a lease is tried again, if it failed.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// A link that runs.
+/// A running link.
 pub(crate) struct LiveLink {
     name: String,
     ends: [String; 2],
     forwarder: ForwarderHandle,
     number: usize,
     build: Result<BuildLink, String>,
-    calendar: Calendar,
+    wall_clock: WallClock,
     state: Mutex<LinkState>,
     journal: Mutex<EventJournal>,
-    over: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
     keeper: Arc<ExpiryAlarm>,
 }
 
-/// What changes of a link. Its lock is held for a moment only: conditions are checked before, and what clients see is made after.
+/// The changing part of a link. Its lock is held only briefly: conditions are checked before
+/// locking, and views for clients are created afterwards.
 struct LinkState {
-    /// The last one is in force; there always is one.
+    /// The kept revisions. The last one is in force, and there is always one.
     revisions: BoundedHistory<Arc<Revision>>,
     /// The conditions in force.
     conditions: Arc<CheckedConditions>,
     lease: Option<Lease>,
-    /// The names of classes in their order: the forwarder counts by their places.
+    /// The names of the classes in order. The forwarder counts packets by the places of their
+    /// classes.
     classes: Vec<String>,
 }
 
-/// What was in force from an instant on, and what had been counted by then.
+/// The conditions in force from an instant on, and the counters at that instant.
 struct Revision {
     number: u64,
     at: Nanos,
     spec: Arc<LinkSpec>,
-    /// The conditions in one line.
-    said: Arc<str>,
-    /// By which its schedules count.
+    /// A description of the conditions in one line.
+    description: Arc<str>,
+    /// The clock of the conditions' schedules.
     clock: ScheduleClock,
-    by: By,
+    by: ChangeCause,
     counted: [DirectionCounters; 2],
 }
 
@@ -75,7 +77,7 @@ impl LiveLink {
     pub(super) fn new(new: NewLink, keeper: Arc<ExpiryAlarm>) -> Self {
         let spec = Arc::new(new.spec);
         let conditions = CheckedConditions::of(Arc::clone(&spec), new.build.as_ref().ok());
-        // Those with which a link began were checked at its start.
+        // The conditions of a new link were already checked at its start.
         let conditions = Arc::new(conditions.unwrap_or_else(|_| CheckedConditions {
             spec,
             ..CheckedConditions::default()
@@ -83,24 +85,24 @@ impl LiveLink {
         let first = Revision {
             number: 1,
             at: new.forwarder.start(),
-            by: By::Start,
+            by: ChangeCause::Start,
             counted: Default::default(),
             clock: ScheduleClock::default(),
             spec: Arc::clone(&conditions.spec),
-            said: Arc::clone(&conditions.said),
+            description: Arc::clone(&conditions.description),
         };
         let classes = class_names(&first.spec);
         let mut revisions = BoundedHistory::at_most(KEPT);
         let bytes = first.memory();
         revisions.push(Arc::new(first), bytes);
-        new.forwarder.watch(new.number);
+        new.forwarder.measure_round_trips(new.number);
         Self {
             name: new.name,
             ends: new.ends,
             forwarder: new.forwarder,
             number: new.number,
             build: new.build,
-            calendar: Calendar::now(),
+            wall_clock: WallClock::now(),
             state: Mutex::new(LinkState {
                 revisions,
                 conditions,
@@ -108,17 +110,17 @@ impl LiveLink {
                 classes,
             }),
             journal: Mutex::default(),
-            over: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
             keeper,
         }
     }
 
-    /// As users name it.
+    /// Returns the name of the link.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// As it is now.
+    /// Returns the current state of the link.
     pub(crate) fn view(&self) -> LinkView {
         let (revision, lease) = {
             let state = lock(&self.state);
@@ -127,42 +129,47 @@ impl LiveLink {
         self.view_of(&revision, lease.as_ref(), false)
     }
 
-    /// Makes the change that is asked for, at one instant in both directions; or none. Conditions are checked while packets pass and
-    /// others read the link; if another change is made meanwhile, they are checked again.
+    /// Makes the requested change at one instant in both directions, or none at all. Conditions are
+    /// checked while packets pass and others read the link. If another change is made meanwhile,
+    /// they are checked again.
     ///
     /// # Errors
-    /// Conditions that cannot be, another revision in force, somebody else's lease, a change that is not checked by `deadline`, or the
-    /// link's end: nothing is changed.
+    /// Fails without any change if the conditions are wrong, another revision is in force, another
+    /// client has a lease, the check is not complete by `deadline`, or the link has ended.
     pub(crate) fn change(
         &self,
         order: &ChangeOrder,
         deadline: Nanos,
-    ) -> Result<Changed, ChangeRefusal> {
+    ) -> Result<ChangeResult, ChangeRefusal> {
         loop {
             let (now, lease, classes) = {
                 let state = lock(&self.state);
                 self.check_order(&state, order)?;
-                let lease = state.lease.as_ref();
-                let lease = lease.map(|lease| Arc::clone(&lease.before.conditions));
-                (state.as_before(), lease, state.classes.clone())
+                let lease = state
+                    .lease
+                    .as_ref()
+                    .map(|lease| Arc::clone(&lease.before.conditions));
+                (state.revert_state(), lease, state.classes.clone())
             };
-            let (spec, schedule) = order.conditions.over(&now.conditions.spec)?;
+            let (spec, schedule) = order.conditions.apply_to(&now.conditions.spec)?;
             // Conditions without a schedule keep no time for a later schedule.
-            let clock = match spec.has_schedule() {
-                true => now.clock,
-                false => ScheduleClock::default(),
+            let clock = if spec.has_schedule() {
+                now.clock
+            } else {
+                ScheduleClock::default()
             };
             check_classes(&classes, &spec)?;
             check_memory(&spec, self.forwarder.held_memory())?;
-            let next = match Arc::ptr_eq(&spec, &now.conditions.spec) {
-                true => Arc::clone(&now.conditions),
-                false => Arc::new(CheckedConditions::of(spec, self.build.as_ref().ok())?),
+            let next = if Arc::ptr_eq(&spec, &now.conditions.spec) {
+                Arc::clone(&now.conditions)
+            } else {
+                Arc::new(CheckedConditions::of(spec, self.build.as_ref().ok())?)
             };
             if let Some(back) = lease.or(order.lease_for.map(|_| Arc::clone(&now.conditions))) {
                 let checked = next.check_successor(&back);
                 checked
                     .map_err(|error| ChangeRefusal::of_model(&back.spec, error))
-                    .map_err(ChangeRefusal::of_the_way_back)?;
+                    .map_err(ChangeRefusal::for_lease_end)?;
             }
             if order.is_dry_run {
                 let checked = now.conditions.check_successor(&next);
@@ -172,14 +179,14 @@ impl LiveLink {
                 return Err(ChangeRefusal::TooLong);
             }
             if order.is_dry_run {
-                return self.would_change(&next, (clock, schedule));
+                return self.preview_change(&next, (clock, schedule));
             }
             let new = self.to_forwarder(&next, (clock, schedule))?;
             let mut state = lock(&self.state);
             if state.in_force().number != now.revision {
                 continue;
             }
-            let reading = self.put_into_force(&mut state, next, new, By::Api)?;
+            let reading = self.put_into_force(&mut state, next, new, ChangeCause::Api)?;
             if let Some(span) = order.lease_for {
                 match &mut state.lease {
                     Some(lease) => lease.renew(span, reading.at),
@@ -192,41 +199,41 @@ impl LiveLink {
             drop(state);
             let grant = lease.as_ref().and_then(Lease::grant);
             let view = self.view_of(&revision, lease.as_ref(), true);
-            return Ok(Changed {
+            return Ok(ChangeResult {
                 grant: grant.filter(|_| order.lease_for.is_some()),
                 ..self.changed(&reading, view, false)
             });
         }
     }
 
-    /// Tells what a change to `next` would do now.
-    fn would_change(
+    /// Returns the result that a change to `next` would have now.
+    fn preview_change(
         &self,
         next: &CheckedConditions,
         (clock, schedule): (ScheduleClock, ScheduleOrder),
-    ) -> Result<Changed, ChangeRefusal> {
+    ) -> Result<ChangeResult, ChangeRefusal> {
         let now = self.forwarder.read(self.number)?;
         let revision = Arc::clone(lock(&self.state).in_force());
-        let would = Revision {
+        let preview = Revision {
             spec: Arc::clone(&next.spec),
-            said: Arc::clone(&next.said),
+            description: Arc::clone(&next.description),
             clock: clock.ordered(self.link_time(now.at), schedule),
             counted: Default::default(),
             ..*revision
         };
-        let view = self.view_of(&would, None, false);
+        let view = self.view_of(&preview, None, false);
         Ok(self.changed(&now, view, true))
     }
 
-    /// Ends the lease now, or this one if it still stands; the link reverts.
+    /// Ends the lease now, or only the lease `id` if that is given. The link reverts.
     ///
     /// # Errors
-    /// There is none, or another one; the link's end.
+    /// Fails if there is no such lease or if the link has ended.
     pub(crate) fn end_lease(
         &self,
         id: Option<&LeaseId>,
         origin: &Origin,
-    ) -> Result<Changed, ChangeRefusal> {
+    ) -> Result<ChangeResult, ChangeRefusal> {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| id.is_none_or(|id| *id == lease.id);
         if !state.lease.as_ref().is_some_and(is_it) {
@@ -239,12 +246,15 @@ impl LiveLink {
         Ok(self.changed(&reading, view, false))
     }
 
-    /// What was counted since a revision came into force; since the start, where none is said. `None` of one that is not
-    /// kept, or never was.
+    /// Returns the counters since a revision came into force, or since the start if none is given.
+    /// Returns `None` if the revision is not kept or does not exist.
     ///
     /// # Errors
-    /// The link's end.
-    pub(crate) fn counters(&self, revision: Option<u64>) -> Result<Option<LinkCounters>, Ended> {
+    /// Fails if the link has ended.
+    pub(crate) fn counters(
+        &self,
+        revision: Option<u64>,
+    ) -> Result<Option<LinkCounters>, ForwarderEnded> {
         let number = revision.unwrap_or(1);
         let of = lock(&self.state).revision(number).cloned();
         let (since_then, counted) = match &of {
@@ -256,15 +266,15 @@ impl LiveLink {
         let [up, down] = [&now.summary.up, &now.summary.down].map(DirectionCounters::of);
         Ok(Some(LinkCounters {
             since_revision: number,
-            since: self.calendar.at(since_then),
-            at: self.calendar.at(now.at),
+            since: self.wall_clock.at(since_then),
+            at: self.wall_clock.at(now.at),
             span_s: seconds(since(since_then, now.at)),
             up: up.since(&counted[0]),
             down: down.since(&counted[1]),
         }))
     }
 
-    /// Its schedules now; `None` where it has none.
+    /// Returns the current state of the link's schedules, or `None` if it has none.
     pub(crate) fn schedule(&self) -> Option<ScheduleView> {
         let revision = Arc::clone(lock(&self.state).in_force());
         let Revision {
@@ -278,7 +288,7 @@ impl LiveLink {
         let then = LinkSpec::clone(spec).then(time);
         Some(ScheduleView {
             time: self.schedule_time(spec, *clock, now)?,
-            at: self.calendar.at(now),
+            at: self.wall_clock.at(now),
             last_s: seconds(spec.last_step()?),
             says: in_force(&then),
             conditions: then,
@@ -286,11 +296,11 @@ impl LiveLink {
         })
     }
 
-    /// What a scrape reads.
+    /// Returns the values that a scrape reads.
     ///
     /// # Errors
-    /// The link's end.
-    pub(crate) fn meter(&self) -> Result<LinkMeter, Ended> {
+    /// Fails if the link has ended.
+    pub(crate) fn meter(&self) -> Result<LinkMeter, ForwarderEnded> {
         let revision = lock(&self.state).in_force().number;
         let now = self.forwarder.read(self.number)?;
         Ok(LinkMeter::of(
@@ -301,12 +311,12 @@ impl LiveLink {
         ))
     }
 
-    /// The number of the revision in force.
+    /// Returns the number of the revision in force.
     pub(crate) fn revision(&self) -> u64 {
         lock(&self.state).in_force().number
     }
 
-    /// The first entry of the history after revision `last` that is kept, if there is one.
+    /// Returns the first kept entry of the history after revision `last`, if any.
     pub(crate) fn change_after(&self, last: u64) -> Option<ChangeView> {
         let revision = {
             let state = lock(&self.state);
@@ -316,14 +326,19 @@ impl LiveLink {
         Some(self.change_of(&revision))
     }
 
-    /// What was in force from a revision on, or from the first that is kept, to be made into files. `None` of one that is not kept,
-    /// or never was.
-    pub(crate) fn told(&self, since_revision: Option<u64>) -> Option<ChangeLog> {
-        let is_meant =
+    /// Returns the changes from a revision on, or from the first one that is kept, for export.
+    /// Returns `None` if the revision is not kept or does not exist.
+    pub(crate) fn change_log(&self, since_revision: Option<u64>) -> Option<ChangeLog> {
+        let is_requested =
             |of: &&Arc<Revision>| since_revision.is_none_or(|number| of.number >= number);
         let all: Vec<Arc<Revision>> = {
             let state = lock(&self.state);
-            state.revisions.iter().filter(is_meant).cloned().collect()
+            state
+                .revisions
+                .iter()
+                .filter(is_requested)
+                .cloned()
+                .collect()
         };
         let (first, last) = (all.first()?, all.last()?);
         if since_revision.is_some_and(|number| number != first.number) {
@@ -337,12 +352,13 @@ impl LiveLink {
         Some(ChangeLog {
             name: self.name.clone(),
             revisions: [first.number, last.number],
-            since: self.calendar.at(first.at),
+            since: self.wall_clock.at(first.at),
             conditions: all.iter().map(conditions).collect(),
         })
     }
 
-    /// The events after number `last`, as far as they are kept, and those from now on: from now on it is watched.
+    /// Returns the kept events after number `last` and a receiver of later events. The link counts
+    /// as observed from now on.
     pub(crate) fn follow(
         &self,
         last: Option<u64>,
@@ -352,41 +368,43 @@ impl LiveLink {
         followed
     }
 
-    /// Starts a capture of what arrives from now on; its ends are named as the link's.
+    /// Starts a capture of packets that arrive from now on. Its ends have the names of the link's
+    /// ends.
     ///
     /// # Errors
-    /// The link's end; there is no thread to be had.
+    /// Fails if the link has ended or a thread cannot be started.
     pub(crate) fn capture(&self, mut capture: Capture) -> anyhow::Result<CaptureHandle> {
         capture.spec.ends = self.ends.clone();
         self.forwarder.capture(self.number, capture)
     }
 
-    /// Ends a lease that was granted for a connection, if that is what it still is held by: the connection has ended.
+    /// Ends the lease of a connection that has closed, if that connection still holds it.
     pub(crate) fn end_connection(&self, grant: &LeaseGrant) {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| lease.is_held_by(grant);
         if state.lease.as_ref().is_some_and(is_it) {
-            // What came of it is said; a link that has ended needs nothing.
+            // The log reports the result, and a link that has ended needs no change.
             let _ = self.revert(&mut state, format_args!("with its connection"));
         }
     }
 
     /// Waits until the link has ended.
     pub(crate) async fn ended(&self) {
-        // An error would say that the link itself is gone.
-        let _ = self.over.subscribe().wait_for(|is_over| *is_over).await;
+        // An error means that the link itself is gone.
+        let _ = self.ended.subscribe().wait_for(|is_over| *is_over).await;
     }
 
-    /// It is about to end: who watches is told.
+    /// Tells observers that the link is about to end.
     pub(super) fn end(&self) {
-        lock(&self.journal).note(Happening::End);
-        self.over.send_replace(true);
+        lock(&self.journal).note(EventKind::End);
+        self.ended.send_replace(true);
     }
 
-    /// Does what is due at `now`: ends a lease whose time is over, takes a sample if somebody watches; in how long to come back.
+    /// Does the maintenance that is due at `now`: ends an expired lease and takes a sample if the
+    /// link has observers. Returns the time until the next maintenance.
     pub(super) fn keep(&self, now: Nanos) -> Option<Duration> {
         let lease = self.keep_lease(now);
-        let sample = self.keep_watch(now);
+        let sample = self.keep_samples(now);
         lease.into_iter().chain(sample).min()
     }
 
@@ -396,17 +414,17 @@ impl LiveLink {
         if left > Duration::ZERO {
             return Some(left);
         }
-        // One that has ended needs nothing.
+        // A link that has ended needs no further attempt.
         let reverted = self.revert(&mut state, format_args!("at its time"));
         let is_reverted = matches!(reverted, Ok(_) | Err(ChangeRefusal::Ended));
         (!is_reverted).then_some(AGAIN)
     }
 
-    fn keep_watch(&self, now: Nanos) -> Option<Duration> {
+    fn keep_samples(&self, now: Nanos) -> Option<Duration> {
         let next = {
             let mut journal = lock(&self.journal);
             if !journal.is_watched() {
-                journal.rest();
+                journal.forget_reading();
                 return None;
             }
             journal.next_reading()
@@ -417,11 +435,12 @@ impl LiveLink {
         let reading = self.forwarder.read(self.number).ok()?;
         let revision = lock(&self.state).in_force().number;
         let start = self.forwarder.start();
-        lock(&self.journal).take(reading, start, revision, &self.calendar);
+        lock(&self.journal).take(reading, start, revision, &self.wall_clock);
         Some(Duration::from_nanos(super::sample::EVERY.0))
     }
 
-    /// Makes the forwarder's part of a change. The clock of the schedules carries out its order at the instant of the change.
+    /// Builds the forwarder's part of a change. The schedules' clock applies `order` at the instant
+    /// of the change.
     fn to_forwarder(
         &self,
         conditions: &CheckedConditions,
@@ -439,13 +458,13 @@ impl LiveLink {
         })
     }
 
-    /// Puts conditions into force that were checked.
+    /// Puts checked conditions into force.
     fn put_into_force(
         &self,
         state: &mut LinkState,
         conditions: Arc<CheckedConditions>,
         new: NewConditions,
-        by: By,
+        by: ChangeCause,
     ) -> Result<LinkReading, ChangeRefusal> {
         let (clock, order) = (new.clock, new.order);
         let changed = self.forwarder.change(self.number, new);
@@ -458,7 +477,7 @@ impl LiveLink {
             number: state.in_force().number + 1,
             at: reading.at,
             spec: Arc::clone(&conditions.spec),
-            said: Arc::clone(&conditions.said),
+            description: Arc::clone(&conditions.description),
             clock: clock.ordered(self.link_time(reading.at), order),
             by,
             counted: [&reading.summary.up, &reading.summary.down].map(DirectionCounters::of),
@@ -467,11 +486,11 @@ impl LiveLink {
         let bytes = revision.memory();
         state.revisions.push(Arc::new(revision), bytes);
         state.conditions = conditions;
-        lock(&self.journal).note(Happening::Change(change.into()));
+        lock(&self.journal).note(EventKind::Change(change.into()));
         Ok(reading)
     }
 
-    /// Logs the change that is in force now, and who asked for it.
+    /// Logs the change that has just come into force and the client that requested it.
     fn log_change(&self, state: &LinkState, order: &ChangeOrder) {
         let revision = state.in_force();
         let lease = match (&state.lease, order.lease_for) {
@@ -484,12 +503,13 @@ impl LiveLink {
             self.name,
             revision.number,
             order.origin,
-            revision.says()
+            revision.describe()
         ));
     }
 
-    /// Ends the lease and restores the conditions from before it; `cause` says in the log why it ends. If a stage of later conditions
-    /// still has packets that would be overtaken, the lease stays until they have passed: the keeper tries again.
+    /// Ends the lease and restores the conditions from before it; the log names the `cause`. If
+    /// packets in a stage of the later conditions would be overtaken, the lease stays until they
+    /// have passed, and the keeper tries again.
     fn revert(
         &self,
         state: &mut LinkState,
@@ -502,29 +522,33 @@ impl LiveLink {
         let schedule = (before.clock, ScheduleOrder::default());
         let new = self.to_forwarder(&before.conditions, schedule);
         let conditions = Arc::clone(&before.conditions);
-        let reverted =
-            new.and_then(|new| self.put_into_force(state, conditions, new, By::LeaseEnded));
+        let reverted = new
+            .and_then(|new| self.put_into_force(state, conditions, new, ChangeCause::LeaseEnded));
         match &reverted {
             Ok(_) => log(format_args!(
-                "farwire: {}: revision {}: the lease has ended {cause} ({}): {}",
+                "farwire: {}: revision {}: the lease ended {cause} ({}): {}",
                 self.name,
                 state.in_force().number,
                 lease.id.shortened(),
-                state.in_force().says()
+                state.in_force().describe()
             )),
             Err(ChangeRefusal::Ended) => {}
             Err(_) => {
-                state.lease = Some(lease.over(clock::now()));
+                state.lease = Some(lease.expired(clock::now()));
                 self.keeper.ring();
             }
         }
         reverted
     }
 
-    /// Refuses a change of another revision, against somebody else's lease, or of conditions that stay as they are.
+    /// Refuses a change that requires another revision, violates a lease, or is for a link with
+    /// fixed conditions.
     fn check_order(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
         let in_force = state.in_force().number;
-        if order.if_revision.is_some_and(|asked| asked != in_force) {
+        if order
+            .if_revision
+            .is_some_and(|required| required != in_force)
+        {
             return Err(ChangeRefusal::Revision { in_force });
         }
         self.check_lease(state, order)?;
@@ -534,21 +558,21 @@ impl LiveLink {
         }
     }
 
-    /// Refuses what somebody else's lease forbids.
+    /// Refuses a change that another client's lease forbids.
     fn check_lease(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
         match (&state.lease, &order.lease) {
             (Some(lease), Some(id)) if lease.id == *id => Ok(()),
             (Some(lease), _) if !order.is_dry_run => Err(ChangeRefusal::Leased {
-                until: lease.says(&self.calendar),
+                until: lease.describe_end(&self.wall_clock),
             }),
             (None, Some(_)) => Err(ChangeRefusal::NoLease),
             _ => Ok(()),
         }
     }
 
-    fn changed(&self, reading: &LinkReading, link: LinkView, dry_run: bool) -> Changed {
-        Changed {
-            at: self.calendar.at(reading.at),
+    fn changed(&self, reading: &LinkReading, link: LinkView, dry_run: bool) -> ChangeResult {
+        ChangeResult {
+            at: self.wall_clock.at(reading.at),
             at_s: seconds(self.link_time(reading.at)),
             revision: link.revision,
             link,
@@ -558,12 +582,12 @@ impl LiveLink {
         }
     }
 
-    /// An instant as the time since the link's start.
+    /// Returns an instant as the time since the link's start.
     fn link_time(&self, at: Nanos) -> Nanos {
         since(self.forwarder.start(), at)
     }
 
-    /// The time of schedules at an instant, where there are some.
+    /// Returns the schedules' time at an instant, or `None` without schedules.
     fn schedule_time(
         &self,
         spec: &LinkSpec,
@@ -579,10 +603,10 @@ impl LiveLink {
     fn change_of(&self, revision: &Revision) -> ChangeView {
         ChangeView {
             revision: revision.number,
-            at: self.calendar.at(revision.at),
+            at: self.wall_clock.at(revision.at),
             at_s: seconds(self.link_time(revision.at)),
             conditions: revision.spec.clone(),
-            says: revision.says(),
+            says: revision.describe(),
             schedule: self.schedule_time(&revision.spec, revision.clock, revision.at),
             by: revision.by,
         }
@@ -599,14 +623,14 @@ impl LiveLink {
         LinkView {
             name: self.name.clone(),
             ends: self.ends.clone(),
-            says: revision.says(),
+            says: revision.describe(),
             command: command_line(spec),
             conditions: Arc::clone(spec),
             schedule: self.schedule_time(spec, *clock, *at),
             revision: *number,
-            since: self.calendar.at(*at),
-            started: self.calendar.at(self.forwarder.start()),
-            lease: lease.map(|lease| lease.view(&self.calendar, to_holder)),
+            since: self.wall_clock.at(*at),
+            started: self.wall_clock.at(self.forwarder.start()),
+            lease: lease.map(|lease| lease.view(&self.wall_clock, to_holder)),
             fixed: self.build.as_ref().err().cloned(),
             seed: spec.seed(),
         }
@@ -618,16 +642,16 @@ impl LinkState {
         self.revisions.last().expect("there always is one")
     }
 
-    /// The revision of this number, if it is kept. Their numbers follow each other.
+    /// Returns the revision with this number, if it is kept. The numbers are consecutive.
     fn revision(&self, number: u64) -> Option<&Arc<Revision>> {
         let first = self.revisions.iter().next()?.number;
         let place = usize::try_from(number.checked_sub(first)?).ok()?;
         self.revisions.get(place)
     }
 
-    fn as_before(&self) -> Before {
+    fn revert_state(&self) -> RevertState {
         let in_force = self.in_force();
-        Before {
+        RevertState {
             revision: in_force.number,
             conditions: Arc::clone(&self.conditions),
             clock: in_force.clock,
@@ -636,24 +660,27 @@ impl LinkState {
 }
 
 impl Revision {
-    /// The conditions in one line, with what became of the time of their schedules.
-    fn says(&self) -> String {
-        let said = &self.said;
+    /// Describes the conditions in one line, with the changes to their schedules' time.
+    fn describe(&self) -> String {
+        let description = &self.description;
         match self.clock {
-            clock if clock == ScheduleClock::default() => said.as_ref().to_owned(),
+            clock if clock == ScheduleClock::default() => description.as_ref().to_owned(),
             ScheduleClock::Stopped { at } => {
-                format!("{said}, the schedule stopped at {:.3} s", seconds(at))
+                format!("{description}, schedule stopped at {:.3} s", seconds(at))
             }
             ScheduleClock::Running { from, .. } => {
-                format!("{said}, the schedule going on from {:.3} s", seconds(from))
+                format!(
+                    "{description}, schedule continues from {:.3} s",
+                    seconds(from)
+                )
             }
         }
     }
 
-    /// The bytes that it takes.
+    /// Returns the memory of the revision in bytes.
     fn memory(&self) -> usize {
         let counted = self.counted.iter().map(DirectionCounters::memory);
-        size_of::<Self>() + self.spec.memory() + self.said.len() + counted.sum::<usize>()
+        size_of::<Self>() + self.spec.memory() + self.description.len() + counted.sum::<usize>()
     }
 }
 
@@ -662,15 +689,16 @@ fn class_names(spec: &LinkSpec) -> Vec<String> {
     names.collect()
 }
 
-/// Refuses classes that would be counted as others: the forwarder knows them by their places.
+/// Refuses classes that would be counted as others, because the forwarder identifies classes by
+/// their places.
 fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
     let names = class_names(spec);
     let differ = known.iter().zip(&names).find(|(known, name)| known != name);
     match differ {
         None => Ok(()),
         Some((known, name)) => Err(Error::other(format_args!(
-            "{name} is where {known} was, and would be counted as it: a running link keeps the order and the names of its classes, \
-             and new ones come behind them"
+            "{name} takes the place of {known}, and would be counted as it: keep the order and the names of a running link's \
+             classes, and add new ones at the end"
         ))
         .at("classes")),
     }
@@ -687,23 +715,23 @@ mod tests {
     use crate::forward::thread::ForwarderThread;
     use crate::forward::thread::tests::idle;
 
-    /// A link whose conditions are checked when a message says so, once it has said that it is about to be.
-    struct Checked {
+    /// A link whose check of conditions announces its start and then waits for a message.
+    struct SlowLink {
         forwarder: ForwarderThread,
         link: LiveLink,
         begun: Receiver<()>,
         go_on: Sender<()>,
     }
 
-    fn checked() -> Checked {
+    fn slow_link() -> SlowLink {
         let forwarder = idle();
         let (begin, begun) = channel();
-        let (go_on, goes_on) = channel();
-        let goes_on = Mutex::new(goes_on);
+        let (go_on, may_go_on) = channel();
+        let may_go_on = Mutex::new(may_go_on);
         let build = move |spec: &LinkSpec| {
-            // Nobody listens any more at the end of a test.
+            // At the end of a test, the receiver is gone.
             let _ = begin.send(());
-            let _ = lock(&goes_on).recv();
+            let _ = lock(&may_go_on).recv();
             spec.to_link("box")
         };
         go_on.send(()).unwrap();
@@ -717,7 +745,7 @@ mod tests {
         };
         let link = LiveLink::new(new, Arc::default());
         begun.recv().unwrap();
-        Checked {
+        SlowLink {
             forwarder,
             link,
             begun,
@@ -734,12 +762,12 @@ mod tests {
 
     #[test]
     fn a_change_that_is_checked_too_late_is_refused_and_changes_nothing() {
-        let Checked {
+        let SlowLink {
             forwarder,
             link,
             go_on,
             ..
-        } = checked();
+        } = slow_link();
         for is_dry_run in [false, true] {
             go_on.send(()).unwrap();
             let order = ChangeOrder {
@@ -758,18 +786,18 @@ mod tests {
 
     #[test]
     fn while_conditions_are_checked_others_read_and_change_the_link() {
-        let Checked {
+        let SlowLink {
             forwarder,
             link,
             begun,
             go_on,
-        } = checked();
+        } = slow_link();
         std::thread::scope(|scope| {
             let slow = scope.spawn(|| link.change(&patch(json!({"loss": "1%"})), Nanos::MAX));
             begun.recv().unwrap();
             assert_eq!(link.view().revision, 1);
             assert_eq!(link.change_after(0).unwrap().revision, 1);
-            // The conditions in force are known, and need no check.
+            // The conditions in force need no check.
             let leased = ChangeOrder {
                 lease_for: Some("connection".parse().unwrap()),
                 ..ChangeOrder::default()
@@ -787,12 +815,12 @@ mod tests {
 
     #[test]
     fn revisions_share_conditions_and_count_all_that_they_take() {
-        let Checked {
+        let SlowLink {
             forwarder,
             link,
             go_on,
             ..
-        } = checked();
+        } = slow_link();
         (0..10).for_each(|_| go_on.send(()).unwrap());
         let indexes: Vec<u64> = (0..10_000).collect();
         let stages = json!({"stages": [{"kind": "indexes", "indexes": indexes}]});
@@ -808,7 +836,7 @@ mod tests {
         assert!(Arc::ptr_eq(&second.spec, &last.spec));
         assert!(!Arc::ptr_eq(&second.spec, &third.spec));
         assert!(second.memory() > 80_000 && third.memory() > 80_000);
-        let without_text = second.memory() - second.said.len();
+        let without_text = second.memory() - second.description.len();
         assert!(without_text < 90_000, "{without_text}");
         drop(state);
         forwarder.stop().unwrap();

@@ -1,4 +1,5 @@
-//! What a scrape reads of a link: counters since its start, and current values. No label depends on traffic.
+//! The values of a link that a scrape reads: counters since its start and current values. The
+//! labels do not depend on the traffic.
 
 use model::Waiting;
 
@@ -7,35 +8,36 @@ use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
 use crate::forward::thread::LinkReading;
 
-/// A link at one instant.
+/// The state of a link at one instant.
 #[derive(Debug)]
 pub(crate) struct LinkMeter {
-    /// Its name.
+    /// The name of the link.
     pub(crate) link: String,
     /// The client's side and the server's.
     pub(crate) ends: [String; 2],
     /// The revision in force.
     pub(crate) revision: u64,
-    /// From the client's side to the server's, and the other way.
+    /// The direction from the client's side to the server's, and the other one.
     pub(crate) directions: [DirectionMeter; 2],
-    /// How long after their due times packets left.
+    /// The departure errors in buckets.
     pub(crate) lateness: LatenessBuckets,
-    /// Of those, how many left later than the budget.
+    /// The number of packets that left later than the budget.
     pub(crate) late: u64,
-    /// How long round trips took, as seen at the client's side and at the server's.
+    /// The round trips measured at the client's side and at the server's.
     pub(crate) round_trips: [RoundTripTimes; 2],
-    /// Bytes of frames held by all links of its forwarder, book-keeping included.
+    /// The bytes of frames that all links of the forwarder hold, bookkeeping included.
     pub(crate) held_bytes: u64,
-    /// Whether what crossed the link, taken together, can be trusted: the emulator lost nothing, and few packets were late.
+    /// True if the results of the whole link can be trusted: the emulator lost nothing and few
+    /// packets were late.
     pub(crate) is_valid: bool,
 }
 
-/// One direction.
+/// The values of one direction.
 #[derive(Debug)]
 pub(crate) struct DirectionMeter {
-    /// Since the link's start.
+    /// The counters since the link's start.
     pub(crate) counters: DirectionCounters,
-    /// What waits for the bottleneck; nothing without a rate.
+    /// The backlog at the bottleneck; `None` without a rate.
     pub(crate) backlog: Option<Waiting>,
 }
 

@@ -1,6 +1,8 @@
-//! Running links, for clients that watch and change them: conditions in force, leases, counters, samples. HTTP is in `web`.
+//! Running links for clients that observe and change them: conditions in force, leases, counters
+//! and samples. HTTP is in `web`.
 //!
-//! The packet path never waits for this module: a change is a command in the forwarder's queue, and a reading is its answer.
+//! The packet path never waits for this module: a change is a command in the forwarder's queue, and
+//! a reading is its answer.
 
 mod bounded_history;
 mod change;
@@ -32,11 +34,11 @@ pub(crate) use self::keeper::Keeper;
 pub(crate) use self::lease::{LeaseFor, LeaseGrant, LeaseId};
 pub(crate) use self::link::LiveLink;
 pub(crate) use self::meter::{DirectionMeter, LinkMeter};
-pub(crate) use self::sample::{DirectionSample, Event, Happening, LinkSample};
-pub(crate) use self::view::{ChangeView, Changed, LinkView, ScheduleView};
+pub(crate) use self::sample::{DirectionSample, Event, EventKind, LinkSample};
+pub(crate) use self::view::{ChangeResult, ChangeView, LinkView, ScheduleView};
 pub(crate) use self::words::{in_force, quoted};
 
-/// The links that run now, by name.
+/// The running links, by name.
 #[derive(Clone, Default)]
 pub(crate) struct Links(Arc<Registry>);
 
@@ -47,57 +49,60 @@ struct Registry {
     alarm: Arc<keeper::ExpiryAlarm>,
 }
 
-/// A link that has begun to run.
+/// A link that has started.
 pub(crate) struct NewLink {
-    /// As users name it.
+    /// The name of the link.
     pub(crate) name: String,
-    /// The client's side and the server's, by the names of nodes or interfaces.
+    /// The client's side and the server's, as names of nodes or interfaces.
     pub(crate) ends: [String; 2],
-    /// What forwards it.
+    /// The forwarder of the link.
     pub(crate) forwarder: ForwarderHandle,
-    /// Its number there.
+    /// The number of the link in its forwarder.
     pub(crate) number: usize,
-    /// The conditions that it began with.
+    /// The conditions at the start.
     pub(crate) spec: LinkSpec,
-    /// Makes conditions into what the forwarder takes; where they stay as they are, why.
+    /// A function that builds conditions for the forwarder, or the reason why the conditions cannot
+    /// be changed.
     pub(crate) build: Result<BuildLink, String>,
 }
 
-/// Makes conditions into a link as the forwarder takes it: with the names of its stages, and with its draws.
+/// A function that builds a link for the forwarder from conditions, with the same names of stages
+/// and the same random draws.
 pub(crate) type BuildLink =
     Box<dyn Fn(&LinkSpec) -> Result<EmulatedLink, conditions::Error> + Send + Sync>;
 
 impl Links {
-    /// Adds a link that has begun to run.
+    /// Adds a link that has started.
     pub(crate) fn put(&self, new: NewLink) {
         let link = LiveLink::new(new, Arc::clone(&self.0.alarm));
         lock(&self.0.links).push(Arc::new(link));
     }
 
-    /// Takes all links out: they are about to end.
+    /// Removes all links, because they are about to end.
     pub(crate) fn clear(&self) {
         let ended = std::mem::take(&mut *lock(&self.0.links));
         ended.iter().for_each(|link| link.end());
     }
 
-    /// The experiment whose links these are, if they are one's.
+    /// Returns the state of the experiment to which the links belong, if any.
     pub(crate) fn experiment(&self) -> &Experiment {
         &self.0.experiment
     }
 
-    /// All that run, in the order in which they were put in.
+    /// Returns all running links in the order in which they were added.
     pub(crate) fn all(&self) -> Vec<Arc<LiveLink>> {
         lock(&self.0.links).clone()
     }
 
-    /// The one of this name.
+    /// Returns the link with this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<LiveLink>> {
         let links = lock(&self.0.links);
         links.iter().find(|link| link.name() == name).cloned()
     }
 }
 
-/// Nothing that holds a lock here leaves what it guards half done, so that a panic elsewhere spoils nothing.
+/// Locks a mutex even if it is poisoned. No code in this module leaves the guarded data incomplete,
+/// so a panic does no harm.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,15 +4,15 @@ use jiff::Timestamp;
 use model::Nanos;
 use netio::clock;
 
-/// Tells times of day from instants: both clocks, read together when the link began. A step of the wall clock since then is not
-/// followed, so that times of one link can be subtracted.
+/// Both clocks, read together when the link started. Later steps of the wall clock are ignored, so
+/// that times of one link can be subtracted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Calendar {
+pub(super) struct WallClock {
     mono: Nanos,
     wall: Nanos,
 }
 
-impl Calendar {
+impl WallClock {
     /// Reads both clocks.
     pub(super) fn now() -> Self {
         Self {
@@ -21,7 +21,7 @@ impl Calendar {
         }
     }
 
-    /// The time of day at an instant: RFC 3339, UTC, with nanoseconds.
+    /// Formats the wall-clock time of an instant: RFC 3339, UTC, with nanoseconds.
     pub(super) fn at(&self, instant: Nanos) -> String {
         let since_1970 = i128::from(self.wall.0) + i128::from(instant.0) - i128::from(self.mono.0);
         let time = Timestamp::from_nanosecond(since_1970).unwrap_or_default();
@@ -29,12 +29,12 @@ impl Calendar {
     }
 }
 
-/// A span in seconds.
+/// Converts a duration to seconds.
 pub(super) fn seconds(span: Nanos) -> f64 {
     span.0 as f64 / 1e9
 }
 
-/// From one instant to a later one.
+/// Returns the time from one instant to a later one.
 pub(super) fn since(earlier: Nanos, later: Nanos) -> Nanos {
     Nanos(later.0.saturating_sub(earlier.0))
 }
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_is_told_as_the_time_of_day_that_it_was() {
-        let calendar = Calendar {
+    fn an_instant_is_formatted_as_wall_clock_time() {
+        let wall_clock = WallClock {
             mono: Nanos(5_000_000_000),
             wall: Nanos(1_700_000_000_000_000_000),
         };
-        let at = |instant| calendar.at(Nanos(instant));
+        let at = |instant| wall_clock.at(Nanos(instant));
         assert_eq!(at(5_000_000_007), "2023-11-14T22:13:20.000000007Z");
         assert_eq!(at(4_000_000_000), "2023-11-14T22:13:19.000000000Z");
     }

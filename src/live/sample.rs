@@ -9,140 +9,140 @@ use utoipa::ToSchema;
 
 use super::bounded_history::BoundedHistory;
 use super::counters::DirectionCounters;
-use super::moment::{Calendar, seconds, since};
+use super::moment::{WallClock, seconds, since};
 use super::view::ChangeView;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::thread::LinkReading;
 
-/// How often a link that is watched is looked at.
+/// The interval between two samples of an observed link.
 pub(super) const EVERY: Nanos = Nanos::from_millis(100);
 
-/// Events that are kept for who comes back, at most: a minute of samples.
+/// The largest number of events kept for observers that reconnect: a minute of samples.
 const KEPT: usize = 600;
 
-/// Events that a reader may lag behind; one that does more is cut off.
+/// The number of events by which a reader may lag behind. A slower reader is disconnected.
 const LAG: usize = 64;
 
-/// An event with its number, which counts up by one.
+/// An event with its number; the numbers are consecutive.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) id: u64,
-    pub(crate) what: Happening,
+    pub(crate) what: EventKind,
 }
 
 impl Event {
-    /// The bytes that it takes.
+    /// Returns the memory of the event in bytes.
     fn memory(&self) -> usize {
         let what = match &self.what {
-            Happening::Change(change) => {
+            EventKind::Change(change) => {
                 size_of::<ChangeView>()
                     + change.conditions.memory()
                     + change.says.capacity()
                     + change.at.capacity()
             }
-            Happening::Sample(sample) => {
+            EventKind::Sample(sample) => {
                 size_of::<LinkSample>()
                     + sample.at.capacity()
                     + sample.up.counters.memory()
                     + sample.down.counters.memory()
             }
-            Happening::End => 0,
+            EventKind::End => 0,
         };
         size_of::<Self>() + what
     }
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum EventKind {
     Sample(Box<LinkSample>),
     Change(Box<ChangeView>),
-    /// The link ended; nothing comes after it.
+    /// The link ended; no event follows.
     End,
 }
 
-/// A link in a span of about a tenth of a second.
+/// The values of a link for a span of about a tenth of a second.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct LinkSample {
     /// The end of the span: RFC 3339.
     pub(crate) at: String,
-    /// The same in seconds since the link's start.
+    /// The end of the span in seconds since the link's start.
     pub(crate) at_s: f64,
-    /// How long the span was, in seconds.
+    /// The length of the span in seconds.
     pub(crate) span_s: f64,
     /// The revision in force.
     pub(crate) revision: u64,
-    /// From the client's side to the server's.
+    /// The direction from the client's side to the server's.
     pub(crate) up: DirectionSample,
-    /// The other way.
+    /// The direction from the server's side to the client's.
     pub(crate) down: DirectionSample,
-    /// Round trips that ended in the span.
+    /// The round trips that ended in the span.
     pub(crate) round_trips: RoundTripSample,
-    /// Of all packets since the link's start.
+    /// The departure errors of all packets since the link's start.
     pub(crate) departure_error: DepartureErrorSample,
-    /// Bytes of frames held by all links of the forwarder, book-keeping included.
+    /// The bytes of frames that all links of the forwarder hold, bookkeeping included.
     pub(crate) held_bytes: u64,
 }
 
-/// One direction: rates in the span, counters since the link's start, and the queue of its bottleneck now.
+/// Values of one direction: rates in the span, counters since the link's start, and the current queue of the bottleneck.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct DirectionSample {
-    /// L2 bits a second that were offered to the link.
+    /// The rate offered to the link, in L2 bits per second.
     pub(crate) offered_bit_per_s: f64,
-    /// L2 bits a second that left it.
+    /// The rate that left the link, in L2 bits per second.
     pub(crate) delivered_bit_per_s: f64,
-    /// Packets that wait for the bottleneck; absent of a link without a rate, as are the next two.
+    /// The packets that wait for the bottleneck; absent for a link without a rate, as are the next two values.
     pub(crate) queue_packets: Option<u64>,
-    /// Their L2 bytes.
+    /// The L2 bytes of these packets.
     pub(crate) queue_bytes: Option<u64>,
-    /// How long a packet that comes now waits, at the rate of now, if it goes behind all others.
+    /// The time that a packet arriving now would wait behind all others, at the current rate.
     pub(crate) queue_delay_ms: Option<f64>,
-    /// Since the link's start.
+    /// The counters since the link's start.
     #[serde(flatten)]
     pub(crate) counters: DirectionCounters,
 }
 
-/// Round trips by the side at which they are seen: from when a TCP segment or an ICMP echo came there to when its acknowledgement
-/// or reply left there. Of each side and kind one is followed at a time.
+/// Round trips by the side at which they are measured: from the arrival of a TCP segment or ICMP echo until its reply leaves there.
+/// One packet per side and kind is followed at a time.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct RoundTripSample {
-    /// At the client's side; null where none was seen.
+    /// Round trips at the client's side; null if there was none.
     pub(crate) a: Option<RoundTrip>,
-    /// At the server's side; null where none was seen.
+    /// Round trips at the server's side; null if there was none.
     pub(crate) b: Option<RoundTrip>,
 }
 
 /// Round trips that ended in a span, at least one.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct RoundTrip {
-    /// How many.
+    /// The number of round trips.
     pub(crate) count: u64,
-    /// How long they took.
+    /// Their mean duration in milliseconds.
     pub(crate) mean_ms: f64,
 }
 
-/// How long after their due times packets left.
+/// The departure errors of packets: the times from when they were due until they left.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct DepartureErrorSample {
-    /// Half of them left no later than this.
+    /// The median.
     pub(crate) p50_us: f64,
-    /// 99 of 100 did.
+    /// The 99th percentile.
     pub(crate) p99_us: f64,
-    /// All of them did.
+    /// The maximum.
     pub(crate) max_us: f64,
-    /// Packets that left later than the budget.
+    /// The number of packets that left later than the budget.
     pub(crate) late: u64,
     /// The budget.
     pub(crate) budget_us: f64,
 }
 
-/// The events of a link: the last ones, and who waits for more.
+/// The events of a link: the newest ones, and the readers of new ones.
 #[derive(Debug)]
 pub(super) struct EventJournal {
     last_id: u64,
     kept: BoundedHistory<Arc<Event>>,
     readers: broadcast::Sender<Arc<Event>>,
-    /// The reading before, while somebody watches.
+    /// The previous reading, while the link has observers.
     before: Option<LinkReading>,
 }
 
@@ -158,19 +158,19 @@ impl Default for EventJournal {
 }
 
 impl EventJournal {
-    /// Notes an event, and tells it to all readers.
-    pub(super) fn note(&mut self, what: Happening) {
+    /// Adds an event and sends it to all readers.
+    pub(super) fn note(&mut self, what: EventKind) {
         self.last_id += 1;
         let event = Arc::new(Event {
             id: self.last_id,
             what,
         });
         self.kept.push(Arc::clone(&event), event.memory());
-        // Nobody may be reading.
+        // The send fails if there are no readers.
         let _ = self.readers.send(event);
     }
 
-    /// The events kept that came after number `last`, and those that come from now on.
+    /// Returns the kept events after number `last` and a receiver of later events.
     pub(super) fn follow(
         &self,
         last: Option<u64>,
@@ -184,29 +184,29 @@ impl EventJournal {
         self.readers.receiver_count() > 0
     }
 
-    /// When the next reading is wanted, while somebody watches.
+    /// Returns the time of the next reading while the link has observers.
     pub(super) fn next_reading(&self) -> Nanos {
         self.before
             .as_ref()
             .map_or(Nanos::ZERO, |before| before.at + EVERY)
     }
 
-    /// Forgets the reading before: nobody watches.
-    pub(super) fn rest(&mut self) {
+    /// Drops the previous reading, because the link has no observers.
+    pub(super) fn forget_reading(&mut self) {
         self.before = None;
     }
 
-    /// Notes what became of the link since the reading before; of the first one there is nothing to note.
+    /// Adds a sample of the time since the previous reading. The first reading adds none.
     pub(super) fn take(
         &mut self,
         now: LinkReading,
         start: Nanos,
         revision: u64,
-        calendar: &Calendar,
+        wall_clock: &WallClock,
     ) {
         if let Some(before) = self.before.take() {
-            let sample = LinkSample::between(&before, &now, start, revision, calendar);
-            self.note(Happening::Sample(sample.into()));
+            let sample = LinkSample::between(&before, &now, start, revision, wall_clock);
+            self.note(EventKind::Sample(sample.into()));
         }
         self.before = Some(now);
     }
@@ -218,7 +218,7 @@ impl LinkSample {
         now: &LinkReading,
         start: Nanos,
         revision: u64,
-        calendar: &Calendar,
+        wall_clock: &WallClock,
     ) -> Self {
         let span_s = seconds(since(before.at, now.at));
         let direction = |side: usize| {
@@ -231,7 +231,7 @@ impl LinkSample {
         let error = &now.summary.departure_error;
         let us = |ns: u64| ns as f64 / 1e3;
         Self {
-            at: calendar.at(now.at),
+            at: wall_clock.at(now.at),
             at_s: seconds(since(start, now.at)),
             span_s,
             revision,
@@ -271,9 +271,12 @@ impl DirectionSample {
         backlog: Option<Waiting>,
         span_s: f64,
     ) -> Self {
-        let rate = |earlier: u64, later: u64| match span_s > 0.0 {
-            true => (later - earlier) as f64 * 8.0 / span_s,
-            false => 0.0,
+        let rate = |earlier: u64, later: u64| {
+            if span_s > 0.0 {
+                (later - earlier) as f64 * 8.0 / span_s
+            } else {
+                0.0
+            }
         };
         Self {
             offered_bit_per_s: rate(before.bytes, now.bytes),
@@ -295,15 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_gets_what_it_missed_and_who_lags_is_cut_off() {
+    fn a_reconnecting_reader_gets_missed_events_and_a_slow_one_is_disconnected() {
         let mut journal = EventJournal::default();
-        (0..KEPT + 5).for_each(|_| journal.note(Happening::End));
+        (0..KEPT + 5).for_each(|_| journal.note(EventKind::End));
         let all = KEPT as u64 + 5;
         assert!(journal.follow(None).0.is_empty());
         assert_eq!(ids(&journal.follow(Some(all - 2)).0), [all - 1, all]);
         assert_eq!(journal.follow(Some(1)).0.len(), KEPT);
         let (_, mut reader) = journal.follow(None);
-        (0..=LAG).for_each(|_| journal.note(Happening::End));
+        (0..=LAG).for_each(|_| journal.note(EventKind::End));
         assert!(matches!(
             reader.try_recv(),
             Err(broadcast::error::TryRecvError::Lagged(1))
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_those_of_the_span_and_none_is_no_zero() {
+    fn round_trips_are_those_of_the_span_and_none_is_null() {
         let times = |counts: &[u64], ms| {
             let mut times = RoundTripTimes {
                 sum: Nanos::from_millis(ms),
@@ -321,17 +324,17 @@ mod tests {
             times
         };
         let (before, now) = (times(&[3, 1], 100), times(&[4, 1, 1], 150));
-        let seen = RoundTrip::between(&before, &now);
+        let round_trip = RoundTrip::between(&before, &now);
         let expected = RoundTrip {
             count: 2,
             mean_ms: 25.0,
         };
-        assert_eq!(seen, Some(expected));
+        assert_eq!(round_trip, Some(expected));
         assert_eq!(RoundTrip::between(&now, &now), None);
     }
 
     #[test]
-    fn a_rate_is_what_came_in_the_span() {
+    fn a_rate_counts_the_bytes_of_the_span() {
         let before = DirectionCounters::default();
         let now = DirectionCounters {
             bytes: 1_500,

@@ -14,80 +14,80 @@ use super::lease::{LeaseGrant, LeaseView};
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Link)]
 pub(crate) struct LinkView {
-    /// Its name.
+    /// The name of the link.
     pub(crate) name: String,
     /// The client's side and the server's.
     pub(crate) ends: [String; 2],
-    /// What is in force, in the form of a link file.
+    /// The conditions in force, in the form of a link file.
     #[schema(schema_with = conditions_schema)]
     pub(crate) conditions: Arc<LinkSpec>,
-    /// In one line.
+    /// A description of the conditions in one line.
     pub(crate) says: String,
-    /// The flags that give the same; null where no flags do.
+    /// The equivalent flags; null if flags cannot express the conditions.
     pub(super) command: Option<String>,
-    /// The time of its schedules at `since`; null where there are none.
+    /// The time of the schedules at `since`; null without schedules.
     pub(super) schedule: Option<ScheduleTime>,
-    /// Counts up by one with every change; 1 is what the link began with.
+    /// The number of the conditions in force. Each change adds one; the link starts with 1.
     pub(crate) revision: u64,
-    /// Since when that is in force: RFC 3339.
+    /// The time since which the conditions are in force: RFC 3339.
     pub(super) since: String,
-    /// When the link began: RFC 3339.
+    /// The time at which the link started: RFC 3339.
     pub(super) started: String,
-    /// Whether and how long that is for a time only.
+    /// The lease on the conditions; null if they are permanent.
     pub(super) lease: Option<LeaseView>,
-    /// Why its conditions cannot be changed; null where they can.
+    /// The reason why the conditions cannot be changed; null if they can.
     pub(crate) fixed: Option<String>,
-    /// Every random draw follows from it.
+    /// The seed of every random draw.
     pub(super) seed: u64,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Changed {
-    /// The link after it; of a dry run, as it would be.
+pub(crate) struct ChangeResult {
+    /// The link after the change, or as it would be after it in a dry run.
     pub(crate) link: LinkView,
-    /// From which instant on, in both directions: RFC 3339.
+    /// The instant of the change in both directions: RFC 3339.
     pub(crate) at: String,
-    /// The same in seconds since the link's start.
+    /// The same instant in seconds since the link's start.
     pub(crate) at_s: f64,
     /// The revision in force.
     pub(crate) revision: u64,
-    /// Packets that had come before and were still on their way.
+    /// Packets that had arrived earlier and were still on their way.
     pub(crate) under_previous: u64,
-    /// Whether nothing was changed.
+    /// True if nothing was changed.
     pub(crate) dry_run: bool,
-    /// What the connection holds by which it was asked for, if it was for that.
+    /// The grant of a lease to the connection that requested the change, if it asked for one.
     #[serde(skip)]
     pub(crate) grant: Option<LeaseGrant>,
 }
 
-/// An entry of what was in force, and when.
+/// An entry of the history of a link's conditions.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Change)]
 pub(crate) struct ChangeView {
-    /// Its number; 1 is what the link began with.
+    /// The number of the revision; 1 is the link's start.
     pub(crate) revision: u64,
-    /// From which instant on: RFC 3339.
+    /// The instant from which on it was in force: RFC 3339.
     pub(crate) at: String,
-    /// The same in seconds since the link's start.
+    /// The same instant in seconds since the link's start.
     pub(crate) at_s: f64,
-    /// In the form of a link file.
+    /// The conditions in the form of a link file.
     #[schema(schema_with = conditions_schema)]
     pub(crate) conditions: Arc<LinkSpec>,
-    /// In one line.
+    /// A description of the conditions in one line.
     pub(crate) says: String,
-    /// The time of its schedules at that instant; null where there are none.
+    /// The time of the schedules at that instant; null without schedules.
     pub(crate) schedule: Option<ScheduleTime>,
-    /// Who changed it.
-    pub(crate) by: By,
+    /// The cause of the change.
+    pub(crate) by: ChangeCause,
 }
 
-/// Where the time of a link's schedules stands at an instant.
+/// The time of a link's schedules at an instant.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(crate) struct ScheduleTime {
-    /// Whether it goes on from there.
+    /// The state of the time: running or stopped.
     pub(super) state: ScheduleState,
-    /// What it is, in seconds.
+    /// The time in seconds.
     pub(super) time_s: f64,
 }
 
@@ -98,26 +98,26 @@ pub(crate) struct ScheduleView {
     /// The time of the schedules.
     #[serde(flatten)]
     pub(super) time: ScheduleTime,
-    /// At which instant it is that: RFC 3339.
+    /// The instant of that time: RFC 3339.
     pub(super) at: String,
-    /// When the last of its changes comes, in seconds of the same time.
+    /// The time of the last change in the schedules, in seconds.
     pub(super) last_s: f64,
-    /// What is in force at that time, in the form of a link file.
+    /// The conditions in force at that time, in the form of a link file.
     #[schema(schema_with = conditions_schema)]
     pub(super) conditions: LinkSpec,
-    /// In one line.
+    /// A description of the conditions in one line.
     pub(super) says: String,
     /// The revision in force.
     pub(crate) revision: u64,
 }
 
-/// Who changed a link.
+/// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) enum By {
-    /// Nobody: it began so.
+pub(crate) enum ChangeCause {
+    /// The start of the link.
     #[serde(rename = "start")]
     Start,
-    /// A client.
+    /// A client's request.
     #[serde(rename = "api")]
     Api,
     /// The end of a lease.
@@ -125,13 +125,13 @@ pub(crate) enum By {
     LeaseEnded,
 }
 
-/// Where the schema of conditions stands, which is that of link files.
+/// Refers to the schema of conditions, which is that of link files.
 fn conditions_schema() -> RefOr<Schema> {
     RefOr::Ref(Ref::from_schema_name("LinkSpec"))
 }
 
 impl LinkView {
-    /// Whether what is in force is for a time only.
+    /// Returns true if the conditions in force are leased.
     pub(crate) fn is_leased(&self) -> bool {
         self.lease.is_some()
     }

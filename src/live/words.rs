@@ -3,7 +3,7 @@
 use conditions::{CONDITIONS, Layer, LinkSpec};
 use serde_json::{Map, Value};
 
-/// The conditions in force as `emulate` prints them: "delay 20ms, rate 10mbit each way, up loss 1%".
+/// Returns the conditions in one line: "delay 20ms, rate 10mbit in each direction, up loss 1%".
 pub(crate) fn in_force(spec: &LinkSpec) -> String {
     let each_way = LinkSpec {
         both: spec.both.clone(),
@@ -13,24 +13,27 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
         both: Layer::default(),
         ..spec.clone()
     };
-    let parts = [(each_way, " each way"), (rest, "")].into_iter();
-    let parts = parts.filter(|(part, _)| *part != LinkSpec::default());
-    let parts: Vec<String> = parts.map(|(part, how)| report::link(&part) + how).collect();
-    match parts.is_empty() {
-        true => "a link that changes nothing".to_owned(),
-        false => parts.join(", "),
+    let parts: Vec<String> = [(each_way, " in each direction"), (rest, "")]
+        .into_iter()
+        .filter(|(part, _)| *part != LinkSpec::default())
+        .map(|(part, how)| report::link(&part) + how)
+        .collect();
+    if parts.is_empty() {
+        "no conditions".to_owned()
+    } else {
+        parts.join(", ")
     }
 }
 
-/// The flags that say the same, as a shell reads them; none where no flags do: of schedules, stages, classes and tables of
-/// values.
+/// Returns the equivalent flags for a shell, or `None` if flags cannot express the conditions:
+/// schedules, stages, classes and tables of values have no flags.
 pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
-    let Ok(Value::Object(mut said)) = serde_json::to_value(spec) else {
+    let Ok(Value::Object(mut conditions)) = serde_json::to_value(spec) else {
         return None;
     };
     let directions =
-        [("up-", "up"), ("down-", "down")].map(|(prefix, key)| (prefix, said.remove(key)));
-    let mut flags = flags_of("", &said)?;
+        [("up-", "up"), ("down-", "down")].map(|(prefix, key)| (prefix, conditions.remove(key)));
+    let mut flags = flags_of("", &conditions)?;
     for (prefix, direction) in directions {
         if let Some(Value::Object(direction)) = direction {
             flags.extend(flags_of(prefix, &direction)?);
@@ -39,7 +42,7 @@ pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
     Some(flags.join(" "))
 }
 
-fn flags_of(prefix: &str, said: &Map<String, Value>) -> Option<Vec<String>> {
+fn flags_of(prefix: &str, conditions: &Map<String, Value>) -> Option<Vec<String>> {
     let has_flag = |key: &str| {
         CONDITIONS.iter().any(|known| known.key == key)
             || prefix.is_empty() && ["toffee", "seed"].contains(&key)
@@ -52,10 +55,10 @@ fn flags_of(prefix: &str, said: &Map<String, Value>) -> Option<Vec<String>> {
             quoted(&value)
         ))
     };
-    said.iter().map(flag).collect()
+    conditions.iter().map(flag).collect()
 }
 
-/// A value as a flag takes it.
+/// Formats a value as a flag accepts it.
 fn value_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -72,7 +75,7 @@ fn value_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A word of a shell's.
+/// Quotes a word for a shell where necessary.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,=:/%+@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -90,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_say_what_a_file_says() {
+    fn flags_are_equivalent_to_a_file() {
         let text = "delay = '20ms'\nloss = '1%,burst=8'\nrate = '10mbit'\nfluctuation = 'spread=20%,hold=5s'\nseed = 7\n\
                     toffee = { delay = '1ms', drop = 2 }\n[up]\nnetem = 'delay 1ms'\n[down]\nsize_delay = 2\n";
         let line = flags(text).unwrap();
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_flag_says_has_no_command_line() {
+    fn conditions_without_flags_have_no_command_line() {
         assert_eq!(flags("schedule = [{ at = '1s', loss = '1%' }]"), None);
         assert_eq!(
             flags("[[classes]]\nname = 'a'\nport = 80\nloss = '1%'"),

@@ -1,4 +1,4 @@
-//! Into how many shards an experiment is parted, and numbers as Slurm lists them.
+//! The number of shards of an experiment, and lists of numbers in Slurm's form.
 
 use std::time::Duration;
 
@@ -6,16 +6,17 @@ use crate::experiment::Plan;
 use crate::experiment::sharding::{self, ranges};
 use record::ShardBy;
 
-/// More than that `--shard` does not take.
+/// The largest number of shards that `--shard` accepts.
 const MOST_SHARDS: u32 = 10_000;
 
-/// So many shards that each should take `least` or longer, one at least, and `most` at most.
+/// Returns a number of shards from 1 to `most`, as many as possible while each of them takes at least
+/// the time `least`.
 pub(super) fn shards(plan: &Plan, by: ShardBy, least: Duration, most: u32) -> u32 {
     let all: Duration = sharding::times(plan, 1, by).into_iter().sum();
     let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
     let most = most.min(MOST_SHARDS).min(runs).max(1);
     let mut shards = whole(all, least).clamp(1, most);
-    // Runs are not parted, so that the shortest shard may be well below the mean.
+    // Runs cannot be divided, so the shortest shard may take much less than the average.
     while shards > 1 {
         let times = sharding::times(plan, shards, by);
         let shortest = times.into_iter().min().unwrap_or_default();
@@ -29,13 +30,13 @@ pub(super) fn shards(plan: &Plan, by: ShardBy, least: Duration, most: u32) -> u3
     shards
 }
 
-/// How many times `part` is in `all`.
+/// Returns how often `part` fits into `all`.
 fn whole(all: Duration, part: Duration) -> u32 {
     let times = all.as_nanos() / part.as_nanos().max(1);
     u32::try_from(times).unwrap_or(u32::MAX)
 }
 
-/// Ascending numbers as sbatch(1) takes them: "1-4,7".
+/// Formats ascending numbers as sbatch(1) accepts them: "1-4,7".
 pub(super) fn list(numbers: &[u32]) -> String {
     ranges(numbers, "-", ",")
 }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
     use crate::experiment::plan_of;
 
-    /// Cases of so many runs, each of so many seconds.
+    /// Returns a plan with cases given as numbers of runs and seconds per run.
     fn plan(cases: &[(u32, u32)]) -> Plan {
         let cases = cases.iter().enumerate().map(|(at, (repeats, time))| {
             format!("[[cases]]\nname = 'c{at}'\nrepeats = {repeats}\nparameters.load = {{ time = '{time}s' }}\n")
@@ -61,7 +62,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn every_shard_takes_as_long_as_is_asked() {
+    fn every_shard_takes_at_least_the_requested_time() {
         for cases in [
             &[(100, 10)][..],
             &[(1, 600), (30, 7)],
@@ -79,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_as_that_allows() {
-        // A run takes its ten seconds and what the test bed takes.
+    fn there_are_as_many_shards_as_possible() {
+        // A run takes ten seconds and the time of the test bed.
         assert_eq!(shards(&plan(&[(60, 10)]), ShardBy::Run, MINUTE, 1000), 10);
         assert_eq!(shards(&plan(&[(60, 10)]), ShardBy::Run, MINUTE, 4), 4);
         assert_eq!(shards(&plan(&[(3, 600)]), ShardBy::Run, MINUTE, 1000), 3);

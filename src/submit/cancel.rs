@@ -1,4 +1,4 @@
-//! Ending a submit: its tasks, and the process that waits for them.
+//! Cancels a submit: ends its tasks and the process that waits for them.
 
 use std::collections::BTreeSet;
 use std::fs::{OpenOptions, TryLockError};
@@ -15,13 +15,14 @@ use crate::notes::note;
 use instruments::failure::{Blame, Failure};
 use netio::stop::{STOP_INTERVAL, Stop};
 
-/// How long a submit that was cancelled may take to end.
-const TO_END: Duration = Duration::from_secs(30);
+/// The time that a cancelled submit may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Ends the tasks of the submit of `path`, and the submit itself; how many tasks that were.
+/// Cancels the tasks of the submit in `path`, and the submit itself. Returns the number of
+/// cancelled tasks.
 ///
 /// # Errors
-/// It is no submit's; Slurm is not there.
+/// Fails if the directory does not belong to a submit or if Slurm is not available.
 pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
     let state = SubmissionState::read(path).or_bad_input()?;
     let slurm = Slurm::find(&Stop::default())?;
@@ -33,12 +34,12 @@ pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
     write_whole(&mark, b"")?;
     ended.extend(end_all(path, &slurm)?);
     wait_for_submit(path);
-    // It ends itself what it hands in meanwhile, but where it was killed.
+    // The submit itself cancels an array that it has just handed in, unless it was killed.
     ended.extend(end_all(path, &slurm)?);
     Ok(ended.len())
 }
 
-/// Ends the tasks of all passes so far; which those are.
+/// Cancels the tasks of all passes and returns them as job and shard numbers.
 fn end_all(path: &Path, slurm: &Slurm) -> Result<BTreeSet<(u32, u32)>> {
     let state = SubmissionState::read(path)?;
     let mut ended = BTreeSet::new();
@@ -48,18 +49,18 @@ fn end_all(path: &Path, slurm: &Slurm) -> Result<BTreeSet<(u32, u32)>> {
     Ok(ended)
 }
 
-/// Waits until no submit has the directory, so that the same command may follow at once.
+/// Waits until no submit holds the directory, so that the same command can follow immediately.
 fn wait_for_submit(path: &Path) {
     let lock = OpenOptions::new()
         .read(true)
         .write(true)
         .open(path.join(LOCK));
-    // Where there are no locks, nobody knows.
+    // There is nothing to wait for without a lock file.
     let Ok(lock) = lock else { return };
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = lock.try_lock() {
-        if begun.elapsed() > TO_END {
-            note("the submit that waits for them has not ended yet");
+        if begun.elapsed() > END_TIMEOUT {
+            note("the submit that waits for these tasks has not ended yet");
             return;
         }
         thread::sleep(STOP_INTERVAL);

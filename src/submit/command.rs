@@ -1,4 +1,5 @@
-//! Running Slurm's commands: in bounded time, again where nobody answers, and what became of what failed.
+//! Runs Slurm's commands with a time limit, repeats them if Slurm does not answer, and classifies
+//! failures.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
@@ -12,13 +13,13 @@ use crate::notes::note;
 use netio::kill_on_drop::KillOnDrop;
 use netio::stop::Stop;
 
-/// What a command may take.
-pub(super) const ANSWER: Duration = Duration::from_secs(60);
-/// How long Slurm may be silent: a controller that is started again is back by then.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// Between two questions to one that is.
-pub(super) const AGAIN: Duration = Duration::from_secs(1);
-/// In Slurm's words, of a controller that never heard of what was asked, and of one that may have.
+/// The time limit of a command.
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time for which Slurm may stay silent. It allows for a restart of the controller.
+const RETRY_LIMIT: Duration = Duration::from_secs(600);
+/// The interval between two requests to a silent Slurm.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Slurm's messages if the controller cannot have received the request, and if it may have.
 const UNREACHED: [&str; 2] = ["connect failure", "standby mode"];
 const UNANSWERED: [&str; 5] = [
     "send failure",
@@ -27,9 +28,10 @@ const UNANSWERED: [&str; 5] = [
     "Socket timed out",
     "Zero Bytes were",
 ];
-const STEP: Duration = Duration::from_millis(10);
-/// What users set to have their own views, which are not ours, and what would override a script's own lines.
-const FOREIGN: [&str; 2] = ["SQUEUE_", "SINFO_"];
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Prefixes of variables with which users change the output that this module parses, and variables
+/// that would override lines of the script.
+const OUTPUT_PREFIXES: [&str; 2] = ["SQUEUE_", "SINFO_"];
 const OVERRIDING: [&str; 8] = [
     "SBATCH_ARRAY_INX",
     "SBATCH_JOB_NAME",
@@ -40,72 +42,76 @@ const OVERRIDING: [&str; 8] = [
     "SBATCH_WAIT",
     "SBATCH_CLUSTERS",
 ];
-/// What would override lines that the user may leave to them: those of --partition and --time. sbatch(1) has none for --cpus.
+/// The variables that would override the script's lines for --partition and --time, which users may
+/// leave to their environment. sbatch(1) has none for --cpus.
 pub(super) const PARTITION: &str = "SBATCH_PARTITION";
 pub(super) const TIME_LIMIT: &str = "SBATCH_TIMELIMIT";
 
-/// A Slurm that does not answer, and is asked again.
-pub(super) struct Silence<'a> {
+/// Repeated requests to a Slurm that does not answer.
+pub(super) struct SlurmRetry<'a> {
     stop: &'a Stop,
     since: Option<Instant>,
 }
 
-impl<'a> Silence<'a> {
-    /// One that is asked no more when `stop` says so.
+impl<'a> SlurmRetry<'a> {
+    /// Creates the state for requests that end when `stop` is set.
     pub(super) fn of(stop: &'a Stop) -> Self {
         Self { stop, since: None }
     }
 
-    /// Waits until the next question; fails with what came of the last one when it has been asked for long enough.
+    /// Waits until the next request. Fails with the last error if Slurm has been silent for too
+    /// long.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
         if let Some(cause) = self.stop.cause() {
-            bail!("{cause}; the same command goes on");
+            bail!("{cause}; the same command continues");
         }
         match self.since {
             None => {
-                note(format_args!(
-                    "{error:#}; Slurm is asked again, for ten minutes at most"
-                ));
+                note(format_args!("{error:#}; retrying for at most 10 min"));
                 self.since = Some(Instant::now());
             }
-            Some(since) if since.elapsed() > PATIENCE => {
-                return Err(error
-                    .context("Slurm has been silent for ten minutes; the same command goes on"));
+            Some(since) if since.elapsed() > RETRY_LIMIT => {
+                return Err(
+                    error.context("Slurm has not answered for 10 min; the same command continues")
+                );
             }
             Some(_) => {}
         }
-        thread::sleep(AGAIN);
+        thread::sleep(RETRY_INTERVAL);
         Ok(())
     }
 }
 
-/// What became of what a command that failed was to do.
+/// The effect of a command that failed.
 #[derive(Debug, PartialEq)]
 pub(super) enum CommandFailure {
     Refused,
-    /// Nobody heard of it.
+    /// Slurm did not receive the request.
     Unreached,
-    /// It may have been done.
+    /// Slurm may have done the request.
     Unknown,
 }
 
-/// What a command came to.
+/// The output of a command.
 pub(super) struct SlurmOutput {
     program: String,
-    /// Nothing of one that did not end.
+    /// The exit status; `None` if the command did not end in time.
     status: Option<ExitStatus>,
     stdout: String,
     stderr: String,
 }
 
 impl SlurmOutput {
-    /// What it printed, if it did what it was to.
+    /// Returns the standard output if the command succeeded.
     pub(super) fn answer(self) -> Result<String> {
         let program = self.program;
-        let status = self
-            .status
-            .with_context(|| format!("{program} did not answer within {} s", ANSWER.as_secs()))?;
-        // Beside its cause it repeats the outcome: the lines make one.
+        let status = self.status.with_context(|| {
+            format!(
+                "{program} did not answer within {} s",
+                COMMAND_TIMEOUT.as_secs()
+            )
+        })?;
+        // Slurm prints its cause and the outcome on separate lines; they are joined.
         let lines = self.stderr.lines().map(str::trim);
         let cause: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         ensure!(
@@ -119,8 +125,8 @@ impl SlurmOutput {
         Ok(self.stdout)
     }
 
-    /// Of one that failed, what became of what it was to do.
-    pub(super) fn fate(&self) -> CommandFailure {
+    /// Returns the effect of a command that failed.
+    pub(super) fn failure(&self) -> CommandFailure {
         let says = |words: &[&str]| words.iter().any(|words| self.stderr.contains(words));
         let ended = self.status.and_then(|status| status.code()).is_some();
         if says(&UNREACHED) {
@@ -133,17 +139,22 @@ impl SlurmOutput {
     }
 }
 
-/// Runs one of Slurm's commands, in bounded time.
+/// Runs one of Slurm's commands with a time limit.
 pub(super) fn run(program: &str, arguments: &[&str]) -> Result<SlurmOutput> {
     run_without(program, arguments, &[])
 }
 
-/// The same without these variables: what they say was said otherwise.
-pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> Result<SlurmOutput> {
+/// Does the same without these environment variables, because the command's own options already set
+/// their values.
+pub(super) fn run_without(
+    program: &str,
+    arguments: &[&str],
+    already_set: &[&str],
+) -> Result<SlurmOutput> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C");
     for (name, _) in std::env::vars_os() {
-        if is_withheld(&name.to_string_lossy(), said) {
+        if is_withheld(&name.to_string_lossy(), already_set) {
             command.env_remove(&name);
         }
     }
@@ -151,7 +162,7 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // What is typed to end this program is no reason for sbatch to end half-way.
+    // The terminal's Ctrl-C must not interrupt sbatch.
     command.process_group(0);
     let mut running = KillOnDrop::spawn(&mut command).with_context(|| program.to_owned())?;
     let child = running.streams();
@@ -163,8 +174,8 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
         let status = loop {
             match running.streams().try_wait()? {
                 Some(status) => break Some(status),
-                None if begun.elapsed() > ANSWER => break None,
-                None => thread::sleep(STEP),
+                None if begun.elapsed() > COMMAND_TIMEOUT => break None,
+                None => thread::sleep(POLL_INTERVAL),
             }
         };
         if status.is_none() {
@@ -179,17 +190,19 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
     })
 }
 
-/// Whether a variable is kept from Slurm's commands, beside those of what was `said`.
-fn is_withheld(name: &str, said: &[&str]) -> bool {
-    FOREIGN.iter().any(|prefix| name.starts_with(prefix))
+/// Returns true if a variable is hidden from Slurm's commands, including those in `already_set`.
+fn is_withheld(name: &str, already_set: &[&str]) -> bool {
+    OUTPUT_PREFIXES
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
         || OVERRIDING.contains(&name)
-        || said.contains(&name)
+        || already_set.contains(&name)
 }
 
 fn text(stream: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
-        // What could be read before an error is what there is to say.
+        // Everything read before an error is still useful.
         let _ = stream.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -202,44 +215,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_is_not_overridden_and_the_rest_is_left_to_the_user() {
-        let said = [PARTITION, TIME_LIMIT];
+    fn given_options_are_not_overridden_and_other_variables_are_kept() {
+        let already_set = [PARTITION, TIME_LIMIT];
         for always in ["SBATCH_OUTPUT", "SBATCH_OPEN_MODE", "SINFO_PARTITION"] {
             assert!(is_withheld(always, &[]), "{always}");
         }
-        for name in said {
-            assert!(is_withheld(name, &said), "{name}");
+        for name in already_set {
+            assert!(is_withheld(name, &already_set), "{name}");
             assert!(!is_withheld(name, &[]), "{name}");
         }
         for others in ["SBATCH_ACCOUNT", "SBATCH_QOS", "SLURM_CONF", "PATH"] {
-            assert!(!is_withheld(others, &said), "{others}");
+            assert!(!is_withheld(others, &already_set), "{others}");
         }
     }
 
     #[test]
-    fn a_script_is_handed_in_again_only_where_nobody_heard_of_it() {
-        let fate = |status: Option<i32>, stderr: &str| {
-            let said = SlurmOutput {
+    fn a_script_is_handed_in_again_only_if_slurm_did_not_receive_it() {
+        let failure = |status: Option<i32>, stderr: &str| {
+            let output = SlurmOutput {
                 program: "sbatch".to_owned(),
                 status: status.map(ExitStatus::from_raw),
                 stdout: String::new(),
                 stderr: format!("sbatch: error: Batch job submission failed: {stderr}\n"),
             };
-            said.fate()
+            output.failure()
         };
         let failed = Some(1 << 8);
         assert_eq!(
-            fate(
+            failure(
                 failed,
                 "Unable to contact slurm controller (connect failure)"
             ),
             CommandFailure::Unreached
         );
         let timed_out = "Socket timed out on send/recv operation";
-        assert_eq!(fate(failed, timed_out), CommandFailure::Unknown);
-        // Killed, and without an answer.
-        assert_eq!(fate(Some(9), ""), CommandFailure::Unknown);
-        assert_eq!(fate(None, ""), CommandFailure::Unknown);
-        assert_eq!(fate(failed, "Invalid account"), CommandFailure::Refused);
+        assert_eq!(failure(failed, timed_out), CommandFailure::Unknown);
+        // A killed command, and one without an answer.
+        assert_eq!(failure(Some(9), ""), CommandFailure::Unknown);
+        assert_eq!(failure(None, ""), CommandFailure::Unknown);
+        assert_eq!(failure(failed, "Invalid account"), CommandFailure::Refused);
     }
 }

@@ -1,6 +1,8 @@
-//! An experiment's shards on a cluster: split, handed to Slurm, waited for, what is missing handed in again.
+//! Runs an experiment's shards on a cluster: divides it, hands the shards to Slurm, waits for them
+//! and hands in the missing ones again.
 //!
-//! What is known stands in the directory and in Slurm, nowhere else: a submit that ends at any moment can be started again.
+//! All state is in the directory and in Slurm, so a submit that ends at any moment can be started
+//! again.
 
 mod array;
 mod cancel;
@@ -27,33 +29,33 @@ use record::ShardBy;
 use record::quantity::counted;
 use shared_directory::Directory;
 use shared_directory::Pass;
-use slurm::{Slurm, Submitted};
+use slurm::{Slurm, SubmitResult};
 
 pub(crate) use cancel::cancel;
 pub(crate) use paths::absolute;
 pub(crate) use shared_directory::SubmissionKey;
 pub(crate) use status::SubmissionStatus;
 
-/// Passes in a row that bring nothing new, after which it is given up.
-const MOST_IN_VAIN: u32 = 2;
+/// The number of consecutive passes without progress after which a submit gives up.
+const MOST_WITHOUT_PROGRESS: u32 = 2;
 
-/// How the shards are handed to Slurm; a submit that goes on may have other ones.
+/// The requested resources of the tasks. A resumed submit may change them.
 #[derive(Clone, Debug)]
 pub(crate) struct Resources {
-    /// That of the user's environment, or Slurm's default, where it is not said.
+    /// The partition; the environment's or Slurm's default if `None`.
     pub(crate) partition: Option<String>,
-    /// Of each task.
+    /// The processors of each task.
     pub(crate) cpus: u32,
-    /// How long a task may take, where that is said.
+    /// The time limit of a task, if given.
     pub(crate) time: Option<Duration>,
-    /// How many tasks may run at once, where that is limited.
+    /// The number of tasks that may run simultaneously, if limited.
     pub(crate) at_once: Option<u32>,
-    /// What a shard should take at least.
+    /// The least time that a shard should take.
     pub(crate) shard_time: Duration,
 }
 
 impl Resources {
-    /// The variables of the user's environment that would say something else than this.
+    /// Returns the environment variables that would override these values.
     fn overridden_by(&self) -> Vec<&'static str> {
         let partition = self.partition.is_some().then_some(command::PARTITION);
         let time = self.time.is_some().then_some(command::TIME_LIMIT);
@@ -61,42 +63,42 @@ impl Resources {
     }
 }
 
-/// An experiment to be submitted.
+/// An experiment to submit.
 #[derive(Debug)]
 pub(crate) struct Submission<'a> {
-    /// What is run.
+    /// The experiment and its options.
     pub(crate) asked: SubmissionKey,
-    /// All of it.
+    /// The whole plan.
     pub(crate) plan: &'a Plan,
-    /// What stays together.
+    /// The unit that a shard does not divide.
     pub(crate) by: ShardBy,
-    /// How.
+    /// The requested resources.
     pub(crate) resources: Resources,
-    /// Where its state and its record are.
+    /// The directory of the state and of the record.
     pub(crate) out: PathBuf,
 }
 
-/// How far a submission came.
+/// The outcome of a submission.
 #[derive(Debug)]
 pub(crate) enum Reached {
-    /// Records that have every run.
+    /// The records of all shards, which are complete.
     All(Vec<PathBuf>),
-    /// Slurm has the tasks, and nobody waits for them.
+    /// Slurm has the tasks, and the submit does not wait for them.
     Handed,
-    /// Given up: the records that there are, and why each shard is missing.
+    /// The submit gave up. The records that exist, and the reason why each shard is missing.
     Some(Vec<PathBuf>, Vec<String>),
 }
 
 impl Submission<'_> {
-    /// The batch script of the first pass.
+    /// Returns the batch script of the first pass.
     ///
     /// # Errors
-    /// The directory's path cannot stand in one; Slurm refuses.
+    /// Fails if a script cannot contain the directory's path, or if Slurm refuses.
     pub(crate) fn script(&self) -> Result<String, Failure> {
         let most = match Slurm::find(&Stop::default()) {
             Ok(slurm) => slurm.most_tasks()?,
             Err(_) => {
-                note("no Slurm here: arrays of 1000 tasks, its default, are taken for granted");
+                note("no Slurm on this host: assuming its default, arrays of up to 1000 tasks");
                 slurm::USUAL_MOST_TASKS
             }
         };
@@ -116,10 +118,12 @@ impl Submission<'_> {
         array::shards(self.plan, self.by, self.resources.shard_time, most)
     }
 
-    /// Hands in what is missing and waits, until nothing is or it is in vain; with `detach` it does not wait.
+    /// Hands in the missing shards and waits until none is missing or there is no progress. With
+    /// `detach` it does not wait.
     ///
     /// # Errors
-    /// Another submit has the directory, or another experiment; Slurm is not there or refuses; a signal, or `--cancel`.
+    /// Fails if another submit or another experiment uses the directory, if Slurm is not available
+    /// or refuses, or because of a signal or `--cancel`.
     pub(crate) fn run(&self, detach: bool) -> Result<Reached, Failure> {
         let stop = Stop::on_signals()?;
         let slurm = Slurm::find(&stop)?;
@@ -132,9 +136,9 @@ impl Submission<'_> {
         let shards = directory.state.count();
         let times = sharding::times(self.plan, shards, self.by);
         let mut causes = Vec::new();
-        let mut in_vain = 0;
+        let mut without_progress = 0;
         loop {
-            // What an earlier submit handed in.
+            // First, wait for the array that an earlier submit handed in.
             if let Some(pass) = directory.state.passes.last().cloned()
                 && !directory.missing().is_empty()
             {
@@ -152,9 +156,13 @@ impl Submission<'_> {
                         times: &times,
                         stop: &stop,
                     };
-                    causes = watch.until_end()?;
-                    let after = directory.look();
-                    in_vain = if after > before { 0 } else { in_vain + 1 };
+                    causes = watch.wait()?;
+                    let after = directory.read_records();
+                    without_progress = if after > before {
+                        0
+                    } else {
+                        without_progress + 1
+                    };
                 }
                 slurm.cancel(&name)?;
                 if directory.is_cancelled() {
@@ -165,7 +173,7 @@ impl Submission<'_> {
             if missing.is_empty() {
                 return Ok(Reached::All(directory.records()));
             }
-            if in_vain >= MOST_IN_VAIN {
+            if without_progress >= MOST_WITHOUT_PROGRESS {
                 return Ok(Reached::Some(directory.records(), causes));
             }
             self.hand_in(
@@ -195,9 +203,10 @@ impl Submission<'_> {
             partition: partition.map(str::to_owned),
             ..directory.next_pass(shards)
         };
-        // What all nodes lost meanwhile, they may be about to have again.
+        // On later passes, nodes that are out of service may come back, so they are checked only if
+        // other nodes are excluded.
         if pass.number == 1 || !excluded.is_empty() {
-            nodes::some_left(slurm, partition, &excluded, false)?;
+            nodes::check_some_left(slurm, partition, &excluded, false)?;
         }
         let nodes: Vec<&str> = excluded.keys().map(String::as_str).collect();
         let script = script::of(
@@ -208,25 +217,25 @@ impl Submission<'_> {
             times,
             &nodes,
         )?;
-        let file = directory.keep_script(&pass, &script)?;
+        let file = directory.save_script(&pass, &script)?;
         directory.begin(&pass)?;
         let name = directory.state.job_name(&pass);
         let job = match slurm.submit(&file, &name, &self.resources.overridden_by())? {
-            Submitted::Job(job) => job,
-            Submitted::Refused(why) => {
-                directory.take_back(&pass)?;
+            SubmitResult::Job(job) => job,
+            SubmitResult::Refused(why) => {
+                directory.remove(&pass)?;
                 return Err(match pass.number {
-                    // What it refuses is what was asked for.
+                    // Slurm refuses the user's options.
                     1 => Failure::bad_input(format_args!("{why:#}")),
                     _ => why.into(),
                 });
             }
-            Submitted::Unreached(why) => {
-                directory.take_back(&pass)?;
+            SubmitResult::Unreached(why) => {
+                directory.remove(&pass)?;
                 return Err(why.into());
             }
         };
-        // A cancel that asked Slurm before this did not see the job; one that asks from now on does.
+        // A cancel that asked Slurm before this point did not find the job; a later one does.
         if directory.is_cancelled() {
             slurm.cancel(&name)?;
             return Err(cancelled());
@@ -240,9 +249,9 @@ impl Submission<'_> {
     }
 }
 
-/// What one ends with that was cancelled meanwhile.
+/// The error of a submit that was cancelled meanwhile.
 fn cancelled() -> Failure {
-    anyhow!("it was cancelled; the same command goes on").into()
+    anyhow!("the submit was cancelled; the same command continues").into()
 }
 
 #[cfg(test)]
@@ -250,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_said_stands_against_the_users_environment() {
+    fn only_given_resources_override_the_users_environment() {
         let resources = |partition: Option<&str>, time: Option<u64>| {
             let resources = Resources {
                 partition: partition.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! What nodes cannot do, and the others.
+//! The nodes that cannot run a task, and the remaining ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ use super::slurm::{Node, Slurm};
 use instruments::failure::Failure;
 use record::quantity::counted;
 
-/// What was found out about nodes, in a submit's directory.
+/// The directory with the findings about nodes, within a submit's directory.
 pub(super) const NODES: &str = "nodes";
-/// The file of a node that cannot: its cause.
+/// The extension of the file of an excluded node, which holds the cause.
 const CANNOT: &str = "cannot";
-/// The cause that stands in the doctor's own file.
+/// The cause that refers to the file with the doctor's report.
 pub(super) const DOCTOR: &str = "farwire doctor";
-/// So many nodes are named that share a cause.
+/// The largest number of nodes with the same cause that are listed by name.
 const MOST_NAMED: usize = 8;
 
-/// The nodes that are left out, each with its cause.
+/// Returns the excluded nodes, each with its cause.
 pub(super) fn excluded(directory: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(directory.join(NODES)).into_iter().flatten();
     let excluded = entries.filter_map(|entry| {
@@ -31,24 +31,25 @@ pub(super) fn excluded(directory: &Path) -> BTreeMap<String, String> {
         }
         let node = path.file_stem()?.to_str()?.to_owned();
         let cause = fs::read_to_string(&path).ok()?.trim().to_owned();
-        let cause = match cause == DOCTOR {
-            true => diagnosis(&path.with_extension("json")).unwrap_or(cause),
-            false => cause,
+        let cause = if cause == DOCTOR {
+            diagnosis(&path.with_extension("json")).unwrap_or(cause)
+        } else {
+            cause
         };
         Some((node, cause))
     });
     excluded.collect()
 }
 
-/// Leaves a node out from now on.
+/// Excludes a node from now on.
 pub(super) fn exclude(directory: &Path, node: &str, cause: &str) -> Result<()> {
     let file = directory.join(NODES).join(format!("{node}.{CANNOT}"));
     write_whole(&file, cause.as_bytes())
 }
 
-/// Fails with the causes when no node of the partition is left. While `busy` tasks are on nodes, only what is excluded counts: a node that
-/// is drained does what it has.
-pub(super) fn some_left(
+/// Fails with the causes if no node of the partition is left. While tasks are `busy` on nodes, only
+/// exclusions count, because a node that is being drained completes its tasks.
+pub(super) fn check_some_left(
     slurm: &Slurm,
     partition: Option<&str>,
     excluded: &BTreeMap<String, String>,
@@ -60,56 +61,57 @@ pub(super) fn some_left(
     }
 }
 
-/// Why none of `nodes` is left, if so.
+/// Returns the reason why none of `nodes` is left, or `None` if one is.
 fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) -> Option<String> {
     let mut others = nodes
         .iter()
         .filter(|node| !excluded.contains_key(&node.name))
         .peekable();
-    // What a partition without nodes is for, Slurm knows.
+    // Without any node or exclusion, Slurm decides about the partition.
     if excluded.is_empty() && others.peek().is_none()
         || others.clone().any(|node| busy || node.is_usable())
     {
         return None;
     }
-    let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut by_cause: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for node in others {
         let cause = format!("{} ({})", node.state, node.reason);
-        alike.entry(cause).or_default().push(&node.name);
+        by_cause.entry(cause).or_default().push(&node.name);
     }
-    let alike = alike.into_iter().map(|(cause, names)| {
+    let by_cause = by_cause.into_iter().map(|(cause, names)| {
         let names = match names.len() {
             ..=MOST_NAMED => names.join(", "),
             many => counted(many, "node"),
         };
         format!("{names}: {cause}")
     });
-    let causes = excluded
+    let causes: Vec<String> = excluded
         .iter()
-        .map(|(node, cause)| format!("{node}: {cause}"));
-    let causes: Vec<String> = causes.chain(alike).collect();
-    let remedy = match excluded.is_empty() {
-        true => "the same command goes on when one of them is back".to_owned(),
-        false => {
-            format!("when that is mended, remove the file NODE.{CANNOT} in the directory's {NODES}")
-        }
+        .map(|(node, cause)| format!("{node}: {cause}"))
+        .chain(by_cause)
+        .collect();
+    let remedy = if excluded.is_empty() {
+        "the same command continues when one of them is back".to_owned()
+    } else {
+        format!("when a node is repaired, remove its file NODE.{CANNOT} in {NODES}")
     };
     Some(format!(
-        "no node can do it: {}; {remedy}",
+        "no node can run the shards: {}; {remedy}",
         causes.join("; ")
     ))
 }
 
-/// What a doctor's file says is missing.
+/// Returns the missing requirements from a doctor's report.
 fn diagnosis(file: &Path) -> Option<String> {
-    let said: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-    let checks = said.get("checks")?.as_array()?.iter();
+    let report: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    let checks = report.get("checks")?.as_array()?.iter();
     let missing = checks.filter(|check| check["verdict"] == "missing");
-    let words = missing.filter_map(|check| {
-        let (name, found) = (check["name"].as_str()?, check["found"].as_str()?);
-        Some(format!("{name}: {found}"))
-    });
-    let words: Vec<String> = words.collect();
+    let words: Vec<String> = missing
+        .filter_map(|check| {
+            let (name, found) = (check["name"].as_str()?, check["found"].as_str()?);
+            Some(format!("{name}: {found}"))
+        })
+        .collect();
     (!words.is_empty()).then(|| words.join("; "))
 }
 
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_left_that_are_neither_excluded_nor_out_of_service() {
+    fn usable_nodes_are_neither_excluded_nor_out_of_service() {
         let node = |name: &str, state: &str| Node {
             name: name.to_owned(),
             state: state.to_owned(),
@@ -138,27 +140,27 @@ mod tests {
         }
         assert_eq!(
             none_left(&nodes("down*"), &excluded, false).unwrap(),
-            "no node can do it: node1: no farwire; node2: down* (a fan); node3: drained (a fan); when that is mended, remove the file \
-             NODE.cannot in the directory's nodes"
+            "no node can run the shards: node1: no farwire; node2: down* (a fan); node3: drained (a fan); when a node is repaired, remove its file \
+             NODE.cannot in nodes"
         );
-        // A task on node3 comes to its end.
+        // A task on node3 is still running.
         assert_eq!(none_left(&nodes("down*"), &excluded, true), None);
         assert!(none_left(&[node("node1", "idle")], &excluded, true).is_some());
         assert_eq!(none_left(&nodes("down*"), &nobody, false), None);
         assert_eq!(none_left(&[], &nobody, false), None);
         assert_eq!(
             none_left(&nodes("drained")[1..], &nobody, false).unwrap(),
-            "no node can do it: node2, node3: drained (a fan); the same command goes on when one of them is back"
+            "no node can run the shards: node2, node3: drained (a fan); the same command continues when one of them is back"
         );
         let many: Vec<Node> = (1..=20)
             .map(|number| node(&format!("node{number}"), "down"))
             .collect();
-        let said = none_left(&many, &nobody, false).unwrap();
-        assert!(said.contains(": 20 nodes: down (a fan); "), "{said}");
+        let message = none_left(&many, &nobody, false).unwrap();
+        assert!(message.contains(": 20 nodes: down (a fan); "), "{message}");
     }
 
     #[test]
-    fn what_the_doctor_found_missing_is_the_cause() {
+    fn the_causes_come_from_the_doctors_report() {
         let directory = tempfile::tempdir().unwrap();
         let nodes = directory.path().join(NODES);
         fs::create_dir(&nodes).unwrap();

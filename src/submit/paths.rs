@@ -1,4 +1,5 @@
-//! Paths as they are typed, and files that are written whole. Where a host's /home is a link to /export/home, nodes may know the first name alone.
+//! Paths as they are typed, and files that are written atomically. If a host's /home is a link to
+//! /export/home, nodes may know only the path with /home, so symbolic links in paths are kept.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,24 +9,25 @@ use std::{env, io};
 use anyhow::{Context as _, Result};
 use record::output_directory::OutputDirectory;
 
-/// The whole path, with its symbolic links.
+/// Returns the absolute path with its symbolic links.
 ///
 /// # Errors
-/// It is empty; there is no working directory.
+/// Fails if the path is empty or if there is no working directory.
 pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
     absolute_from(env::var_os("PWD").map(PathBuf::from), path)
 }
 
-/// The same where a shell says that it is in `pwd`: the kernel knows a working directory without the links that led there.
+/// Does the same if the shell's working directory is `pwd`. The kernel knows the working directory
+/// only without symbolic links.
 fn absolute_from(pwd: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
-    let pwd = pwd.filter(|pwd| pwd.is_absolute() && are_one(pwd, Path::new(".")));
+    let pwd = pwd.filter(|pwd| pwd.is_absolute() && are_same(pwd, Path::new(".")));
     match pwd {
         Some(pwd) if !path.as_os_str().is_empty() => path::absolute(pwd.join(path)),
         _ => path::absolute(path),
     }
 }
 
-/// Writes a file whole, or not at all.
+/// Writes a file completely or not at all.
 pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     let write = |mut to: &File| {
         to.write_all(bytes)?;
@@ -36,22 +38,22 @@ pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     written.with_context(|| format!("{}: cannot write", file.display()))
 }
 
-/// Whether both names are of one file or folder.
-pub(super) fn are_one(one: &Path, other: &Path) -> bool {
+/// Returns true if both paths lead to the same file or directory.
+pub(super) fn are_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// This program as it was called, and the file that this led to.
+/// Returns the path by which this program was called, and the executable file.
 pub(super) fn of_program() -> io::Result<(PathBuf, PathBuf)> {
     let file = env::current_exe()?;
-    let called = env::args_os().next().map(PathBuf::from);
-    let called = called.and_then(|name| match name.components().count() {
+    let argument = env::args_os().next().map(PathBuf::from);
+    let called = argument.and_then(|name| match name.components().count() {
         1 => which::which(&name).ok(),
         _ => absolute(&name).ok(),
     });
-    // Whoever starts a program may call it as he likes.
-    let called = called.filter(|called| called.is_absolute() && are_one(called, &file));
+    // The caller of a program can set the first argument to any text.
+    let called = called.filter(|called| called.is_absolute() && are_same(called, &file));
     Ok((called.unwrap_or_else(|| file.clone()), file))
 }
 
@@ -68,14 +70,14 @@ mod tests {
         fs::create_dir_all(at("export/home/me")).unwrap();
         symlink(at("export/home"), at("home")).unwrap();
         assert_eq!(absolute(&at("home/me")).unwrap(), at("home/me"));
-        assert!(are_one(&at("home/me"), &at("export/home/me")));
-        assert!(!are_one(&at("home/me"), &at("home")));
-        // What is not there has its name alone.
-        assert!(are_one(&at("gone"), &at("gone")) && !are_one(&at("gone"), &at("lost")));
+        assert!(are_same(&at("home/me"), &at("export/home/me")));
+        assert!(!are_same(&at("home/me"), &at("home")));
+        // Paths that do not exist are compared by name.
+        assert!(are_same(&at("gone"), &at("gone")) && !are_same(&at("gone"), &at("lost")));
     }
 
     #[test]
-    fn a_relative_path_begins_where_the_shell_says_that_it_is_if_that_is_so() {
+    fn a_relative_path_starts_at_the_shells_directory_if_that_is_right() {
         let directory = tempfile::tempdir().unwrap();
         let here = env::current_dir().unwrap();
         let link = directory.path().join("link");
@@ -94,8 +96,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_called_by_a_link_is_the_file_behind_it() {
+    fn the_path_of_a_called_link_leads_to_the_program() {
         let (called, file) = of_program().unwrap();
-        assert!(called.is_absolute() && are_one(&called, &file));
+        assert!(called.is_absolute() && are_same(&called, &file));
     }
 }

@@ -1,4 +1,5 @@
-//! The batch script of a pass: a task checks its node, then does the shard whose number it has.
+//! The batch script of a pass: each task checks its node, then runs the shard with the task's
+//! number.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +12,12 @@ use super::shared_directory::{LOG, Pass, SCENARIO, SHARDS, job_name};
 use super::{Submission, array};
 use instruments::failure::{Blame, Failure};
 
-/// Beside twice its planned time a task has this long: the test bed's and the baseline's, and what a node is slower.
+/// The time that a task gets in addition to twice its planned time: for the test bed, the baseline
+/// and slower nodes.
 const SPARE: Duration = Duration::from_secs(600);
 
-/// The script of `pass`, without these nodes; shards take these `times`, the first of them the first.
+/// Returns the script of `pass`, which excludes the nodes in `without`. `times` are the expected
+/// times of the shards, in order.
 pub(super) fn of(
     submission: &Submission<'_>,
     directory: &Path,
@@ -23,13 +26,14 @@ pub(super) fn of(
     times: &[Duration],
     without: &[&str],
 ) -> Result<String, Failure> {
-    let asked = &submission.asked;
+    let key = &submission.asked;
     check(directory).or_bad_input()?;
     let (program, file) = paths::of_program().context("where this program is")?;
-    // A link to it may be this host's alone, and so may what its folder is a link to.
-    let otherwise = match program == file {
-        true => String::new(),
-        false => format!("[ -x \"$farwire\" ] || farwire={}\n", quoted(&text(&file)?)),
+    // A link to the program, or a link in its path, may exist only on this host.
+    let fallback = if program == file {
+        String::new()
+    } else {
+        format!("[ -x \"$farwire\" ] || farwire={}\n", quoted(&text(&file)?))
     };
     let limit = limit(submission.resources.time, pass, times).or_bad_input()?;
     let head = head(submission, directory, id, pass, limit, without)?;
@@ -40,15 +44,15 @@ pub(super) fn of(
     let shards = times.len();
     Ok(format!(
         r#"{head}
-# {shards} shards of {name}; a task's number is its shard's.
+# {shards} shards of {name}; the number of a task is that of its shard.
 dir={dir}
 farwire={program}
-{otherwise}version={version}
+{fallback}version={version}
 scenario={scenario}
 out={SHARDS}/$SLURM_ARRAY_TASK_ID/pass-{number}
 node=${{SLURMD_NODENAME:-$(hostname)}}
 
-# Leaves this node out, also for the tasks that wait.
+# Excludes this node, also for waiting tasks.
 cannot() {{
     printf '%s\n' "$1" >"{NODES}/$node.$SLURM_JOB_ID" && mv "{NODES}/$node.$SLURM_JOB_ID" "{NODES}/$node.cannot"
     all=$(cd {NODES} && ls | sed -n 's/\.cannot$//p' | tr '\n' ',')
@@ -57,7 +61,7 @@ cannot() {{
     exit 3
 }}
 
-# -P: what `..` after a link is, the kernel says.
+# -P resolves `..` after a symbolic link as the kernel does.
 cd -P "$dir" || exit 1
 [ ! -e "{NODES}/$node.cannot" ] || cannot "$(cat "{NODES}/$node.cannot")"
 [ -x "$farwire" ] || cannot "there is no $farwire"
@@ -72,7 +76,7 @@ if [ ! -e "{NODES}/$node.ok" ]; then
     [ "$code" = 0 ] && : >"{NODES}/$node.ok" || exit 1
 fi
 cmp -s "$scenario" {SCENARIO} || {{
-    echo "farwire: $scenario has changed since it was submitted; {SCENARIO} in $dir is as it was" >&2
+    echo "farwire: $scenario has changed since it was submitted; $dir keeps the old one as {SCENARIO}" >&2
     exit 2
 }}
 if [ -e "$out/record.jsonl" ]; then
@@ -81,22 +85,22 @@ else
     "$farwire" run "$scenario" --shard "$SLURM_ARRAY_TASK_ID/{shards}"{options}{resumed} --out "$dir/$out"
 fi
 code=$?
-# What the machine lacks, other nodes may have.
+# Another node may have what this one lacks.
 [ "$code" != 3 ] || cannot "$(tail -n 1 "{LOG}/{number}-$SLURM_ARRAY_TASK_ID.txt")"
 exit "$code"
 "#,
-        name = asked.name,
+        name = key.name,
         dir = quoted(&text(directory)?),
         program = quoted(&text(&program)?),
-        version = quoted(&asked.farwire),
-        scenario = quoted(&text(&asked.scenario)?),
+        version = quoted(&key.farwire),
+        scenario = quoted(&text(&key.scenario)?),
         number = pass.number,
-        options = words(&asked.options),
-        resumed = words(&asked.also_resumed),
+        options = words(&key.options),
+        resumed = words(&key.also_resumed),
     ))
 }
 
-/// What Slurm reads.
+/// Returns the lines that Slurm reads.
 fn head(
     submission: &Submission<'_>,
     directory: &Path,
@@ -121,7 +125,7 @@ fn head(
         format!("--time={limit}"),
         format!("--output=\"{}\"", text(&log)?),
         "--open-mode=truncate".to_owned(),
-        // What ends early is handed in again by farwire.
+        // Farwire itself hands in again any task that ends early.
         "--no-requeue".to_owned(),
     ];
     let partition = resources.partition.as_ref();
@@ -133,24 +137,24 @@ fn head(
     Ok(format!("#!/bin/sh\n{}", lines.collect::<String>()))
 }
 
-/// How many minutes Slurm gives a task.
-fn limit(asked: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result<u64> {
+/// Returns the time limit of a task in minutes.
+fn limit(requested: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result<u64> {
     let times = pass
         .shards
         .iter()
         .filter_map(|shard| times.get(*shard as usize - 1));
     let longest = times.max().copied().unwrap_or_default();
-    let limit = asked.unwrap_or(longest * 2 + SPARE);
+    let limit = requested.unwrap_or(longest * 2 + SPARE);
     ensure!(
         limit >= longest,
-        "--time {} s: a shard should take {:.0} s; a shorter --shard-time makes shorter ones",
+        "--time {} s: a shard is expected to take {:.0} s; reduce --shard-time for shorter shards",
         limit.as_secs_f64(),
         longest.as_secs_f64().ceil()
     );
     Ok(limit.as_secs().div_ceil(60).max(1))
 }
 
-/// Refuses a path that Slurm would take for more than one.
+/// Refuses a path that Slurm would change or split.
 fn check(directory: &Path) -> Result<()> {
     let path = text(directory)?;
     let odd = path
@@ -158,7 +162,7 @@ fn check(directory: &Path) -> Result<()> {
         .find(|c| "%\\\"".contains(*c) || c.is_control());
     ensure!(
         odd.is_none(),
-        "{path:?}: in Slurm's names of files no %, \\, quotation mark or line end can stand"
+        "{path:?}: Slurm does not allow %, \\, quotation marks or line breaks in file names"
     );
     Ok(())
 }
@@ -166,11 +170,11 @@ fn check(directory: &Path) -> Result<()> {
 fn text(path: &Path) -> Result<String> {
     let text = path.to_str();
     Ok(text
-        .with_context(|| format!("{}: is no UTF-8", path.display()))?
+        .with_context(|| format!("{}: the path is not UTF-8", path.display()))?
         .to_owned())
 }
 
-/// One word of a shell.
+/// Quotes one word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -180,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_stays_one() {
+    fn a_quoted_word_stays_one_word() {
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
     }
@@ -203,13 +207,13 @@ mod tests {
         };
         let times = [90, 1000, 60].map(Duration::from_secs);
         assert_eq!(limit(None, &pass, &times).unwrap(), 13);
-        let asked = |seconds| limit(Some(Duration::from_secs(seconds)), &pass, &times);
-        assert_eq!(asked(91).unwrap(), 2);
+        let minutes = |seconds| limit(Some(Duration::from_secs(seconds)), &pass, &times);
+        assert_eq!(minutes(91).unwrap(), 2);
         assert!(
-            asked(89)
+            minutes(89)
                 .unwrap_err()
                 .to_string()
-                .contains("should take 90 s")
+                .contains("expected to take 90 s")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a submit keeps on the file system that all nodes share, and what the shards have put there.
+//! The state of a submit on the file system that all nodes share, and the records of the shards.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -12,43 +12,44 @@ use serde::{Deserialize, Serialize};
 
 use super::nodes::NODES;
 use super::paths::{self, write_whole};
-use crate::experiment::sharding::Size;
+use crate::experiment::sharding::ShardSize;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
 use record::output_directory::OutputDirectory;
 use record::{MOST_ATTEMPTS, Record};
 
 const STATE: &str = "submit.json";
-/// Locked while a submit has the directory.
+/// The file that is locked while a submit uses the directory.
 pub(super) const LOCK: &str = "submit.lock";
-/// There while a submit is cancelled.
+/// The file that exists while a submit is being cancelled.
 pub(super) const CANCELLED: &str = "cancelled";
-/// The scenario as it was when it was submitted.
+/// The copy of the scenario at the time of the submission.
 pub(super) const SCENARIO: &str = "scenario.toml";
-/// What tasks print, a file a pass and shard.
+/// The directory of the tasks' output, with one file per pass and shard.
 pub(super) const LOG: &str = "log";
-/// The records, a folder a shard and pass.
+/// The directory of the records, with one directory per shard and pass.
 pub(super) const SHARDS: &str = "shards";
 
-/// What a directory is of; a submit that goes on asks for the same.
+/// The identity of a submission. A submit that continues must have the same one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SubmissionKey {
-    /// "farwire 0.1.0".
+    /// The version, as in "farwire 0.1.0".
     pub(crate) farwire: String,
-    /// The experiment's name.
+    /// The name of the experiment.
     pub(crate) name: String,
-    /// The whole path of its file.
+    /// The absolute path of the scenario file.
     pub(crate) scenario: PathBuf,
-    /// Its text.
+    /// The text of the scenario file.
     pub(crate) text: String,
-    /// Those of `farwire run` that make the plan and run it: "--quick".
+    /// The options of `farwire run` that affect the plan, such as "--quick".
     pub(crate) options: Vec<String>,
-    /// Those that also `farwire run --resume` takes.
+    /// The options that `farwire run --resume` takes as well.
     pub(crate) also_resumed: Vec<String>,
 }
 
 impl SubmissionKey {
-    /// The options that name folders, without links: whoever comes by another one names the same.
+    /// Returns the options that name directories, with symbolic links resolved, so that different
+    /// paths to one directory are equal.
     fn folders(&self) -> Vec<String> {
         let real = |option: &String| {
             let (name, folder) = option.split_once('=')?;
@@ -62,71 +63,71 @@ impl SubmissionKey {
     }
 }
 
-/// `submit.json`.
+/// The content of `submit.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SubmissionState {
     pub(super) asked: SubmissionKey,
-    /// Drawn once, for the names of its jobs.
+    /// A random identifier in the names of the jobs.
     pub(super) id: String,
-    /// What each shard comes to, the first of them the first.
-    pub(super) shards: Vec<Size>,
+    /// The size of each shard, in the order of the shards.
+    pub(super) shards: Vec<ShardSize>,
     pub(super) passes: Vec<Pass>,
 }
 
-/// An array of tasks, one a shard.
+/// An array of tasks with one task per shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pass {
-    /// From 1.
+    /// The number of the pass, from 1.
     pub(super) number: u32,
-    /// Which shards, ascending.
+    /// The shards of the pass in ascending order.
     pub(super) shards: Vec<u32>,
-    /// The partition whose nodes it was handed in for; nothing where Slurm alone knows.
+    /// The partition of the pass; `None` if Slurm chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) partition: Option<String>,
-    /// Whether `--cancel` ended it: nothing of it is waited for.
+    /// True if `--cancel` ended the pass, so that no task of it is waited for.
     #[serde(default)]
     pub(super) cancelled: bool,
 }
 
-/// A directory that this process alone submits.
+/// A directory that only this process submits.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) state: SubmissionState,
     found: BTreeMap<u32, ShardRecord>,
-    /// Locked while it is open.
+    /// The lock, which is held while the file is open.
     _lock: File,
 }
 
-/// What there is of a shard.
+/// The record of a shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShardRecord {
-    /// The directory of its record.
+    /// The directory of the record.
     pub(super) path: PathBuf,
     pub(super) complete: bool,
-    /// With every attempt.
+    /// The number of runs, including every attempt.
     pub(super) runs: usize,
-    /// Runs that need no more attempts, and those that are to come as far as is known.
+    /// The number of runs that need no more attempts, and the number of runs known to be missing.
     pub(super) done: usize,
     pub(super) missing: usize,
-    /// From its begin to its end by its host's clock, where it was done in one go.
+    /// The time from start to end by the host's clock, if the shard was done without interruption.
     pub(super) took: Option<Duration>,
 }
 
 impl Directory {
-    /// The directory `path`, which is made; `parted` says into which shards the experiment of a new one is parted.
+    /// Opens or creates the directory `path`. `shard_sizes` returns the shards of a new submission.
     ///
     /// # Errors
-    /// Another submit has it, or it is of something else.
+    /// Fails if another submit uses the directory or if it belongs to something else.
     pub(super) fn open(
         path: &Path,
-        asked: &SubmissionKey,
-        parted: impl FnOnce() -> Result<Vec<Size>, Failure>,
+        key: &SubmissionKey,
+        shard_sizes: impl FnOnce() -> Result<Vec<ShardSize>, Failure>,
     ) -> Result<Self, Failure> {
         let state = path.join(STATE);
         if !state.exists() && Record::is_in(path) {
             return Err(Failure::bad_input(format_args!(
-                "{} holds a record that is no submit's; another --out leaves it",
+                "{} contains a record that does not come from a submit: choose another --out",
                 path.display()
             )));
         }
@@ -138,25 +139,24 @@ impl Directory {
         }
         let path = paths::absolute(path)?;
         let lock = lock(&path.join(LOCK))?;
-        let mut state = match path.join(STATE).exists() {
-            true => {
-                let state = SubmissionState::read(&path).or_bad_input()?;
-                state.check(asked, &path).or_bad_input()?;
-                state
-            }
-            false => SubmissionState {
-                asked: asked.clone(),
+        let mut state = if path.join(STATE).exists() {
+            let state = SubmissionState::read(&path).or_bad_input()?;
+            state.check(key, &path).or_bad_input()?;
+            state
+        } else {
+            SubmissionState {
+                asked: key.clone(),
                 id: format!("{:08x}", fastrand::u32(..)),
-                shards: parted()?,
+                shards: shard_sizes()?,
                 passes: Vec::new(),
-            },
+            }
         };
         let mark = path.join(CANCELLED);
         let was_cancelled = mark.exists();
         if let Some(last) = state.passes.last_mut() {
             last.cancelled |= was_cancelled;
         }
-        // A task that begins meanwhile compares it with what it runs.
+        // A starting task compares this copy with the scenario that it runs.
         let scenario = path.join(SCENARIO);
         let is_there = fs::read(&scenario).is_ok_and(|text| text == state.asked.text.as_bytes());
         if !is_there {
@@ -168,15 +168,15 @@ impl Directory {
             found: BTreeMap::new(),
             _lock: lock,
         };
-        directory.state.keep(&directory.path)?;
+        directory.state.save(&directory.path)?;
         if was_cancelled {
             fs::remove_file(&mark).with_context(|| format!("{}: cannot remove", mark.display()))?;
         }
-        directory.look();
+        directory.read_records();
         Ok(directory)
     }
 
-    /// The pass over these shards that comes after the last one.
+    /// Returns the next pass, over these shards.
     pub(super) fn next_pass(&self, shards: Vec<u32>) -> Pass {
         Pass {
             number: self.state.passes.last().map_or(0, |pass| pass.number) + 1,
@@ -186,8 +186,9 @@ impl Directory {
         }
     }
 
-    /// Begins a pass: each shard goes on with a copy of what an earlier one left, because a task of that one may be alive on a node
-    /// that nobody hears of. Kept before Slurm hears of it.
+    /// Starts a pass. Each shard continues with a copy of its last record, because a task of an
+    /// earlier pass may still run on an unreachable node. The pass is saved before Slurm receives
+    /// it.
     pub(super) fn begin(&mut self, pass: &Pass) -> Result<()> {
         for shard in &pass.shards {
             if let Some(found) = self.found.get(shard) {
@@ -197,40 +198,40 @@ impl Directory {
             }
         }
         self.state.passes.push(pass.clone());
-        self.state.keep(&self.path)
+        self.state.save(&self.path)
     }
 
-    /// Takes back a pass of which Slurm has nothing: as if it had never begun.
-    pub(super) fn take_back(&mut self, pass: &Pass) -> Result<()> {
+    /// Removes a pass that Slurm does not have, as if it had never begun.
+    pub(super) fn remove(&mut self, pass: &Pass) -> Result<()> {
         self.state.passes.retain(|kept| kept != pass);
-        self.state.keep(&self.path)
+        self.state.save(&self.path)
     }
 
-    /// Keeps the script of a pass, for Slurm and for who wants to know.
-    pub(super) fn keep_script(&self, pass: &Pass, script: &str) -> Result<PathBuf> {
+    /// Saves the script of a pass, for Slurm and for the user.
+    pub(super) fn save_script(&self, pass: &Pass, script: &str) -> Result<PathBuf> {
         let file = self.path.join(LOG).join(format!("{}.sh", pass.number));
         write_whole(&file, script.as_bytes())?;
         Ok(file)
     }
 
-    /// Looks at all records; a measure of how far they are, that grows with every shard and run.
-    pub(super) fn look(&mut self) -> (usize, usize) {
-        self.found = self.state.found(&self.path, &lay_aside);
+    /// Reads all records. Returns a measure of progress that increases with every shard and run.
+    pub(super) fn read_records(&mut self) -> (usize, usize) {
+        self.found = self.state.found(&self.path, &set_aside);
         self.progress()
     }
 
-    /// How many shards are complete, and how many runs there are, as of the last look.
+    /// Returns the numbers of complete shards and of runs, as of the last read.
     pub(super) fn progress(&self) -> (usize, usize) {
         let complete = self.found.values().filter(|found| found.complete).count();
         (complete, self.found.values().map(|found| found.runs).sum())
     }
 
-    /// The shards that are not complete.
+    /// Returns the shards that are not complete.
     pub(super) fn missing(&self) -> Vec<u32> {
         missing(self.state.count(), &self.found)
     }
 
-    /// The records of all shards, the best of each.
+    /// Returns the best record of each shard.
     pub(super) fn records(&self) -> Vec<PathBuf> {
         self.found
             .values()
@@ -238,7 +239,7 @@ impl Directory {
             .collect()
     }
 
-    /// Whether `--cancel` was said meanwhile.
+    /// Returns true if `--cancel` was requested meanwhile.
     pub(super) fn is_cancelled(&self) -> bool {
         self.path.join(CANCELLED).exists()
     }
@@ -248,47 +249,50 @@ impl SubmissionState {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = path.join(STATE);
         let read = || -> Result<Self> { Ok(serde_json::from_slice(&fs::read(&file)?)?) };
-        read().with_context(|| format!("{}: no submit's directory", file.display()))
+        read().with_context(|| format!("{}: not the directory of a submit", file.display()))
     }
 
-    /// Writes it down.
-    fn keep(&self, path: &Path) -> Result<()> {
+    /// Saves the state.
+    fn save(&self, path: &Path) -> Result<()> {
         write_whole(&path.join(STATE), &serde_json::to_vec_pretty(self)?)
     }
 
-    fn check(&self, asked: &SubmissionKey, path: &Path) -> Result<()> {
+    fn check(&self, key: &SubmissionKey, path: &Path) -> Result<()> {
         let (own, at) = (&self.asked, path.display());
         ensure!(
-            own.farwire == asked.farwire,
-            "{at} was begun by {}, this is {}: go on with that one, or another --out",
+            own.farwire == key.farwire,
+            "{at} was started by {}, and this is {}: continue with that version, or choose another --out",
             own.farwire,
-            asked.farwire
+            key.farwire
         );
         ensure!(
-            paths::are_one(&own.scenario, &asked.scenario),
-            "{at} is of {}, not of {}: another --out leaves it",
+            paths::are_same(&own.scenario, &key.scenario),
+            "{at} belongs to {}, not to {}: choose another --out",
             own.scenario.display(),
-            asked.scenario.display()
+            key.scenario.display()
         );
         ensure!(
-            own.text == asked.text,
-            "{} has changed since it was submitted into {at}, where {SCENARIO} is as it was: another --out leaves it",
+            own.text == key.text,
+            "{} has changed since it was submitted into {at} (which keeps the old one as {SCENARIO}): choose another --out",
             own.scenario.display()
         );
-        let words = |asked: &SubmissionKey| match asked.options.is_empty() {
-            true => "no options".to_owned(),
-            false => asked.options.join(" "),
+        let words = |key: &SubmissionKey| {
+            if key.options.is_empty() {
+                "no options".to_owned()
+            } else {
+                key.options.join(" ")
+            }
         };
         ensure!(
-            own.options == asked.options && own.folders() == asked.folders(),
-            "{at} was begun with {}, not with {}: another --out leaves it",
+            own.options == key.options && own.folders() == key.folders(),
+            "{at} was started with {}, not with {}: choose another --out",
             words(own),
-            words(asked)
+            words(key)
         );
         Ok(())
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.shards.len()).unwrap_or(u32::MAX)
     }
@@ -297,7 +301,8 @@ impl SubmissionState {
         job_name(&self.asked.name, &self.id, pass)
     }
 
-    /// What the passes left of each shard: a complete record, or the longest that can be read; what cannot is `damaged`.
+    /// Returns the best record that the passes left of each shard: a complete one, or otherwise the
+    /// longest that can be read. `damaged` is called for records that cannot be read.
     pub(super) fn found(
         &self,
         path: &Path,
@@ -305,8 +310,11 @@ impl SubmissionState {
     ) -> BTreeMap<u32, ShardRecord> {
         let shards = 1..=self.count();
         let found = shards.filter_map(|shard| {
-            let passes = self.passes.iter().rev();
-            let passes = passes.filter(|pass| pass.shards.binary_search(&shard).is_ok());
+            let passes = self
+                .passes
+                .iter()
+                .rev()
+                .filter(|pass| pass.shards.binary_search(&shard).is_ok());
             let first = passes.clone().next_back()?.number;
             let all = passes.filter_map(|pass| {
                 let directory = shard_directory(path, shard, pass.number);
@@ -324,7 +332,8 @@ impl SubmissionState {
 }
 
 impl ShardRecord {
-    /// The record in `path`, if there is one; `first`: no pass before left something of it.
+    /// Reads the record in `path`, if there is one. `first` says that no earlier pass left a
+    /// record.
     fn of(path: &Path, first: bool) -> Result<Option<Self>> {
         if !Record::is_in(path) {
             return Ok(None);
@@ -342,7 +351,7 @@ impl ShardRecord {
     }
 }
 
-/// How many runs a shard has done, and how many it is to do.
+/// Returns the numbers of completed and of missing runs of a shard.
 fn runs(record: &Record) -> (usize, usize) {
     let (plan, latest) = (record.plan(), record.latest());
     let (mut done, mut missing) = (0, 0);
@@ -361,42 +370,37 @@ fn runs(record: &Record) -> (usize, usize) {
     (done, missing)
 }
 
-/// How long a complete record took.
+/// Returns the time that a complete record took.
 fn took(record: &Record) -> Option<Duration> {
     let end: Timestamp = record.finished_at.as_ref()?.parse().ok()?;
     let begin: Timestamp = record.head.started_at.parse().ok()?;
     end.duration_since(begin).try_into().ok()
 }
 
-/// Takes a record that cannot be read out of the way of its shard, which is done again, and says so.
-fn lay_aside(path: &Path, error: anyhow::Error) {
+/// Moves a damaged record away, so that its shard is done again, and prints a note.
+fn set_aside(path: &Path, error: anyhow::Error) {
     let aside = path.with_extension("damaged");
-    let whither = match fs::rename(path, &aside) {
-        Ok(()) => format!("it is now {}", aside.display()),
-        Err(why) => format!("it cannot be laid aside: {why}"),
+    let place = match fs::rename(path, &aside) {
+        Ok(()) => format!("it was renamed to {}", aside.display()),
+        Err(why) => format!("it cannot be renamed: {why}"),
     };
-    note(format_args!(
-        "{error:#}; its shard is done again; {whither}"
-    ));
+    note(format_args!("{error:#}; its shard runs again; {place}"));
 }
 
-/// What Slurm calls a pass's job: "farwire-small-0a1b2c3d-1".
+/// Returns the name of a pass's job in Slurm: "farwire-small-0a1b2c3d-1".
 pub(super) fn job_name(name: &str, id: &str, pass: &Pass) -> String {
-    let plain = |c: char| match c.is_ascii_alphanumeric() {
-        true => c,
-        false => '-',
-    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = name.chars().map(plain).collect();
     format!("farwire-{name}-{id}-{}", pass.number)
 }
 
-/// Where a shard's record of a pass goes.
+/// Returns the directory of a shard's record in a pass.
 pub(super) fn shard_directory(path: &Path, shard: u32, pass: u32) -> PathBuf {
     let shard = path.join(SHARDS).join(shard.to_string());
     shard.join(format!("pass-{pass}"))
 }
 
-/// What a task of a pass prints.
+/// Returns the file with the output of a pass's task.
 pub(super) fn log(path: &Path, shard: u32, pass: u32) -> PathBuf {
     path.join(LOG).join(format!("{pass}-{shard}.txt"))
 }
@@ -406,7 +410,7 @@ pub(super) fn missing(shards: u32, found: &BTreeMap<u32, ShardRecord>) -> Vec<u3
     (1..=shards).filter(|shard| !is_complete(shard)).collect()
 }
 
-/// The lock that a submit holds, which ends with it, however it ends.
+/// Takes the lock of a submit, which ends with the process in every case.
 fn lock(file: &Path) -> Result<File, Failure> {
     let opened = OutputDirectory::of(file).and_then(|(within, name)| within.read_write(name));
     let mut lock = opened
@@ -416,7 +420,7 @@ fn lock(file: &Path) -> Result<File, Failure> {
         let mut holder = String::new();
         lock.read_to_string(&mut holder)?;
         return Err(Failure::bad_input(format_args!(
-            "another submit has {}: {}",
+            "another submit uses {}: {}",
             file.with_file_name("").display(),
             holder.trim()
         )));
@@ -429,10 +433,10 @@ fn lock(file: &Path) -> Result<File, Failure> {
     Ok(lock)
 }
 
-/// Copies a folder with all that it holds, whole or not at all.
+/// Copies a directory with all its content, completely or not at all.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let partial = to.with_extension("partial");
-    // What a pass left that never began, or was taken back.
+    // Remove what was left by a pass that never began or was taken back.
     for left in [to, &partial] {
         let _ = fs::remove_dir_all(left);
     }
@@ -442,16 +446,15 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             let to = to.join(entry.file_name());
-            match entry.file_type()?.is_dir() {
-                true => {
-                    fs::create_dir(&to)?;
-                    folders.push((entry.path(), to));
-                }
-                false => match fs::copy(entry.path(), to) {
-                    // A task that is ending has taken it away meanwhile.
+            if entry.file_type()?.is_dir() {
+                fs::create_dir(&to)?;
+                folders.push((entry.path(), to));
+            } else {
+                match fs::copy(entry.path(), to) {
+                    // A task that is ending has removed the file meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     copied => drop(copied?),
-                },
+                }
             }
         }
     }
@@ -476,13 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn a_submit_goes_on_by_whatever_link_one_comes_and_its_paths_keep_them() {
+    fn a_submit_continues_through_any_link_and_its_paths_keep_links() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("export/home/me")).unwrap();
         symlink(at("export/home"), at("home")).unwrap();
         fs::write(at("home/me/x.toml"), "x").unwrap();
-        let asked = |home: &str| SubmissionKey {
+        let key_for = |home: &str| SubmissionKey {
             farwire: "farwire 0.1.0".to_owned(),
             name: "x".to_owned(),
             scenario: at(home).join("me/x.toml"),
@@ -490,31 +493,31 @@ mod tests {
             options: Vec::new(),
             also_resumed: vec![format!("--allow-files={}", at(home).join("me").display())],
         };
-        let size = Size {
+        let size = ShardSize {
             runs: 1,
             time_s: 1.0,
         };
-        let open = |home: &str, asked: &SubmissionKey| {
-            let opened = Directory::open(&at(home).join("me/out"), asked, || Ok(vec![size]));
+        let open = |home: &str, key: &SubmissionKey| {
+            let opened = Directory::open(&at(home).join("me/out"), key, || Ok(vec![size]));
             opened.map(|directory| directory.path.clone())
         };
-        let first = open("home", &asked("home")).unwrap();
+        let first = open("home", &key_for("home")).unwrap();
         assert_eq!(first, at("home/me/out"));
         let state = SubmissionState::read(&first).unwrap();
         assert_eq!(state.asked.scenario, at("home/me/x.toml"));
-        let again = open("export/home", &asked("export/home")).unwrap();
+        let again = open("export/home", &key_for("export/home")).unwrap();
         assert_eq!(again, at("export/home/me/out"));
         fs::write(at("home/me/y.toml"), "x").unwrap();
         let another = SubmissionKey {
             scenario: at("home/me/y.toml"),
-            ..asked("home")
+            ..key_for("home")
         };
         let refused = open("home", &another).unwrap_err();
         assert_eq!(refused.code(), 2);
-        assert!(refused.to_string().contains("another --out leaves it"));
-        // By two names it is one directory, which one submit has.
-        let _held = Directory::open(&first, &asked("home"), || Ok(Vec::new())).unwrap();
-        let refused = open("export/home", &asked("home")).unwrap_err();
-        assert!(refused.to_string().contains("another submit has"));
+        assert!(refused.to_string().contains("choose another --out"));
+        // Both names lead to one directory, which only one submit can use.
+        let _held = Directory::open(&first, &key_for("home"), || Ok(Vec::new())).unwrap();
+        let refused = open("export/home", &key_for("home")).unwrap_err();
+        assert!(refused.to_string().contains("another submit uses"));
     }
 }

@@ -1,4 +1,5 @@
-//! Slurm's commands, in forms that are stable from 22.05 on and need no accounting database.
+//! Slurm's commands, used in forms that have been stable since 22.05 and need no accounting
+//! database.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -9,63 +10,66 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::command::{
-    AGAIN, ANSWER, CommandFailure, PARTITION, Silence, SlurmOutput, run, run_without,
+    COMMAND_TIMEOUT, CommandFailure, PARTITION, RETRY_INTERVAL, SlurmOutput, SlurmRetry, run,
+    run_without,
 };
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 
-/// Slurm's default of MaxArraySize, less the task 0.
+/// Slurm's default of MaxArraySize, without task 0.
 pub(super) const USUAL_MOST_TASKS: u32 = 1000;
-/// How squeue(1) is to show a task.
-const TASK: &str = "--format=%F|%K|%T|%N|%r";
-/// How sinfo(1) is to show a node.
-const NODE: &str = "%N|%T|%E";
-/// States of nodes that have no more tasks before somebody mends them. What is busy, reserved or powered down has them later.
+/// The format in which squeue(1) shows a task.
+const TASK_FORMAT: &str = "--format=%F|%K|%T|%N|%r";
+/// The format in which sinfo(1) shows a node.
+const NODE_FORMAT: &str = "%N|%T|%E";
+/// The states of nodes that run no more tasks until somebody repairs them. Busy, reserved or
+/// powered-down nodes run tasks later.
 const OUT_OF_SERVICE: [&str; 7] = [
     "down", "drain", "drained", "draining", "fail", "failing", "inval",
 ];
-/// Flags of sinfo(1) behind a state: of a node that is to be rebooted, is, or powers up, and comes back.
+/// The flags after a state in sinfo(1) of a node that comes back: it will be rebooted, is being
+/// rebooted, or is powering up.
 const COMES_BACK: [char; 3] = ['@', '^', '#'];
 
 /// A Slurm that answers.
 #[derive(Debug)]
 pub(super) struct Slurm {
-    /// As `scontrol show config` says.
+    /// The output of `scontrol show config`.
     config: String,
-    /// When it is asked no more.
+    /// A signal that ends further requests.
     stop: Stop,
 }
 
-/// What became of a script that was handed in.
+/// The result of handing in a script.
 #[derive(Debug)]
-pub(super) enum Submitted {
-    /// Slurm has it, under this number.
+pub(super) enum SubmitResult {
+    /// Slurm has the script, with this job number.
     Job(u32),
-    /// Slurm did not want it.
+    /// Slurm refused the script.
     Refused(anyhow::Error),
-    /// Slurm never heard of it.
+    /// Slurm did not receive the script.
     Unreached(anyhow::Error),
 }
 
-/// A task of an array, as Slurm has it.
+/// A task of an array in Slurm.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Task {
-    /// The array's number.
+    /// The job number of the array.
     pub(super) job: u32,
-    /// Which of the array: our shard.
+    /// The index in the array, which is the number of the shard.
     pub(super) shard: u32,
-    /// In Slurm's words: "RUNNING".
+    /// The state in Slurm's words, such as "RUNNING".
     pub(super) state: String,
-    /// Where it runs or ran.
+    /// The node on which the task runs or ran.
     pub(super) node: String,
-    /// Why it waits, or ended.
+    /// The reason why the task waits or has ended.
     pub(super) reason: String,
 }
 
 impl Task {
-    /// Whether it will do no more.
+    /// Returns true if the task has ended.
     pub(super) fn has_ended(&self) -> bool {
-        // Those of squeue(1) without what waits, runs, or is about to.
+        // These are the states of squeue(1) except those of tasks that wait, run or are about to.
         matches!(
             self.state.as_str(),
             "BOOT_FAIL"
@@ -81,7 +85,7 @@ impl Task {
         )
     }
 
-    /// Whether it runs.
+    /// Returns true if the task is running.
     pub(super) fn runs(&self) -> bool {
         self.state == "RUNNING"
     }
@@ -105,18 +109,18 @@ impl Task {
     }
 }
 
-/// A node, as Slurm has it.
+/// A node in Slurm.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) name: String,
-    /// In Slurm's words, with its flags: "idle~".
+    /// The state in Slurm's words, with its flags, such as "idle~".
     pub(super) state: String,
-    /// Why it is down or drained, in the words of who did it.
+    /// The administrator's reason why the node is down or drained.
     pub(super) reason: String,
 }
 
 impl Node {
-    /// Whether it has tasks, now or without anybody's doing.
+    /// Returns true if the node runs tasks now or will do so without a repair.
     pub(super) fn is_usable(&self) -> bool {
         let state = self.state.to_ascii_lowercase();
         let plain = state.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
@@ -124,7 +128,7 @@ impl Node {
     }
 
     fn parse(line: &str) -> Result<Self> {
-        // Reasons are people's.
+        // Reasons are free text and may contain the separator.
         let fields: Vec<&str> = line.splitn(3, '|').map(str::trim).collect();
         let [name, state, reason] = fields[..] else {
             bail!("sinfo says `{line}`");
@@ -138,56 +142,58 @@ impl Node {
 }
 
 impl Slurm {
-    /// The Slurm that this machine's commands reach; it is asked no more when `stop` says so.
+    /// Finds the Slurm that this machine's commands reach. Requests end when `stop` is set.
     ///
     /// # Errors
-    /// There is none: says what is missing.
+    /// Fails if there is none; the error says which command is missing.
     pub(super) fn find(stop: &Stop) -> Result<Self, Failure> {
         for name in ["sbatch", "squeue", "sinfo", "scontrol", "scancel"] {
             let found = which::which(name);
             found
-                .map_err(|_| anyhow!("no {name} on PATH: `submit` is for hosts from which Slurm's jobs are submitted (on Debian the package slurm-client); one machine does `farwire run`, several without Slurm `farwire run --shard`"))
+                .map_err(|_| anyhow!("{name} is not on PATH: run `submit` on a host that submits Slurm jobs (Debian: slurm-client); without Slurm, use `farwire run`, or `farwire run --shard` on several hosts"))
                 .or_machine()?;
         }
-        let config = run("scontrol", &["show", "config"]).and_then(SlurmOutput::answer);
-        let config = config.context("Slurm does not answer").or_machine()?;
+        let config = run("scontrol", &["show", "config"])
+            .and_then(SlurmOutput::answer)
+            .context("Slurm does not answer")
+            .or_machine()?;
         Ok(Self {
             config,
             stop: stop.clone(),
         })
     }
 
-    /// How many tasks an array may have that counts from 1.
+    /// Returns the largest number of tasks of an array that starts at 1.
     pub(super) fn most_tasks(&self) -> Result<u32, Failure> {
         let line = self
             .config
             .lines()
             .find(|line| line.starts_with("MaxArraySize"));
         let size = line.and_then(|line| line.split_once('=')?.1.trim().parse::<u32>().ok());
-        let most = size.context("scontrol show config does not say MaxArraySize")?;
+        let most = size.context("the output of scontrol show config lacks MaxArraySize")?;
         if most < 2 {
             return Err(Failure::machine(
-                "this Slurm knows no job arrays: its MaxArraySize is below 2",
+                "this Slurm does not allow job arrays: its MaxArraySize is below 2",
             ));
         }
         Ok(most - 1)
     }
 
-    /// The partition whose nodes sbatch takes, or several with commas between; nothing where none is said and Slurm has no default: then
-    /// Slurm decides, or refuses.
+    /// Returns the partition that sbatch uses, or several separated by commas. Returns `None` if
+    /// none is requested and Slurm has no default; Slurm then decides or refuses.
     ///
     /// # Errors
-    /// There is none of that name; none of its nodes has so many processors.
+    /// Fails if the partition does not exist or if none of its nodes has `cpus` processors.
     pub(super) fn partition(
         &self,
-        asked: Option<&str>,
+        requested: Option<&str>,
         cpus: u32,
     ) -> Result<Option<String>, Failure> {
         let all = self.ask("sinfo", &["--noheader", "--all", "--format=%P"])?;
         let environment = env::var(PARTITION).ok();
-        let partition = partition(asked, environment.as_deref(), &all)?;
-        let counts = self.of_nodes(partition.as_deref(), "%c")?;
-        let counts = counts.iter().filter_map(|count| count.parse::<u32>().ok());
+        let partition = partition(requested, environment.as_deref(), &all)?;
+        let lines = self.node_lines(partition.as_deref(), "%c")?;
+        let counts = lines.iter().filter_map(|line| line.parse::<u32>().ok());
         let of = partition.as_ref().map(|name| format!(" of {name}"));
         match counts.max() {
             Some(most) if most < cpus => Err(Failure::bad_input(format_args!(
@@ -198,104 +204,123 @@ impl Slurm {
         }
     }
 
-    /// The nodes of a partition, of several with commas between, or all.
+    /// Returns the nodes of a partition, of several separated by commas, or all nodes.
     pub(super) fn nodes(&self, partition: Option<&str>) -> Result<Vec<Node>> {
-        let nodes = self.of_nodes(partition, NODE)?;
+        let nodes = self.node_lines(partition, NODE_FORMAT)?;
         nodes.iter().map(|line| Node::parse(line)).collect()
     }
 
-    /// What sinfo(1) says of each node of a partition, or of all.
-    fn of_nodes(&self, partition: Option<&str>, what: &str) -> Result<BTreeSet<String>> {
+    /// Returns the output of sinfo(1) for each node of a partition, or for all nodes.
+    fn node_lines(&self, partition: Option<&str>, what: &str) -> Result<BTreeSet<String>> {
         let partition = partition.map(|name| format!("--partition={name}"));
         let format = format!("--format={what}");
         let mut arguments = vec!["--noheader", "--Node"];
         arguments.extend(partition.as_deref());
         arguments.push(&format);
-        let said = self.ask("sinfo", &arguments)?;
-        let lines = said.lines().map(str::trim);
-        let lines = lines.filter(|line| !line.is_empty());
+        let answer = self.ask("sinfo", &arguments)?;
+        let lines = answer
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty());
         Ok(lines.map(str::to_owned).collect())
     }
 
-    /// Hands in a script that gives its job this name, which no other has, without these variables of the environment. Never twice: what
-    /// Slurm may have is looked for.
+    /// Hands in a script that gives its job the unique name `name`, without these environment
+    /// variables. If Slurm may have received a script, it is looked for and never handed in twice.
     ///
     /// # Errors
-    /// Whether Slurm has it is not known.
-    pub(super) fn submit(&self, script: &Path, name: &str, without: &[&str]) -> Result<Submitted> {
+    /// Fails if it is unknown whether Slurm has the script.
+    pub(super) fn submit(
+        &self,
+        script: &Path,
+        name: &str,
+        without: &[&str],
+    ) -> Result<SubmitResult> {
         let script = script.display().to_string();
-        let mut silence = Silence::of(&self.stop);
+        let mut retry = SlurmRetry::of(&self.stop);
         loop {
-            let said = match run_without("sbatch", &["--parsable", &script], without) {
-                Ok(said) => said,
-                Err(why) => return Ok(Submitted::Unreached(why)),
+            let output = match run_without("sbatch", &["--parsable", &script], without) {
+                Ok(output) => output,
+                Err(why) => return Ok(SubmitResult::Unreached(why)),
             };
-            let failed = said.fate();
-            match (said.answer(), failed) {
-                (Ok(said), _) => {
-                    // With several clusters its name follows.
-                    let job = said.trim().split(';').next();
-                    let job = job.and_then(|job| job.parse().ok());
-                    let job = job.with_context(|| format!("sbatch says `{}`", said.trim()))?;
-                    return Ok(Submitted::Job(job));
+            let failure = output.failure();
+            match (output.answer(), failure) {
+                (Ok(answer), _) => {
+                    // With several clusters, the name of the cluster follows the number.
+                    let job = answer
+                        .trim()
+                        .split(';')
+                        .next()
+                        .and_then(|job| job.parse().ok())
+                        .with_context(|| format!("sbatch says `{}`", answer.trim()))?;
+                    return Ok(SubmitResult::Job(job));
                 }
-                (Err(why), CommandFailure::Refused) => return Ok(Submitted::Refused(why)),
+                (Err(why), CommandFailure::Refused) => return Ok(SubmitResult::Refused(why)),
                 (Err(why), CommandFailure::Unknown) => return self.look_for(name, why),
                 (Err(why), CommandFailure::Unreached) => {
-                    if let Err(why) = silence.wait(why) {
-                        return Ok(Submitted::Unreached(why));
+                    if let Err(why) = retry.wait(why) {
+                        return Ok(SubmitResult::Unreached(why));
                     }
                 }
             }
         }
     }
 
-    /// The job with this name, which sbatch handed in or not before it failed because of `why`.
-    fn look_for(&self, name: &str, why: anyhow::Error) -> Result<Submitted> {
+    /// Looks for the job with this name, which Slurm may have received before sbatch failed because
+    /// of `why`.
+    fn look_for(&self, name: &str, why: anyhow::Error) -> Result<SubmitResult> {
         let begun = Instant::now();
         loop {
             if let Some(task) = self.tasks(name)?.first() {
-                return Ok(Submitted::Job(task.job));
+                return Ok(SubmitResult::Job(task.job));
             }
-            if begun.elapsed() > ANSWER || self.stop.cause().is_some() {
+            if begun.elapsed() > COMMAND_TIMEOUT || self.stop.cause().is_some() {
                 return Err(why.context(
-                    "whether Slurm has the array is not known; the same command finds it, if so",
+                    "it is unknown whether Slurm accepted the array; the same command finds out",
                 ));
             }
-            thread::sleep(AGAIN);
+            thread::sleep(RETRY_INTERVAL);
         }
     }
 
-    /// Asks until there is an answer, for ten minutes at most: the controller may be starting again. For what does no harm when done twice.
+    /// Repeats a request until Slurm answers, for ten minutes at most, because the controller may
+    /// be restarting. The request must be harmless when repeated.
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        let mut silence = Silence::of(&self.stop);
+        let mut retry = SlurmRetry::of(&self.stop);
         loop {
             match run(program, arguments).and_then(SlurmOutput::answer) {
-                Ok(said) => return Ok(said),
-                Err(error) => silence.wait(error)?,
+                Ok(answer) => return Ok(answer),
+                Err(error) => retry.wait(error)?,
             }
         }
     }
 
-    /// The tasks of the job with this name that Slurm still knows.
+    /// Returns the tasks of the job with this name that Slurm still knows.
     pub(super) fn tasks(&self, name: &str) -> Result<Vec<Task>> {
         let name = format!("--name={name}");
-        let said = self.ask(
+        let answer = self.ask(
             "squeue",
-            &["--me", &name, "--states=all", "--array", "--noheader", TASK],
+            &[
+                "--me",
+                &name,
+                "--states=all",
+                "--array",
+                "--noheader",
+                TASK_FORMAT,
+            ],
         )?;
-        let tasks = said.lines().filter(|line| !line.trim().is_empty());
+        let tasks = answer.lines().filter(|line| !line.trim().is_empty());
         tasks.map(|line| Task::parse(line.trim())).collect()
     }
 
-    /// The tasks of the job with this name that wait or run: the job's number, and the shard.
+    /// Returns the tasks of the job with this name that wait or run, as job and shard numbers.
     pub(super) fn alive(&self, name: &str) -> Result<BTreeSet<(u32, u32)>> {
         let tasks = self.tasks(name)?.into_iter();
         let alive = tasks.filter(|task| !task.has_ended() && task.state != "COMPLETING");
         Ok(alive.map(|task| (task.job, task.shard)).collect())
     }
 
-    /// Ends what is left of the job with this name; which tasks that were.
+    /// Cancels the remaining tasks of the job with this name and returns them.
     pub(super) fn cancel(&self, name: &str) -> Result<BTreeSet<(u32, u32)>> {
         let left = self.alive(name)?;
         let jobs: BTreeSet<u32> = left.iter().map(|(job, _)| *job).collect();
@@ -306,10 +331,11 @@ impl Slurm {
     }
 }
 
-/// The partition that sbatch takes: the one that was asked for, else that of the environment, else the default of `all`, a line each, which
-/// sinfo(1) marks, if there is one.
+/// Returns the partition that sbatch uses: the requested one, or that of the environment, or the
+/// default in `all`, if there is one. `all` has one partition per line, and sinfo(1) marks the
+/// default.
 fn partition(
-    asked: Option<&str>,
+    requested: Option<&str>,
     environment: Option<&str>,
     all: &str,
 ) -> Result<Option<String>, Failure> {
@@ -319,17 +345,17 @@ fn partition(
         .map(|line| line.strip_suffix('*').unwrap_or(line))
         .collect();
     let environment = environment.filter(|names| !names.is_empty());
-    let (by, said) = match (asked, environment) {
-        (Some(asked), _) => ("--partition", asked),
+    let (source, names_given) = match (requested, environment) {
+        (Some(requested), _) => ("--partition", requested),
         (None, Some(set)) => (PARTITION, set),
         (None, None) => return Ok(default.map(str::to_owned)),
     };
-    match said.split(',').find(|name| !names.contains(name)) {
+    match names_given.split(',').find(|name| !names.contains(name)) {
         Some(name) => Err(Failure::bad_input(format_args!(
-            "{by} {name}: Slurm has no such partition; there are: {}",
+            "{source} {name}: Slurm has no such partition; the partitions are: {}",
             names.iter().copied().collect::<Vec<_>>().join(", ")
         ))),
-        None => Ok(Some(said.to_owned())),
+        None => Ok(Some(names_given.to_owned())),
     }
 }
 
@@ -338,21 +364,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_partition_is_the_one_that_was_asked_for_else_the_users_else_slurms() {
+    fn the_partition_is_the_requested_one_or_the_users_or_slurms() {
         let all = "long\nmain*\nshort\n";
-        let of = |asked, environment| partition(asked, environment, all).unwrap().unwrap();
+        let of = |requested, environment| partition(requested, environment, all).unwrap().unwrap();
         assert_eq!(of(None, None), "main");
         assert_eq!(of(None, Some("")), "main");
         assert_eq!(of(None, Some("long,short")), "long,short");
         assert_eq!(of(Some("short"), Some("gone")), "short");
-        let refused = |asked, environment, all| {
-            let failure = partition(asked, environment, all).unwrap_err();
+        let refused = |requested, environment, all| {
+            let failure = partition(requested, environment, all).unwrap_err();
             assert_eq!(failure.code(), 2);
             failure.to_string()
         };
         assert_eq!(
             refused(Some("main,gone"), None, all),
-            "--partition gone: Slurm has no such partition; there are: long, main, short"
+            "--partition gone: Slurm has no such partition; the partitions are: long, main, short"
         );
         let words = refused(None, Some("gone"), all);
         assert!(words.starts_with("SBATCH_PARTITION gone: "), "{words}");
@@ -360,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_usable_unless_somebody_has_to_mend_it() {
+    fn a_node_is_usable_unless_it_needs_a_repair() {
         let node = |state: &str| Node::parse(&format!("node1|{state}|none")).unwrap();
         for state in [
             "idle",

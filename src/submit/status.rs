@@ -1,4 +1,5 @@
-//! How far a submit is: what the shards have put into the directory, and what Slurm says of the others.
+//! The status of a submit: the records of the shards in the directory, and Slurm's state of the
+//! others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,67 +11,69 @@ use serde::Serialize;
 use super::shared_directory::{self, ShardRecord, SubmissionState};
 use super::slurm::{Slurm, Task};
 use super::{array, nodes};
-use crate::experiment::sharding::Size;
+use crate::experiment::sharding::ShardSize;
 use crate::notes::note;
 use crate::progress::human;
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 use record::quantity::counted;
 
-/// How far a submit is.
+/// The progress of a submit.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct SubmissionStatus {
-    /// The experiment's.
+    /// The name of the experiment.
     name: String,
-    /// The file of its scenario.
+    /// The scenario file.
     scenario: String,
     shards_complete: usize,
     runs_done: usize,
-    /// As far as is known: where the scatter of a case's first runs decides, more may follow.
+    /// The number of missing runs, as far as it is known. If the scatter of a case's first runs
+    /// decides, more may follow.
     runs_missing: usize,
-    /// About how long the rest takes with as many tasks as run now; nothing where none does.
+    /// The estimated remaining time with the current number of running tasks; `None` if none is
+    /// running.
     left_s: Option<f64>,
     shards: Vec<ShardStatus>,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<ExcludedNode>,
 }
 
-/// How far a shard is.
+/// The progress of a shard.
 #[derive(Debug, PartialEq, Serialize)]
 struct ShardStatus {
     number: u32,
     state: ShardState,
     runs_done: usize,
     runs_missing: usize,
-    /// Where it runs.
+    /// The node on which the shard runs.
     node: Option<String>,
-    /// In Slurm's words why it does not: "PENDING, Priority".
+    /// The state and reason in Slurm's words if the shard does not run: "PENDING, Priority".
     waits: Option<String>,
 }
 
-/// What becomes of a shard.
+/// The state of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum ShardState {
     Complete,
     Running,
-    /// Slurm has it.
+    /// Slurm has the shard.
     Waiting,
-    /// The next array will have it.
+    /// The next array will contain the shard.
     Missing,
 }
 
-/// A node that cannot.
+/// A node that cannot run tasks.
 #[derive(Debug, PartialEq, Serialize)]
-struct LeftOut {
+struct ExcludedNode {
     node: String,
     cause: String,
 }
 
 impl SubmissionStatus {
-    /// Of the submit of `path`.
+    /// Reads the status of the submit in `path`.
     ///
     /// # Errors
-    /// It is no submit's; Slurm is not there.
+    /// Fails if the directory does not belong to a submit or if Slurm is not available.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         let state = SubmissionState::read(path).or_bad_input()?;
         let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
@@ -79,14 +82,16 @@ impl SubmissionStatus {
             Some(pass) => Slurm::find(&Stop::default())?.tasks(&state.job_name(pass))?,
             None => Vec::new(),
         };
-        let left_out = nodes::excluded(path).into_iter();
-        let left_out = left_out.map(|(node, cause)| LeftOut { node, cause });
-        let shards = (1..).zip(&state.shards);
-        let shards = shards.map(|(number, size)| {
-            let task = tasks.iter().find(|task| task.shard == number);
-            ShardStatus::of(number, size, found.get(&number), task)
-        });
-        let shards: Vec<ShardStatus> = shards.collect();
+        let left_out = nodes::excluded(path)
+            .into_iter()
+            .map(|(node, cause)| ExcludedNode { node, cause });
+        let shards: Vec<ShardStatus> = (1..)
+            .zip(&state.shards)
+            .map(|(number, size)| {
+                let task = tasks.iter().find(|task| task.shard == number);
+                ShardStatus::of(number, size, found.get(&number), task)
+            })
+            .collect();
         let sum = |of: fn(&ShardStatus) -> usize| shards.iter().map(of).sum();
         Ok(Self {
             name: state.asked.name,
@@ -102,7 +107,7 @@ impl SubmissionStatus {
 }
 
 impl ShardStatus {
-    fn of(number: u32, size: &Size, found: Option<&ShardRecord>, task: Option<&Task>) -> Self {
+    fn of(number: u32, size: &ShardSize, found: Option<&ShardRecord>, task: Option<&Task>) -> Self {
         let is_complete = found.is_some_and(|found| found.complete);
         let task = task.filter(|task| !is_complete && !task.has_ended());
         let (runs_done, runs_missing) =
@@ -126,7 +131,7 @@ impl ShardStatus {
         }
     }
 
-    /// For people what it has in common with others.
+    /// Describes the state for people; shards with the same description are listed together.
     fn words(&self) -> Option<String> {
         match self.state {
             ShardState::Complete => None,
@@ -139,10 +144,11 @@ impl ShardStatus {
     }
 }
 
-/// About how long the shards that are not complete take beside each other, by what is planned of them and by how much longer those took that are.
+/// Estimates the remaining time of the shards that run in parallel, from their planned times and
+/// from the delay of the completed shards.
 fn left_s(
     shards: &[ShardStatus],
-    sizes: &[Size],
+    sizes: &[ShardSize],
     found: &BTreeMap<u32, ShardRecord>,
 ) -> Option<f64> {
     let is = |state: ShardState| move |shard: &&ShardStatus| shard.state == state;
@@ -165,9 +171,10 @@ fn left_s(
             }
         }
     }
-    let slower = match planned_s > 0.0 {
-        true => took_s / planned_s,
-        false => 1.0,
+    let slower = if planned_s > 0.0 {
+        took_s / planned_s
+    } else {
+        1.0
     };
     (running > 0).then(|| left_s * slower / running as f64)
 }
@@ -177,11 +184,11 @@ impl fmt::Display for SubmissionStatus {
         let shards = counted(self.shards.len(), "shard");
         writeln!(
             f,
-            "{}: {} of {shards} are complete",
+            "{}: {} of {shards} complete",
             self.name, self.shards_complete
         )?;
         let runs = counted(self.runs_done + self.runs_missing, "run");
-        write!(f, "{} of {runs} took place", self.runs_done)?;
+        write!(f, "{} of {runs} done", self.runs_done)?;
         match self.left_s.filter(|_| self.runs_missing > 0) {
             Some(left_s) => {
                 let left = Duration::try_from_secs_f64(left_s).unwrap_or(Duration::MAX);
@@ -189,17 +196,17 @@ impl fmt::Display for SubmissionStatus {
             }
             None => writeln!(f)?,
         }
-        let mut alike: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        let mut by_state: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for shard in &self.shards {
             if let Some(words) = shard.words() {
-                alike.entry(words).or_default().push(shard.number);
+                by_state.entry(words).or_default().push(shard.number);
             }
         }
-        for (what, shards) in alike {
+        for (what, shards) in by_state {
             writeln!(f, "{what}: {}", array::list(&shards))?;
         }
-        for LeftOut { node, cause } in &self.left_out {
-            writeln!(f, "{node} is left out: {cause}")?;
+        for ExcludedNode { node, cause } in &self.left_out {
+            writeln!(f, "node {node} is left out: {cause}")?;
         }
         Ok(())
     }
@@ -209,7 +216,7 @@ impl fmt::Display for SubmissionStatus {
 mod tests {
     use super::*;
 
-    const SIZES: [Size; 4] = [Size {
+    const SIZES: [ShardSize; 4] = [ShardSize {
         runs: 10,
         time_s: 100.0,
     }; 4];
@@ -244,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn the_record_says_what_is_complete_and_slurm_what_becomes_of_the_rest() {
+    fn records_show_complete_shards_and_slurm_shows_the_others() {
         let found = [(1, found(10, None)), (2, found(4, None))].into();
-        // Whatever Slurm makes of it, the first one is whole.
+        // Slurm's state of the first shard does not matter, because its record is complete.
         let tasks = [
             task(1, "NODE_FAIL"),
             task(2, "RUNNING"),
@@ -268,16 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_what_is_planned_by_how_much_longer_the_others_took() {
+    fn the_remaining_time_includes_the_delay_of_the_others() {
         let all = [task(2, "RUNNING"), task(3, "RUNNING"), task(4, "PENDING")];
         let left = |first: ShardRecord, tasks: &[Task]| {
             let found = [(1, first), (2, found(5, None))].into();
             left_s(&shards(&found, tasks), &SIZES, &found)
         };
-        // 50 s, 100 s and 100 s, two at a time.
+        // 50 s, 100 s and 100 s remain, two at a time.
         assert_eq!(left(found(10, None), &all), Some(125.0));
         assert_eq!(left(found(10, Some(200)), &all), Some(250.0));
-        // Where none runs, nobody knows.
+        // If no shard runs, the remaining time is unknown.
         assert_eq!(left(found(10, Some(200)), &all[2..]), None);
         let whole: BTreeMap<u32, ShardRecord> =
             (1..=4).map(|shard| (shard, found(10, None))).collect();

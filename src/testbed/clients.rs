@@ -1,4 +1,4 @@
-//! Many clients and one far end in namespaces of this machine: the bed `netns` with `clients`.
+//! Many clients and one far end in namespaces of this machine: the test bed `netns` with `clients`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use record::Measurement;
 use record::bed::Pair;
 use record::lateness::LinkDepartures;
 
-/// A namespace each, and one forwarder for the links of all.
+/// One namespace per client, and one forwarder for all their links.
 struct Clients {
     stalls: StallWatch,
     bed: Star,
     running: ForwarderThread,
     died: Arc<AtomicBool>,
-    /// Of the links, in the clients' order.
+    /// The names of the links, in the order of the clients.
     names: Vec<String>,
     far_end: FarEndServer,
     http: u16,
@@ -38,14 +38,14 @@ struct Clients {
     offloads: bool,
 }
 
-/// The test bed of `spec`, whose bed is this one.
+/// Sets up the test bed of `spec`, which must be of this kind.
 pub(super) fn set_up(
     spec: &TestbedSpec<'_>,
     pair: &Pair,
     seed: u64,
     options: ForwarderOptions,
 ) -> Result<Box<dyn Testbed>> {
-    // A namespace has one, and a test several at each end.
+    // Each namespace keeps a descriptor open, and a test needs several at each end.
     raise_descriptor_limit();
     let config = BedConfig {
         mtu: pair.mtu,
@@ -55,13 +55,13 @@ pub(super) fn set_up(
     let clients = u16::try_from(pair.clients).context("clients")?;
     let (names, links): (Vec<_>, Vec<_>) = spec.bed.links(spec.link, seed)?.into_iter().unzip();
     let bed = Star::build(&config, clients)?;
-    let ports = bed.ports();
-    let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+    let port_names = bed.ports();
+    let ports: Vec<&str> = port_names.iter().map(String::as_str).collect();
     let shared = bed
         .emulator()
         .run(|| AfPacket::open_all(&ports, RING_SLOTS))??;
     let joined = (0..).zip(links).map(|(number, link)| PlacedLink {
-        ports: PortId::together(number),
+        ports: PortId::in_one_set(number),
         link,
     });
     let died = Arc::clone(&options.died);
@@ -108,7 +108,8 @@ impl Testbed for Clients {
         serve_in(self.bed.server(), tool, arguments, port).map(Some)
     }
 
-    /// Of all links together: a line each would make a record of a thousand.
+    /// Returns the departures of all links together, because one entry per link would make records
+    /// very large.
     fn departures(&self) -> Vec<LinkDepartures> {
         let name = format!("all {} links", self.names.len());
         let budget = self.running.handle().late_budget();

@@ -1,4 +1,4 @@
-//! A bed of namespaces with the emulator running on its links.
+//! Namespaces with the emulator running on their links.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,16 +13,16 @@ use conditions::EmulatedLink;
 use record::lateness::LinkDepartures;
 use record::summary::Summary;
 
-/// A bed whose links are emulated.
+/// A chain of namespaces whose links are emulated.
 pub(crate) struct EmulatedBed {
     bed: Bed,
-    /// In the order of the bed's segments.
+    /// The forwarders, in the order of the bed's segments.
     running: Vec<ForwarderThread>,
     died: Arc<AtomicBool>,
 }
 
 impl EmulatedBed {
-    /// Builds the bed, with a segment for each of `links`, and starts to forward.
+    /// Builds the namespaces, with a segment for each of `links`, and starts to forward.
     pub(crate) fn up(
         bed: &BedConfig,
         links: Vec<(EmulatedLink, ForwarderOptions)>,
@@ -40,37 +40,43 @@ impl EmulatedBed {
             let died = Arc::clone(&died);
             ForwarderThread::start(ports, link, ForwarderOptions { died, ..options })
         };
-        let running = bed.emulators().iter().zip(links).map(forward);
-        let running = running.collect::<Result<_>>()?;
+        let running = bed
+            .emulators()
+            .iter()
+            .zip(links)
+            .map(forward)
+            .collect::<Result<_>>()?;
         Ok(Self { bed, running, died })
     }
 
-    /// Where the client runs.
+    /// Returns the client's namespace.
     pub(crate) fn client(&self) -> &NetNs {
         self.bed.client()
     }
 
-    /// Where the server runs.
+    /// Returns the server's namespace.
     pub(crate) fn server(&self) -> &NetNs {
         self.bed.server()
     }
 
-    /// From the client to the server.
+    /// Returns the namespaces of all nodes, from the client to the server.
     pub(crate) fn nodes(&self) -> &[NetNs] {
         self.bed.nodes()
     }
 
-    /// What forwards its links, in the order of the segments.
+    /// Returns the forwarders of the links, in the order of the segments.
     pub(crate) fn forwarders(&self) -> impl Iterator<Item = &ForwarderHandle> {
         self.running.iter().map(ForwarderThread::handle)
     }
 
-    /// Rises when one of its forwarders dies: nothing passes there any more.
+    /// Returns a flag that is set when one of the forwarders dies and nothing passes there any
+    /// more.
     pub(crate) fn died(&self) -> &Arc<AtomicBool> {
         &self.died
     }
 
-    /// What has left each link so far, named in the order of the segments; nothing of one that has died.
+    /// Returns the departures from each link up to now. `names` are the links' names in the order
+    /// of the segments. A link whose forwarder has died has no departures.
     pub(crate) fn departures(&self, names: &[String]) -> Vec<LinkDepartures> {
         let links = self.running.iter().zip(names);
         links
@@ -82,13 +88,13 @@ impl EmulatedBed {
             .collect()
     }
 
-    /// Stops forwarding; what each link did, in the order of the segments.
+    /// Stops forwarding. Returns the summary of each link, in the order of the segments.
     ///
     /// # Errors
-    /// A forwarder had died.
+    /// Fails if a forwarder has died.
     pub(crate) fn down(self) -> Result<Vec<Summary>> {
         let stopped = self.running.into_iter().map(ForwarderThread::stop);
-        // All of them, whatever the first ones say.
+        // Stop all of them, even if one has died.
         let stopped: Vec<_> = stopped.collect();
         let each = stopped.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(each.into_iter().flatten().collect())

@@ -1,4 +1,5 @@
-//! The bed `external`: an existing host. Nothing is emulated and nothing on this machine is changed.
+//! The test bed `external`: an existing host. Nothing is emulated and nothing on this machine is
+//! changed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
@@ -17,8 +18,8 @@ use record::Measurement;
 use record::bed::External;
 use record::lateness::LateBudget;
 
-/// How long the far end may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time within which the far end must answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct ExternalTestbed {
     stalls: StallWatch,
@@ -27,12 +28,14 @@ struct ExternalTestbed {
     http: u16,
 }
 
-/// Finds the host, and a `farwire serve` on it.
+/// Finds the host and the `farwire serve` that runs on it.
 pub(super) fn set_up(bed: &External, late_budget: LateBudget) -> Result<Box<dyn Testbed>> {
     let target = endpoint::resolve(&bed.host, bed.http_port, Family::Any)?;
-    TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
+    TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).with_context(|| {
         let (host, port) = (&bed.host, bed.http_port);
-        format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
+        format!(
+            "bed `external`: no HTTP server on port {port} of {host}: run `farwire serve` there"
+        )
     })?;
     Ok(Box::new(ExternalTestbed {
         stalls: StallWatch::begin(late_budget)?,
@@ -51,7 +54,7 @@ impl Testbed for ExternalTestbed {
     }
 
     fn environment(&self) -> BTreeMap<String, String> {
-        let far_end = format!("{} ({}), not looked into", self.host, self.address);
+        let far_end = format!("{} ({}), not inspected", self.host, self.address);
         BTreeMap::from([("far end".to_owned(), far_end)])
     }
 

@@ -1,4 +1,4 @@
-//! Servers in a namespace: starting one, and waiting until it listens.
+//! Starts servers in a namespace and waits until they listen.
 
 use std::fs;
 use std::net::IpAddr;
@@ -12,10 +12,10 @@ use instruments::endpoint::Local;
 use instruments::external::{Launcher, Running, Tool};
 use instruments::serve::{self, FarEndServer, ServeConfig, ServiceLimits, ServicePorts};
 
-/// How long a tool may take to listen.
-const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+/// The time within which a tool must listen.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts farwire's own far end in `namespace`, on `address`, for so many clients.
+/// Starts farwire's own far end in `namespace`, on `address`, for this number of clients.
 pub(super) fn start_far_end(
     namespace: &NetNs,
     address: IpAddr,
@@ -32,8 +32,8 @@ pub(super) fn start_far_end(
     serve_confined(namespace, config)
 }
 
-/// Starts farwire's own far end in `namespace`, in threads that keep CAP_NET_ADMIN over it alone: with that they may set every
-/// congestion control.
+/// Starts farwire's own far end in `namespace`. Its threads keep only CAP_NET_ADMIN within the
+/// namespace, with which they may set any congestion control.
 pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<FarEndServer> {
     let start = || {
         let bound = serve::bind(config)?;
@@ -46,7 +46,7 @@ pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<F
     namespace.run(start)?.context("the far end")
 }
 
-/// Starts `tool` as a server in `namespace`, contained, and waits until it listens on `port`.
+/// Starts `tool` as a contained server in `namespace` and waits until it listens on `port`.
 pub(super) fn serve_in(
     namespace: &NetNs,
     tool: &Tool,
@@ -54,39 +54,41 @@ pub(super) fn serve_in(
     port: u16,
 ) -> Result<Running> {
     let running = namespace.run(|| Launcher::InTestBed.start(tool, arguments))??;
-    let listens = await_listener(namespace, Some(port), SERVER_PATIENCE)?;
+    let listens = await_listener(namespace, Some(port), LISTEN_TIMEOUT)?;
     ensure!(
         listens,
-        "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
+        "{} did not listen on port {port} within {LISTEN_TIMEOUT:?}",
         tool.path.display()
     );
     Ok(running)
 }
 
-/// Waits until something in `namespace` listens on `port` of TCP or UDP, or on any, at most for `longest`; whether it does.
+/// Waits for at most `longest` until a socket in `namespace` listens on `port`, or on any port if
+/// `None`, with TCP or UDP. Returns true if one does.
 pub(crate) fn await_listener(
     namespace: &NetNs,
     port: Option<u16>,
     longest: Duration,
 ) -> Result<bool> {
-    const LOOK_AGAIN: Duration = Duration::from_millis(5);
+    const POLL_INTERVAL: Duration = Duration::from_millis(5);
     let end = Instant::now() + longest;
     namespace.run(|| -> Result<bool> {
-        while !someone_listens(port)? {
+        while !is_listening(port)? {
             if Instant::now() >= end {
                 return Ok(false);
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(true)
     })?
 }
 
-/// States in /proc/net/tcp and udp (include/net/tcp_states.h): 0A listens, 07 is an unconnected UDP socket.
-fn someone_listens(port: Option<u16>) -> Result<bool> {
+/// Reads /proc/net/tcp and udp. The states (include/net/tcp_states.h) are 0A for a listener and 07
+/// for an unconnected UDP socket.
+fn is_listening(port: Option<u16>) -> Result<bool> {
     for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
         let path = format!("/proc/thread-self/net/{table}");
-        // Without IPv6 there is no table of it.
+        // There are no tables for IPv6 if the kernel lacks it.
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
@@ -99,8 +101,8 @@ fn someone_listens(port: Option<u16>) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a row is of a socket in this state and, if that is said, on this port: its columns are a number, the local
-/// address with its port in hexadecimal, the remote one, the state.
+/// Returns true if a row describes a socket in this state and, if given, on this port. The columns
+/// are a number, the local address with its port in hexadecimal, the remote address, and the state.
 fn listens<'a>(row: &mut impl Iterator<Item = &'a str>, state: &str, port: Option<u16>) -> bool {
     let local = row.nth(1).and_then(|local| local.rsplit_once(':'));
     let at = local.and_then(|(_, digits)| u16::from_str_radix(digits, 16).ok());
@@ -112,11 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_is_known_by_its_state_and_port() {
+    fn a_listener_is_identified_by_its_state_and_port() {
         let row = "   0: 0100007F:1389 00000000:0000 0A 00000000:00000000 00:00000000";
-        let is = |state, port| listens(&mut row.split_whitespace(), state, port);
-        assert!(is("0A", None) && is("0A", Some(5001)));
-        assert!(!is("07", None) && !is("0A", Some(5002)));
+        let matches = |state, port| listens(&mut row.split_whitespace(), state, port);
+        assert!(matches("0A", None) && matches("0A", Some(5001)));
+        assert!(!matches("07", None) && !matches("0A", Some(5002)));
         assert!(!listens(&mut "".split_whitespace(), "0A", None));
     }
 }

@@ -1,6 +1,7 @@
-//! Test beds: a client and a far end, with a network between them.
+//! Test beds: a client and a far end with a network between them.
 //!
-//! Each kind of bed has a file: `namespaces` (`netns` and `chain`), `clients` (`netns` with several clients), `nics`, `external`.
+//! Each kind of test bed has a file: `namespaces` (`netns` and `chain`), `clients` (`netns` with
+//! several clients), `nics` and `external`.
 
 mod clients;
 mod emulated;
@@ -39,68 +40,71 @@ use self::nics::HeldNics;
 pub(crate) use self::nics::hold as hold_nics;
 pub(crate) use self::stalls::StallWatch;
 
-/// Work of an instrument that must happen where the client is.
+/// Work of an instrument that must run in the client's namespace.
 pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
 
-/// What each emulated link did, by its name, in a row.
+/// The summary of each emulated link with its name, in order.
 pub(crate) type LinkSummaries = Vec<(String, Summary)>;
 
 /// A client and a far end with a network between them.
 pub(crate) trait Testbed: Sync {
-    /// The far end, as the client reaches it.
+    /// Returns the far end as the client reaches it.
     fn far_end(&self) -> FarEnd;
 
-    /// What is in effect: the far end's congestion control as read back, offloads, MTU.
+    /// Returns the settings in effect: the far end's congestion control as read back, offloads and
+    /// MTU.
     fn environment(&self) -> BTreeMap<String, String>;
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     fn clients(&self) -> usize {
         1
     }
 
-    /// Does `work` in a thread that is in a client's network namespace; the first is number 0.
+    /// Does `work` in a thread within a client's network namespace. The first client is number 0.
     ///
     /// # Errors
-    /// The namespace cannot be entered.
+    /// Fails if the namespace cannot be entered.
     fn in_client(&self, client: usize, work: ClientWork<'_>) -> Result<Measurement>;
 
-    /// Starts `tool` as a server where the far end is, contained, and waits until it listens on `port`; it ends when the
-    /// result is dropped. Nothing where the far end is another machine's.
+    /// Starts `tool` as a contained server at the far end and waits until it listens on `port`. The
+    /// server ends when the result is dropped. Returns `None` if the far end is on another machine.
     ///
     /// # Errors
-    /// It does not start, or does not listen.
+    /// Fails if the tool does not start or does not listen.
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>>;
 
-    /// The far end's network namespace; absent where the far end is another machine's. Where there is one, both ends are in
-    /// namespaces, so that tools can be contained there.
+    /// Returns the far end's network namespace, or `None` if the far end is on another machine. If
+    /// there is one, both ends are in namespaces, so that tools can be contained there.
     fn far_namespace(&self) -> Option<&NetNs>;
 
-    /// What has left each emulated link so far; nothing where there is none.
+    /// Returns the departures from each emulated link up to now, if there are any links.
     fn departures(&self) -> Vec<LinkDepartures> {
         Vec::new()
     }
 
-    /// What forwards each emulated link, in the order of the bed's links, and the link's number there.
+    /// Returns the forwarder of each emulated link and the link's number there, in the order of the
+    /// test bed's links.
     fn forwarders(&self) -> Vec<(ForwarderHandle, usize)> {
         Vec::new()
     }
 
-    /// Why the machine, beside the links, spoilt what was measured so far, if so.
+    /// Returns the reason, other than the links, why the machine spoilt the measurements up to now,
+    /// if it did.
     fn spoilt(&self) -> Option<String>;
 
-    /// `stop`, and when the test bed fails under what is measured on it.
+    /// Returns a stop that is set by `stop` or if the test bed fails during a measurement.
     fn stops(&self, stop: &Stop) -> Stop {
         stop.clone()
     }
 
-    /// Takes everything down; what the links did.
+    /// Takes everything down. Returns the summaries of the links.
     ///
     /// # Errors
-    /// Something that was part of the test bed had failed.
+    /// Fails if a part of the test bed has failed.
     fn tear_down(self: Box<Self>) -> Result<LinkSummaries>;
 }
 
-/// What is in effect in a bed of namespaces.
+/// Returns the settings in effect in a test bed of namespaces.
 fn environment(far_end: &FarEndServer, mtu: u32, offloads: bool) -> BTreeMap<String, String> {
     let offloads = if offloads { "on" } else { "off" };
     [
@@ -118,34 +122,36 @@ fn environment(far_end: &FarEndServer, mtu: u32, offloads: bool) -> BTreeMap<Str
     .into()
 }
 
-/// The test bed that is wanted.
+/// The description of a test bed.
 pub(crate) struct TestbedSpec<'a> {
-    /// What needs it, as messages name it.
+    /// The user of the test bed, as messages name it.
     pub(crate) user: String,
     pub(crate) bed: &'a Bed,
-    /// Of a chain, from which node to which; from the first to the last when absent.
+    /// The first and the last node of the path in a chain; the chain's own first and last if
+    /// `None`.
     pub(crate) between: Option<&'a [String; 2]>,
-    /// The conditions of the box.
+    /// The conditions of the emulated link.
     pub(crate) link: &'a LinkSpec,
-    /// TCP congestion control of the far end.
+    /// The TCP congestion control of the far end.
     pub(crate) congestion: &'a str,
-    /// That of senders which have their own.
-    pub(crate) of_senders: Vec<&'a str>,
+    /// The congestion control of those senders that set their own.
+    pub(crate) sender_congestions: Vec<&'a str>,
 }
 
-/// Sets up test beds of every kind.
+/// A builder for test beds of every kind.
 pub(crate) struct TestbedBuilder {
-    /// Whether forwarders may spin to be on time.
+    /// Says whether forwarders may spin to be on time.
     cpu: CpuUse,
-    /// Whether links keep what every flow adds up to.
+    /// True if links add up their packets by flow.
     by_flow: bool,
-    /// What counts as late.
+    /// The time after the due time beyond which a departure is late.
     late_budget: LateBudget,
-    /// Interfaces stay borrowed from one test bed to the next: hardware takes seconds to have a carrier.
+    /// The borrowed interfaces. They stay borrowed between test beds, because hardware takes
+    /// seconds to get a carrier.
     nics: Mutex<Option<Arc<HeldNics>>>,
 }
 
-/// Makes namespaces possible for this process; to be called before it starts any thread.
+/// Gets the privileges for namespaces. This must happen before the process starts any thread.
 pub(crate) fn gain_privilege() -> Result<(), Failure> {
     if getuid() != geteuid() {
         return Err(Failure::machine(
@@ -157,17 +163,18 @@ pub(crate) fn gain_privilege() -> Result<(), Failure> {
         Privilege::Root => Ok(()),
         Privilege::UserNamespace => userns::enter().or_machine(),
         Privilege::None { why } => Err(Failure::machine(format!(
-            "a test bed needs root, or user namespaces, which this machine refuses: {why}; \
+            "a test bed needs root or user namespaces, and this machine refuses those: {why}; \
              run as root, or see `farwire doctor`"
         ))),
     }
 }
 
 impl TestbedBuilder {
-    /// For the test beds in `specs`; gains the privileges that they need, so it must come before any thread.
+    /// Creates a builder for the test beds in `specs` and gets the privileges that they need. This
+    /// must happen before the process starts any thread.
     ///
     /// # Errors
-    /// A congestion control or privileges that cannot be had are the machine's.
+    /// Blames the machine if a congestion control or a privilege is not available.
     pub(crate) fn prepare(
         specs: &[TestbedSpec<'_>],
         cpu: CpuUse,
@@ -179,23 +186,27 @@ impl TestbedBuilder {
         let nics = |spec: &&TestbedSpec<'_>| matches!(spec.bed, Bed::Nics(_));
         match others.first() {
             None => gain_privilege()?,
-            // What is in a user namespace of its own reaches neither the network nor the interfaces of this machine.
+            // A process in a separate user namespace cannot reach the network or the interfaces of
+            // this machine.
             Some(other) if !is_root && (!own.is_empty() || others.iter().any(nics)) => {
                 return Err(Failure::machine(format!(
-                    "{}: a bed `nics`, or `external` beside beds of namespaces, needs root: run as root",
+                    "{}: the bed `nics`, and `external` together with beds of namespaces, need root: run as root",
                     other.user
                 )));
             }
             Some(_) => {}
         }
         let check = |spec: &&TestbedSpec<'_>| {
-            let mut all = [spec.congestion].into_iter().chain(spec.of_senders.clone());
+            let mut all = [spec.congestion]
+                .into_iter()
+                .chain(spec.sender_congestions.clone());
             let checked = all.try_for_each(serve::check_congestion);
             checked.with_context(|| spec.user.clone())
         };
         others.iter().try_for_each(check).or_machine()?;
         if !own.is_empty() {
-            // In a namespace of farwire's own every control that is available may be set; on the host, some take root.
+            // In a namespace of farwire, every available congestion control may be set; on the
+            // host, some need root.
             let namespace = NetNs::create().or_machine()?;
             let checked = namespace.run(|| own.iter().try_for_each(check));
             checked.or_machine()?.or_machine()?;
@@ -208,15 +219,16 @@ impl TestbedBuilder {
         })
     }
 
-    /// Has emulated links keep what every flow adds up to, or not.
+    /// Says whether emulated links add up their packets by flow.
     pub(crate) fn keeping_flows(self, by_flow: bool) -> Self {
         Self { by_flow, ..self }
     }
 
-    /// Sets up each bed of `specs` once and takes it down again, so that what would always fail fails at the start.
+    /// Sets up each test bed of `specs` once and takes it down again, so that permanent errors
+    /// occur at the start.
     ///
     /// # Errors
-    /// A bed that cannot be had is the machine's.
+    /// Blames the machine if a test bed cannot be set up.
     pub(crate) fn try_out(&self, specs: &[TestbedSpec<'_>], seed: u64) -> Result<(), Failure> {
         let mut tried = Vec::new();
         for spec in specs {
@@ -229,10 +241,10 @@ impl TestbedBuilder {
         Ok(())
     }
 
-    /// The test bed under the conditions of `spec`, its far end listening.
+    /// Sets up the test bed of `spec`; its far end listens.
     ///
     /// # Errors
-    /// What the machine refused.
+    /// Fails if the machine refuses a part of it.
     pub(crate) fn set_up(&self, spec: &TestbedSpec<'_>, seed: u64) -> Result<Box<dyn Testbed>> {
         match spec.bed {
             Bed::Netns(pair) if pair.clients > 1 => {
@@ -246,7 +258,7 @@ impl TestbedBuilder {
         }
     }
 
-    /// How the links of a test bed are forwarded.
+    /// Returns the options of the links' forwarders.
     fn forwarder(&self) -> Result<ForwarderOptions> {
         let packet_log = self.by_flow.then_some(PacketLog::ByFlow);
         Ok(ForwarderOptions {
@@ -256,7 +268,8 @@ impl TestbedBuilder {
         })
     }
 
-    /// The interfaces, borrowed unless they are already; others are given back first.
+    /// Returns the interfaces. They are borrowed unless they already are; other interfaces are
+    /// given back first.
     fn hold(&self, nics: &Nics) -> Result<Arc<HeldNics>> {
         let mut held = self.nics.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = held.as_ref().filter(|held| held.is_of(nics)) {

@@ -1,4 +1,4 @@
-//! Client, emulators and far end in namespaces of this machine: the beds `netns` and `chain`.
+//! Client, emulators and far end in namespaces of this machine: the test beds `netns` and `chain`.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,22 +22,23 @@ use record::Measurement;
 use record::bed::{Bed, Ends};
 use record::lateness::{LateBudget, LinkDepartures};
 
-/// Namespaces of its own.
+/// A test bed of namespaces that it creates itself.
 struct Namespaces {
     stalls: StallWatch,
     bed: EmulatedBed,
-    /// Of the links, in a row.
+    /// The names of the links, in order.
     names: Vec<String>,
     ends: Ends,
     far_end: FarEndServer,
-    /// Of the far end.
+    /// The address of the far end.
     address: Ipv4Addr,
     http: u16,
     mtu: u32,
     offloads: bool,
 }
 
-/// The test bed of `spec`, whose bed is one of these two; each of its links is forwarded by `options`.
+/// Sets up the test bed of `spec`, which must be one of these two kinds. `options` returns the
+/// options of each link's forwarder.
 pub(super) fn set_up(
     spec: &TestbedSpec<'_>,
     seed: u64,
@@ -90,7 +91,7 @@ pub(super) fn set_up(
     }))
 }
 
-/// The far end's addresses on the side from which the client comes.
+/// Returns the far end's addresses on the side of the client.
 fn address_of_server(Ends { client, server }: Ends) -> Result<Endpoint> {
     let node = u8::try_from(server)?;
     Ok(if client < server {
@@ -133,7 +134,7 @@ impl Testbed for Namespaces {
     fn departures(&self) -> Vec<LinkDepartures> {
         let mut links = self.bed.departures(&self.names);
         if self.ends.client > self.ends.server {
-            // Up is the client's way, whichever way it goes along the chain.
+            // Up is the direction from the client, also if the client is at the end of the chain.
             let flows = links.iter_mut().flat_map(|link| &mut link.flows);
             flows.for_each(|flow| std::mem::swap(&mut flow.up, &mut flow.down));
         }

@@ -1,7 +1,8 @@
-//! Two network interfaces of this machine, with whatever is between them: the bed `nics`.
+//! Two network interfaces of this machine, with whatever network is between them: the test bed
+//! `nics`.
 //!
-//! A separate process, the NIC holder, borrows the interfaces and gives them back when this process ends, however it ends. It is
-//! this program again, started with the hidden command `nic-holder`.
+//! A separate process, the NIC holder, borrows the interfaces and gives them back when this process
+//! ends in any way. It is this program again, started with the hidden command `nic-holder`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,20 +27,20 @@ use record::Measurement;
 use record::bed::{Nic, Nics};
 use record::lateness::LateBudget;
 
-/// The hidden command.
+/// The name of the hidden command.
 const NIC_HOLDER: &str = "nic-holder";
 
-/// Both interfaces, each in its namespace, for as long as this is there.
+/// Both interfaces, each in a separate namespace, as long as this value exists.
 pub(super) struct HeldNics {
     nics: Nics,
     client: NetNs,
     server: NetNs,
     holder: Child,
-    /// The NIC holder gives the interfaces back when its standard input ends.
+    /// The standard input of the NIC holder, which gives the interfaces back when it closes.
     stdin: Option<ChildStdin>,
 }
 
-/// What the NIC holder answers: its descriptors of the namespaces, or why there are none.
+/// The answer of the NIC holder: its descriptors of the namespaces, or the reason for a refusal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum HolderAnswer {
@@ -48,25 +49,32 @@ enum HolderAnswer {
 }
 
 impl HeldNics {
-    /// Has a NIC holder borrow the interfaces.
+    /// Starts a NIC holder, which borrows the interfaces.
     ///
     /// # Errors
-    /// One is missing, in use or without a carrier; nothing is borrowed then.
+    /// Fails without borrowing anything if an interface is missing, in use or without a carrier.
     pub(super) fn borrow(nics: &Nics) -> Result<Self> {
         let mut holder = Command::new("/proc/self/exe")
             .arg(NIC_HOLDER)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Out of reach of the terminal's Ctrl-C, which would end it before the run.
+            // Its own process group keeps the terminal's Ctrl-C away from it, which would end it
+            // before the run.
             .process_group(0)
             .spawn()
-            .context("starting the NIC holder")?;
-        let mut stdin = holder.stdin.take().context("the NIC holder's input")?;
-        let answers = holder.stdout.take().context("the NIC holder's output")?;
+            .context("cannot start the helper process of the interfaces")?;
+        let mut stdin = holder
+            .stdin
+            .take()
+            .context("the helper process has no input")?;
+        let answers = holder
+            .stdout
+            .take()
+            .context("the helper process has no output")?;
         writeln!(stdin, "{}", serde_json::to_string(nics)?)?;
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
-        match serde_json::from_str(&line).context("the NIC holder ended")? {
+        match serde_json::from_str(&line).context("the helper process of the interfaces ended")? {
             HolderAnswer::Refused(why) => {
                 drop(stdin);
                 holder.wait()?;
@@ -85,7 +93,7 @@ impl HeldNics {
         }
     }
 
-    /// Whether these are the interfaces.
+    /// Returns true if these are the interfaces `nics`.
     pub(super) fn is_of(&self, nics: &Nics) -> bool {
         self.nics == *nics
     }
@@ -94,32 +102,34 @@ impl HeldNics {
 impl Drop for HeldNics {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        // Only when the interfaces are back is the experiment over.
+        // The experiment is over only when the interfaces are back.
         let _ = self.holder.wait();
     }
 }
 
-/// The NIC holder: borrows the interfaces that its standard input names, says so, and gives them back at the input's end.
+/// Runs the NIC holder: borrows the interfaces named on standard input, answers, and gives them
+/// back at the end of the input.
 ///
 /// # Errors
-/// Standard input or output fail.
+/// Fails if standard input or output fails.
 pub(crate) fn hold() -> Result<()> {
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-        // It ends with the process that started it, which the signals reach as well.
+        // These signals may reach the holder together with its parent process; the holder ends only
+        // with that.
         signal_hook::flag::register(signal, Arc::default())?;
     }
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
     input.read_line(&mut line)?;
     let nics: Nics = serde_json::from_str(&line).context("which interfaces to hold")?;
-    let take = || -> Result<[BorrowedNic; 2]> {
+    let borrow = || -> Result<[BorrowedNic; 2]> {
         let client = BorrowedNic::take(&config(&nics.client))?;
         Ok([client, BorrowedNic::take(&config(&nics.server))?])
     };
-    let taken = take();
-    let answer = match &taken {
-        Ok(taken) => {
-            let [client, server] = taken
+    let borrowed = borrow();
+    let answer = match &borrowed {
+        Ok(borrowed) => {
+            let [client, server] = borrowed
                 .each_ref()
                 .map(|nic| nic.namespace().as_fd().as_raw_fd());
             HolderAnswer::Held { client, server }
@@ -139,14 +149,14 @@ fn config(nic: &Nic) -> NicConfig {
     }
 }
 
-struct BetweenNics {
+struct NicsTestbed {
     stalls: StallWatch,
     nics: Arc<HeldNics>,
     far_end: FarEndServer,
     http: u16,
 }
 
-/// A far end on the server's interface.
+/// Sets up a far end on the server's interface.
 pub(super) fn set_up(
     nics: Arc<HeldNics>,
     congestion: &str,
@@ -154,7 +164,7 @@ pub(super) fn set_up(
 ) -> Result<Box<dyn Testbed>> {
     let address = nics.nics.server.address.addr();
     let far_end = start_far_end(&nics.server, address, congestion, 1)?;
-    Ok(Box::new(BetweenNics {
+    Ok(Box::new(NicsTestbed {
         stalls: StallWatch::begin(late_budget)?,
         http: far_end.address("http")?.port(),
         far_end,
@@ -162,7 +172,7 @@ pub(super) fn set_up(
     }))
 }
 
-impl Testbed for BetweenNics {
+impl Testbed for NicsTestbed {
     fn far_end(&self) -> FarEnd {
         FarEnd {
             address: self.nics.nics.server.address.addr(),

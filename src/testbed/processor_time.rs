@@ -1,37 +1,39 @@
-//! Who had the processors: this program with all that it started, other programs, other virtual machines, or nobody.
+//! Shows who used the processors: this program with its descendants, other programs, other virtual
+//! machines, or nobody.
 
 use std::collections::HashMap;
 use std::fs;
 use std::process;
 
-/// Above this share of all processors' time, other programs are no background any more.
+/// Above this share of all processors' time, other programs are more than a background load.
 const OTHERS: f64 = 0.2;
-/// Where at least this share of it was idle, whoever was ready to run found a processor.
+/// If at least this share of the time was idle, every thread that was ready found a processor.
 const IDLE: f64 = 0.1;
 
-/// Time of the processors that this process may use since the machine started, in the kernel's ticks of 10 ms.
+/// The time of the processors that this process may use since the machine started, in the kernel's
+/// ticks of 10 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessorTime {
-    /// The time of all processors, whoever used it.
+    /// The time of all processors.
     all: u64,
-    /// The time in which they were idle.
+    /// The time in which the processors were idle.
     idle: u64,
     /// The time that other virtual machines took.
     stolen: u64,
     /// The time that processes used.
     programs: u64,
-    /// Of this process, and of those that it and its descendants started.
+    /// The time of this process and of its descendants.
     own: u64,
 }
 
-/// What became of the processors' time between two readings, in shares of it.
+/// The use of the processors' time between two readings, in shares of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ProcessorShares {
-    /// Idle.
+    /// The idle share.
     pub(super) idle: f64,
-    /// Other virtual machines'.
+    /// The share of other virtual machines.
     pub(super) stolen: f64,
-    /// Other programs'.
+    /// The share of other programs.
     pub(super) others: f64,
 }
 
@@ -39,30 +41,30 @@ pub(super) struct ProcessorShares {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessTime {
     parent: u32,
-    /// Its own, and that of descendants which have ended.
+    /// The process's own time, and that of its descendants that have ended.
     ticks: u64,
 }
 
 impl ProcessorTime {
-    /// Reads the times so far; nothing where /proc does not tell.
+    /// Reads the current times. Returns `None` if /proc does not contain them.
     pub(super) fn now() -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let stat = fs::read_to_string("/proc/stat").ok()?;
         Some(Self {
-            own: of_family(&processes(), process::id()),
+            own: family_ticks(&processes(), process::id()),
             ..Self::of_processors(&stat, &Processors::allowed(&status))?
         })
     }
 
-    /// The lines of /proc/stat (proc(5)) of these processors: user, nice, system, idle, iowait, irq, softirq and steal; guests count
-    /// as users.
+    /// Sums the lines of these processors in /proc/stat (proc(5)): user, nice, system, idle,
+    /// iowait, irq, softirq and steal. The time of guests is part of user.
     fn of_processors(stat: &str, processors: &Processors) -> Option<Self> {
         let mut sum = None;
         for line in stat.lines() {
             let mut words = line.split_whitespace();
             let name = words.next().and_then(|name| name.strip_prefix("cpu"));
             let number = name.and_then(|number| number.parse().ok());
-            if !number.is_some_and(|number| processors.have(number)) {
+            if !number.is_some_and(|number| processors.contain(number)) {
                 continue;
             }
             let numbers: Vec<u64> = words.take(8).map_while(|n| n.parse().ok()).collect();
@@ -79,7 +81,7 @@ impl ProcessorTime {
         sum
     }
 
-    /// How the time since `before` was used; nothing if none has passed.
+    /// Returns the use of the time since `before`, or `None` if no time has passed.
     pub(super) fn since(self, before: Self) -> Option<ProcessorShares> {
         let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
         let share = |ticks: u64| ticks as f64 / all as f64;
@@ -93,12 +95,13 @@ impl ProcessorTime {
     }
 }
 
-/// Those on which this process may run, from the first to the last of each range; all where that is not known.
+/// The processors on which this process may run, as ranges with both ends included; all processors
+/// if the list is empty.
 #[derive(Debug)]
 struct Processors(Vec<(usize, usize)>);
 
 impl Processors {
-    /// The line `Cpus_allowed_list` of /proc/PID/status: "0-3,8".
+    /// Parses the line `Cpus_allowed_list` of /proc/PID/status, such as "0-3,8".
     fn allowed(status: &str) -> Self {
         let mut lines = status.lines();
         let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -110,18 +113,18 @@ impl Processors {
         Self(ranges.filter_map(range).collect())
     }
 
-    fn have(&self, number: usize) -> bool {
+    fn contain(&self, number: usize) -> bool {
         let mut ranges = self.0.iter();
         self.0.is_empty() || ranges.any(|(first, last)| (first..=last).contains(&&number))
     }
 }
 
 impl ProcessorShares {
-    /// The sentence that says that other programs kept the processors from the measurement, if they did.
+    /// Returns a sentence if other programs kept the processors from the measurement.
     pub(super) fn starved(self) -> Option<String> {
         (self.others > OTHERS && self.idle < IDLE).then(|| {
             format!(
-                "the host was starved of CPU: other programs took {:.0} % of the processors' time, and {:.0} % of it was idle",
+                "the host was starved of CPU: other programs used {:.0} % of the processor time, and {:.0} % was idle",
                 100.0 * self.others,
                 100.0 * self.idle
             )
@@ -129,7 +132,7 @@ impl ProcessorShares {
     }
 }
 
-/// All processes that this one sees.
+/// Returns all processes that this one can see.
 fn processes() -> HashMap<u32, ProcessTime> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let process = |entry: fs::DirEntry| {
@@ -141,13 +144,15 @@ fn processes() -> HashMap<u32, ProcessTime> {
 }
 
 impl ProcessTime {
-    /// /proc/PID/stat (proc(5)): behind the name, which may hold anything, the second field is the parent, and the 12th to the 15th
-    /// are utime, stime, cutime and cstime.
+    /// Parses /proc/PID/stat (proc(5)). After the name, which may contain any character, the second
+    /// field is the parent, and the 12th to the 15th are utime, stime, cutime and cstime.
     fn parse(stat: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = fields.get(11..15)?.iter();
-        let ticks = ticks.map(|ticks| ticks.parse::<i64>().unwrap_or(0).unsigned_abs());
+        let ticks = fields
+            .get(11..15)?
+            .iter()
+            .map(|ticks| ticks.parse::<i64>().unwrap_or(0).unsigned_abs());
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
             ticks: ticks.sum(),
@@ -155,11 +160,11 @@ impl ProcessTime {
     }
 }
 
-/// The time that process `first` and its running descendants have used.
-fn of_family(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
+/// Returns the time used by process `first` and its running descendants.
+fn family_ticks(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
     let is_family = |id: u32| {
         let parent = |id: &u32| processes.get(id).map(|process| process.parent);
-        // A process may end while others are read, so that a number comes twice.
+        // A process may end while others are read, so a number can appear twice.
         let mut ancestors = std::iter::successors(Some(id), parent).take(processes.len());
         ancestors.any(|ancestor| ancestor == first)
     };
@@ -171,7 +176,8 @@ fn of_family(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// Two processors for ten seconds, 2,000 ticks, of which others had the first number, nobody the second, and this program the rest.
+    /// Returns the shares for two processors during ten seconds, which are 2,000 ticks: other
+    /// programs use `others`, `idle` are idle, and this program uses the rest.
     fn shares(others: u64, idle: u64) -> ProcessorShares {
         let before = ProcessorTime {
             all: 1_000_000,
@@ -195,7 +201,7 @@ mod tests {
     fn a_host_whose_other_programs_leave_no_processor_idle_is_starved() {
         assert_eq!(
             shares(966, 8).starved().unwrap(),
-            "the host was starved of CPU: other programs took 48 % of the processors' time, and 0 % of it was idle"
+            "the host was starved of CPU: other programs used 48 % of the processor time, and 0 % was idle"
         );
         assert!(shares(401, 199).starved().is_some());
     }
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_processors_that_may_be_used_is_read_where_the_kernel_states_it() {
+    fn the_time_of_the_allowed_processors_is_read_from_proc_stat() {
         let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 7 50 800 10 1 5 35 9 9\ncpu1 1 1 1 1 1 1 1 1 1 1\nintr 5\n";
         let read = |stat, status| ProcessorTime::of_processors(stat, &Processors::allowed(status));
         let first = read(stat, "Cpus_allowed:\t1\nCpus_allowed_list:\t0\n").unwrap();
@@ -240,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_used_is_read_whatever_it_is_called() {
+    fn the_time_of_a_process_is_read_whatever_its_name() {
         let stat =
             "4711 (a) b (c) R 17 4711 4711 0 -1 4194304 90 0 0 0 5 6 70 800 20 0 1 0 100 2883584";
         let expected = ProcessTime {
@@ -261,17 +267,17 @@ mod tests {
             process(22, 21, 1),
             process(30, 1, 5000),
         ]);
-        assert_eq!(of_family(&all, 20), 111);
-        assert_eq!(of_family(&all, 22), 1);
-        // A circle has an end.
+        assert_eq!(family_ticks(&all, 20), 111);
+        assert_eq!(family_ticks(&all, 22), 1);
+        // A circle of parents does not cause an endless loop.
         let circle = HashMap::from([process(2, 3, 1), process(3, 2, 1)]);
-        assert_eq!(of_family(&circle, 9), 0);
+        assert_eq!(family_ticks(&circle, 9), 0);
     }
 
     #[test]
     fn this_program_s_own_time_is_not_that_of_others() {
         let before = ProcessorTime::now().unwrap();
-        // A busy machine gives it this time eventually.
+        // Even a busy machine gives this time to the process eventually.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let own = || ProcessorTime::now().unwrap().own;
         while own() < before.own + 20 {

@@ -1,5 +1,5 @@
-//! Detects stalls: times when the host did not run the threads of a measurement although they were ready, and other programs that
-//! keep the processors from them.
+//! Detects stalls, which are times in which the host did not run the threads of a measurement
+//! although they were ready. Also detects other programs that keep the processors busy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,17 +12,20 @@ use record::lateness::LateBudget;
 
 use super::processor_time::{ProcessorShares, ProcessorTime};
 
-/// How long the watching thread sleeps at a time.
-const NAP: Duration = Duration::from_millis(5);
-/// A thread that wakes up later than this was not run in time, where no lateness above it is allowed; waiting for its turn on a
-/// processor that a few threads share takes less.
+/// The time for which the watching thread sleeps.
+const SLEEP: Duration = Duration::from_millis(5);
+/// A thread that wakes up later than this was not run in time, unless the late budget is larger.
+/// Waiting for a turn on a processor that a few threads share takes less.
 const STALL: Duration = Duration::from_millis(10);
-/// The share of a run that may pass in stalls; above it, the numbers say more about the machine than about the link.
+/// The largest share of a run that may pass in stalls. Above it, the results say more about the
+/// machine than about the link.
 const MOST: f64 = 0.05;
 
-/// A thread like those of the instruments that only sleeps, and counts how late it is woken.
+/// A watch for stalls. Its thread only sleeps, like those of instruments, and counts how late it is
+/// woken.
 ///
-/// A loaded machine is good enough as long as it runs an ordinary thread within 10 ms, or within what a packet may be late.
+/// A loaded machine is good enough as long as it runs an ordinary thread within 10 ms, or within
+/// the late budget of packets if that is larger.
 #[derive(Debug)]
 pub(crate) struct StallWatch {
     began: Instant,
@@ -32,22 +35,22 @@ pub(crate) struct StallWatch {
     _stop: Sender<()>,
 }
 
-/// What the host did over a run.
+/// The stalls of the host during a run.
 #[derive(Clone, Copy, Debug)]
 struct HostStalls {
     elapsed: Duration,
-    /// What took longer than this counts.
+    /// The duration above which a delay counts as a stall.
     limit: Duration,
     stalled: Duration,
-    /// Whose the processors were, where the host says it.
+    /// The use of the processors, if the host reports it.
     processors: Option<ProcessorShares>,
 }
 
 impl StallWatch {
-    /// Watches from now on until it is dropped, in an experiment whose packets may be late by `late_budget`.
+    /// Watches from now on until the value is dropped. `late_budget` is that of the experiment.
     ///
     /// # Errors
-    /// The thread does not start.
+    /// Fails if the thread cannot be started.
     pub(crate) fn begin(late_budget: LateBudget) -> Result<Self> {
         let limit = limit(late_budget);
         let stalled_ns = Arc::new(AtomicU64::new(0));
@@ -55,9 +58,9 @@ impl StallWatch {
         let count = Arc::clone(&stalled_ns);
         let watch = move || {
             let mut asleep = Instant::now();
-            while stopped.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(SLEEP) == Err(RecvTimeoutError::Timeout) {
                 let now = Instant::now();
-                let late = now.duration_since(asleep).saturating_sub(NAP);
+                let late = now.duration_since(asleep).saturating_sub(SLEEP);
                 if late > limit {
                     let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
                     count.fetch_add(late, Ordering::Relaxed);
@@ -76,7 +79,7 @@ impl StallWatch {
         })
     }
 
-    /// Why what was measured until now is not to be trusted, if so.
+    /// Returns the reason why the measurements up to now cannot be trusted, if there is one.
     pub(crate) fn spoilt(&self) -> Option<String> {
         let processors = self.before.zip(ProcessorTime::now());
         let stalls = HostStalls {
@@ -89,7 +92,8 @@ impl StallWatch {
     }
 }
 
-/// Whoever lets packets be later than [`STALL`] lets threads be so too.
+/// Returns the limit of stalls. A late budget above [`STALL`] allows threads to be late by the same
+/// time.
 fn limit(late_budget: LateBudget) -> Duration {
     STALL.max(Duration::from_nanos(late_budget.time().0))
 }
@@ -100,24 +104,27 @@ impl HostStalls {
         if share <= MOST {
             return self.starved();
         }
-        let stolen = self.processors.map(|shares| shares.stolen);
-        let stolen = stolen.filter(|share| *share >= 0.001);
-        let stolen = stolen.map(|share| {
-            format!(
-                "; {:.1} % of the processors' time went to other virtual machines",
-                100.0 * share
-            )
-        });
+        let stolen = self
+            .processors
+            .map(|shares| shares.stolen)
+            .filter(|share| *share >= 0.001)
+            .map(|share| {
+                format!(
+                    "; other virtual machines used {:.1} % of the processor time",
+                    100.0 * share
+                )
+            });
         Some(format!(
-            "the host was starved of CPU: it kept a thread waiting for {:.1} % of the run, in stalls of more than {} ms{}",
+            "the host was starved of CPU: a thread waited for {:.1} % of the run, in stalls of more than {} ms{}",
             100.0 * share,
             self.limit.as_nanos() as f64 / 1e6,
             stolen.unwrap_or_default()
         ))
     }
 
-    /// That other programs kept the processors busy. A thread then waits for its turn for milliseconds, which is no stall and yet is in
-    /// every figure; whoever allows packets to be later than a stall allows that too.
+    /// Returns a sentence if other programs kept the processors busy. A thread then waits for
+    /// milliseconds until its turn, which is not a stall but affects every result. A late budget
+    /// above [`STALL`] allows that as well.
     fn starved(self) -> Option<String> {
         let shares = self.processors.filter(|_| self.limit <= STALL)?;
         shares.starved()
@@ -147,7 +154,10 @@ mod tests {
         assert_eq!(stalls(50, Some(0.9)).spoil(), None);
         let cause = stalls(71, Some(0.123)).spoil().unwrap();
         assert!(cause.contains("for 7.1 % of the run"), "{cause}");
-        assert!(cause.contains("12.3 % of the processors' time"), "{cause}");
+        assert!(
+            cause.contains("used 12.3 % of the processor time"),
+            "{cause}"
+        );
         let cause = stalls(71, None).spoil().unwrap();
         assert!(!cause.contains("virtual"), "{cause}");
     }
@@ -168,13 +178,13 @@ mod tests {
             cause.contains("other programs took 50 % of the processors' time"),
             "{cause}"
         );
-        // Whoever lets packets be so late does not measure time.
+        // With such a late budget, an experiment does not measure time.
         assert_eq!(beside("20ms").spoil(), None);
     }
 
     #[test]
     fn a_late_budget_above_10_ms_says_what_is_a_stall_and_the_cause_names_it() {
-        for (budget, said) in [
+        for (budget, expected) in [
             ("1ns", "of more than 10 ms"),
             ("10ms", "of more than 10 ms"),
             ("12.5ms", "of more than 12.5 ms"),
@@ -185,7 +195,7 @@ mod tests {
                 ..stalls(71, None)
             };
             let cause = stalls.spoil().unwrap();
-            assert!(cause.ends_with(said), "{budget}: {cause}");
+            assert!(cause.ends_with(expected), "{budget}: {cause}");
         }
     }
 }

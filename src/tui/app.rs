@@ -1,4 +1,5 @@
-//! The state of the screen: the watched link, its history, and the changes that keys have requested.
+//! The state of the screen: the watched link, its history, and the changes that keys have
+//! requested.
 
 use std::sync::Arc;
 
@@ -11,42 +12,42 @@ use tokio::sync::broadcast::error::TryRecvError;
 
 use super::history::SampleHistory;
 use super::output::CommandOutput;
-use super::steps::Knob;
+use super::steps::AdjustableCondition;
 use crate::live::{
-    CHANGE_LIMIT, ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links,
+    CHANGE_LIMIT, ChangeOrder, Event, EventKind, ExperimentView, LinkSample, LinkView, Links,
     LiveLink, Origin, RequestedConditions,
 };
 
-/// Changes that can be undone.
-const UNDONE: usize = 100;
+/// The number of changes that can be undone.
+const MOST_UNDO: usize = 100;
 
 /// The state of a screen.
 pub(super) struct App {
     links: Links,
     pub(super) output: Option<CommandOutput>,
-    pub(super) watched: Option<Watched>,
-    /// How far the experiment is whose links they are.
+    pub(super) watched: Option<WatchedLink>,
+    /// The progress of the experiment to which the links belong.
     pub(super) experiment: Option<ExperimentView>,
-    /// How many of its last figures are below those that are shown.
+    /// The number of figures below the last one that is shown.
     pub(super) figures_below: usize,
-    pub(super) knob: Knob,
-    /// What is being typed.
+    pub(super) condition: AdjustableCondition,
+    /// The text that is being typed.
     pub(super) entry: Option<String>,
-    /// What the last key came to.
-    pub(super) said: String,
+    /// The result of the last key.
+    pub(super) message: String,
     pub(super) is_paused: bool,
 }
 
 /// The link on the screen.
-pub(super) struct Watched {
+pub(super) struct WatchedLink {
     link: Arc<LiveLink>,
     events: Receiver<Arc<Event>>,
     pub(super) view: LinkView,
     pub(super) history: SampleHistory,
     pub(super) last: Option<LinkSample>,
-    /// The changes made here that can be undone.
+    /// The changes made on this screen that can be undone.
     own: Vec<OwnChange>,
-    /// Its place among all links, from 1, and how many there are.
+    /// The place of the link among all links, from 1, and the number of links.
     pub(super) place: (usize, usize),
 }
 
@@ -58,28 +59,33 @@ impl App {
             watched: None,
             experiment: None,
             figures_below: 0,
-            knob: Knob::Delay,
+            condition: AdjustableCondition::Delay,
             entry: None,
-            said: String::new(),
+            message: String::new(),
             is_paused: false,
         }
     }
 
-    /// Takes in what has happened since the last look.
-    pub(super) fn look(&mut self) {
+    /// Processes the events since the last call.
+    pub(super) fn update(&mut self) {
         self.experiment = self.links.experiment().view();
         let all = self.links.all();
-        let at = |watched: &Watched| all.iter().position(|link| Arc::ptr_eq(link, &watched.link));
+        let at =
+            |watched: &WatchedLink| all.iter().position(|link| Arc::ptr_eq(link, &watched.link));
         match self.watched.as_mut().map(|watched| (at(watched), watched)) {
             Some((Some(at), watched)) => watched.place = (at + 1, all.len()),
-            _ => self.watched = all.first().map(|link| Watched::of(link, (1, all.len()))),
+            _ => {
+                self.watched = all
+                    .first()
+                    .map(|link| WatchedLink::of(link, (1, all.len())))
+            }
         }
         if let Some(watched) = &mut self.watched {
-            watched.look(self.is_paused);
+            watched.update(self.is_paused);
         }
     }
 
-    /// Does what a key asks for; whether that is to leave.
+    /// Handles a key. Returns true if the key asks to leave.
     pub(super) fn key(&mut self, key: KeyEvent) -> bool {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return key.code == KeyCode::Char('c');
@@ -91,7 +97,7 @@ impl App {
                 KeyCode::Esc => self.entry = None,
                 KeyCode::Enter => {
                     let typed = self.entry.take().unwrap_or_default();
-                    self.said = self.typed(&typed);
+                    self.message = self.apply_typed(&typed);
                 }
                 _ => {}
             }
@@ -100,22 +106,22 @@ impl App {
         match key.code {
             KeyCode::Char('q') => return true,
             KeyCode::Char('p') => self.is_paused = !self.is_paused,
-            KeyCode::Tab => self.turn(1),
-            KeyCode::BackTab => self.turn(-1),
+            KeyCode::Tab => self.switch_link(1),
+            KeyCode::BackTab => self.switch_link(-1),
             code if self.experiment.is_some() => self.key_of_run(code),
             KeyCode::Right | KeyCode::Char('l') => self.choose(1),
-            KeyCode::Left | KeyCode::Char('h') => self.choose(Knob::ALL.len() - 1),
-            KeyCode::Up | KeyCode::Char('+' | 'k') => self.said = self.step(true),
-            KeyCode::Down | KeyCode::Char('-' | 'j') => self.said = self.step(false),
-            KeyCode::Char('x') => self.said = self.remove(),
-            KeyCode::Char('u') => self.said = self.undo(),
+            KeyCode::Left | KeyCode::Char('h') => self.choose(AdjustableCondition::ALL.len() - 1),
+            KeyCode::Up | KeyCode::Char('+' | 'k') => self.message = self.step(true),
+            KeyCode::Down | KeyCode::Char('-' | 'j') => self.message = self.step(false),
+            KeyCode::Char('x') => self.message = self.remove(),
+            KeyCode::Char('u') => self.message = self.undo(),
             KeyCode::Enter => self.entry = Some(String::new()),
             _ => {}
         }
         false
     }
 
-    /// What keys do while an experiment runs: nobody changes the conditions of a run that is measured.
+    /// Handles a key while an experiment runs, whose conditions cannot be changed.
     fn key_of_run(&mut self, code: KeyCode) {
         let figures = self.experiment.as_ref().map_or(0, |of| of.rows.len());
         let below = self.figures_below;
@@ -126,19 +132,22 @@ impl App {
             KeyCode::Down | KeyCode::Char('j') => self.figures_below = below.saturating_sub(1),
             KeyCode::Char('+' | '-' | 'x' | 'u') | KeyCode::Enter => {
                 let view = self.watched.as_ref().map(|watched| &watched.view);
-                self.said = view.and_then(|view| view.fixed.clone()).unwrap_or_default();
+                self.message = view.and_then(|view| view.fixed.clone()).unwrap_or_default();
             }
             _ => {}
         }
     }
 
     fn choose(&mut self, by: usize) {
-        let at = Knob::ALL.iter().position(|knob| *knob == self.knob);
-        self.knob = Knob::ALL[(at.unwrap_or(0) + by) % Knob::ALL.len()];
+        let at = AdjustableCondition::ALL
+            .iter()
+            .position(|condition| *condition == self.condition);
+        self.condition =
+            AdjustableCondition::ALL[(at.unwrap_or(0) + by) % AdjustableCondition::ALL.len()];
     }
 
-    /// Watches the next link, or the one before.
-    fn turn(&mut self, by: isize) {
+    /// Watches the next or the previous link.
+    fn switch_link(&mut self, by: isize) {
         let all = self.links.all();
         let Some(watched) = &self.watched else { return };
         if all.len() < 2 {
@@ -149,26 +158,26 @@ impl App {
             .unwrap_or(0)
             .wrapping_add_signed(by + all.len().cast_signed())
             % all.len();
-        self.watched = Some(Watched::of(&all[next], (next + 1, all.len())));
-        self.said.clear();
+        self.watched = Some(WatchedLink::of(&all[next], (next + 1, all.len())));
+        self.message.clear();
     }
 
     fn step(&mut self, up: bool) -> String {
-        let knob = self.knob;
+        let condition = self.condition;
         let Some(watched) = &mut self.watched else {
             return String::new();
         };
-        match knob.step(watched.condition(knob.name()).as_deref(), up) {
+        match condition.step(watched.condition(condition.name()).as_deref(), up) {
             Err(why) => why,
             Ok(next) => {
                 let value = next.map_or(Value::Null, Value::String);
-                watched.patch(Map::from_iter([(knob.name().to_owned(), value)]))
+                watched.patch(Map::from_iter([(condition.name().to_owned(), value)]))
             }
         }
     }
 
     fn remove(&mut self) -> String {
-        let name = self.knob.name().to_owned();
+        let name = self.condition.name().to_owned();
         let watched = self.watched.as_mut();
         watched.map_or_else(String::new, |of| {
             of.patch(Map::from_iter([(name, Value::Null)]))
@@ -177,10 +186,10 @@ impl App {
 
     fn undo(&mut self) -> String {
         let watched = self.watched.as_mut();
-        watched.map_or_else(String::new, Watched::undo)
+        watched.map_or_else(String::new, WatchedLink::undo)
     }
 
-    fn typed(&mut self, text: &str) -> String {
+    fn apply_typed(&mut self, text: &str) -> String {
         let patch = match patch(text) {
             Ok(patch) if patch.is_empty() => return String::new(),
             Ok(patch) => patch,
@@ -191,17 +200,17 @@ impl App {
     }
 }
 
-/// A change made here.
+/// A change made on this screen.
 struct OwnChange {
-    /// What stood before it.
+    /// The conditions before the change.
     before: Arc<LinkSpec>,
-    /// The revision that was in force then.
+    /// The revision before the change.
     from: u64,
-    /// The one that it came to, or by which that came back.
+    /// The revision of the change, or a later one with the same conditions.
     to: u64,
 }
 
-impl Watched {
+impl WatchedLink {
     fn of(link: &Arc<LiveLink>, place: (usize, usize)) -> Self {
         let (kept, events) = link.follow(Some(0));
         let mut watched = Self {
@@ -217,11 +226,11 @@ impl Watched {
         watched
     }
 
-    fn look(&mut self, is_paused: bool) {
+    fn update(&mut self, is_paused: bool) {
         loop {
             match self.events.try_recv() {
                 Ok(event) => self.take(&event, is_paused),
-                // What was missed shows in the next sample's counters.
+                // The counters in the next sample include what was missed.
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
@@ -230,7 +239,7 @@ impl Watched {
     }
 
     fn take(&mut self, event: &Event, is_paused: bool) {
-        if let Happening::Sample(sample) = &event.what
+        if let EventKind::Sample(sample) = &event.what
             && !is_paused
         {
             self.history.add(sample);
@@ -238,7 +247,7 @@ impl Watched {
         }
     }
 
-    /// The condition of this name in both directions, as it is written.
+    /// Returns the condition with this name in both directions, as it is written.
     pub(super) fn condition(&self, name: &str) -> Option<String> {
         let all = serde_json::to_value(&*self.view.conditions).ok()?;
         Some(match all.get(name)? {
@@ -250,19 +259,20 @@ impl Watched {
     fn patch(&mut self, patch: Map<String, Value>) -> String {
         self.view = self.link.view();
         let (before, from) = (self.view.conditions.clone(), self.view.revision);
-        match self.order(RequestedConditions::Patch(Value::Object(patch)), from) {
+        match self.request_change(RequestedConditions::Patch(Value::Object(patch)), from) {
             Err(why) => why,
-            Ok((to, said)) => {
-                if self.own.len() == UNDONE {
+            Ok((to, message)) => {
+                if self.own.len() == MOST_UNDO {
                     self.own.remove(0);
                 }
                 self.own.push(OwnChange { before, from, to });
-                said
+                message
             }
         }
     }
 
-    /// Puts back what stood before the last change made here, unless somebody else has changed the link since.
+    /// Restores the conditions before the last change made on this screen, unless another client
+    /// has changed the link since.
     fn undo(&mut self) -> String {
         let Some(own) = self.own.pop() else {
             return "there is nothing to undo".to_owned();
@@ -271,25 +281,27 @@ impl Watched {
             Ok(all) => all,
             Err(error) => return error.to_string(),
         };
-        match self.order(RequestedConditions::All(all), own.to) {
-            Ok((revision, said)) => {
-                // What is in force is what the change before made, by another number.
+        match self.request_change(RequestedConditions::All(all), own.to) {
+            Ok((revision, message)) => {
+                // The conditions in force are those of the previous change, with another revision
+                // number.
                 if let Some(earlier) = self.own.last_mut()
                     && earlier.to == own.from
                 {
                     earlier.to = revision;
                 }
-                said
+                message
             }
             Err(why) => {
                 self.own.push(own);
-                format!("not undone: {why}")
+                format!("cannot undo: {why}")
             }
         }
     }
 
-    /// Makes a change where `revision` is in force; the one that it came to and what to say of it, or why there is none.
-    fn order(
+    /// Makes a change if `revision` is in force. Returns its revision and a message, or the reason
+    /// for a refusal.
+    fn request_change(
         &mut self,
         conditions: RequestedConditions,
         revision: u64,
@@ -306,17 +318,17 @@ impl Watched {
             .change(&order, deadline)
             .map_err(|why| why.to_string())?;
         self.view = self.link.view();
-        let said = format!(
-            "revision {} after {:.1} s; {} under the one before",
+        let message = format!(
+            "revision {} after {:.1} s; {} in flight under the earlier one",
             changed.revision,
             changed.at_s,
             record::quantity::counted(changed.under_previous, "packet")
         );
-        Ok((changed.revision, said))
+        Ok((changed.revision, message))
     }
 }
 
-/// "delay=20ms up.loss=1% rate=" as a merge patch: nothing behind the sign takes a condition away.
+/// Parses "delay=20ms up.loss=1% rate=" as a merge patch. An empty value removes a condition.
 fn patch(text: &str) -> Result<Map<String, Value>, String> {
     let mut patch = Map::new();
     for word in text.split_whitespace() {
@@ -341,7 +353,7 @@ fn patch(text: &str) -> Result<Map<String, Value>, String> {
                 .or_insert_with(|| Value::Object(Map::new()));
             table = match inner {
                 Value::Object(inner) => inner,
-                _ => return Err(format!("{path}: {name} has a value of its own")),
+                _ => return Err(format!("{path}: {name} already has a value")),
             };
         }
     }
@@ -354,7 +366,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_typed_is_a_patch() {
+    fn typed_text_becomes_a_patch() {
         let read = |text| patch(text).map(Value::Object);
         assert_eq!(
             read("delay=20ms up.loss=1%,burst=8 up.rate=1mbit rate="),

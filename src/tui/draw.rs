@@ -10,35 +10,46 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 
-use super::app::{App, Watched};
+use super::app::{App, WatchedLink};
 use super::history::SPAN_S;
 use super::run;
-use super::steps::Knob;
+use super::steps::AdjustableCondition;
 use crate::live::{DirectionSample, LinkSample};
 
-const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x without  Enter type  u undo  p pause  Tab next link  q leave";
-const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the conditions are the scenario's)";
-/// Lines of counters: a head, two directions, what was dropped, the departure error.
+const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x remove  Enter type  u undo  p pause  Tab next link  q leave";
+const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the scenario sets the conditions)";
+/// The lines of counters: a head, two directions, the drops and the departure error.
 const COUNTERS: u16 = 5;
-/// Lines of what a command prints, or of an experiment's figures, with the frame.
+/// The lines of a command's output or of an experiment's figures, with the frame.
 const OUTPUT: u16 = 8;
-/// Lines of how far an experiment is.
+/// The lines of an experiment's progress.
 const PROGRESS: u16 = 2;
 
-/// Colours of up and down, which the colour-blind tell apart too; none where nobody wants any (no-color.org).
+/// Returns the colours of up and down, which colour-blind people can distinguish. If NO_COLOR is
+/// set, there are none (no-color.org).
 fn colours() -> [Style; 2] {
     let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    match unwanted {
-        true => [Style::new(), Style::new()],
-        false => [Color::LightBlue, Color::Yellow].map(|colour| Style::new().fg(colour)),
+    if unwanted {
+        [Style::new(), Style::new()]
+    } else {
+        [Color::LightBlue, Color::Yellow].map(|colour| Style::new().fg(colour))
     }
 }
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
     let is_run = app.experiment.is_some();
     let lines = |wanted: bool, lines| Constraint::Length(if wanted { lines } else { 0 });
-    let [progress, head, charts, counters, printed, knobs, said, help] = Layout::vertical([
+    let [
+        progress,
+        head,
+        charts,
+        counters,
+        printed,
+        conditions_row,
+        message,
+        help,
+    ] = Layout::vertical([
         lines(is_run, PROGRESS),
         Constraint::Length(2),
         Constraint::Min(6),
@@ -66,21 +77,23 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
             frame.render_widget(table(sample), counters);
         }
         if !is_run {
-            frame.render_widget(conditions(app, watched), knobs);
+            frame.render_widget(conditions(app, watched), conditions_row);
         }
     } else {
-        frame.render_widget(Paragraph::new("no link runs"), head);
+        frame.render_widget(Paragraph::new("no link is running"), head);
     }
     if let Some(output) = &app.output {
-        let block =
-            Block::bordered().title("the command's output; all of it is printed at the end");
-        let lines = output.tail(usize::from(block.inner(printed).height));
-        let lines: Vec<Line<'_>> = lines.into_iter().map(Line::raw).collect();
+        let block = Block::bordered().title("output of the command; printed in full at the end");
+        let lines: Vec<Line<'_>> = output
+            .tail(usize::from(block.inner(printed).height))
+            .into_iter()
+            .map(Line::raw)
+            .collect();
         frame.render_widget(Paragraph::new(lines).block(block), printed);
     }
     if let Some(experiment) = &app.experiment {
         frame.render_widget(run::progress(experiment), progress);
-        // Between two runs there is room for more of them.
+        // Between two runs there is room for more figures.
         let area = match app.watched {
             Some(_) => printed,
             None => charts.union(counters).union(printed),
@@ -89,15 +102,15 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
     }
     let line = match &app.entry {
         Some(entry) => format!("NAME=VALUE ...: {entry}_"),
-        None => app.said.clone(),
+        None => app.message.clone(),
     };
-    frame.render_widget(Paragraph::new(line), said);
+    frame.render_widget(Paragraph::new(line), message);
     let help_style = Style::new().add_modifier(Modifier::DIM);
     let keys = if is_run { HELP_OF_RUN } else { HELP };
     frame.render_widget(Paragraph::new(keys).style(help_style), help);
 }
 
-fn title(app: &App, watched: &Watched) -> Paragraph<'static> {
+fn title(app: &App, watched: &WatchedLink) -> Paragraph<'static> {
     let view = &watched.view;
     let [client, server] = &view.ends;
     let (at, of) = watched.place;
@@ -110,16 +123,16 @@ fn title(app: &App, watched: &Watched) -> Paragraph<'static> {
         first += ", leased";
     }
     if app.is_paused {
-        first += " \u{2014} PAUSED, p goes on";
+        first += " \u{2014} PAUSED, continue with p";
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);
     Paragraph::new(vec![
         Line::styled(first, bold),
-        Line::raw(format!("in force: {}", view.says)),
+        Line::raw(format!("conditions: {}", view.says)),
     ])
 }
 
-/// What is drawn of queues, and beside it the latest round trips of sides a and b.
+/// Returns the title of the queue chart, with the latest round trips of sides A and B.
 fn queue_title(round_trips_ms: [Option<f64>; 2]) -> String {
     let ms = |time: Option<f64>| time.map_or("-".to_owned(), short);
     match round_trips_ms {
@@ -128,7 +141,7 @@ fn queue_title(round_trips_ms: [Option<f64>; 2]) -> String {
     }
 }
 
-/// Two curves of the last minute, up with fine marks and down with dots.
+/// Draws two curves of the last minute, up with fine marks and down with dots.
 fn curves(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -168,7 +181,7 @@ fn curves(
     frame.render_widget(chart, area);
 }
 
-/// The next of 1, 2, 5, 10... that is no less; 1 of nothing.
+/// Rounds up to the next of 1, 2, 5, 10 and so on; returns 1 for 0.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -210,19 +223,19 @@ fn table(sample: &LinkSample) -> Paragraph<'static> {
         [&sample.up, &sample.down].map(|direction| causes(&direction.counters.emulator_lost));
     let mut lines = vec![
         Line::raw(format!(
-            "{:<6}{:>13}{:>13}{:>10}{:>9}{:>12}{:>12}  dropped, by cause",
-            "", "packets", "delivered", "on way", "queued", "in Mbit/s", "out Mbit/s"
+            "{:<6}{:>13}{:>13}{:>10}{:>9}{:>12}{:>12}  dropped by cause",
+            "", "packets", "delivered", "in flight", "queued", "in Mbit/s", "out Mbit/s"
         )),
         Line::styled(row("up", &sample.up), colours()[0]),
         Line::styled(row("down", &sample.down), colours()[1]),
         Line::raw(format!(
-            "departure error: {:.0} us half, {:.0} us 99 %, {:.0} us most; {} of all packets late",
+            "departure error: median {:.0} us, p99 {:.0} us, max {:.0} us; {} packets late",
             error.p50_us, error.p99_us, error.max_us, error.late
         )),
     ];
     if lost.iter().any(|lost| lost != "none") {
         lines.push(Line::raw(format!(
-            "the emulator itself lost: up {}, down {}",
+            "lost by the emulator itself: up {}, down {}",
             lost[0], lost[1]
         )));
     }
@@ -234,23 +247,29 @@ fn causes(all: &BTreeMap<String, u64>) -> String {
     let words: Vec<String> = some
         .map(|(cause, count)| format!("{cause} {count}"))
         .collect();
-    match words.is_empty() {
-        true => "none".to_owned(),
-        false => words.join(", "),
+    if words.is_empty() {
+        "none".to_owned()
+    } else {
+        words.join(", ")
     }
 }
 
-/// The conditions that keys change, the chosen one marked.
-fn conditions(app: &App, watched: &Watched) -> Paragraph<'static> {
-    let words = Knob::ALL.map(|knob| {
-        let value = watched.condition(knob.name());
-        let text = format!("{} {}", knob.name(), value.as_deref().unwrap_or("none"));
-        match knob == app.knob {
-            true => Span::styled(
+/// Shows the conditions that keys change, with the chosen one marked.
+fn conditions(app: &App, watched: &WatchedLink) -> Paragraph<'static> {
+    let words = AdjustableCondition::ALL.map(|condition| {
+        let value = watched.condition(condition.name());
+        let text = format!(
+            "{} {}",
+            condition.name(),
+            value.as_deref().unwrap_or("none")
+        );
+        if condition == app.condition {
+            Span::styled(
                 format!("[{text}]"),
                 Style::new().add_modifier(Modifier::REVERSED),
-            ),
-            false => Span::raw(format!(" {text} ")),
+            )
+        } else {
+            Span::raw(format!(" {text} "))
         }
     });
     let mut spans = Vec::new();
@@ -279,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_stand_beside_the_queue_where_they_are_seen() {
+    fn measured_round_trips_are_in_the_title_of_the_queue() {
         assert_eq!(queue_title([None, None]), "queue, ms");
         assert_eq!(
             queue_title([Some(40.3), None]),

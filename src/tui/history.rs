@@ -4,27 +4,27 @@ use std::collections::VecDeque;
 
 use crate::live::LinkSample;
 
-/// How far back curves go, in seconds.
+/// The time span of the curves in seconds.
 pub(super) const SPAN_S: f64 = 60.0;
 
-/// A round trip that was seen so long ago is no longer shown.
+/// Round trips older than this are not shown, in seconds.
 const LATEST_S: f64 = 3.0;
 
-/// Of the last minute.
+/// The samples of the last minute.
 #[derive(Default)]
 pub(super) struct SampleHistory(VecDeque<HistoryPoint>);
 
-/// A tenth of a second: up, then down.
+/// The values of a tenth of a second: up, then down.
 struct HistoryPoint {
     at_s: f64,
     bit_per_s: [f64; 2],
     queue_ms: [Option<f64>; 2],
-    /// As seen at side a and at side b.
+    /// The round trips at side A and at side B.
     round_trip_ms: [Option<f64>; 2],
 }
 
 impl SampleHistory {
-    /// Adds a sample, and forgets what is too old.
+    /// Adds a sample and removes those that are too old.
     pub(super) fn add(&mut self, sample: &LinkSample) {
         let directions = [&sample.up, &sample.down];
         self.0.push_back(HistoryPoint {
@@ -32,7 +32,7 @@ impl SampleHistory {
             bit_per_s: directions.map(|direction| direction.delivered_bit_per_s),
             queue_ms: directions.map(|direction| direction.queue_delay_ms),
             round_trip_ms: [&sample.round_trips.a, &sample.round_trips.b]
-                .map(|seen| Some(seen.as_ref()?.mean_ms)),
+                .map(|round_trip| Some(round_trip.as_ref()?.mean_ms)),
         });
         let oldest = sample.at_s - SPAN_S;
         while self.0.front().is_some_and(|point| point.at_s < oldest) {
@@ -40,21 +40,26 @@ impl SampleHistory {
         }
     }
 
-    /// Of both ways what was delivered, in bits a second, against seconds before the last sample.
+    /// Returns the delivered bits per second of both directions, over the seconds before the last
+    /// sample.
     pub(super) fn rates(&self) -> [Vec<(f64, f64)>; 2] {
         self.curves(|point, direction| Some(point.bit_per_s[direction]))
     }
 
-    /// Of both ways the delay of the queue in milliseconds; empty where there is none.
+    /// Returns the delay of the queue in milliseconds of both directions; empty without a queue.
     pub(super) fn queues(&self) -> [Vec<(f64, f64)>; 2] {
         self.curves(|point, direction| point.queue_ms[direction])
     }
 
-    /// The latest round trip of either side in milliseconds, if one was seen in the last seconds.
+    /// Returns the latest round trip of each side in milliseconds, if there was one in the last
+    /// seconds.
     pub(super) fn round_trips(&self) -> [Option<f64>; 2] {
         let last_s = self.0.back().map_or(0.0, |point| point.at_s);
-        let latest = self.0.iter().rev();
-        let latest = latest.take_while(|point| point.at_s >= last_s - LATEST_S);
+        let latest = self
+            .0
+            .iter()
+            .rev()
+            .take_while(|point| point.at_s >= last_s - LATEST_S);
         [0, 1].map(|side| latest.clone().find_map(|point| point.round_trip_ms[side]))
     }
 

@@ -1,6 +1,8 @@
-//! `--tui`: watches and changes running links on a terminal. It reaches links only through `live`, as the page does.
+//! `--tui`: shows and changes running links on a terminal. Like the web page, it uses only the
+//! interface of `live`.
 //!
-//! One thread, "screen", reads keys and draws ten times a second. The packet path never waits for it: it sends commands.
+//! One thread, "screen", reads keys and draws ten times per second. The packet path never waits for
+//! it, because it only sends commands.
 
 mod app;
 mod draw;
@@ -31,46 +33,46 @@ use crate::notes;
 use app::App;
 pub(crate) use output::CommandOutput;
 
-/// How long the screen stands still when no key comes.
-const STILL: Duration = Duration::from_millis(100);
-/// The thread that draws, by name.
+/// The longest time between two drawings if no key is pressed.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// The name of the thread that draws.
 const THREAD: &str = "screen";
-/// Whether the terminal is a screen's.
-static STANDS: AtomicBool = AtomicBool::new(false);
-/// Held while something is drawn: nothing is, once the terminal is put back.
+/// True while the terminal shows a screen.
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+/// The lock for drawing. Nothing is drawn once the terminal is restored.
 static DRAWING: Mutex<()> = Mutex::new(());
-/// What a panic does is said once.
+/// Ensures that the panic hook is installed only once.
 static HOOK: Once = Once::new();
 
-/// Refuses where no screen can be shown.
+/// Refuses a terminal on which no screen can be shown.
 ///
 /// # Errors
-/// Standard input or output is no terminal, or one that cannot move its cursor.
+/// Fails if standard input or output is not a terminal, or if the terminal cannot move its cursor.
 pub(crate) fn check() -> Result<()> {
     ensure!(
         io::stdout().is_terminal() && io::stdin().is_terminal(),
-        "--tui: standard input and output must be a terminal: leave it out, or watch the link with --listen 127.0.0.1:7700"
+        "--tui: standard input and output must be a terminal: use one, or open the live page of --listen 127.0.0.1:7700"
     );
     let term = std::env::var("TERM").unwrap_or_default();
     ensure!(
         term != "dumb",
-        "--tui: this terminal cannot move its cursor (TERM=dumb): leave it out, or watch the link with --listen 127.0.0.1:7700"
+        "--tui: this terminal cannot move its cursor (TERM=dumb): use another, or open the live page of --listen 127.0.0.1:7700"
     );
     Ok(())
 }
 
-/// The terminal shows links, until this is dropped; then it is as it was.
+/// A screen that shows links until this value is dropped; the terminal is then restored.
 pub(crate) struct Screen {
     thread: Option<JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Screen {
-    /// Shows `links`, those that are put in later included, and below them what a command prints. `leave` is called whenever somebody
-    /// asks to leave, or the terminal is gone.
+    /// Shows `links`, including those that are added later, and below them the output of a command.
+    /// `leave` is called whenever the user asks to leave, or if the terminal is gone.
     ///
     /// # Errors
-    /// The terminal cannot be set up, or no thread be had.
+    /// Fails if the terminal cannot be set up or a thread cannot be started.
     pub(crate) fn start(
         links: Links,
         output: Option<CommandOutput>,
@@ -78,7 +80,7 @@ impl Screen {
     ) -> Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (own, app) = (Arc::clone(&is_over), App::new(links, output));
-        set_up().context("setting up the terminal")?;
+        set_up().context("cannot set up the terminal")?;
         let thread = thread::Builder::new()
             .name(THREAD.to_owned())
             .spawn(move || show(app, &own, &leave));
@@ -89,7 +91,7 @@ impl Screen {
             }),
             Err(error) => {
                 restore();
-                Err(error).context("starting the thread that draws")
+                Err(error).context("cannot start the thread that draws")
             }
         }
     }
@@ -99,7 +101,7 @@ impl Drop for Screen {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // What it died of it has said itself.
+            // If the thread panicked, the panic has already been printed.
             let _ = thread.join();
         }
         restore();
@@ -110,54 +112,55 @@ fn set_up() -> io::Result<()> {
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |what| {
-            // Else what it says would go with the screen.
+            // Otherwise the message of the panic would disappear with the screen.
             restore();
             before(what);
         }));
     });
     notes::hold();
-    STANDS.store(true, Ordering::Relaxed);
+    IS_SHOWN.store(true, Ordering::Relaxed);
     let shown = enable_raw_mode()
         .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
-        // What reads keys is started here, where the process may still do everything.
+        // This starts the reader of keys before the process is confined.
         .and_then(|()| event::poll(Duration::ZERO).map(drop));
     shown.inspect_err(|_| restore())
 }
 
-/// Puts the terminal back, once for a screen; then what farwire had to say meanwhile.
+/// Restores the terminal, once per screen, and then prints the messages that were held back.
 fn restore() {
-    // It cannot wait for itself, and draws nothing after a panic of its own.
+    // The drawing thread holds the lock after its own panic, but draws nothing more.
     let draws = thread::current().name() == Some(THREAD);
     let _drawn = (!draws).then(drawing);
-    // Twice, and the cursor would go back to where it was before what was said meanwhile.
-    if STANDS.swap(false, Ordering::Relaxed) {
-        // A terminal that is gone needs nothing.
+    // A second restore would move the cursor back over the messages printed meanwhile.
+    if IS_SHOWN.swap(false, Ordering::Relaxed) {
+        // A terminal that is gone needs no restore.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
     notes::release();
 }
 
-/// Waits for what is drawn; a panic in it leaves nothing half done that matters here.
+/// Waits until nothing is drawn. A panic while drawing leaves no incomplete state that matters
+/// here.
 fn drawing() -> MutexGuard<'static, ()> {
     DRAWING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Draws and reads keys until all is over, or the terminal is gone.
+/// Draws and reads keys until the screen ends or the terminal is gone.
 fn show(mut app: App, is_over: &AtomicBool, leave: &dyn Fn()) {
     let mut shown = || -> io::Result<()> {
         let mut terminal: Terminal<CrosstermBackend<Stdout>> =
             Terminal::new(CrosstermBackend::new(io::stdout()))?;
         while !is_over.load(Ordering::Relaxed) {
-            app.look();
+            app.update();
             {
                 let _drawing = drawing();
-                if !STANDS.load(Ordering::Relaxed) {
+                if !IS_SHOWN.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 terminal.draw(|frame| draw::all(frame, &app))?;
             }
-            if !event::poll(STILL)? {
+            if !event::poll(FRAME_INTERVAL)? {
                 continue;
             }
             match event::read()? {
@@ -168,7 +171,7 @@ fn show(mut app: App, is_over: &AtomicBool, leave: &dyn Fn()) {
         Ok(())
     };
     if shown().is_err() {
-        // Nobody can see it any more, nor leave it by a key.
+        // The user can neither see the screen nor press a key.
         leave();
     }
 }
@@ -184,14 +187,14 @@ mod tests {
 
     use super::*;
 
-    /// What a terminal is told to leave the screen.
+    /// The control sequence with which a terminal leaves the screen.
     const LEAVE: &str = "\x1b[?1049l";
     const CAUSE: &str = "the cause is said";
 
-    /// A panic behind a screen, in a thread of this name, which is drawing if it draws at all.
+    /// Panics behind a screen in a thread with this name. The drawing thread panics while it draws.
     fn panics_in(thread: &str) {
         if check().is_err() {
-            // `--ignored` by hand: a test below gives it a terminal.
+            // The test was started by hand with `--ignored`; the test below gives it a terminal.
             return;
         }
         let screen = Screen::start(Links::default(), None, || {}).unwrap();
@@ -207,20 +210,20 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "it takes a terminal, which a_panic_is_said_on_the_terminal_as_it_was gives it"]
+    #[ignore = "it takes a terminal, which a_panic_is_printed_on_the_restored_terminal gives it"]
     fn a_panic_beside_the_screen() {
         panics_in("another");
     }
 
     #[test]
-    #[ignore = "it takes a terminal, which a_panic_is_said_on_the_terminal_as_it_was gives it"]
-    fn a_panic_of_what_draws() {
+    #[ignore = "it takes a terminal, which a_panic_is_printed_on_the_restored_terminal gives it"]
+    fn a_panic_of_the_drawing_thread() {
         panics_in(THREAD);
     }
 
     #[test]
-    fn a_panic_is_said_on_the_terminal_as_it_was() {
-        for test in ["a_panic_beside_the_screen", "a_panic_of_what_draws"] {
+    fn a_panic_is_printed_on_the_restored_terminal() {
+        for test in ["a_panic_beside_the_screen", "a_panic_of_the_drawing_thread"] {
             let pair = openpty(None, None).unwrap();
             let before = tcgetattr(&pair.slave).unwrap();
             let end = || Stdio::from(pair.slave.try_clone().unwrap());
@@ -236,7 +239,7 @@ mod tests {
             let reads = thread::spawn(move || {
                 let (mut master, mut all, mut some) =
                     (File::from(pair.master), Vec::new(), [0; 4096]);
-                // It ends when nobody has the other end open any more.
+                // The read ends when the other end is closed.
                 while let Ok(read @ 1..) = master.read(&mut some) {
                     all.extend_from_slice(&some[..read]);
                 }
@@ -248,12 +251,14 @@ mod tests {
             let all = reads.join().unwrap();
             assert!(status.success(), "{test}: {all:?}");
             assert_eq!(after, before, "{test}: {all:?}");
-            let behind = all.split_once(LEAVE).map(|(_, behind)| behind);
-            let behind = behind.unwrap_or_else(|| panic!("{test}: the screen stands: {all:?}"));
+            let behind = all
+                .split_once(LEAVE)
+                .map(|(_, behind)| behind)
+                .unwrap_or_else(|| panic!("{test}: the screen stands: {all:?}"));
             let (_, drawn) = behind
                 .split_once(CAUSE)
                 .unwrap_or_else(|| panic!("{test}: {all:?}"));
-            assert!(!drawn.contains("no link runs"), "{test}: {all:?}");
+            assert!(!drawn.contains("no link is running"), "{test}: {all:?}");
             assert!(!drawn.contains(LEAVE), "{test}: {all:?}");
         }
     }

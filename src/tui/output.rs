@@ -1,4 +1,5 @@
-//! The output of the command of `exec` while the screen is shown: its last lines are shown, and all of it is printed at the end.
+//! The output of the command of `exec` while the screen is shown. The screen shows its last lines,
+//! and all of it is printed at the end.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -9,33 +10,35 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use record::printable::printable_lines;
 
-/// Bytes at the end that are looked at for lines to show.
+/// The number of bytes at the end that are searched for lines to show.
 const END: u64 = 16 * 1024;
 
-/// A file without a name that a command writes into.
+/// An unnamed file into which a command writes.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandOutput(Arc<File>);
 
 impl CommandOutput {
-    /// Empty, in the folder for temporary files.
+    /// Creates an empty file in the directory for temporary files.
     ///
     /// # Errors
-    /// There is no room, or no such folder.
+    /// Fails if there is no space or no such directory.
     pub(crate) fn new() -> Result<Self> {
-        let file = tempfile::tempfile().context("a file for what the command prints")?;
+        let file =
+            tempfile::tempfile().context("cannot make a file for the output of the command")?;
         Ok(Self(Arc::new(file)))
     }
 
-    /// What the command has for its standard output or error: both write at the file's end.
+    /// Returns a stream for the command's standard output or error. Both write at the end of the
+    /// file.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// Fails if the process has no descriptor left.
     pub(crate) fn stream(&self) -> io::Result<Stdio> {
-        // Of one open file, so that both have one position.
+        // Clones share one open file, so that both streams have the same position.
         self.0.try_clone().map(Stdio::from)
     }
 
-    /// The last lines.
+    /// Returns the last lines.
     pub(super) fn tail(&self, lines: usize) -> Vec<String> {
         let read = || -> io::Result<String> {
             let whole = self.0.metadata()?.len();
@@ -51,11 +54,13 @@ impl CommandOutput {
             bytes.truncate(read);
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let text = read().unwrap_or_default();
-        let text = text.replace("\r\n", "\n").replace('\t', "    ");
+        let text = read()
+            .unwrap_or_default()
+            .replace("\r\n", "\n")
+            .replace('\t', "    ");
         let all: Vec<&str> = text.lines().collect();
         let shown = all.iter().skip(all.len().saturating_sub(lines));
-        // A line that was written over and over, as progress is, is what stands in it last.
+        // A progress line that was overwritten shows its last text.
         let last = |line: &&str| {
             line.rsplit('\r')
                 .find(|part| !part.is_empty())
@@ -67,10 +72,10 @@ impl CommandOutput {
             .collect()
     }
 
-    /// Prints all of it to standard output.
+    /// Prints the whole output to standard output.
     ///
     /// # Errors
-    /// Standard output does not take it.
+    /// Fails if standard output cannot be written.
     pub(crate) fn print(&self) -> io::Result<()> {
         let mut file = &*self.0;
         file.seek(SeekFrom::Start(0))?;
@@ -91,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_shown_without_what_would_move_the_cursor() {
+    fn the_last_lines_are_shown_without_control_sequences() {
         let output = of("one\ntwo\r\n10 %\r20 %\r\n\x1b[2Jthree\n");
         assert_eq!(output.tail(2)[0], "20 %");
         assert!(!output.tail(1)[0].contains('\x1b'));
@@ -100,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn of_much_the_end_is_shown() {
+    fn only_the_end_of_a_long_output_is_shown() {
         let output = of(&"a line of text\n".repeat(10_000));
         assert_eq!(output.tail(3), ["a line of text"; 3]);
     }

@@ -1,4 +1,5 @@
-//! The part of the screen for an experiment: its progress, what runs now, and its figures so far.
+//! The part of the screen for an experiment: its progress, its current run, and its figures up to
+//! now.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ use record::quantity::{counted, number};
 use crate::live::{ExperimentView, FigureRow, NumberedRun};
 use crate::progress::human;
 
-/// Characters of the bar.
+/// The width of the progress bar in characters.
 const BAR: usize = 24;
 
-/// Two lines: how far it is, and what runs.
+/// Shows two lines: the progress and the current run.
 pub(super) fn progress(of: &ExperimentView) -> Paragraph<'static> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     Paragraph::new(vec![
-        Line::styled(how_far(of), bold),
-        Line::raw(what_runs(of)),
+        Line::styled(progress_line(of), bold),
+        Line::raw(current_run(of)),
     ])
 }
 
-/// "Title  ██░░ 3 of 12 runs, about 40 s left".
-fn how_far(of: &ExperimentView) -> String {
+/// Formats the progress: "Title  ██░░ 3 of 12 runs, about 40 s left".
+fn progress_line(of: &ExperimentView) -> String {
     let full = (BAR * of.done)
         .checked_div(of.planned)
         .unwrap_or(0)
@@ -39,8 +40,8 @@ fn how_far(of: &ExperimentView) -> String {
     format!("{}  {bar} {} of {planned}{left}", of.title, of.done)
 }
 
-/// "now long: echo; then short (2)".
-fn what_runs(of: &ExperimentView) -> String {
+/// Formats the current and the next run: "now long: echo; then short (2)".
+fn current_run(of: &ExperimentView) -> String {
     let next = of.next.as_ref().map(named);
     let now = of.case.as_ref().map(|case| {
         named(&NumberedRun {
@@ -50,14 +51,14 @@ fn what_runs(of: &ExperimentView) -> String {
         })
     });
     match (now, next) {
-        (Some(now), Some(next)) => format!("now {now}: {}; then {next}", of.phase),
+        (Some(now), Some(next)) => format!("now {now}: {}; next {next}", of.phase),
         (Some(now), None) => format!("now {now}: {}", of.phase),
         (None, Some(next)) => format!("now {}; next {next}", of.phase),
         (None, None) => format!("now {}", of.phase),
     }
 }
 
-/// "case (2)", "case (2, attempt 3)".
+/// Formats a run: "case (2)", "case (2, attempt 3)".
 fn named(run: &NumberedRun) -> String {
     match run.attempt {
         1 => format!("{} ({})", run.case, run.repeat),
@@ -65,7 +66,7 @@ fn named(run: &NumberedRun) -> String {
     }
 }
 
-/// The last figures, but for so many `below` them.
+/// Shows the last figures, without the number `below` of them at the end.
 pub(super) fn figures(frame: &mut Frame<'_>, area: Rect, all: &[FigureRow], below: usize) {
     let inner = Block::bordered().inner(area);
     let room = usize::from(inner.height.saturating_sub(1));
@@ -88,7 +89,7 @@ pub(super) fn figures(frame: &mut Frame<'_>, area: Rect, all: &[FigureRow], belo
     frame.render_widget(table, area);
 }
 
-/// Which of `count` rows are shown where there is room for so many.
+/// Returns the range of `count` rows that fit into the room.
 fn window(count: usize, room: usize, below: usize) -> std::ops::Range<usize> {
     let end = count.saturating_sub(below).max(room.min(count));
     end.saturating_sub(room)..end
@@ -99,9 +100,10 @@ fn row(of: &FigureRow) -> Row<'static> {
         (Some(low), Some(high)) => format!("{} to {}", number(low), number(high)),
         _ => "-".to_owned(),
     };
-    let runs = match of.valid {
-        true => of.runs.to_string(),
-        false => format!("{}, not all valid", of.runs),
+    let runs = if of.valid {
+        of.runs.to_string()
+    } else {
+        format!("{}, some invalid", of.runs)
     };
     Row::new([
         of.case.clone(),
@@ -133,35 +135,38 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_a_bar_with_the_time_left_as_far_as_it_is_known() {
-        let half = how_far(&view(1, 2, Some(61.0)));
+    fn progress_is_a_bar_with_the_remaining_time_if_it_is_known() {
+        let half = progress_line(&view(1, 2, Some(61.0)));
         assert!(
             half.ends_with("1 of 2 runs, about 1 min 01 s left"),
             "{half}"
         );
         assert_eq!(half.matches('\u{2588}').count(), BAR / 2);
-        let none = how_far(&view(0, 0, None));
+        let none = progress_line(&view(0, 0, None));
         assert!(none.ends_with(" 0 of 0 runs"), "{none}");
-        assert_eq!(how_far(&view(5, 4, None)).matches('\u{2591}').count(), 0);
+        assert_eq!(
+            progress_line(&view(5, 4, None)).matches('\u{2591}').count(),
+            0
+        );
     }
 
     #[test]
-    fn it_says_what_runs_and_what_is_next() {
+    fn the_current_and_the_next_run_are_shown() {
         let mut of = view(1, 3, None);
-        assert_eq!(what_runs(&of), "now set-up");
+        assert_eq!(current_run(&of), "now set-up");
         of.next = Some(NumberedRun {
             case: "b".to_owned(),
             repeat: 2,
             attempt: 3,
         });
-        assert_eq!(what_runs(&of), "now set-up; next b (2, attempt 3)");
+        assert_eq!(current_run(&of), "now set-up; next b (2, attempt 3)");
         (of.case, of.repeat, of.attempt) = (Some("a".to_owned()), Some(1), Some(1));
         of.phase = "ping".to_owned();
-        assert_eq!(what_runs(&of), "now a (1): ping; then b (2, attempt 3)");
+        assert_eq!(current_run(&of), "now a (1): ping; next b (2, attempt 3)");
     }
 
     #[test]
-    fn of_many_figures_the_last_are_shown_and_keys_go_back() {
+    fn the_last_figures_are_shown_and_keys_scroll_back() {
         assert_eq!(window(3, 5, 0), 0..3);
         assert_eq!(window(3, 5, 2), 0..3);
         assert_eq!(window(9, 4, 0), 5..9);

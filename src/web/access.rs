@@ -1,4 +1,4 @@
-//! Access by token: the full-access token allows changes of links, the read-only token allows watching them.
+//! Access by token: the full-access token allows everything, the read-only token allows reading.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,29 +15,31 @@ use subtle::ConstantTimeEq as _;
 use super::problem::Problem;
 use instruments::serve::ClientKey;
 
-/// The shortest token that is taken.
-const SHORTEST: usize = 16;
+/// The shortest allowed token.
+const SHORTEST_TOKEN: usize = 16;
 
-/// Wrong tokens that one address may send at once, and then one in so long.
-const WRONG: u32 = 10;
-const ANOTHER: Duration = Duration::from_secs(6);
+/// The number of wrong tokens that one address may send in a row, and the time after which it may
+/// send another.
+const MOST_WRONG: u32 = 10;
+const WRONG_INTERVAL: Duration = Duration::from_secs(6);
 
-/// Addresses whose wrong tokens are remembered; beyond them those that sent none for the longest time are forgotten.
-const REMEMBERED: usize = 1_024;
+/// The number of addresses whose wrong tokens are remembered. Beyond it, the address whose wrong
+/// tokens expire first is forgotten.
+const MOST_ADDRESSES: usize = 1_024;
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// By TCP, from this address.
+    /// A TCP connection from this address.
     Tcp(SocketAddr),
-    /// By a socket of the file system, from this user where the kernel says so.
+    /// A Unix socket, with the user if the kernel reports one.
     Unix(Option<u32>),
 }
 
-/// The token with which a request came.
+/// The token of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenRole {
-    /// None was asked for.
+    /// No token was required.
     None,
     /// The full-access token.
     All,
@@ -45,27 +47,27 @@ pub(super) enum TokenRole {
     Read,
 }
 
-/// What tokens are asked for; nothing, if there are none.
+/// The required tokens, if any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access(Option<Arc<Tokens>>);
 
 #[derive(Debug)]
 struct Tokens {
-    /// Who has it may do all.
+    /// The token for full access.
     all: Token,
-    /// Who has it may read, packets aside.
+    /// The token for reading everything except packets.
     read: Option<Token>,
-    wrong: Mutex<HashMap<Option<ClientKey>, Wrong>>,
+    wrong: Mutex<HashMap<Option<ClientKey>, WrongTokens>>,
 }
 
-/// The digest of a token: those of texts of any lengths are compared in the same time.
+/// The digest of a token. Digests are compared in the same time for tokens of any length.
 #[derive(Clone, Copy)]
 struct Token([u8; 32]);
 
-/// How many wrong tokens came from an address: each counts for a while.
+/// The wrong tokens from an address, each of which counts for a limited time.
 #[derive(Clone, Copy, Debug)]
-struct Wrong {
-    /// When the last of them counts no longer.
+struct WrongTokens {
+    /// The time at which the last of them no longer counts.
     until: Instant,
 }
 
@@ -90,28 +92,30 @@ impl fmt::Display for TokenRole {
 }
 
 impl Access {
-    /// Asks for a token: `all` lets do everything, `read` lets read.
+    /// Requires a token: `all` for full access, or `read` for reading. Without tokens, nothing is
+    /// required.
     ///
     /// # Errors
-    /// A token that is too short, or has characters that no header has; two that are the same; one to read and none for all.
+    /// Fails if a token is too short or contains characters that a header cannot have, if both are
+    /// equal, or if `read` is given without `all`.
     pub(crate) fn new(all: Option<&str>, read: Option<&str>) -> Result<Self> {
         for token in all.iter().chain(&read) {
             ensure!(
-                token.len() >= SHORTEST,
-                "a token has at least {SHORTEST} characters: `openssl rand -hex 16` makes one"
+                token.len() >= SHORTEST_TOKEN,
+                "a token has at least {SHORTEST_TOKEN} characters: `openssl rand -hex 16` makes one"
             );
             ensure!(
                 token.bytes().all(|byte| byte.is_ascii_graphic()),
-                "a token has letters, digits and signs of ASCII only, and no blanks"
+                "a token has letters, digits and punctuation of ASCII only, and no spaces"
             );
         }
         ensure!(
             all != read || all.is_none(),
-            "the token that lets read is the one that lets do all: give it another"
+            "the read-only token equals the full-access token: choose another"
         );
         ensure!(
             read.is_none() || all.is_some(),
-            "there is a token that lets read, and none that lets do more: give that too"
+            "there is a read-only token but no full-access token: add one"
         );
         let tokens = all.map(|all| Tokens {
             all: Token::of(all),
@@ -121,27 +125,27 @@ impl Access {
         Ok(Self(tokens.map(Arc::new)))
     }
 
-    /// Asks for a token that is made now, and gives that token.
+    /// Requires a new random token and returns it.
     ///
     /// # Errors
-    /// The kernel gives no random numbers.
+    /// Fails if the kernel provides no random numbers.
     pub(super) fn generate() -> Result<(Self, String)> {
-        let mut random = [0; SHORTEST];
+        let mut random = [0; SHORTEST_TOKEN];
         let filled = SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| anyhow!("the kernel gives no random numbers for a token"))?;
+        filled.map_err(|_| anyhow!("the kernel provides no random numbers for a token"))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok((Self::new(Some(&token), None)?, token))
     }
 
-    /// Whether a token is asked for.
+    /// Returns true if a token is required.
     pub(crate) fn is_guarded(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Lets a request in; the token with which it came.
+    /// Checks a request and returns the role of its token.
     ///
     /// # Errors
-    /// It has no token, a wrong one, or one that does not allow this.
+    /// Fails if the request has no token, a wrong one, or one that does not allow the request.
     pub(super) fn admit(
         &self,
         peer: Peer,
@@ -152,22 +156,25 @@ impl Access {
         let Some(tokens) = self.0.as_deref().filter(|_| !is_open(path)) else {
             return Ok(TokenRole::None);
         };
-        let sent = headers.get(header::AUTHORIZATION);
-        let sent = sent.and_then(|sent| sent.to_str().ok());
+        let sent = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|sent| sent.to_str().ok());
         let token = sent.and_then(bearer).ok_or_else(|| {
-            Problem::unauthorized("this farwire wants a token: Authorization: Bearer TOKEN")
+            Problem::unauthorized("this farwire requires a token: Authorization: Bearer TOKEN")
         })?;
         tokens.check(peer, token, method, path, Instant::now())
     }
 }
 
-/// The token in a value of `Authorization`. The name of the scheme is in any case (RFC 9110, section 11.1).
+/// Returns the token in a value of `Authorization`. The name of the scheme is case-insensitive (RFC
+/// 9110, section 11.1).
 fn bearer(credentials: &str) -> Option<&str> {
     let (scheme, token) = credentials.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether that is given without a token: the page, which has no secrets, and asks for one.
+/// Returns true for paths that need no token: the web page, which contains no secrets and asks for
+/// a token.
 pub(super) fn is_open(path: &str) -> bool {
     path == "/" || path.starts_with("/page/")
 }
@@ -176,7 +183,7 @@ impl Tokens {
     fn check(
         &self,
         peer: Peer,
-        said: &str,
+        sent: &str,
         method: &Method,
         path: &str,
         now: Instant,
@@ -186,46 +193,56 @@ impl Tokens {
             Peer::Tcp(address) => Some(ClientKey::of(address.ip())),
             Peer::Unix(_) => None,
         };
-        // Whoever sent many is not heard, so that a right one among them does not show.
-        let is_heard = |of: &Wrong| of.until <= now + ANOTHER * (WRONG - 1);
+        // An address with too many wrong tokens is refused even with a right one, so that an
+        // attempt does not reveal it.
+        let is_heard = |of: &WrongTokens| of.until <= now + WRONG_INTERVAL * (MOST_WRONG - 1);
         if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
             let problem = Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
-                format!("too many wrong tokens: again in {} s", ANOTHER.as_secs()),
+                format!(
+                    "too many wrong tokens: try again in {} s",
+                    WRONG_INTERVAL.as_secs()
+                ),
             );
-            return Err(problem.again_in(ANOTHER));
+            return Err(problem.with_retry_after(WRONG_INTERVAL));
         }
-        let said = Token::of(said);
-        // Both are compared, whichever it is.
+        let sent = Token::of(sent);
+        // Both tokens are always compared, so that the time does not reveal which one matched.
         let [is_all, is_read] = [Some(&self.all), self.read.as_ref()]
-            .map(|token| token.is_some_and(|token| token.is(&said)));
+            .map(|token| token.is_some_and(|token| token.is(&sent)));
         if !is_all && !is_read {
             note(&mut wrong, from, now);
-            return Err(Problem::unauthorized("this is not the token"));
+            return Err(Problem::unauthorized("the token is wrong"));
         }
         let reads = *method == Method::GET || *method == Method::HEAD;
         let is_packets = path.ends_with("/capture");
-        match is_all {
-            true => Ok(TokenRole::All),
-            false if reads && !is_packets => Ok(TokenRole::Read),
-            false => Err(Problem::forbidden(
-                "this token lets watch: changes and captures take the other one",
-            )),
+        if is_all {
+            Ok(TokenRole::All)
+        } else if reads && !is_packets {
+            Ok(TokenRole::Read)
+        } else {
+            Err(Problem::forbidden(
+                "read-only token; changes and captures need the full-access one",
+            ))
         }
     }
 }
 
-/// Notes a wrong token.
-fn note(wrong: &mut HashMap<Option<ClientKey>, Wrong>, from: Option<ClientKey>, now: Instant) {
+/// Records a wrong token.
+fn note(
+    wrong: &mut HashMap<Option<ClientKey>, WrongTokens>,
+    from: Option<ClientKey>,
+    now: Instant,
+) {
     wrong.retain(|_, of| of.until > now);
-    if wrong.len() >= REMEMBERED && !wrong.contains_key(&from) {
+    if wrong.len() >= MOST_ADDRESSES && !wrong.contains_key(&from) {
         let first = wrong.iter().min_by_key(|(_, of)| of.until);
         if let Some(first) = first.map(|(from, _)| *from) {
             wrong.remove(&first);
         }
     }
-    let of = wrong.entry(from).or_insert(Wrong { until: now });
-    of.until = of.until.max(now) + ANOTHER;
+    let of = wrong.entry(from).or_insert(WrongTokens { until: now });
+    of.until = of.until.max(now) + WRONG_INTERVAL;
 }
 
 impl Token {
@@ -235,7 +252,7 @@ impl Token {
         Self(bytes)
     }
 
-    /// Takes as long whether it is or not.
+    /// Compares in constant time.
     fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -269,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_token_may_what_it_lets() {
+    fn a_token_allows_the_requests_of_its_role() {
         let access = Access::new(Some(ALL), Some(READ)).unwrap();
         let asks = |token: Option<&str>, method: Method, path: &str| {
             let mut headers = HeaderMap::new();
@@ -304,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_made_is_long_and_another_each_time() {
+    fn generated_tokens_are_long_and_differ() {
         let [(access, first), (_, second)] = [(); 2].map(|()| Access::generate().unwrap());
         assert!(access.is_guarded() && first != second);
         assert_eq!(first.len(), 32, "{first}");
@@ -319,7 +336,7 @@ mod tests {
             let now = begun + Duration::from_secs(after);
             status(tokens.check(peer, token, &Method::GET, "/v1/links", now))
         };
-        for _ in 0..WRONG {
+        for _ in 0..MOST_WRONG {
             assert_eq!(asks("192.0.2.1", "wrong", 0), 401);
         }
         assert_eq!(asks("192.0.2.1", "wrong", 0), 429);
@@ -329,7 +346,7 @@ mod tests {
         assert_eq!(asks("192.0.2.1", "wrong", 7), 401);
         assert_eq!(asks("192.0.2.1", "wrong", 7), 429);
         assert_eq!(asks("192.0.2.1", ALL, 14), 200);
-        for host in 0..WRONG {
+        for host in 0..MOST_WRONG {
             assert_eq!(asks(&format!("2001:db8::{host}"), "wrong", 0), 401);
         }
         assert_eq!(
@@ -341,24 +358,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_addresses_is_bounded() {
         let tokens = tokens();
         let now = Instant::now();
-        for number in 0..u32::try_from(REMEMBERED).unwrap() + 10 {
+        for number in 0..u32::try_from(MOST_ADDRESSES).unwrap() + 10 {
             let peer = Peer::Tcp(SocketAddr::new(number.to_be_bytes().into(), 1));
             let refused = tokens.check(peer, "wrong", &Method::GET, "/v1/links", now);
             assert!(refused.is_err());
         }
-        assert_eq!(tokens.wrong.lock().unwrap().len(), REMEMBERED);
+        assert_eq!(tokens.wrong.lock().unwrap().len(), MOST_ADDRESSES);
     }
 
     #[test]
-    fn a_token_that_is_none_is_refused() {
+    fn an_invalid_token_is_refused() {
         for (all, read, words) in [
             (Some("short"), None, "at least 16"),
-            (Some("with a blank in it 0123"), None, "no blanks"),
-            (Some(ALL), Some(ALL), "give it another"),
-            (None, Some(READ), "give that too"),
+            (Some("with a blank in it 0123"), None, "no spaces"),
+            (Some(ALL), Some(ALL), "choose another"),
+            (None, Some(READ), "add one"),
         ] {
             let refused = Access::new(all, read).unwrap_err().to_string();
             assert!(refused.contains(words), "{refused}");

@@ -1,7 +1,7 @@
-//! Captures of a running link, as a stream of pcapng.
+//! Captures of a running link as a pcapng stream.
 //!
-//! Between the capture's thread and the connection is a short queue. A client that does not read it in time is disconnected. The
-//! packet path never waits.
+//! A short queue connects the capture's thread with the connection. A client that does not read it
+//! in time is disconnected. The packet path never waits.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -24,21 +24,22 @@ use super::problem::Problem;
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec, Filter};
 use crate::live::LiveLink;
 
-/// Captures at a time: each may have more than 300 MiB of packets in memory.
+/// The largest number of simultaneous captures. Each may hold more than 300 MiB of packets in
+/// memory.
 pub(super) const MOST_AT_A_TIME: u32 = 4;
 
-/// Parts that may wait for their reader: each has at most 256 KiB.
+/// The number of parts, of at most 256 KiB each, that may wait for the reader.
 const WAITING: usize = 4;
 
-/// How long a part may wait.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time that a part may wait.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the capture's thread, which may sleep, does so until it looks again.
+/// The time that the capture's thread sleeps between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
-const USUAL_TIME: Nanos = Nanos::from_millis(60_000);
+const DEFAULT_TIME: Nanos = Nanos::from_millis(60_000);
 const LONGEST: Nanos = Nanos::from_millis(3_600_000);
-const USUAL_BYTES: u64 = 64 << 20;
+const DEFAULT_BYTES: u64 = 64 << 20;
 const MOST_BYTES: u64 = 1 << 30;
 
 /// The query of a capture.
@@ -46,24 +47,24 @@ const MOST_BYTES: u64 = 1 << 30;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CaptureQuery {
-    /// At which end: `a` is the client's side, `b` the server's; `both` when absent.
+    /// The end of the link: `a` for the client's side, `b` for the server's, or `both`, which is the default.
     side: Option<String>,
-    /// Which packets, in a few of tcpdump's words: `tcp port 80 and host 10.77.0.2`.
+    /// The packets to capture, in a part of tcpdump's filter language: `tcp port 80 and host 10.77.0.2`.
     filter: Option<String>,
-    /// It ends after so long: `10s`, at most 3600s; 60s when absent.
+    /// The duration of the capture, such as `10s`, at most 3600s; 60s by default.
     #[serde(rename = "for")]
     #[param(rename = "for")]
     time: Option<String>,
-    /// It ends when so many bytes are written, at most 1 GiB; 64 MiB when absent.
+    /// The size at which the capture ends, at most 1 GiB; 64 MiB by default.
     #[param(minimum = 1, maximum = 1_073_741_824)]
     max_bytes: Option<u64>,
-    /// So many bytes of each packet; all of them when absent.
+    /// The number of bytes kept of each packet; all by default.
     #[param(minimum = 1)]
     snaplen: Option<u32>,
 }
 
 impl CaptureQuery {
-    /// What is to be kept.
+    /// Converts the query to the packets to capture and the limits.
     fn spec(&self) -> Result<CaptureSpec, Problem> {
         let wrong = |key: &str, value: &dyn std::fmt::Display, right: &str| {
             Problem::bad_query(key, format!("{key}={value}: {right}"))
@@ -72,13 +73,13 @@ impl CaptureQuery {
             None | Some("both") => None,
             Some("a") => Some(Side::A),
             Some("b") => Some(Side::B),
-            Some(other) => return Err(wrong("side", &other, "it is a, b or both")),
+            Some(other) => return Err(wrong("side", &other, "write a, b or both")),
         };
         let filter = self.filter.as_deref().unwrap_or_default();
         let filter = Filter::from_str(filter)
             .map_err(|error| Problem::bad_query("filter", format!("filter: {error}")))?;
         let time = match &self.time {
-            None => USUAL_TIME,
+            None => DEFAULT_TIME,
             Some(text) => text
                 .parse()
                 .ok()
@@ -87,23 +88,23 @@ impl CaptureQuery {
                     wrong(
                         "for",
                         text,
-                        "it is a time above 0 and at most 3600s, such as 10s",
+                        "write a time above 0 and at most 3600s, such as 10s",
                     )
                 })?,
         };
-        let bytes = self.max_bytes.unwrap_or(USUAL_BYTES);
+        let bytes = self.max_bytes.unwrap_or(DEFAULT_BYTES);
         if !(1..=MOST_BYTES).contains(&bytes) {
             return Err(wrong(
                 "max_bytes",
                 &bytes,
-                "it is at least 1 and at most 1073741824",
+                "write a number from 1 to 1073741824",
             ));
         }
         if self.snaplen == Some(0) {
             return Err(wrong(
                 "snaplen",
                 &0,
-                "it is at least 1; leave it out for whole packets",
+                "write a number from 1 on, or leave it out for whole packets",
             ));
         }
         Ok(CaptureSpec {
@@ -117,25 +118,27 @@ impl CaptureQuery {
     }
 }
 
-/// A capture from now on, as the body of an answer. It ends by its limits, with the link, or when its reader has gone.
+/// Starts a capture as the body of a response. It ends by its limits, with the link, or when the
+/// client disconnects.
 pub(super) fn stream(
     app: &AppState,
     link: Arc<LiveLink>,
     query: &CaptureQuery,
 ) -> Result<Body, Problem> {
     let spec = query.spec()?;
-    let place = Arc::clone(&app.captures).try_acquire_owned();
-    let place = place.map_err(|_| {
+    let place = Arc::clone(&app.captures).try_acquire_owned().map_err(|_| {
         Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
-            format!("{MOST_AT_A_TIME} captures run already: wait for the end of one, or end it"),
+            format!(
+                "{MOST_AT_A_TIME} captures are already running: wait for one to end, or end it"
+            ),
         )
     })?;
     let (parts, coming) = mpsc::channel(WAITING);
-    let is_cut = Arc::new(AtomicBool::new(false));
-    let sink = Outlet {
+    let is_too_slow = Arc::new(AtomicBool::new(false));
+    let sink = CaptureSink {
         parts,
-        is_cut: Arc::clone(&is_cut),
+        is_too_slow: Arc::clone(&is_too_slow),
     };
     let capture = Capture {
         spec,
@@ -143,29 +146,29 @@ pub(super) fn stream(
     };
     let running = link.capture(capture).map_err(Problem::not_found)?;
     let ended = Box::pin(async move { link.ended().await });
-    Ok(Body::new(Captured {
+    Ok(Body::new(CaptureBody {
         coming,
         running: Some(running),
         ended,
-        is_cut,
+        is_too_slow,
         _place: place,
     }))
 }
 
-/// Where the capture's thread writes.
-struct Outlet {
+/// The destination of the capture's thread.
+struct CaptureSink {
     parts: mpsc::Sender<Bytes>,
-    /// The reader was too slow: nothing more is sent.
-    is_cut: Arc<AtomicBool>,
+    /// True once the reader was too slow, so that nothing more is sent.
+    is_too_slow: Arc<AtomicBool>,
 }
 
-impl Write for Outlet {
+impl Write for CaptureSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         use mpsc::error::TrySendError;
-        if self.is_cut.load(Ordering::Relaxed) {
+        if self.is_too_slow.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + READ_TIMEOUT;
         let mut part = Bytes::copy_from_slice(bytes);
         loop {
             part = match self.parts.try_send(part) {
@@ -174,7 +177,7 @@ impl Write for Outlet {
                 Err(TrySendError::Full(part)) => part,
             };
             if Instant::now() >= until {
-                self.is_cut.store(true, Ordering::Relaxed);
+                self.is_too_slow.store(true, Ordering::Relaxed);
                 return Err(io::ErrorKind::TimedOut.into());
             }
             std::thread::sleep(PAUSE);
@@ -186,17 +189,18 @@ impl Write for Outlet {
     }
 }
 
-/// The body: what the capture's thread wrote. With it the capture ends.
-struct Captured<F> {
+/// The body of the response, with the data from the capture's thread. The capture ends when this is
+/// dropped.
+struct CaptureBody<F> {
     coming: mpsc::Receiver<Bytes>,
     running: Option<CaptureHandle>,
-    /// The link has ended.
+    /// A future that is ready when the link has ended.
     ended: Pin<Box<F>>,
-    is_cut: Arc<AtomicBool>,
+    is_too_slow: Arc<AtomicBool>,
     _place: OwnedSemaphorePermit,
 }
 
-impl<F: Future<Output = ()>> HttpBody for Captured<F> {
+impl<F: Future<Output = ()>> HttpBody for CaptureBody<F> {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -205,14 +209,14 @@ impl<F: Future<Output = ()>> HttpBody for Captured<F> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if self.running.is_some() && self.ended.as_mut().poll(context).is_ready() {
-            // Its thread writes what it has, and then nothing more.
+            // The capture's thread writes the packets that it has and then ends.
             self.running = None;
         }
         let next = self.coming.poll_recv(context);
         next.map(|part| match part {
             Some(part) => Some(Ok(Frame::data(part))),
-            // So that nobody takes a part for the whole.
-            None if self.is_cut.load(Ordering::Relaxed) => {
+            // An error shows the client that the stream is incomplete.
+            None if self.is_too_slow.load(Ordering::Relaxed) => {
                 Some(Err(io::ErrorKind::TimedOut.into()))
             }
             None => None,
@@ -231,17 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_has_limits_also_where_none_are_said() {
+    fn a_capture_has_default_limits() {
         let usual = spec(CaptureQuery::default()).unwrap();
-        assert_eq!(usual.most_time, Some(USUAL_TIME));
-        assert_eq!(usual.most_bytes, Some(USUAL_BYTES));
+        assert_eq!(usual.most_time, Some(DEFAULT_TIME));
+        assert_eq!(usual.most_bytes, Some(DEFAULT_BYTES));
         let own = spec(CaptureQuery {
             side: Some("b".to_owned()),
             time: Some("3600s".to_owned()),
             snaplen: Some(96),
             ..CaptureQuery::default()
-        });
-        let own = own.unwrap();
+        })
+        .unwrap();
         assert_eq!(own.side, Some(Side::B));
         assert_eq!(own.most_time, Some(LONGEST));
         assert_eq!(own.snaplen, 96);
@@ -271,28 +275,28 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_takes_nothing_is_cut_off_and_one_that_has_gone_ends_it() {
+    fn a_slow_reader_is_disconnected_and_a_gone_one_ends_the_capture() {
         let (parts, coming) = mpsc::channel(1);
-        let is_cut = Arc::new(AtomicBool::new(false));
-        let mut outlet = Outlet {
+        let is_too_slow = Arc::new(AtomicBool::new(false));
+        let mut sink = CaptureSink {
             parts,
-            is_cut: Arc::clone(&is_cut),
+            is_too_slow: Arc::clone(&is_too_slow),
         };
-        outlet.write_all(b"first").unwrap();
+        sink.write_all(b"first").unwrap();
         assert_eq!(
-            outlet.write(b"second").unwrap_err().kind(),
+            sink.write(b"second").unwrap_err().kind(),
             io::ErrorKind::TimedOut
         );
-        assert!(is_cut.load(Ordering::Relaxed));
-        // At once, from then on.
+        assert!(is_too_slow.load(Ordering::Relaxed));
+        // Later writes fail immediately.
         assert_eq!(
-            outlet.write(b"third").unwrap_err().kind(),
+            sink.write(b"third").unwrap_err().kind(),
             io::ErrorKind::TimedOut
         );
-        is_cut.store(false, Ordering::Relaxed);
+        is_too_slow.store(false, Ordering::Relaxed);
         drop(coming);
         assert_eq!(
-            outlet.write(b"fourth").unwrap_err().kind(),
+            sink.write(b"fourth").unwrap_err().kind(),
             io::ErrorKind::BrokenPipe
         );
     }

@@ -16,25 +16,25 @@ use super::access::{Peer, TokenRole};
 use super::problem::Problem;
 use crate::live::{ChangeOrder, LeaseId, Origin, RequestedConditions};
 
-/// Who holds a lease sends its id by this.
-const LEASE: &str = "farwire-lease";
+/// The header with the identifier of the client's lease.
+const LEASE_HEADER: &str = "farwire-lease";
 
-/// How long a body may take to come.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The time within which a body must arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A body, all of it: nothing is changed before it is there.
+/// A complete body. SilentBody is changed before it has arrived.
 #[derive(Debug)]
-pub(super) struct Whole(Bytes);
+pub(super) struct CompleteBody(Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Whole {
+impl<S: Send + Sync> FromRequest<S> for CompleteBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        Self::read(request, state, PATIENCE).await
+        Self::read(request, state, BODY_TIMEOUT).await
     }
 }
 
-impl Whole {
+impl CompleteBody {
     async fn read<S: Send + Sync>(
         request: Request,
         state: &S,
@@ -45,13 +45,13 @@ impl Whole {
             Ok(Err(refused)) => Err(Problem::new(refused.status(), refused.body_text())),
             Err(_) => Err(Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
-                format!("the body did not come within {} s", longest.as_secs()),
+                format!("the body did not arrive within {} s", longest.as_secs()),
             )),
         }
     }
 }
 
-/// The sender of a request: its address or user, and its token.
+/// The sender of a request: its address or user, and the role of its token.
 pub(super) struct RequestOrigin(pub(super) Origin);
 
 impl<S: Sync> FromRequestParts<S> for RequestOrigin {
@@ -69,28 +69,28 @@ impl<S: Sync> FromRequestParts<S> for RequestOrigin {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ChangeQuery {
-    /// A lease: a time up to 24h (`60s`), or `connection`; then the link reverts to what stood before.
+    /// The duration of a lease, at most 24h (`60s`), or `connection`. The link reverts at the end of the lease.
     #[serde(rename = "for")]
     #[param(rename = "for")]
     lease: Option<String>,
-    /// `1`: says what would be, and changes nothing.
+    /// With `1`, returns the result without changing anything.
     #[param(value_type = Option<u8>, minimum = 0, maximum = 1)]
     dry_run: Option<String>,
 }
 
-/// What kinds of body a change has.
+/// The kind of a change's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Conditions, all of them.
+pub(super) enum BodyKind {
+    /// A complete set of conditions.
     All,
-    /// A JSON Merge Patch over those in force.
+    /// A JSON Merge Patch of the conditions in force.
     Patch,
-    /// What is to become of the time of schedules.
+    /// A change of the schedules' time.
     Schedule,
 }
 
-impl Form {
-    fn kinds(self) -> &'static [&'static str] {
+impl BodyKind {
+    fn content_types(self) -> &'static [&'static str] {
         match self {
             Self::All | Self::Schedule => &["application/json"],
             Self::Patch => &["application/merge-patch+json", "application/json"],
@@ -98,100 +98,112 @@ impl Form {
     }
 }
 
-/// The change that a request asks for.
-pub(super) fn order(
-    form: Form,
+/// Reads the change that a request asks for.
+pub(super) fn read_order(
+    form: BodyKind,
     query: ChangeQuery,
     headers: &HeaderMap,
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
     RequestOrigin(origin): RequestOrigin,
 ) -> Result<ChangeOrder, Problem> {
-    check_kind(form, headers)?;
-    let Whole(body) = body?;
+    check_content_type(form, headers)?;
+    let CompleteBody(body) = body?;
     let value = parse(form, &body)?;
     let is_dry_run = match query.dry_run.as_deref() {
         None | Some("0") => false,
         Some("1") => true,
         Some(other) => {
-            let why = format!("dry_run={other}: it is 0 or 1");
+            let why = format!("dry_run={other}: write 0 or 1");
             return Err(Problem::bad_query("dry_run", why));
         }
     };
     let lease_for = query.lease.map(|text| text.parse());
     Ok(ChangeOrder {
         conditions: match form {
-            Form::All => RequestedConditions::All(value),
-            Form::Patch => RequestedConditions::Patch(value),
-            Form::Schedule => RequestedConditions::Schedule(value),
+            BodyKind::All => RequestedConditions::All(value),
+            BodyKind::Patch => RequestedConditions::Patch(value),
+            BodyKind::Schedule => RequestedConditions::Schedule(value),
         },
         if_revision: if_revision(headers)?,
         lease_for: lease_for
             .transpose()
-            .map_err(|cause: String| Problem::wrong("for", cause))?,
+            .map_err(|cause: String| Problem::unprocessable("for", cause))?,
         lease: lease(headers)?,
         is_dry_run,
         origin,
     })
 }
 
-/// The lease that the client says it holds.
+/// Returns the lease that the client claims to hold.
 pub(super) fn lease(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
-    let said = headers.get(LEASE).map(|id| id.to_str());
-    let said = said
+    let id = headers
+        .get(LEASE_HEADER)
+        .map(|id| id.to_str())
         .transpose()
-        .map_err(|_| Problem::bad_request("Farwire-Lease is no text"))?;
-    Ok(said.map(|id| LeaseId(id.to_owned())))
+        .map_err(|_| Problem::bad_request("the header Farwire-Lease is not text"))?;
+    Ok(id.map(|id| LeaseId(id.to_owned())))
 }
 
-fn parse(form: Form, body: &[u8]) -> Result<Value, Problem> {
+fn parse(form: BodyKind, body: &[u8]) -> Result<Value, Problem> {
     let value: Value = serde_json::from_slice(body)
-        .map_err(|error| Problem::bad_request(format!("the body is no JSON: {error}")))?;
+        .map_err(|error| Problem::bad_request(format!("the body is not JSON: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),
         _ => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             match form {
-                Form::All | Form::Patch => "conditions are an object: {\"delay\": \"20ms\"}",
-                Form::Schedule => "a schedule's state and time are an object: {\"to\": \"10s\"}",
+                BodyKind::All | BodyKind::Patch => {
+                    "conditions must be an object, such as {\"delay\": \"20ms\"}"
+                }
+                BodyKind::Schedule => {
+                    "the state and time of a schedule must be an object, such as {\"to\": \"10s\"}"
+                }
             },
         )),
     }
 }
 
-fn check_kind(form: Form, headers: &HeaderMap) -> Result<(), Problem> {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    match form
-        .kinds()
+fn check_content_type(form: BodyKind, headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    if form
+        .content_types()
         .iter()
         .any(|known| known.eq_ignore_ascii_case(kind))
     {
-        true => Ok(()),
-        false => Err(Problem::new(
+        Ok(())
+    } else {
+        Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("Content-Type is to be {}", form.kinds().join(" or ")),
-        )),
+            format!("Content-Type must be {}", form.content_types().join(" or ")),
+        ))
     }
 }
 
-/// The revision of `If-Match`. What is none of a link's matches nothing (RFC 9110, section 13.1.1).
+/// Returns the revision in `If-Match`. A value that is not a link's ETag matches nothing (RFC 9110,
+/// section 13.1.1).
 fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(said) = headers.get(header::IF_MATCH) else {
+    let Some(etag) = headers.get(header::IF_MATCH) else {
         return Ok(None);
     };
-    let said = said.to_str().unwrap_or_default().trim();
-    if said == "*" {
+    let etag = etag.to_str().unwrap_or_default().trim();
+    if etag == "*" {
         return Ok(None);
     }
-    let number = said
+    let number = etag
         .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'));
-    let number = number.and_then(|number| number.parse().ok());
+        .and_then(|rest| rest.strip_suffix('"'))
+        .and_then(|number| number.parse().ok());
     number.map(Some).ok_or_else(|| {
         Problem::new(
             StatusCode::PRECONDITION_FAILED,
-            format!("If-Match: {said}: it is the ETag of a link, a revision in quotes: \"3\""),
+            format!("If-Match: {etag}: write the ETag of a link, a revision in quotes: \"3\""),
         )
     })
 }
@@ -206,7 +218,11 @@ mod tests {
 
     use super::*;
 
-    fn read(form: Form, headers: &[(&str, &str)], body: &'static str) -> Result<ChangeOrder, u16> {
+    fn read(
+        form: BodyKind,
+        headers: &[(&str, &str)],
+        body: &'static str,
+    ) -> Result<ChangeOrder, u16> {
         use axum::response::IntoResponse as _;
         let headers: HeaderMap = headers
             .iter()
@@ -214,8 +230,8 @@ mod tests {
             .collect::<Vec<(header::HeaderName, header::HeaderValue)>>()
             .into_iter()
             .collect();
-        let body = Ok(Whole(body.into()));
-        let read = order(
+        let body = Ok(CompleteBody(body.into()));
+        let read = read_order(
             form,
             ChangeQuery::default(),
             &headers,
@@ -225,10 +241,10 @@ mod tests {
         read.map_err(|problem| problem.into_response().status().as_u16())
     }
 
-    /// A body of which nothing ever comes.
-    struct Nothing;
+    /// A body that never arrives.
+    struct SilentBody;
 
-    impl HttpBody for Nothing {
+    impl HttpBody for SilentBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -241,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_come_is_waited_for_so_long() {
+    fn a_missing_body_is_refused_after_the_timeout() {
         use axum::response::IntoResponse as _;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -249,40 +265,41 @@ mod tests {
             .unwrap();
         let read = |body: Body| {
             let request = Request::new(body);
-            let read = runtime
-                .block_on(async { Whole::read(request, &(), Duration::from_millis(1)).await });
+            let read = runtime.block_on(async {
+                CompleteBody::read(request, &(), Duration::from_millis(1)).await
+            });
             read.map_err(|problem| problem.into_response().status().as_u16())
         };
-        assert_eq!(read(Body::new(Nothing)).unwrap_err(), 408);
+        assert_eq!(read(Body::new(SilentBody)).unwrap_err(), 408);
         assert_eq!(read("{}".into()).unwrap().0, "{}");
     }
 
     #[test]
-    fn a_body_is_an_object_of_its_kind() {
+    fn a_body_must_be_an_object_with_the_right_content_type() {
         let json = [("content-type", "application/json; charset=utf-8")];
-        assert!(read(Form::All, &json, "{}").is_ok());
+        assert!(read(BodyKind::All, &json, "{}").is_ok());
         assert!(
             read(
-                Form::Patch,
+                BodyKind::Patch,
                 &[("content-type", "application/merge-patch+json")],
                 "{}"
             )
             .is_ok()
         );
         assert_eq!(
-            read(Form::All, &[("content-type", "text/plain")], "{}").unwrap_err(),
+            read(BodyKind::All, &[("content-type", "text/plain")], "{}").unwrap_err(),
             415
         );
-        assert_eq!(read(Form::All, &[], "{}").unwrap_err(), 415);
-        assert_eq!(read(Form::All, &json, "{\"delay\"").unwrap_err(), 400);
-        assert_eq!(read(Form::All, &json, "[1]").unwrap_err(), 422);
+        assert_eq!(read(BodyKind::All, &[], "{}").unwrap_err(), 415);
+        assert_eq!(read(BodyKind::All, &json, "{\"delay\"").unwrap_err(), 400);
+        assert_eq!(read(BodyKind::All, &json, "[1]").unwrap_err(), 422);
     }
 
     #[test]
-    fn a_revision_stands_in_quotes() {
+    fn a_revision_must_be_in_quotes() {
         let with = |etag| {
             read(
-                Form::All,
+                BodyKind::All,
                 &[("content-type", "application/json"), ("if-match", etag)],
                 "{}",
             )

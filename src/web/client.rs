@@ -9,31 +9,32 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// The client of the connection by which a request came.
+/// The client of the connection on which a request arrived.
 #[derive(Clone, Debug)]
 pub(super) struct ClientConnection(Arc<OwnedFd>);
 
 impl ClientConnection {
-    /// Whoever is at the other end of this socket.
+    /// Returns the client at the other end of `socket`.
     pub(super) fn of(socket: impl AsFd) -> io::Result<Self> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         Ok(Self(Arc::new(socket)))
     }
 
-    /// Waits until it has gone, or sends nothing more (EPOLLRDHUP, epoll_ctl(2)). hyper learns of that when it reads, which it does not while
-    /// bytes that came after a request wait for its answer's end.
-    pub(super) async fn gone(self) {
+    /// Waits until the client has disconnected or closed its sending side (EPOLLRDHUP,
+    /// epoll_ctl(2)). hyper notices that only when it reads, and it does not read while further
+    /// bytes wait for the end of a response.
+    pub(super) async fn disconnected(self) {
         if self.closed().await.is_err() {
-            // Then hyper alone knows.
+            // Only hyper can notice the end in this case.
             pending().await
         }
     }
 
     async fn closed(self) -> io::Result<()> {
-        // Nothing is read of it, so that it is all the same which kind of stream it is.
+        // Nothing is read from the socket, so its kind does not matter.
         let socket = UnixStream::from_std(Stream::from(self.0.try_clone()?))?;
         while !socket.ready(Interest::READABLE).await?.is_read_closed() {
-            // Waits for more than is there now.
+            // This clears the readiness, so that the loop waits for new data.
             let _ = socket.try_io(Interest::READABLE, || -> io::Result<()> {
                 Err(ErrorKind::WouldBlock.into())
             });

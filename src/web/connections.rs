@@ -1,4 +1,4 @@
-//! Limits of connections: how many there may be, and how long they may last.
+//! Limits on connections: their number and their duration.
 
 use std::io;
 use std::time::Duration;
@@ -20,35 +20,38 @@ use super::client::ClientConnection;
 use super::listen::{Listening, Socket};
 use instruments::serve::{ClientKey, ResourceBudget, Share, Unit};
 
-/// Connections at a time; the next are closed at once.
+/// The largest number of simultaneous connections. Further ones are closed immediately.
 const MOST: u64 = 256;
 
-/// Connections of one network at a time: an IPv6 host has a /64 of addresses.
+/// The largest number of simultaneous connections from one network. The network of an IPv6 host is
+/// its /64.
 const MOST_OF_ONE: u64 = 128;
 
-/// How long a client may take to send a request's head, and be idle between two.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The time within which a client must send the head of a request, also between two requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a client may leave what is sent to it unread.
-const UNREAD: Duration = Duration::from_secs(5);
+/// The time for which a client may leave sent data unread.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes that the kernel keeps of what a client leaves unread: on the loopback it would take megabytes, and who stalls would be
-/// found out after minutes.
+/// The size of the kernel's send buffer in bytes. On loopback the default would hold megabytes, and
+/// a stalled client would be noticed only after minutes.
 const SEND_BUFFER: usize = 128 << 10;
 
-/// A client that says nothing for so long is asked whether it is still there, so often, with so much time between: who vanished without a
-/// word holds a lease and a place no longer.
-const SILENT: Duration = Duration::from_secs(5);
+/// A silent client is probed after this time, this many times, at this interval. A client that
+/// vanished then no longer holds a lease or a place.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
-const BETWEEN_PROBES: Duration = Duration::from_secs(2);
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long what was sent may stay without an acknowledgement, which bounds the probes too: they and what is sent end alike.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(11);
+/// The time for which sent data may stay unacknowledged. It also limits the probes, so that both
+/// end at the same time.
+const USER_TIMEOUT: Duration = Duration::from_secs(11);
 
-/// After an error of accepting: there may be no descriptors until others end.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after an error of accept, because descriptors may be free only after other connections
+/// end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts connections for good.
+/// Accepts connections forever.
 pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
     let places = places();
     let tls = listening.tls.map(|tls| TlsAcceptor::from(tls.config));
@@ -57,10 +60,10 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
             let listener = TcpListener::from_std(listener)?;
             loop {
                 let Ok((stream, peer)) = listener.accept().await else {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
-                // One that is gone already is found out when it is read.
+                // If the client has already gone, the first read notices it.
                 let _ = prepare(SockRef::from(&stream));
                 let network = Some(ClientKey::of(peer.ip()));
                 let (Ok(place), Ok(client)) =
@@ -68,20 +71,23 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 else {
                     continue;
                 };
-                let router = router.clone().layer(Extension(client));
-                let router = router.layer(Extension(Peer::Tcp(peer)));
+                let router = router
+                    .clone()
+                    .layer(Extension(client))
+                    .layer(Extension(Peer::Tcp(peer)));
                 match &tls {
                     Some(tls) => {
                         let secured = tls.accept(stream);
                         tokio::spawn(async move {
-                            // Who does not speak TLS, or not in time, is not answered.
-                            if let Ok(Ok(stream)) = timeout(PATIENCE, secured).await {
-                                converse(stream, router, place).await;
+                            // A client that does not complete the TLS handshake in time gets no
+                            // response.
+                            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, secured).await {
+                                answer_requests(stream, router, place).await;
                             }
                         });
                     }
                     None => {
-                        tokio::spawn(converse(stream, router, place));
+                        tokio::spawn(answer_requests(stream, router, place));
                     }
                 }
             }
@@ -90,57 +96,60 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
             let listener = UnixListener::from_std(listener)?;
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
                 if let (Ok(place), Ok(client)) =
                     (places.take(None, 1), ClientConnection::of(&stream))
                 {
                     let user = stream.peer_cred().ok().map(|user| user.uid());
-                    let router = router.clone().layer(Extension(client));
-                    let router = router.layer(Extension(Peer::Unix(user)));
-                    tokio::spawn(converse(stream, router, place));
+                    let router = router
+                        .clone()
+                        .layer(Extension(client))
+                        .layer(Extension(Peer::Unix(user)));
+                    tokio::spawn(answer_requests(stream, router, place));
                 }
             }
         }
     }
 }
 
-/// Sets what a connection by TCP needs, which every kernel that runs this has.
+/// Sets the options of a TCP connection. Every kernel on which this program runs supports them.
 fn prepare(stream: SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
-        .with_time(SILENT)
-        .with_interval(BETWEEN_PROBES)
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(PROBE_INTERVAL)
         .with_retries(PROBES);
     stream.set_tcp_keepalive(&keepalive)?;
-    stream.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    stream.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     stream.set_send_buffer_size(SEND_BUFFER)?;
-    // Events are small, and each is awaited.
+    // Events are small and must arrive without delay.
     stream.set_tcp_nodelay(true)
 }
 
 /// Answers the requests of one connection until it ends.
-async fn converse(
+async fn answer_requests(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     router: Router,
     _place: Share,
 ) {
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(UNREAD));
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let ended = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(64 << 10)
         .serve_connection(
             TokioIo::new(Box::pin(stream)),
             TowerToHyperService::new(router),
         )
         .await;
-    // How a client ends is its own affair.
+    // The way in which a client ends its connection does not matter.
     drop(ended);
 }
 
-/// Places of connections, in all and of one network; each is free again when it is dropped.
+/// Returns the budget of connections, in total and per network. A place is free again when its
+/// share is dropped.
 fn places() -> ResourceBudget {
     ResourceBudget::new(Unit::Connections, MOST, MOST_OF_ONE)
 }
@@ -150,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_vanishes_is_found_out() {
+    fn a_vanished_client_is_noticed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
@@ -158,14 +167,14 @@ mod tests {
         assert!(!stream.keepalive().unwrap());
         prepare(SockRef::from(&accepted)).unwrap();
         assert!(stream.keepalive().unwrap() && stream.tcp_nodelay().unwrap());
-        assert_eq!(stream.tcp_keepalive_time().unwrap(), SILENT);
-        assert_eq!(stream.tcp_keepalive_interval().unwrap(), BETWEEN_PROBES);
+        assert_eq!(stream.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
+        assert_eq!(stream.tcp_keepalive_interval().unwrap(), PROBE_INTERVAL);
         assert_eq!(stream.tcp_keepalive_retries().unwrap(), PROBES);
-        assert_eq!(stream.tcp_user_timeout().unwrap(), Some(UNACKNOWLEDGED));
+        assert_eq!(stream.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
     }
 
     #[test]
-    fn places_are_counted_in_all_and_by_address_and_given_back() {
+    fn places_are_counted_in_total_and_by_network_and_freed() {
         let places = places();
         let one = Some(ClientKey::of("127.0.0.1".parse().unwrap()));
         let own: Vec<_> = (0..MOST_OF_ONE)

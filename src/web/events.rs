@@ -1,4 +1,5 @@
-//! Bodies without a fixed end: the events of a link, and the response that lasts as long as a lease.
+//! Bodies without a fixed end: the events of a link, and the response that lasts as long as a
+//! lease.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,15 +12,15 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::client::ClientConnection;
-use crate::live::{Event, Happening, LeaseGrant, LiveLink};
+use crate::live::{Event, EventKind, LeaseGrant, LiveLink};
 
-/// Parts of a body that may wait for their reader.
+/// The number of parts of a body that may wait for the reader.
 const WAITING: usize = 4;
 
-/// A body whose parts come by and by.
-struct Parts(mpsc::Receiver<Bytes>);
+/// A body whose parts arrive over time.
+struct StreamBody(mpsc::Receiver<Bytes>);
 
-impl HttpBody for Parts {
+impl HttpBody for StreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -32,8 +33,8 @@ impl HttpBody for Parts {
     }
 }
 
-/// The events of a link after number `last`, as server-sent events (HTML Standard, section 9.2). A reader that lags is cut off, and
-/// may come back with the number of the last one that it has.
+/// Streams the events of a link after number `last` as server-sent events (HTML Standard, section
+/// 9.2). A reader that lags is disconnected and may reconnect with the number of its last event.
 pub(super) fn follow(link: &LiveLink, last: Option<u64>) -> Body {
     let (missed, mut coming) = link.follow(last);
     let (parts, body) = mpsc::channel(WAITING);
@@ -51,20 +52,20 @@ pub(super) fn follow(link: &LiveLink, last: Option<u64>) -> Body {
             let Ok(event) = event else {
                 return;
             };
-            if !send(&parts, &event).await || matches!(event.what, Happening::End) {
+            if !send(&parts, &event).await || matches!(event.what, EventKind::End) {
                 return;
             }
         }
     });
-    Body::new(Parts(body))
+    Body::new(StreamBody(body))
 }
 
-/// Sends an event; whether its reader is still there.
+/// Sends an event. Returns true if the reader is still connected.
 async fn send(parts: &mpsc::Sender<Bytes>, event: &Arc<Event>) -> bool {
     let (name, data) = match &event.what {
-        Happening::Sample(sample) => ("sample", json(sample)),
-        Happening::Change(change) => ("change", json(change)),
-        Happening::End => ("end", "{}".to_owned()),
+        EventKind::Sample(sample) => ("sample", json(sample)),
+        EventKind::Change(change) => ("change", json(change)),
+        EventKind::End => ("end", "{}".to_owned()),
     };
     let text = format!("id: {}\nevent: {name}\ndata: {data}\n\n", event.id);
     parts.send(text.into()).await.is_ok()
@@ -74,32 +75,34 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// A lease of a connection, which ends when this is dropped: with the request while it is answered, then with the answer's body.
+/// The lease of a connection, which ends when this is dropped: with the request while it is
+/// processed, then with the body of the response.
 pub(super) struct ConnectionLease {
     link: Arc<LiveLink>,
     grant: LeaseGrant,
 }
 
 impl ConnectionLease {
-    /// What `link` has just granted for the connection that asks.
+    /// Holds the lease that `link` has just granted to the connection.
     pub(super) fn of(link: Arc<LiveLink>, grant: LeaseGrant) -> Self {
         Self { link, grant }
     }
 
-    /// `answer`, whose body goes on until its reader has gone: then the lease ends, or when the link does.
+    /// Returns a body with `answer` that stays open until the client disconnects or the link ends.
+    /// The lease ends then.
     pub(super) fn hold(self, answer: Bytes, client: ClientConnection) -> Body {
         let (parts, body) = mpsc::channel(WAITING);
         tokio::spawn(async move {
             let lease = self;
-            // One that has gone already is told by the next.
+            // If the client has already disconnected, the next line notices it.
             let _ = parts.send(answer).await;
             tokio::select! {
                 () = parts.closed() => {}
                 () = lease.link.ended() => {}
-                () = client.gone() => {}
+                () = client.disconnected() => {}
             }
         });
-        Body::new(Parts(body))
+        Body::new(StreamBody(body))
     }
 }
 

@@ -1,4 +1,5 @@
-//! `/metrics` of `serve`: tests, bytes and refusals of the far end, for Prometheus. No label's values come from traffic.
+//! `/metrics` of `serve`: tests, bytes and refusals of the far end, for Prometheus. No label has
+//! values from the traffic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,23 +18,23 @@ use record::Direction;
 
 use super::metrics::{BUILD, Family, Format, begin, sample};
 
-/// Gives the counts of a far end.
+/// A source of the far end's counts.
 #[derive(Clone)]
 pub(super) struct FarEndCounts(pub(super) Arc<dyn Fn() -> Tally + Send + Sync>);
 
-/// The metrics at their path.
+/// Returns the metrics at their path.
 pub(super) fn router() -> Router<FarEndCounts> {
     Router::new().route("/metrics", get(scrape))
 }
 
 async fn scrape(State(FarEndCounts(counts)): State<FarEndCounts>, headers: HeaderMap) -> Response {
-    Format::for_who_accepts(&headers).answer(Counted(counts()))
+    Format::negotiate(&headers).answer(FarEndCollector(counts()))
 }
 
 #[derive(Debug)]
-struct Counted(Tally);
+struct FarEndCollector(Tally);
 
-impl Collector for Counted {
+impl Collector for FarEndCollector {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         let Tally {
             tests,
@@ -41,12 +42,12 @@ impl Collector for Counted {
             refusals,
         } = &self.0;
         begin(&mut page, BUILD)?.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
-        // Counts of 0 are listed too, because a rate needs a count to begin from.
+        // Counts of 0 are listed too, because a rate needs an initial value.
         let known = TESTS.iter().flat_map(|(protocol, test)| {
             [false, true].map(|has_failed| ((*protocol, *test, has_failed), 0))
         });
         let mut metric = begin(&mut page, TESTS_ENDED)?;
-        for ((protocol, test, has_failed), count) in with(known, tests) {
+        for ((protocol, test, has_failed), count) in with_zeros(known, tests) {
             let result = if has_failed { "failed" } else { "done" };
             let labels = [("protocol", protocol), ("test", test), ("result", result)];
             sample(&mut metric, Counter, &labels, count as f64)?;
@@ -65,7 +66,7 @@ impl Collector for Counted {
             .keys()
             .flat_map(|protocol| RefusalCause::ALL.map(|cause| ((*protocol, cause), 0)));
         let mut metric = begin(&mut page, REFUSALS)?;
-        for ((protocol, cause), count) in with(known, refusals) {
+        for ((protocol, cause), count) in with_zeros(known, refusals) {
             let labels = [("protocol", protocol), ("cause", cause.name())];
             sample(&mut metric, Counter, &labels, count as f64)?;
         }
@@ -73,8 +74,8 @@ impl Collector for Counted {
     }
 }
 
-/// The counts, and zeros where there is none.
-fn with<K: Ord + Copy>(
+/// Adds zeros for the known keys without a count.
+fn with_zeros<K: Ord + Copy>(
     known: impl Iterator<Item = (K, u64)>,
     counts: &BTreeMap<K, u64>,
 ) -> BTreeMap<K, u64> {
@@ -85,18 +86,18 @@ fn with<K: Ord + Copy>(
 const TESTS_ENDED: Family = (
     "farwire_tests",
     Counter,
-    "Tests of the far end that ended, by protocol, by test as its log names it, and by whether it was done or failed.",
+    "Finished tests of the far end, by protocol, by test as the log names it, and by outcome (done or failed).",
 );
 const BYTES: Family = (
     "farwire_test_bytes",
     Counter,
-    "Payload bytes of tests that the far end received (up) or sent (down). Tests of capacity and STAMP state no bytes.",
+    "Payload bytes of tests that the far end received (up) or sent (down). Capacity and STAMP tests report no bytes.",
 );
 const REFUSALS: Family = (
     "farwire_refusals",
     Counter,
-    "Connections and tests that were refused: all places taken (busy), an address outside of --allow, more than a test may have \
-     (over-limit), or a congestion control that the host does not have or does not allow.",
+    "Refused connections and tests: the server is full (busy), the address is outside of --allow, the test exceeds a limit \
+     (over-limit), or the host does not have or allow the congestion control.",
 );
 
 #[cfg(test)]
@@ -109,7 +110,7 @@ mod tests {
         tally.refusals.insert(("http", RefusalCause::Busy), 3);
         tally.tests.insert(("iperf3", "tcp", false), 2);
         tally.bytes.insert(("iperf3", Direction::Up), 1e6);
-        let page = Format::OpenMetrics.text(Counted(tally));
+        let page = Format::OpenMetrics.text(FarEndCollector(tally));
         for line in [
             r#"farwire_refusals_total{protocol="http",cause="busy"} 3"#,
             r#"farwire_refusals_total{protocol="stamp",cause="outside-allow"} 0"#,

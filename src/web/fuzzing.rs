@@ -1,4 +1,4 @@
-//! Requests to the API as a function that fuzzers call: the API itself answers them, in bounded time and without a panic.
+//! Requests to the API, as a function that fuzzers call. The API must answer in bounded time and without a panic.
 
 use std::future::poll_fn;
 use std::os::unix::net::UnixStream;
@@ -25,7 +25,7 @@ use crate::forward::thread::ForwarderThread;
 use crate::forward::{NewConditions, fuzzing};
 use crate::live::{Links, NewLink};
 
-/// What is in force before each request: something of each kind, so that a patch finds it.
+/// The conditions in force before each request. They have something of each kind that a patch can change.
 const IN_FORCE: &str = "\
     delay = '20ms'\n\
     rate = '10mbit'\n\
@@ -49,23 +49,23 @@ struct Api {
     forwarder: ForwarderThread,
     router: TowerToHyperService<Router>,
     runtime: Runtime,
-    /// The client's end of the connection by which all requests come.
+    /// The client's end of the connection through which all requests come.
     _client: UnixStream,
 }
 
 static API: LazyLock<Mutex<Api>> = LazyLock::new(|| Mutex::new(Api::start()));
 
-/// A request to an API whose link is as at its start. Its first line is the method and the path, a header a line follows, and behind an
-/// empty line the body.
+/// Sends a request to an API whose link is in its first state. The bytes are text: the method and the path in the first line, one header
+/// in each further line, an empty line and the body.
 ///
 /// # Panics
-/// The API panicked, or answers that it failed.
+/// The API panicked, or the status of its answer is 500 or above.
 pub(crate) fn request(bytes: &[u8]) {
     let Some(request) = parse(bytes) else {
         return;
     };
     let api = API.lock().unwrap_or_else(PoisonError::into_inner);
-    api.begin_anew();
+    api.reset();
     let status = api.answer(request);
     assert!(!status.is_server_error(), "{status}");
 }
@@ -98,10 +98,10 @@ impl Api {
                 links: links.clone(),
                 computing: Arc::new(Semaphore::new(1)),
                 changing: Arc::new(Semaphore::new(MOST_CHANGING)),
-                // None begins: its query is checked before that.
+                // No capture starts, because its query is checked before that.
                 captures: Arc::new(Semaphore::new(0)),
             };
-            // Without the guard, which would refuse requests that come as fast as these.
+            // There is no guard, because it would refuse requests at this rate.
             let router = openapi::router().0;
             let router = router.layer(DefaultBodyLimit::max(LARGEST_BODY));
             let router = router.layer(Extension(ClientConnection::of(&server)?));
@@ -121,14 +121,14 @@ impl Api {
         started().expect("the machine has a thread and a few descriptors")
     }
 
-    /// Puts the link into the state of its start: the outcome of a request does not depend on those before it.
-    fn begin_anew(&self) {
+    /// Resets the link, so that the outcome of a request does not depend on earlier requests.
+    fn reset(&self) {
         self.links.clear();
         let forwarder = self.forwarder.handle();
-        // Stages of the last request leave first, because a stage cannot become one of another kind.
+        // The stages of the last request are removed first, because a stage cannot change its kind.
         for text in ["", IN_FORCE] {
-            let link = spec(text).to_link("box").expect("conditions are right");
-            let paths = CheckedPaths::new(link.config.paths).expect("conditions are right");
+            let link = spec(text).to_link("box").expect("the conditions are valid");
+            let paths = CheckedPaths::new(link.config.paths).expect("the conditions are valid");
             let new = NewConditions {
                 paths,
                 rules: link.rules,
@@ -147,12 +147,12 @@ impl Api {
         });
     }
 
-    /// The status of the answer, of whose body everything is read that is there.
+    /// Returns the status of the answer. The part of the body that is ready is read.
     fn answer(&self, request: Request) -> StatusCode {
         self.runtime.block_on(async {
             let Ok(response) = self.router.call(request).await;
             let (head, mut body) = response.into_parts();
-            // Events, and the answer that lasts as long as a lease, have no end.
+            // Streams of events, and answers that last as long as a lease, do not end.
             poll_fn(|context| {
                 while let Poll::Ready(Some(Ok(_))) = Pin::new(&mut body).poll_frame(context) {}
                 Poll::Ready(())
@@ -163,7 +163,7 @@ impl Api {
     }
 }
 
-/// The conditions of a link file.
+/// Reads the conditions of a link file.
 fn spec(text: &str) -> LinkSpec {
-    toml::from_str(text).expect("conditions are right")
+    toml::from_str(text).expect("the conditions are valid")
 }

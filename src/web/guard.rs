@@ -1,11 +1,13 @@
-//! Decides which requests are accepted at all: those of programs on this machine or with a token, and of this server's own pages.
+//! Decides which requests are accepted at all: those from programs on this machine or with a token,
+//! and those from this server's own pages.
 //!
-//! A browser sends requests of any page to any address. A foreign page can resolve its own name to this server and so become a
-//! page of the same origin (DNS rebinding); therefore `Host` must be a loopback name or the address itself. A page of another
-//! origin can send requests whose responses it cannot read (CSRF); therefore `Origin` must be this host. Images and scripts of a
-//! foreign page are requested without `Origin`, but with `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C), which must not
-//! name another site. Where a token is required, any `Host` is accepted: a foreign page does not have the token, and browsers do
-//! not send it by themselves.
+//! A browser sends requests of any page to any address. A foreign page can resolve its own name to
+//! this server and thereby become a page of the same origin (DNS rebinding); therefore `Host` must
+//! be a loopback name or the address itself. A page of another origin can send requests whose
+//! responses it cannot read (CSRF); therefore `Origin` must be this host. Images and scripts of a
+//! foreign page are requested without `Origin`, but with `Sec-Fetch-Site` (Fetch Metadata Request
+//! Headers, W3C), which must not name another site. If a token is required, any `Host` is accepted:
+//! a foreign page does not have the token, and browsers do not send it by themselves.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -23,35 +25,36 @@ use super::access::{self, Access, Peer, TokenRole};
 use super::listen::Listening;
 use super::problem::Problem;
 
-/// The header of every answer, whose value is the version. Clients know a farwire by it.
+/// The header of every response with the version. Clients identify a farwire by it.
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("farwire-version");
 
 /// The largest body that is read.
 pub(super) const LARGEST_BODY: usize = 64 << 10;
 
-/// What a browser may do with what it gets: nothing comes from elsewhere, nothing runs that is written into a page.
+/// The restrictions for browsers: nothing is loaded from other sites, and no inline script runs.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// How many requests a server takes: a burst of 1,000, and then 500 a second.
+/// The number of accepted requests: a burst of 1,000, then 500 per second.
 const QUOTA: Quota = Quota::per_second(NonZeroU32::new(500).expect("above 0"))
     .allow_burst(NonZeroU32::new(1_000).expect("above 0"));
 
-/// How many requests came, as clones of it share.
+/// A counter of requests, which its clones share.
 type Rate = Arc<DefaultDirectRateLimiter>;
 
-/// Checks what every request says of where it comes from.
+/// Checks the origin of every request.
 #[derive(Clone, Debug)]
 pub(super) struct RequestGuard {
-    /// Nothing for a socket of the file system, which no browser reaches.
+    /// The bound address; `None` for a Unix socket, which browsers cannot reach.
     bound: Option<SocketAddr>,
-    /// What pages of this server begin with.
+    /// The scheme of this server's URLs.
     scheme: &'static str,
     access: Access,
     rate: Rate,
-    /// Where a token is asked for, of what is refused.
+    /// The rate of refused requests, if a token is required.
     refused: Rate,
-    /// There too, of the page's files, for which none is needed.
+    /// The rate of requests for the page's files, which need no token, if one is required
+    /// otherwise.
     open: Rate,
 }
 
@@ -67,20 +70,20 @@ impl RequestGuard {
         }
     }
 
-    /// A service whose every answer has the headers that keep browsers within bounds, errors included.
+    /// Wraps a service. Every response, errors included, gets headers that restrict browsers.
     pub(super) fn around<S: Clone + Send + Sync + 'static>(
         self,
         router: Router<S>,
         app: S,
     ) -> Router {
         router
-            .fallback(|uri: Uri| async move {
-                Problem::not_found(format!("there is no {}", uri.path()))
-            })
+            .fallback(
+                |uri: Uri| async move { Problem::not_found(format!("no {} is set", uri.path())) },
+            )
             .method_not_allowed_fallback(|| async {
                 Problem::new(
                     StatusCode::METHOD_NOT_ALLOWED,
-                    "not by this method: `Allow` says by which",
+                    "wrong method: the header `Allow` lists the right ones",
                 )
             })
             .layer(DefaultBodyLimit::max(LARGEST_BODY))
@@ -88,16 +91,19 @@ impl RequestGuard {
             .with_state(app)
     }
 
-    /// Lets a request in; the token with which it came.
+    /// Checks a request and returns the role of its token.
     fn admit(&self, request: &Request) -> Result<TokenRole, Problem> {
-        let peer = request.extensions().get().copied();
-        let peer = peer.unwrap_or(Peer::Unix(None));
+        let peer = request
+            .extensions()
+            .get()
+            .copied()
+            .unwrap_or(Peer::Unix(None));
         let (path, headers) = (request.uri().path(), request.headers());
-        let admitted = match self.refuses_page(path, headers) {
+        let admitted = match self.refuse_foreign(path, headers) {
             Some(problem) => Err(problem),
             None => self.access.admit(peer, request.method(), path, headers),
         };
-        // Who has no token takes nothing from those who have one.
+        // Requests without a token must not use up the rate of those with one.
         let too_many = match (self.access.is_guarded(), &admitted) {
             (true, Err(_)) => too_many(&self.refused),
             (true, Ok(_)) if access::is_open(path) => too_many(&self.open),
@@ -107,8 +113,8 @@ impl RequestGuard {
         too_many.map_or(admitted, Err)
     }
 
-    /// Refuses what a strange page sends; it may lead to this server's pages.
-    fn refuses_page(&self, path: &str, headers: &HeaderMap) -> Option<Problem> {
+    /// Refuses requests of foreign pages, except links to this server's pages.
+    fn refuse_foreign(&self, path: &str, headers: &HeaderMap) -> Option<Problem> {
         let bound = self.bound?;
         let host = headers
             .get(header::HOST)
@@ -116,13 +122,13 @@ impl RequestGuard {
         let is_right = |host: &&str| self.access.is_guarded() || is_own(host, bound);
         let Some(host) = host.filter(is_right) else {
             return Some(Problem::forbidden(format!(
-                "Host is none of this server's names: ask for {bound} or localhost:{}",
+                "the header Host is not a name of this server: use {bound} or localhost:{}",
                 bound.port()
             )));
         };
-        if is_by_stranger(headers) && !(is_page(path) && is_shown(headers)) {
+        if is_cross_site(headers) && !(is_page(path) && is_navigation(headers)) {
             return Some(Problem::forbidden(
-                "Sec-Fetch-Site says that another page asks for this: this server answers its own only",
+                "the request comes from another site's page (Sec-Fetch-Site): this server answers only its own page",
             ));
         }
         let origin = headers.get(header::ORIGIN)?;
@@ -132,7 +138,7 @@ impl RequestGuard {
                 .is_some_and(|origin| origin.eq_ignore_ascii_case(host))
         });
         (!is_same).then(|| {
-            Problem::forbidden("Origin is another page's: this server answers its own only")
+            Problem::forbidden("the request comes from another site's page (Origin): this server answers only its own page")
         })
     }
 }
@@ -141,36 +147,39 @@ fn rate() -> Rate {
     Arc::new(RateLimiter::direct(QUOTA))
 }
 
-/// Refuses what comes too fast.
+/// Refuses requests above the rate.
 fn too_many(rate: &Rate) -> Option<Problem> {
     let until = rate.check().err()?;
     let wait = until.wait_time_from(DefaultClock::default().now());
     let problem = Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
-        "too many requests: `Retry-After` says in how many seconds to ask again",
+        "too many requests: the header `Retry-After` says in how many seconds to try again",
     );
-    Some(problem.again_in(wait))
+    Some(problem.with_retry_after(wait))
 }
 
-/// Whether a browser says that a page of elsewhere had it send this; `same-site` is another port of this host.
-fn is_by_stranger(headers: &HeaderMap) -> bool {
+/// Returns true if the browser says that a page of another site sent the request; `same-site` means
+/// another port of this host.
+fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
-/// Whether a browser says that it shows the answer to its user, as after a click on a link, and that no page has it.
-fn is_shown(headers: &HeaderMap) -> bool {
-    let is = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+/// Returns true if the browser shows the response to its user, as after a click on a link, so that
+/// no page can read it.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|sent| sent == value);
     is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
 
-/// Whether that is a page, which does nothing by being asked for: the one of links, the list of records, or the report of one.
+/// Returns true for pages, whose request changes nothing: the page of links, the list of records,
+/// or the report of one.
 fn is_page(path: &str) -> bool {
     path == "/" || path.ends_with("/report.html")
 }
 
-/// Whether `host` names the address that this server is bound to, by whatever port: that of a tunnel is its user's choice, and no name of
-/// elsewhere gets the loopback's by it.
+/// Returns true if `host` names the address of this server, with any port. The port of a tunnel is
+/// the user's choice, and a foreign name does not become a loopback name by its port.
 fn is_own(host: &str, bound: SocketAddr) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
@@ -198,7 +207,7 @@ async fn check(State(guard): State<RequestGuard>, mut request: Request, next: Ne
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
-        // A report's page says itself what it may.
+        // The page of a report sets its own policy.
         headers
             .entry(name)
             .or_insert(HeaderValue::from_static(value));
@@ -240,30 +249,30 @@ mod tests {
                 headers.insert(name, value.parse().unwrap());
             }
         }
-        guard.refuses_page("/v1/links", &headers).is_some()
+        guard.refuse_foreign("/v1/links", &headers).is_some()
     }
 
     #[test]
-    fn a_burst_is_taken_and_then_five_hundred_a_second() {
+    fn a_burst_is_accepted_and_then_500_requests_per_second() {
         let clock = FakeRelativeClock::default();
         let rate = RateLimiter::direct_with_clock(QUOTA, clock.clone());
-        let taken = |of: u32| (0..of).filter(|_| rate.check().is_ok()).count();
+        let accepted = |of: u32| (0..of).filter(|_| rate.check().is_ok()).count();
         let each = Duration::from_millis(2);
-        assert_eq!(taken(2_000), 1_000);
+        assert_eq!(accepted(2_000), 1_000);
         let until = rate.check().unwrap_err();
         assert_eq!(until.wait_time_from(clock.now()), each);
         clock.advance(Duration::from_secs(1));
-        assert_eq!(taken(2_000), 500);
-        // No more than a burst is kept for later.
+        assert_eq!(accepted(2_000), 500);
+        // The unused quota accumulates to at most one burst.
         clock.advance(Duration::from_secs(3_600));
-        assert_eq!(taken(2_000), 1_000);
-        // What is refused counts for nothing.
+        assert_eq!(accepted(2_000), 1_000);
+        // A refused request does not count.
         clock.advance(each);
-        assert_eq!(taken(2_000), 1);
+        assert_eq!(accepted(2_000), 1);
     }
 
     #[test]
-    fn what_a_browser_sends_for_another_page_is_refused_and_links_lead_to_pages() {
+    fn requests_of_foreign_pages_are_refused_except_links_to_pages() {
         let guard = RequestGuard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme: "http://",
@@ -288,7 +297,7 @@ mod tests {
                     HeaderValue::from_static(dest),
                 ),
             ]);
-            guard.refuses_page(path, &headers).is_some()
+            guard.refuse_foreign(path, &headers).is_some()
         };
         let capture = "/v1/links/link/capture";
         for site in ["cross-site", "same-site"] {
@@ -309,13 +318,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_of_the_loopback_by_any_port() {
+    fn a_host_must_be_a_loopback_name_with_any_port() {
         for host in [
             "127.0.0.1:7700",
             "localhost:7700",
             "LOCALHOST:7700",
             "[::1]:7700",
-            // As behind `ssh -L 8080:127.0.0.1:7700`.
+            // This is the header behind `ssh -L 8080:127.0.0.1:7700`.
             "localhost:8080",
             "localhost",
             "[::1]",
@@ -334,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_any_host_will_do_and_an_origin_is_still_that_host() {
+    fn with_a_token_any_host_is_accepted_and_the_origin_must_match_it() {
         let refused = |host, origin| {
             let access = Access::new(Some("0123456789abcdef"), None).unwrap();
             refused_of(access, "https://", host, origin)
@@ -348,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_this_server_itself() {
+    fn an_origin_must_be_this_server() {
         let host = Some("localhost:7700");
         assert!(!refused(host, Some("http://localhost:7700")));
         for origin in [
@@ -362,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_who_ask_too_often_take_nothing_from_who_has_a_token() {
+    fn requests_without_a_token_do_not_use_up_the_rate_of_others() {
         let guard = RequestGuard {
             bound: Some("192.0.2.1:7700".parse().unwrap()),
             scheme: "https://",
@@ -385,7 +394,7 @@ mod tests {
         };
         for (path, first) in [("/v1/links", Some(401)), ("/", None)] {
             assert_eq!(status(path, None), first, "{path}");
-            // A machine that stands still has them come more slowly.
+            // On a stalled machine, the requests arrive more slowly.
             let refused = (0..1_000_000).find(|_| status(path, None) == Some(429));
             assert!(refused.is_some(), "{path}");
         }

@@ -1,4 +1,4 @@
-//! The history of a link, sent while it is made.
+//! The history of a link, sent while it is created.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,11 +10,12 @@ use hyper::body::Frame;
 
 use crate::live::LiveLink;
 
-/// A part of the answer ends behind the change that fills this many bytes.
+/// A part of the response ends after the change that reaches this number of bytes.
 const PART: usize = 16 << 10;
 
-/// The changes that a link keeps, up to the one in force now, as a JSON object with the list `changes`. Each part is made when its
-/// reader takes it: a reader keeps nothing in memory but a part, however slow it is.
+/// Streams the kept changes of a link, up to the one in force now, as a JSON object with the list
+/// `changes`. Each part is created when its reader takes it, so even a slow reader needs memory
+/// only for one part.
 pub(super) fn stream(link: Arc<LiveLink>) -> Body {
     Body::new(History {
         until: link.revision(),
@@ -26,7 +27,7 @@ pub(super) fn stream(link: Arc<LiveLink>) -> Body {
 
 struct History {
     link: Arc<LiveLink>,
-    /// The last revision that will be sent.
+    /// The last revision to send.
     until: u64,
     /// The last revision that was sent.
     last: u64,
@@ -35,7 +36,7 @@ struct History {
 }
 
 impl History {
-    /// The next part; `None` behind the last one.
+    /// Returns the next part, or `None` after the last one.
     fn part(&mut self) -> Option<String> {
         let mut text = String::new();
         while text.len() < PART {
@@ -49,7 +50,7 @@ impl History {
             };
             self.last = change.revision;
             self.next = Some(",");
-            // A change has nothing that is no JSON.
+            // A change can always be serialized.
             text += &serde_json::to_string(&change).unwrap_or_default();
         }
         Some(text)

@@ -1,4 +1,5 @@
-//! The resources of the API: links with their changes, counters and events, profiles, and the known conditions.
+//! The resources of the API: links with their changes, counters and events, profiles, and the known
+//! conditions.
 #![expect(unused_qualifications, reason = "utoipa's macro writes them")]
 
 use std::sync::Arc;
@@ -18,50 +19,49 @@ use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use super::capture::CaptureQuery;
-use super::change::{ChangeQuery, Form, RequestOrigin, Whole, lease, order};
+use super::change::{BodyKind, ChangeQuery, CompleteBody, RequestOrigin, lease, read_order};
 use super::client::ClientConnection;
 use super::events::ConnectionLease;
 use super::problem::Problem;
 use super::{AppState, capture, events, history};
 use crate::live::{
-    CHANGE_LIMIT, ChangeRefusal, ChangeView, Changed, LinkCounters, LinkSample, LinkView, LiveLink,
-    ScheduleChange, ScheduleView,
+    CHANGE_LIMIT, ChangeRefusal, ChangeResult, ChangeView, LinkCounters, LinkSample, LinkView,
+    LiveLink, ScheduleChange, ScheduleView,
 };
 
-/// How long the answer to a change that was made waits for what it means.
-const SOON: Duration = Duration::from_secs(2);
+/// The time for which the response to a completed change waits for the effects of the conditions.
+const EFFECTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Name = Result<Path<String>, PathRejection>;
 
-/// The links that run.
+/// The running links.
 #[derive(Serialize, ToSchema)]
-pub(super) struct All {
+pub(super) struct LinkList {
     links: Vec<LinkView>,
 }
 
-/// What a change came to, and what it means.
+/// The result of a change, and the effects of the conditions.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ChangedAndImplied)]
 pub(super) struct ChangeResponse {
     #[serde(flatten)]
-    changed: Changed,
-    /// What the conditions mean, as `farwire link --json` has it; null of a change that was made while much else was computed.
+    changed: ChangeResult,
+    /// The effects of the conditions as in `farwire link --json`; null if they could not be computed in time.
     #[schema(value_type = Option<Object>)]
     implies: Option<InEffect>,
 }
 
-/// All links that run.
-#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = All)))]
-pub(super) async fn all(State(app): State<AppState>) -> Json<All> {
+/// Returns all running links.
+#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = LinkList)))]
+pub(super) async fn all(State(app): State<AppState>) -> Json<LinkList> {
     let links = app.links.all();
-    Json(All {
+    Json(LinkList {
         links: links.iter().map(|link| link.view()).collect(),
     })
 }
 
-/// A link: what is in force. Its revision is the ETag.
+/// Returns a link with its conditions in force. Its revision is the ETag.
 #[utoipa::path(
-    get, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it")),
+    get, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
     responses((status = OK, body = LinkView), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
@@ -69,20 +69,20 @@ pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Respo
     Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
 }
 
-/// Puts these conditions into force, and no others.
+/// Puts exactly these conditions into force.
 #[utoipa::path(
-    put, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
-        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    put, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Change the link only if it has this revision: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = ref("#/components/schemas/LinkSpec"), content_type = "application/json"),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
-        (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
-        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
-        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = CONFLICT, body = Problem, description = "Another client has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
-        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "The change was not made within 5 s; nothing was changed"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Invalid conditions; `field` names them")
     )
 )]
 pub(super) async fn put(
@@ -92,27 +92,27 @@ pub(super) async fn put(
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
     origin: RequestOrigin,
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let from = (client, origin);
-    change(&app, link, Form::All, query, &headers, from, body).await
+    change(&app, link, BodyKind::All, query, &headers, from, body).await
 }
 
-/// Changes conditions: a JSON Merge Patch (RFC 7396) over those in force; null takes one away.
+/// Changes conditions by a JSON Merge Patch (RFC 7396) of those in force; null removes one.
 #[utoipa::path(
-    patch, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
-        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    patch, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Change the link only if it has this revision: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = Object, content_type = "application/merge-patch+json"),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
-        (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
-        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
-        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = CONFLICT, body = Problem, description = "Another client has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
-        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "The change was not made within 5 s; nothing was changed"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Invalid conditions; `field` names them")
     )
 )]
 pub(super) async fn patch(
@@ -122,39 +122,38 @@ pub(super) async fn patch(
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
     origin: RequestOrigin,
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let from = (client, origin);
-    change(&app, link, Form::Patch, query, &headers, from, body).await
+    change(&app, link, BodyKind::Patch, query, &headers, from, body).await
 }
 
-/// The schedules of a link: whether their time runs, where it stands, and what is in force at it.
+/// Returns the schedules of a link: the state and value of their time, and the conditions in force at it.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it")),
-    responses((status = OK, body = ScheduleView), (status = NOT_FOUND, body = Problem, description = "No such link, or no schedule"))
+    get, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
+    responses((status = OK, body = ScheduleView), (status = NOT_FOUND, body = Problem, description = "There is no such link, or it has no schedule"))
 )]
 pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.schedule();
-    let view =
-        view.ok_or_else(|| Problem::not_found("the conditions in force have no schedule"))?;
+    let view = view.ok_or_else(|| Problem::not_found("the link's conditions have no schedule"))?;
     Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
 }
 
-/// Stops the time of a link's schedules, has it run, or moves it: at one instant in both directions, as any change.
+/// Stops, starts or moves the time of a link's schedules, at one instant in both directions.
 #[utoipa::path(
-    put, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
-        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    put, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "The link's name, as in /v1/links"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Change the link only if it has this revision: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = ScheduleChange, content_type = "application/json"),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
-        (status = CONFLICT, body = Problem, description = "There is no schedule, or somebody else has a lease"),
-        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
-        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = CONFLICT, body = Problem, description = "There is no schedule, or another client has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
-        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A state or a time that cannot be; `field` says which")
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "The change was not made within 5 s; nothing was changed"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Invalid state or time; `field` names it")
     )
 )]
 pub(super) async fn put_schedule(
@@ -164,21 +163,21 @@ pub(super) async fn put_schedule(
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
     origin: RequestOrigin,
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let from = (client, origin);
-    change(&app, link, Form::Schedule, query, &headers, from, body).await
+    change(&app, link, BodyKind::Schedule, query, &headers, from, body).await
 }
 
-/// Ends the lease of a link now: it reverts to what stood before.
+/// Ends the lease of a link now. The link reverts to the conditions before the lease.
 #[utoipa::path(
-    delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "As /v1/links has it"),
-        ("Farwire-Lease" = Option<String>, Header, description = "This lease only; any when absent")),
+    delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "The link's name, as in /v1/links"),
+        ("Farwire-Lease" = Option<String>, Header, description = "End only this lease; any lease if absent")),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem),
-        (status = NOT_FOUND, body = Problem, description = "No such link or lease"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets would be overtaken: it ends once they have passed")
+        (status = NOT_FOUND, body = Problem, description = "There is no such link or lease"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets on their way would be overtaken. The lease stays, and farwire ends it as soon as they have passed: do not ask again")
     )
 )]
 pub(super) async fn end_lease(
@@ -189,27 +188,27 @@ pub(super) async fn end_lease(
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let changed = link.end_lease(lease(&headers)?.as_ref(), &origin)?;
-    let told = tell(&app, changed).await;
-    Ok(answer(told.changed.revision, json(&told)?.into()))
+    let response = with_effects(&app, changed).await;
+    Ok(answer(response.changed.revision, json(&response)?.into()))
 }
 
-/// From which revision on.
+/// The query of a starting revision.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SinceQuery {
-    /// The revision from whose instant on; from the link's start when absent.
+    /// The revision from which to start; the link's start by default. The end is always the time of the request.
     since: Option<u64>,
 }
 
 fn unknown_revision() -> Problem {
-    Problem::not_found("since: there is no such revision, or it is not kept any more")
+    Problem::not_found("since: there is no such revision, or it is no longer kept")
 }
 
-/// What was counted since a revision came into force: whether a fault was met.
+/// Returns the counters since a revision came into force, which show whether traffic met a fault.
 #[utoipa::path(
     get, path = "/v1/links/{name}/counters",
-    params(("name" = String, Path, description = "As /v1/links has it"), SinceQuery),
+    params(("name" = String, Path, description = "The link's name, as in /v1/links"), SinceQuery),
     responses((status = OK, body = LinkCounters), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn counters(
@@ -219,23 +218,23 @@ pub(super) async fn counters(
 ) -> Result<Json<LinkCounters>, Problem> {
     let link = find(&app, name)?;
     let Query(query) = query?;
-    let counted = link.counters(query.since);
-    let counted = counted.map_err(Problem::not_found)?;
+    let counted = link.counters(query.since).map_err(Problem::not_found)?;
     counted.map(Json).ok_or_else(unknown_revision)
 }
 
-/// What was in force.
+/// The history of a link's conditions.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "the schema of what `history::stream` writes")]
 pub(super) struct ChangeHistory {
-    /// From the first revision that is kept (the last 1,000 are, or those of the last 32 MiB) to what is in force. What is forgotten
-    /// while it is read is left out.
+    /// The changes from the first kept revision to the one in force. The last 1,000 are kept, within a limit of 32 MiB.
+    ///
+    /// Changes that are dropped while the history is read are left out.
     changes: Vec<ChangeView>,
 }
 
-/// The changes made while the link ran.
+/// Returns the changes made while the link ran.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "As /v1/links has it")),
+    get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
     responses((status = OK, body = ChangeHistory), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn history(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
@@ -243,46 +242,48 @@ pub(super) async fn history(State(app): State<AppState>, name: Name) -> Result<R
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// As which file changes are taken away.
+/// The kind of file to which changes are exported.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum FileForm {
     /// A link file with a schedule.
     Link,
-    /// An experiment that `farwire run` makes.
+    /// A scenario for `farwire run`.
     Scenario,
 }
 
-/// The changes made while the link ran as a file that makes them again: a link file with a schedule, or a scenario.
+/// Exports the changes made while the link ran as a link file with a schedule, or as a scenario.
 #[utoipa::path(
     get, path = "/v1/links/{name}/history/{form}",
-    params(("name" = String, Path, description = "As /v1/links has it"), ("form" = inline(FileForm), Path, description = "link or scenario"),
+    params(("name" = String, Path, description = "The link's name, as in /v1/links"), ("form" = inline(FileForm), Path, description = "link or scenario"),
         SinceQuery),
     responses(
         (status = OK, content_type = "application/toml", body = String), (status = BAD_REQUEST, body = Problem),
         (status = NOT_FOUND, body = Problem),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A change was made that no schedule says")
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "The history contains a change that no schedule can express")
     )
 )]
 pub(super) async fn history_file(
     State(app): State<AppState>,
-    asked: Result<Path<(String, FileForm)>, PathRejection>,
+    path: Result<Path<(String, FileForm)>, PathRejection>,
     query: Result<Query<SinceQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path((name, form)) =
-        asked.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
+        path.map_err(|_| Problem::not_found("the form of a history file is link or scenario"))?;
     let link = find(&app, Ok(Path(name)))?;
     let Query(query) = query?;
-    let told = Arc::clone(&link);
+    let exported = Arc::clone(&link);
     let file = compute(&app, move || {
-        let told = told.told(query.since).ok_or_else(unknown_revision)?;
+        let log = exported
+            .change_log(query.since)
+            .ok_or_else(unknown_revision)?;
         let text = match form {
-            FileForm::Link => told.link_file(),
-            FileForm::Scenario => told.scenario(),
+            FileForm::Link => log.link_file(),
+            FileForm::Scenario => log.scenario(),
         };
         text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))
     });
-    let text = file.await.unwrap_or_else(|| Err(died()))?;
+    let text = file.await.unwrap_or_else(|| Err(panicked()))?;
     let ending = match form {
         FileForm::Link => ".toml",
         FileForm::Scenario => "-scenario.toml",
@@ -290,7 +291,8 @@ pub(super) async fn history_file(
     Ok(attachment(&link, "application/toml", ending, text))
 }
 
-/// A file of this kind, which is called as the link and ends so; what is not plain in the link's name is no part of it.
+/// Returns a file with this content type, named after the link and with this ending. Special
+/// characters of the link's name are replaced.
 fn attachment(
     link: &LiveLink,
     kind: &'static str,
@@ -298,8 +300,11 @@ fn attachment(
     body: impl IntoResponse,
 ) -> Response {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let name = link.name().chars();
-    let name: String = name.map(|c| if is_plain(c) { c } else { '-' }).collect();
+    let name: String = link
+        .name()
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
     let headers = [
         (header::CONTENT_TYPE, kind.to_owned()),
         (
@@ -310,11 +315,12 @@ fn attachment(
     (headers, body).into_response()
 }
 
-/// What happens on a link, as server-sent events: `sample` ten times a second, `change`, and `end`. A reader that lags is cut
-/// off; `Last-Event-ID` has the last minute's repeated after that one.
+/// Streams the events of a link as server-sent events: `sample` ten times per second, `change` and `end`.
+///
+/// A reader that lags is disconnected. With `Last-Event-ID`, the kept events of the last minute after that one are repeated.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/events", params(("name" = String, Path, description = "As /v1/links has it"),
-        ("Last-Event-ID" = Option<u64>, Header, description = "The last one that the client has")),
+    get, path = "/v1/links/{name}/events", params(("name" = String, Path, description = "The link's name, as in /v1/links"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The last event that the client has received")),
     responses(
         (status = OK, content_type = "text/event-stream", content((LinkSample = "text/event-stream"), (ChangeView = "text/event-stream"))),
         (status = NOT_FOUND, body = Problem)
@@ -326,19 +332,22 @@ pub(super) async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let last = last.and_then(|id| id.trim().parse().ok());
+    let last = headers
+        .get("last-event-id")
+        .and_then(|id| id.to_str().ok())
+        .and_then(|id| id.trim().parse().ok());
     let body = events::follow(&link, last);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
 }
 
-/// The packets of a link from now on, as a stream of pcapng with their verdicts in comments. It ends by its limits, with the link,
-/// or with the connection; a reader that lags is cut off.
+/// Streams the packets of a link from now on as pcapng, with their outcomes in comments.
+///
+/// The stream ends by its limits, with the link, or with the connection. A reader that lags is disconnected.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/capture", params(("name" = String, Path, description = "As /v1/links has it"), CaptureQuery),
+    get, path = "/v1/links/{name}/capture", params(("name" = String, Path, description = "The link's name, as in /v1/links"), CaptureQuery),
     responses(
         (status = OK, content_type = "application/x-pcapng", body = Vec<u8>), (status = BAD_REQUEST, body = Problem),
-        (status = NOT_FOUND, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem, description = "Too many captures run")
+        (status = NOT_FOUND, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem, description = "Too many captures are running")
     )
 )]
 pub(super) async fn capture(
@@ -352,20 +361,20 @@ pub(super) async fn capture(
     Ok(attachment(&link, "application/x-pcapng", ".pcapng", body))
 }
 
-/// A link that ships.
+/// A link that ships with farwire.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Profile)]
 pub(super) struct ProfileView {
-    /// As `--profile` takes it.
+    /// The name, as `--profile` accepts it.
     name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     about: &'static str,
-    /// In the form of a link file.
+    /// The conditions in the form of a link file.
     #[schema(value_type = Object)]
     conditions: LinkSpec,
 }
 
-/// The links that ship, as others measured them.
+/// Returns the links that ship with farwire, based on published measurements.
 #[utoipa::path(get, path = "/v1/profiles", responses((status = OK, body = [ProfileView])))]
 pub(super) async fn profiles() -> Json<Vec<ProfileView>> {
     let all = PROFILES.iter().map(|profile| ProfileView {
@@ -376,18 +385,18 @@ pub(super) async fn profiles() -> Json<Vec<ProfileView>> {
     Json(all.collect())
 }
 
-/// A condition.
+/// A known condition.
 #[derive(Serialize, ToSchema)]
 pub(super) struct KnownCondition {
-    /// Its key.
+    /// The key of the condition.
     key: &'static str,
-    /// What stands for its value.
+    /// The placeholder of its value.
     value_name: &'static str,
-    /// What it is, with examples of its value.
+    /// A description with examples of its value.
     help: &'static str,
 }
 
-/// Every condition of a direction.
+/// Returns every condition of a direction.
 #[utoipa::path(get, path = "/v1/conditions", responses((status = OK, body = [KnownCondition])))]
 pub(super) async fn conditions() -> Json<Vec<KnownCondition>> {
     let all = CONDITIONS.iter().map(|one| KnownCondition {
@@ -408,14 +417,14 @@ fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
             .map(|link| link.name().to_owned())
             .collect();
         match (names.as_slice(), app.links.experiment().next()) {
-            ([], None) => Problem::not_found("no link runs now"),
-            ([], Some(next)) => {
-                Problem::not_found("no link runs between two runs: `next` says which run has some")
-                    .until(next)
-            }
+            ([], None) => Problem::not_found("no link is running"),
+            ([], Some(next)) => Problem::not_found(
+                "no link is running between two runs: `next` names the next run with links",
+            )
+            .with_next_run(next),
             (names, _) => {
                 let names = names.join(", ");
-                Problem::not_found(format!("there is no such link; there are: {names}"))
+                Problem::not_found(format!("there is no such link; the links are: {names}"))
             }
         }
     })
@@ -424,41 +433,44 @@ fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
 async fn change(
     app: &AppState,
     link: Arc<LiveLink>,
-    form: Form,
+    form: BodyKind,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: &HeaderMap,
     (client, origin): (ClientConnection, RequestOrigin),
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let Query(query) = query?;
-    let order = order(form, query, headers, body, origin)?;
+    let order = read_order(form, query, headers, body, origin)?;
     let deadline = clock::now() + CHANGE_LIMIT.into();
-    let permit = timeout(CHANGE_LIMIT, Arc::clone(&app.changing).acquire_owned()).await;
-    let permit = permit.map_err(|_| ChangeRefusal::TooLong)?;
+    let permit = timeout(CHANGE_LIMIT, Arc::clone(&app.changing).acquire_owned())
+        .await
+        .map_err(|_| ChangeRefusal::TooLong)?;
     let making = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let changed = link.change(&order, deadline)?;
-        // A client that has gone away meanwhile has this dropped, and the lease with it.
+        // If the client has gone meanwhile, this is dropped and ends the lease.
         let grant = changed.grant.clone();
         let lease = grant.map(|grant| ConnectionLease::of(link, grant));
         Ok::<_, ChangeRefusal>((changed, lease))
     });
-    let (changed, lease) = making.await.map_err(|_| died())??;
+    let (changed, lease) = making.await.map_err(|_| panicked())??;
     let revision = changed.revision;
-    let told = json(&tell(app, changed).await)?;
+    let text = json(&with_effects(app, changed).await)?;
     Ok(match lease {
-        Some(lease) => answer(revision, lease.hold(format!("{told}\n").into(), client)),
-        None => answer(revision, told.into()),
+        Some(lease) => answer(revision, lease.hold(format!("{text}\n").into(), client)),
+        None => answer(revision, text.into()),
     })
 }
 
-/// With what it means. A change that was made is told of soon, without that if others are computed first.
-async fn tell(app: &AppState, changed: Changed) -> ChangeResponse {
+/// Adds the effects of the conditions. The response to a completed change does not wait long for
+/// them.
+async fn with_effects(app: &AppState, changed: ChangeResult) -> ChangeResponse {
     let spec = Arc::clone(&changed.link.conditions);
     let implies = compute(app, move || InEffect::of(&spec).ok());
-    let implies = match changed.dry_run {
-        true => implies.await,
-        false => timeout(SOON, implies).await.ok().flatten(),
+    let implies = if changed.dry_run {
+        implies.await
+    } else {
+        timeout(EFFECTS_TIMEOUT, implies).await.ok().flatten()
     };
     ChangeResponse {
         changed,
@@ -466,7 +478,8 @@ async fn tell(app: &AppState, changed: Changed) -> ChangeResponse {
     }
 }
 
-/// Computes something beside the thread that serves; one at a time, also where nobody waits for it any more. `None` if it panicked.
+/// Computes something outside the serving thread. One computation runs at a time, even if its
+/// client has gone. Returns `None` after a panic.
 async fn compute<T: Send + 'static>(
     app: &AppState,
     what: impl FnOnce() -> T + Send + 'static,
@@ -479,16 +492,16 @@ async fn compute<T: Send + 'static>(
     computed.await.ok()
 }
 
-/// The answer where a thread panicked, which says itself of what.
-fn died() -> Problem {
+/// The response after a panic of a thread, whose message is on standard error.
+fn panicked() -> Problem {
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
-        "the request could not be carried out: standard error says why",
+        "the request failed: the cause is on farwire's standard error",
     )
 }
 
-fn json(told: &ChangeResponse) -> Result<String, Problem> {
-    let text = serde_json::to_string(told);
+fn json(response: &ChangeResponse) -> Result<String, Problem> {
+    let text = serde_json::to_string(response);
     text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 

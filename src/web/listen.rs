@@ -1,4 +1,4 @@
-//! Where the API listens: at an address and port, or at a socket in the file system.
+//! The place where the API listens: an address and port, or a Unix socket.
 
 use std::fmt;
 use std::fs::Permissions;
@@ -15,50 +15,50 @@ use netio::private_dir::PrivateDir;
 use super::access::Access;
 use super::tls::{CertificateFiles, Pin, Tls};
 
-/// `--listen`, and `--at` of clients.
+/// The value of `--listen`, and of `--at` of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
     /// An address and a port.
     Tcp(SocketAddr),
-    /// A socket's path.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// A socket that is open, and who may ask there.
+/// An open socket, and the access rules for its clients.
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub(super) socket: Socket,
     pub(super) access: Access,
     pub(super) tls: Option<Tls>,
-    /// The token that was made for this socket, which is part of its URL.
+    /// The token that was generated for this socket, which is part of its URL.
     token: Option<String>,
 }
 
-/// What is listened on.
+/// An open socket.
 #[derive(Debug)]
 pub(super) enum Socket {
-    /// By TCP.
+    /// A TCP socket with its address.
     Tcp(TcpListener, SocketAddr),
-    /// In the file system.
+    /// A Unix socket with its file.
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket's file, which is removed when this is dropped, where this process still may.
+/// The file of a Unix socket. It is removed when this is dropped, if the process still may do so.
 #[derive(Debug)]
 pub(super) struct SocketFile {
-    /// As it was asked for.
-    said: PathBuf,
-    /// The same from the root, wherever this process is by then.
+    /// The path as the user gave it.
+    given: PathBuf,
+    /// The absolute path, which is independent of the working directory.
     path: PathBuf,
-    /// Device and inode: what stands there later may be another's.
+    /// The device and inode. A later file with this path may belong to another process.
     id: Option<(u64, u64)>,
 }
 
 impl SocketFile {
-    fn of(said: &Path) -> Result<Self> {
-        let path = std::path::absolute(said)?;
+    fn of(given: &Path) -> Result<Self> {
+        let path = std::path::absolute(given)?;
         Ok(Self {
-            said: said.to_owned(),
+            given: given.to_owned(),
             id: id_of(&path),
             path,
         })
@@ -68,7 +68,8 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.id.is_some() && id_of(&self.path) == self.id {
-            // A box that forwards may remove nothing (docs/hardening.md): the next to listen there does.
+            // A forwarding box may not remove files (docs/hardening.md); the next process that
+            // listens there removes it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -80,26 +81,26 @@ fn id_of(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Listen {
-    /// Opens the socket where this machine alone reaches it and no token is asked for.
+    /// Opens a socket that only this machine can reach, without a token.
     ///
     /// # Errors
-    /// As [`Listen::open`], and an address that is not loopback.
+    /// Fails as [`Listen::open`] does, or if the address is not loopback.
     pub(crate) fn open_local(&self) -> Result<Listening> {
         if let Self::Tcp(address) = self {
             ensure!(
                 address.ip().is_loopback(),
-                "--listen {address}: whoever reaches that address could read the records: listen on 127.0.0.1, [::1] or unix:PATH \
-                 and reach it through ssh -L"
+                "--listen {address}: anyone who reaches this address could read the records: listen on 127.0.0.1, [::1] or \
+                 unix:PATH, and reach it through ssh -L"
             );
         }
         self.open(Access::default(), None)
     }
 
-    /// Opens the socket as [`Listen::open`] does. On a loopback address, which every user of this machine reaches, a token is made
-    /// where `access` asks for none.
+    /// Opens the socket as [`Listen::open`] does. For a loopback address, which every user of this
+    /// machine can reach, a token is generated if `access` requires none.
     ///
     /// # Errors
-    /// As [`Listen::open`].
+    /// Fails as [`Listen::open`] does.
     pub(crate) fn open_guarded(
         &self,
         access: Access,
@@ -117,11 +118,11 @@ impl Listen {
         }
     }
 
-    /// Opens a socket in the file system that only this user reaches: `NAME.sock` in the user's own directory, or `NAME-2.sock` and
-    /// so on while others listen there.
+    /// Opens a Unix socket that only this user can reach: `NAME.sock` in the user's private
+    /// directory, or `NAME-2.sock` and so on if others already listen there.
     ///
     /// # Errors
-    /// There is no such directory, or the socket cannot be made.
+    /// Fails if there is no such directory or if the socket cannot be created.
     pub(crate) fn open_private(name: &str, access: &Access) -> Result<Listening> {
         let dir = PrivateDir::own().context("--listen: name an address or unix:PATH")?;
         let mut number = 1;
@@ -129,7 +130,7 @@ impl Listen {
             let path = dir.path().join(socket_name(name, number));
             let opened = Self::Unix(path.clone()).open(access.clone(), None);
             match opened {
-                Err(error) if is_in_use(&error) && number < MOST_OF_A_NAME => number += 1,
+                Err(error) if is_in_use(&error) && number < MOST_WITH_ONE_NAME => number += 1,
                 opened => {
                     let opened = opened?;
                     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
@@ -139,8 +140,8 @@ impl Listen {
         }
     }
 
-    /// The sockets of [`Listen::open_private`] on which somebody listens, in the order of their names; and among them the one whose
-    /// first name is `name`.
+    /// Returns the sockets of [`Listen::open_private`] that have a listener, in the order of their
+    /// names. Also returns the one whose first name is `name`.
     pub(crate) fn private(name: Option<&str>) -> (Vec<Self>, Option<Self>) {
         let dirs = PrivateDir::all_own();
         let entries = dirs.iter().filter_map(|dir| dir.path().read_dir().ok());
@@ -150,16 +151,19 @@ impl Listen {
         let mut found: Vec<PathBuf> = paths.filter(is_socket).filter(is_answered).collect();
         found.sort();
         let wanted = name.map(|name| socket_name(name, 1));
-        let named = wanted.and_then(|wanted| found.iter().find(|path| path.ends_with(&wanted)));
-        let named = named.cloned().map(Self::Unix);
+        let named = wanted
+            .and_then(|wanted| found.iter().find(|path| path.ends_with(&wanted)))
+            .cloned()
+            .map(Self::Unix);
         (found.into_iter().map(Self::Unix).collect(), named)
     }
 
-    /// Opens the socket, in the network namespace that the calling thread is in. An address beyond loopback has TLS, with this
-    /// certificate or one of its own.
+    /// Opens the socket in the network namespace of the calling thread. An address other than
+    /// loopback uses TLS, with this certificate or a generated one.
     ///
     /// # Errors
-    /// An address that is not loopback, and no token; one that is taken or not this machine's; a certificate that is none.
+    /// Fails if an address other than loopback has no token, if the address is in use or does not
+    /// belong to this machine, or if the certificate is invalid.
     pub(crate) fn open(
         &self,
         access: Access,
@@ -170,7 +174,7 @@ impl Listen {
                 let is_local = address.ip().is_loopback();
                 ensure!(
                     is_local || access.is_guarded(),
-                    "--listen {address}: whoever reaches that address could change the link: give a token (--token-file FILE, or \
+                    "--listen {address}: anyone who reaches this address could change the link: add a token (--token-file FILE or \
                      FARWIRE_TOKEN), or listen on 127.0.0.1, [::1] or unix:PATH and reach it through ssh -L"
                 );
                 let listener = TcpListener::bind(address)
@@ -180,7 +184,7 @@ impl Listen {
                 let tls = match certificate {
                     Some(files) => Some(Tls::read(files)?),
                     None if is_local => None,
-                    None => Some(Tls::own(bound)?),
+                    None => Some(Tls::self_signed(bound)?),
                 };
                 Ok(Listening {
                     socket: Socket::Tcp(listener, bound),
@@ -192,9 +196,9 @@ impl Listen {
             Self::Unix(path) => {
                 ensure!(
                     certificate.is_none(),
-                    "--listen {self}: a socket of the file system has no TLS: leave --tls-cert out"
+                    "--listen {self}: a Unix socket does not use TLS: leave --tls-cert out"
                 );
-                remove_left(path)?;
+                remove_stale(path)?;
                 let listener =
                     UnixListener::bind(path).with_context(|| format!("cannot listen on {self}"))?;
                 listener.set_nonblocking(true)?;
@@ -210,7 +214,7 @@ impl Listen {
 }
 
 impl Listening {
-    /// The address, of one that has any.
+    /// Returns the address, or `None` for a Unix socket.
     pub(super) fn bound(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(_, address) => Some(*address),
@@ -218,7 +222,7 @@ impl Listening {
         }
     }
 
-    /// What its URLs begin with.
+    /// Returns the scheme of the URLs.
     pub(super) fn scheme(&self) -> &'static str {
         match self.tls {
             Some(_) => "https://",
@@ -226,26 +230,32 @@ impl Listening {
         }
     }
 
-    /// By what clients know its certificate.
+    /// Returns the fingerprint of the certificate, if there is one.
     pub(crate) fn pin(&self) -> Option<Pin> {
         self.tls.as_ref().map(|tls| tls.pin)
     }
 }
 
-/// The text of a URL before the token.
+/// The text before the token in a URL.
 pub(crate) const TOKEN_FRAGMENT: &str = "#token=";
 
-/// Sockets of one name: as many commands of one user that listen without an address.
-const MOST_OF_A_NAME: u32 = 1_000;
+/// The largest number of sockets with the same name, each of which belongs to one command of this
+/// user.
+const MOST_WITH_ONE_NAME: u32 = 1_000;
 
-/// The longest name in that of a socket, whose whole path has at most 107 bytes (unix(7)).
+/// The longest part of a name in a socket's file name. The whole path of a socket has at most 107
+/// bytes (unix(7)).
 const LONGEST_NAME: usize = 40;
 
-/// A socket's file, in which no character of `name` means anything to a shell or a path.
+/// Returns the name of a socket's file. Characters with a meaning to a shell or a path are
+/// replaced.
 fn socket_name(name: &str, number: u32) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    let plain = name.chars().take(LONGEST_NAME);
-    let plain: String = plain.map(|c| if is_plain(c) { c } else { '-' }).collect();
+    let plain: String = name
+        .chars()
+        .take(LONGEST_NAME)
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
     match number {
         1 => format!("{plain}.sock"),
         number => format!("{plain}-{number}.sock"),
@@ -257,19 +267,19 @@ fn is_in_use(error: &anyhow::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == ErrorKind::AddrInUse)
 }
 
-/// Removes a socket that nobody listens on any more: what was killed leaves it.
-fn remove_left(path: &Path) -> Result<()> {
+/// Removes a socket without a listener, which a killed process left.
+fn remove_stale(path: &Path) -> Result<()> {
     let is_socket = path
         .symlink_metadata()
         .is_ok_and(|found| found.file_type().is_socket());
-    // One that this user may not ask, or that is too busy to answer, is still somebody's.
-    let is_left = || {
+    // A socket that refuses this user, or that is too busy to answer, is still in use.
+    let is_stale = || {
         UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     };
-    if is_socket && is_left() {
+    if is_socket && is_stale() {
         std::fs::remove_file(path).with_context(|| {
             format!(
-                "--listen unix:{}: cannot remove what is left there",
+                "--listen unix:{}: cannot remove the old socket",
                 path.display()
             )
         })?;
@@ -284,13 +294,14 @@ impl FromStr for Listen {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err(
-                    "unix: needs the path of a socket: unix:/run/user/1000/farwire.sock".to_owned(),
+                    "unix: needs the path of a socket, such as unix:/run/user/1000/farwire.sock"
+                        .to_owned(),
                 ),
                 path => Ok(Self::Unix(path.into())),
             };
         }
         let address = text.parse().map_err(|_| {
-            "it is an address and a port, such as 127.0.0.1:7700, [::1]:0 (any free port), or unix:PATH".to_owned()
+            "write an address and a port, such as 127.0.0.1:7700 or [::1]:0 (any free port), or unix:PATH".to_owned()
         })?;
         Ok(Self::Tcp(address))
     }
@@ -306,17 +317,17 @@ impl fmt::Display for Listen {
 }
 
 impl fmt::Display for Listening {
-    /// As a browser or a client takes it.
+    /// Formats the URL or path as a browser or a client accepts it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
             Socket::Tcp(_, address) => {
                 write!(f, "{}{address}/", self.scheme())?;
-                // A browser keeps a fragment to itself.
+                // A browser does not send the fragment of a URL.
                 self.token
                     .iter()
                     .try_for_each(|token| write!(f, "{TOKEN_FRAGMENT}{token}"))
             }
-            Socket::Unix(_, file) => write!(f, "unix:{}", file.said.display()),
+            Socket::Unix(_, file) => write!(f, "unix:{}", file.given.display()),
         }
     }
 }
@@ -337,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_there_is_a_token_and_tls_or_nothing() {
+    fn an_address_beyond_loopback_needs_a_token_and_uses_tls() {
         let open = |address: &str, access: Access| {
             let listen: Listen = address.parse().unwrap();
             listen.open(access, None)
@@ -356,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_a_token_is_made_and_is_part_of_the_url() {
+    fn on_loopback_a_token_is_generated_and_is_part_of_the_url() {
         let listen: Listen = "127.0.0.1:0".parse().unwrap();
         let made = listen.open_guarded(Access::default(), None).unwrap();
         let url = made.to_string();
@@ -375,10 +386,10 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_left_is_taken_and_one_in_use_is_not() {
+    fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        // As what is killed leaves it.
+        // A killed process leaves such a socket.
         drop(UnixListener::bind(&path).unwrap());
         let listen = Listen::Unix(path);
         let open = || listen.open(Access::default(), None);
@@ -388,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_removed_at_the_end_and_what_took_its_place_is_not() {
+    fn a_socket_is_removed_at_the_end_but_not_a_file_in_its_place() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listen = Listen::Unix(path.clone());
@@ -396,7 +407,7 @@ mod tests {
         drop(open());
         assert!(!path.exists());
         let first = open();
-        // Beside the first one, whose inode is another then.
+        // The new file exists beside the first one, so that their inodes differ.
         let other = directory.path().join("other");
         std::fs::write(&other, "of somebody").unwrap();
         std::fs::rename(other, &path).unwrap();

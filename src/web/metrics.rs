@@ -1,8 +1,8 @@
-//! `/metrics`: what the links count, for Prometheus and other readers of its formats.
+//! `/metrics`: the links' counters, for Prometheus and other readers of its formats.
 //!
-//! The answer is OpenMetrics 1.0 text, or Prometheus's older text format (version 0.0.4) for clients that accept only that, such as
-//! `promtool check metrics`. The values of every label are links, their directions and the causes that exist, so that none of them
-//! grows with traffic.
+//! The response is OpenMetrics 1.0 text, or Prometheus's older text format (version 0.0.4) for
+//! clients that accept only that, such as `promtool check metrics`. All labels have values from
+//! fixed sets: links, directions and causes. None of them grows with the traffic.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
 use crate::live::{DirectionMeter, LinkMeter};
 
-/// What the links count, as OpenMetrics 1.0 text; as Prometheus's text format for who accepts that alone.
+/// Returns the links' counters as OpenMetrics 1.0 text, or in Prometheus's text format for clients that accept only that.
 #[utoipa::path(
     get, path = "/metrics",
     responses((
@@ -31,30 +31,30 @@ use crate::live::{DirectionMeter, LinkMeter};
     ))
 )]
 pub(super) async fn scrape(State(app): State<AppState>, headers: HeaderMap) -> Response {
-    let format = Format::for_who_accepts(&headers);
+    let format = Format::negotiate(&headers);
     let links = app.links.all();
-    // One that ends meanwhile has nothing to say any more.
+    // A link that ends meanwhile is left out.
     let meters = links.iter().filter_map(|link| link.meter().ok()).collect();
-    format.answer(Meters(meters))
+    format.answer(LinkCollector(meters))
 }
 
-/// In which form.
+/// The format of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// Prometheus's own, version 0.0.4.
+    /// Prometheus's own format, version 0.0.4.
     Prometheus,
 }
 
-/// What all links count.
+/// The values of all links.
 #[derive(Debug)]
-struct Meters(Vec<LinkMeter>);
+struct LinkCollector(Vec<LinkMeter>);
 
-/// The name of a family, its type and its help.
+/// The name of a family, its type and its help text.
 pub(super) type Family = (&'static str, MetricType, &'static str);
 
-/// A family with one sample for each link, and what gives its value.
+/// A family with one sample per link, and the function that returns its value.
 type LinkFamily = (
     &'static str,
     MetricType,
@@ -62,7 +62,7 @@ type LinkFamily = (
     fn(&LinkMeter) -> f64,
 );
 
-/// A family with one sample for each direction that has a value, and what gives it.
+/// A family with one sample per direction that has a value, and the function that returns it.
 type DirectionFamily = (
     &'static str,
     MetricType,
@@ -71,13 +71,17 @@ type DirectionFamily = (
 );
 
 impl Format {
-    pub(super) fn for_who_accepts(headers: &HeaderMap) -> Self {
-        let accepted = headers.get_all(header::ACCEPT).iter();
-        let accepted: Vec<&str> = accepted.filter_map(|kinds| kinds.to_str().ok()).collect();
+    pub(super) fn negotiate(headers: &HeaderMap) -> Self {
+        let accepted: Vec<&str> = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|kinds| kinds.to_str().ok())
+            .collect();
         let has = |kind| accepted.iter().any(|kinds| kinds.contains(kind));
-        match has("text/plain") && !has("application/openmetrics-text") {
-            true => Self::Prometheus,
-            false => Self::OpenMetrics,
+        if has("text/plain") && !has("application/openmetrics-text") {
+            Self::Prometheus
+        } else {
+            Self::OpenMetrics
         }
     }
 
@@ -88,7 +92,7 @@ impl Format {
         }
     }
 
-    /// What `collector` has, as an answer.
+    /// Returns the metrics of `collector` as a response.
     pub(super) fn answer(self, collector: impl Collector) -> Response {
         let kind = [(header::CONTENT_TYPE, self.kind())];
         (kind, self.text(collector)).into_response()
@@ -98,7 +102,7 @@ impl Format {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(collector));
         let mut page = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match self {
             Self::OpenMetrics => text::encode(&mut page, &registry),
             Self::Prometheus => prometheus_text::encode(&mut page, &registry),
@@ -107,7 +111,7 @@ impl Format {
     }
 }
 
-impl Collector for Meters {
+impl Collector for LinkCollector {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         begin(&mut page, BUILD)?.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         let mut info = begin(&mut page, LINK)?;
@@ -115,13 +119,13 @@ impl Collector for Meters {
             let [client, server] = ends;
             info.encode_info(&[("link", link), ("client", client), ("server", server)])?;
         }
-        for (name, kind, help, value) in OF_LINKS {
+        for (name, kind, help, value) in LINK_FAMILIES {
             let mut metric = begin(&mut page, (name, kind, help))?;
             for meter in &self.0 {
                 sample(&mut metric, kind, &[("link", &meter.link)], value(meter))?;
             }
         }
-        for (name, kind, help, value) in OF_DIRECTIONS {
+        for (name, kind, help, value) in DIRECTION_FAMILIES {
             let mut metric = begin(&mut page, (name, kind, help))?;
             for (labels, direction) in self.directions() {
                 if let Some(value) = value(direction) {
@@ -139,10 +143,10 @@ impl Collector for Meters {
         }
         let mut times = begin(&mut page, ROUND_TRIP)?;
         for meter in &self.0 {
-            for (side, seen) in ["a", "b"].into_iter().zip(&meter.round_trips) {
+            for (side, times_of_side) in ["a", "b"].into_iter().zip(&meter.round_trips) {
                 let labels = [("link", meter.link.as_str()), ("side", side)];
-                let buckets = (&RoundTripTimes::BOUNDS[..], &seen.counts[..]);
-                histogram(&mut times, &labels, buckets, seen.sum)?;
+                let buckets = (&RoundTripTimes::BOUNDS[..], &times_of_side.counts[..]);
+                histogram(&mut times, &labels, buckets, times_of_side.sum)?;
             }
         }
         let mut errors = begin(&mut page, DEPARTURE_ERROR)?;
@@ -154,8 +158,8 @@ impl Collector for Meters {
     }
 }
 
-impl Meters {
-    /// Every direction of every link, with its labels.
+impl LinkCollector {
+    /// Returns every direction of every link with its labels.
     fn directions(&self) -> impl Iterator<Item = ([(&str, &str); 2], &DirectionMeter)> {
         self.0.iter().flat_map(|meter| {
             let labels = |direction| [("link", meter.link.as_str()), ("direction", direction)];
@@ -166,7 +170,7 @@ impl Meters {
         })
     }
 
-    /// How every packet ended.
+    /// Adds the outcomes of all packets.
     fn packets(&self, mut metric: MetricEncoder<'_>) -> fmt::Result {
         for ([link, direction], DirectionMeter { counters, .. }) in self.directions() {
             let mut add = |verdict, cause, count: u64| {
@@ -174,7 +178,7 @@ impl Meters {
                 sample(&mut metric, Counter, &labels, count as f64)
             };
             add("delivered", "", counters.delivered)?;
-            // Causes without a drop are listed too: a rate needs a count to begin from.
+            // Causes without a drop are listed too, because a rate needs an initial value.
             for cause in DropCause::ALL.map(DropCause::name) {
                 let count = counters.dropped.get(cause).copied();
                 add("dropped", cause, count.unwrap_or(0))?;
@@ -215,7 +219,8 @@ pub(super) fn sample(
     }
 }
 
-/// Adds a histogram of times: the count up to each bound, that beyond the last one, and the sum of all times.
+/// Adds a histogram of times: the count up to each bound, the count beyond the last one, and the
+/// sum of all times.
 fn histogram(
     metric: &mut MetricEncoder<'_>,
     labels: &[(&str, &str)],
@@ -229,111 +234,111 @@ fn histogram(
     one.encode_histogram::<NoLabelSet>(seconds(&sum), counts.iter().sum(), &buckets, None)
 }
 
-pub(super) const BUILD: Family = ("farwire_build", Info, "Which farwire this is.");
+pub(super) const BUILD: Family = ("farwire_build", Info, "Version of farwire.");
 const LINK: Family = (
     "farwire_link",
     Info,
-    "A link that runs: up is from its client's side to its server's.",
+    "A running link. Up is the direction from the client's side to the server's.",
 );
 const PACKETS: Family = (
     "farwire_packets",
     Counter,
-    "Packets and copies by how they ended: delivered, dropped by the emulated network, or lost by the emulator itself, which \
-     is no doing of the network's.",
+    "Packets and copies by outcome: delivered, dropped by the emulated network, or lost by the emulator itself, which is not an \
+     effect of the network.",
 );
 const DELAY: Family = (
     "farwire_delay_seconds",
     Histogram,
-    "From the arrival of packets that were sent to when they were due.",
+    "Time from the arrival of sent packets until they were due.",
 );
 const ROUND_TRIP: Family = (
     "farwire_round_trip_seconds",
     Histogram,
-    "Round trips as they are seen at side a, the client's, and at side b: from when a TCP segment or an ICMP echo came there to \
-     when its answer left there.",
+    "Round-trip times seen at side a, the client's, and at side b: from the arrival of a TCP segment or an ICMP echo at the side \
+     until its answer left there.",
 );
 const DEPARTURE_ERROR: Family = (
     "farwire_departure_error_seconds",
     Histogram,
-    "How long after their due times packets left.",
+    "Time from the due time of packets until they left.",
 );
 
-/// The families with one sample for each link.
-const OF_LINKS: [LinkFamily; 4] = [
+/// The families with one sample per link.
+const LINK_FAMILIES: [LinkFamily; 4] = [
     (
         "farwire_link_revision",
         Gauge,
-        "The revision of the conditions in force; 1 is what the link began with.",
+        "Revision of the link's conditions; 1 stands for the initial ones.",
         |meter| meter.revision as f64,
     ),
     (
         "farwire_late_packets",
         Counter,
-        "Packets that left later than the budget after their due times.",
+        "Packets that left more than the late budget after their due times.",
         |meter| meter.late as f64,
     ),
     (
         "farwire_held_bytes",
         Gauge,
-        "Bytes of frames held by all links of this one's forwarder, book-keeping included.",
+        "Bytes of frames held for all links of the same emulator, with bookkeeping.",
         |meter| meter.held_bytes as f64,
     ),
     (
         "farwire_run_valid",
         Gauge,
-        "1 while what crossed the link can be trusted: the emulator lost nothing, and at most 1 packet in 20 was late.",
+        "1 if measurements through the link can be trusted: the emulator lost nothing, and at most 1 packet in 20 was late.",
         |meter| f64::from(u8::from(meter.is_valid)),
     ),
 ];
 
-/// The families with one sample for each direction, where it has a value.
-const OF_DIRECTIONS: [DirectionFamily; 8] = [
+/// The families with one sample per direction that has a value.
+const DIRECTION_FAMILIES: [DirectionFamily; 8] = [
     (
         "farwire_offered_packets",
         Counter,
-        "Packets that came to the link.",
+        "Packets that arrived at the link.",
         |direction| Some(direction.counters.packets as f64),
     ),
     (
         "farwire_copied_packets",
         Counter,
-        "Copies that the emulated network made.",
+        "Copies made by the emulated network.",
         |direction| Some(direction.counters.copies as f64),
     ),
     (
         "farwire_marked_packets",
         Counter,
-        "Delivered with a congestion mark that they did not come with.",
+        "Packets that were delivered with a congestion mark that they did not arrive with.",
         |direction| Some(direction.counters.marked as f64),
     ),
     (
         "farwire_in_flight_packets",
         Gauge,
-        "Packets and copies on their direction now.",
+        "Packets and copies in flight now.",
         |direction| Some(direction.counters.in_flight as f64),
     ),
     (
         "farwire_bytes",
         Counter,
-        "L2 bytes without FCS that were delivered.",
+        "Delivered L2 bytes without FCS.",
         |direction| Some(direction.counters.delivered_bytes as f64),
     ),
     (
         "farwire_offered_bytes",
         Counter,
-        "L2 bytes without FCS that came to the link.",
+        "L2 bytes without FCS that arrived at the link.",
         |direction| Some(direction.counters.bytes as f64),
     ),
     (
         "farwire_queue_bytes",
         Gauge,
-        "L2 bytes that wait for the bottleneck now, where there is a rate.",
+        "L2 bytes in the queue of the bottleneck now, if there is a rate.",
         |direction| direction.backlog.map(|waiting| waiting.bytes.0 as f64),
     ),
     (
         "farwire_queue_delay_seconds",
         Gauge,
-        "How long what comes now waits for the bottleneck, where there is a rate.",
+        "Time that a packet arriving now waits for the bottleneck, if there is a rate.",
         |direction| {
             direction
                 .backlog
@@ -353,11 +358,11 @@ mod tests {
         for kinds in accepts {
             headers.append(header::ACCEPT, HeaderValue::from_static(kinds));
         }
-        Format::for_who_accepts(&headers)
+        Format::negotiate(&headers)
     }
 
     #[test]
-    fn who_accepts_the_older_text_alone_gets_it() {
+    fn clients_that_accept_only_the_older_format_get_it() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for accepts in [
@@ -372,13 +377,13 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_named_as_its_format_has_it() {
-        let openmetrics = Format::OpenMetrics.text(Meters(Vec::new()));
-        let prometheus = Format::Prometheus.text(Meters(Vec::new()));
+    fn the_name_of_a_family_depends_on_the_format() {
+        let openmetrics = Format::OpenMetrics.text(LinkCollector(Vec::new()));
+        let prometheus = Format::Prometheus.text(LinkCollector(Vec::new()));
         for (page, head) in [
             (
                 &openmetrics,
-                "# HELP farwire_offered_bytes L2 bytes without FCS that came to the link.\n\
+                "# HELP farwire_offered_bytes L2 bytes without FCS that arrived at the link.\n\
                  # TYPE farwire_offered_bytes counter\n# UNIT farwire_offered_bytes bytes\n",
             ),
             (&openmetrics, "\n# TYPE farwire_link info\n"),

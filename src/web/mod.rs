@@ -1,8 +1,9 @@
-//! The live API over HTTP and its page, which `--listen` opens. It reaches links only through `live`.
+//! The live API over HTTP and its web page, which `--listen` opens. It reaches links only through
+//! `live`.
 //!
-//! One thread, "web", serves all connections. What takes longer than a moment is done on other threads: conditions are checked there,
-//! and what they mean is computed. The packet path never waits for either: it is sent commands, and a reader that does not keep up is
-//! disconnected.
+//! One thread, "web", serves all connections. Longer work is done on other threads: checking
+//! conditions and computing their effects. The packet path never waits for either: it receives
+//! commands, and a reader that does not keep up is disconnected.
 
 mod access;
 mod capture;
@@ -44,39 +45,41 @@ use far_end_metrics::FarEndCounts;
 use guard::RequestGuard;
 use instruments::serve::Tally;
 
-/// How long after the end the last events may leave.
+/// The time after the end within which the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// How long captures may take to end: 0.2 s until the packet path looks at them, and what it takes to send the rest.
+/// The time that captures may take to end: 0.2 s until the packet path notices it, and the time to
+/// send the rest.
 const CAPTURES_END: Duration = Duration::from_millis(600);
 
-/// Changes whose conditions are checked at a time.
+/// The largest number of changes whose conditions are checked simultaneously.
 const MOST_CHANGING: usize = 2;
 
-/// Serves the API until it is dropped.
+/// Serves the API until this value is dropped.
 pub(crate) struct WebServer {
     thread: Option<JoinHandle<()>>,
     stop: Option<oneshot::Sender<()>>,
     _keeper: Option<Keeper>,
 }
 
-/// What handlers know.
+/// The state that request handlers share.
 #[derive(Clone)]
 struct AppState {
     links: Links,
-    /// One at a time: what conditions mean is computed, or a history made into a file, which takes a while.
+    /// Allows one long computation at a time: the effects of conditions, or the export of a
+    /// history.
     computing: Arc<Semaphore>,
-    /// A few at a time: the conditions of changes are checked.
+    /// Allows a few simultaneous checks of conditions.
     changing: Arc<Semaphore>,
-    /// Captures that may still begin.
+    /// Allows the captures that may still start.
     captures: Arc<Semaphore>,
 }
 
 impl WebServer {
-    /// Serves `links` at sockets that are open already, so that it does not matter which network namespace this is by now.
+    /// Serves `links` at an open socket. The current network namespace therefore does not matter.
     ///
     /// # Errors
-    /// The machine lets no threads or descriptors be had.
+    /// Fails if no thread or descriptor is available.
     pub(crate) fn start(listening: Listening, links: Links) -> Result<Self> {
         let keeper = Keeper::start(links.clone())?;
         let app = AppState {
@@ -91,10 +94,10 @@ impl WebServer {
         Self::serve(listening, router, captures, Some(keeper))
     }
 
-    /// Serves the reports of past records.
+    /// Serves the reports of existing records.
     ///
     /// # Errors
-    /// As [`WebServer::start`].
+    /// Fails as [`WebServer::start`] does.
     pub(crate) fn of_records(listening: Listening, records: Records) -> Result<Self> {
         let router = RequestGuard::of(&listening).around(records::router(), records);
         let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
@@ -104,7 +107,7 @@ impl WebServer {
     /// Serves the metrics of a far end.
     ///
     /// # Errors
-    /// As [`WebServer::start`].
+    /// Fails as [`WebServer::start`] does.
     pub(crate) fn of_far_end(
         listening: Listening,
         counts: impl Fn() -> Tally + Send + Sync + 'static,
@@ -126,7 +129,7 @@ impl WebServer {
             .enable_time()
             .max_blocking_threads(1 + MOST_CHANGING)
             .build()
-            .context("starting the API")?;
+            .context("cannot start the API")?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("web".to_owned())
@@ -138,11 +141,11 @@ impl WebServer {
                     }
                 });
                 if let Err(error) = served {
-                    warn(format_args!("the API has ended: {error:#}"));
+                    warn(format_args!("the API has stopped: {error:#}"));
                 }
                 runtime.shutdown_background();
             })
-            .context("starting the API's thread")?;
+            .context("cannot start the thread of the API")?;
         Ok(Self {
             thread: Some(thread),
             stop: Some(stop),
@@ -151,19 +154,20 @@ impl WebServer {
     }
 }
 
-/// Waits until all is over, and for what was said last to leave: that links have ended.
+/// Waits for the end of the server, and then until the last messages have left, which say that
+/// links have ended.
 async fn linger(stopped: oneshot::Receiver<()>, captures: Arc<Semaphore>) {
-    // The sender is dropped, never used.
+    // The sender is only dropped, never used.
     let _ = stopped.await;
     let all_ended = captures.acquire_many(capture::MOST_AT_A_TIME);
-    // One whose client takes nothing is not waited for.
+    // A client that reads nothing is not waited for.
     let _ = tokio::time::timeout(CAPTURES_END, all_ended).await;
     tokio::time::sleep(LINGER).await;
 }
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The thread may have ended by itself.
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,4 +1,5 @@
-//! The routes, and the OpenAPI document that describes them, made from the served types and the schema of link files.
+//! The routes, and the OpenAPI document that describes them. The document is generated from the
+//! served types and the schema of link files.
 
 use std::sync::LazyLock;
 
@@ -14,10 +15,10 @@ use utoipa_axum::routes;
 
 use super::{AppState, links, metrics, run};
 
-/// As what every error is sent.
+/// The content type of every error.
 const PROBLEM: &str = "application/problem+json";
 
-/// All resources, and the document that describes them.
+/// Returns all resources, and the document that describes them.
 pub(super) fn router() -> (Router<AppState>, OpenApi) {
     OpenApiRouter::with_openapi(about())
         .routes(routes!(links::all))
@@ -37,7 +38,7 @@ pub(super) fn router() -> (Router<AppState>, OpenApi) {
         .split_for_parts()
 }
 
-/// What it begins with.
+/// Returns the start of the document.
 fn about() -> OpenApi {
     let license = LicenseBuilder::new()
         .name(env!("CARGO_PKG_LICENSE"))
@@ -46,14 +47,14 @@ fn about() -> OpenApi {
         .title("farwire")
         .version("1")
         .description(Some(
-            "Links that run: watched and changed. docs/live.md says how.",
+            "Shows running links and changes their conditions. docs/live.md describes the API.",
         ))
         .license(Some(license))
         .build();
     OpenApi::new(info, utoipa::openapi::Paths::new())
 }
 
-/// The document as JSON.
+/// Returns the document as JSON.
 pub(crate) fn document() -> String {
     let (_, document) = router();
     let mut document = serde_json::to_value(document).expect("a document is JSON");
@@ -62,25 +63,29 @@ pub(crate) fn document() -> String {
         .and_then(Value::as_object_mut)
         .expect("it has schemas");
     let mut spec = schemars::schema_for!(LinkSpec).to_value();
-    // The types of link files stand beside the others.
+    // The types of link files are added to the other schemas.
     if let Some(Value::Object(parts)) = spec.as_object_mut().and_then(|spec| spec.remove("$defs")) {
         schemas.extend(parts);
     }
     schemas.insert("LinkSpec".to_owned(), spec);
-    operations(&mut document).for_each(straighten);
-    guard(&mut document);
+    operations(&mut document).for_each(fix_parameters);
+    describe_access(&mut document);
     let text = serde_json::to_string_pretty(&document).expect("a document is JSON");
     text.replace("#/$defs/", "#/components/schemas/") + "\n"
 }
 
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let paths = document["paths"].as_object_mut().into_iter().flatten();
-    let paths = paths.filter_map(|(_, path)| path.as_object_mut());
+    let paths = document["paths"]
+        .as_object_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, path)| path.as_object_mut());
     paths.flat_map(Map::values_mut)
 }
 
-/// A parameter that may be left out is never null, as HTTP has no such thing; a body that is taken is needed.
-fn straighten(operation: &mut Value) {
+/// Removes null from the types of optional parameters, because HTTP has no null, and marks bodies
+/// as required.
+fn fix_parameters(operation: &mut Value) {
     let parameters = operation
         .pointer_mut("/parameters")
         .and_then(Value::as_array_mut);
@@ -98,9 +103,9 @@ fn straighten(operation: &mut Value) {
     }
 }
 
-/// Says what is asked of every request: its token, where there is one, and that no strange page sends it; and as what errors are
-/// sent. As that stands before all resources, none of them says it by itself.
-fn guard(document: &mut Value) {
+/// Adds what applies to every request: the token, the responses to requests of foreign pages and to
+/// too many requests, and the content type of errors.
+fn describe_access(document: &mut Value) {
     let problem = Map::from_iter([(
         PROBLEM.to_owned(),
         json!({"schema": {"$ref": "#/components/schemas/Problem"}}),
@@ -109,17 +114,17 @@ fn guard(document: &mut Value) {
         (
             "401",
             "Unauthorized",
-            "A token is asked for, and this is none of them",
+            "A token is required, and this one is wrong",
         ),
         (
             "403",
             "Forbidden",
-            "The token lets watch only, or Host, Origin or Sec-Fetch-Site is another's",
+            "The token is read-only, or the headers Host, Origin or Sec-Fetch-Site belong to another site",
         ),
         (
             "429",
             "TooManyRequests",
-            "Too many requests came, or too many wrong tokens from this address; the header Retry-After says in how many seconds to ask again",
+            "Too many requests, or too many wrong tokens from this address; the header Retry-After says in how many seconds to try again",
         ),
     ];
     let mut responses = Map::new();
@@ -128,14 +133,14 @@ fn guard(document: &mut Value) {
         responses.insert(name.to_owned(), response);
     }
     responses["TooManyRequests"]["headers"] = json!({"Retry-After": {
-        "description": "In how many seconds to ask again",
+        "description": "Seconds until the next try",
         "schema": {"type": "integer", "minimum": 1},
     }});
     document["components"]["responses"] = responses.into();
     document["components"]["securitySchemes"] = json!({"token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "That of --token-file, or to watch that of --read-token-file; none where neither was given",
+        "description": "The token of --token-file, or the read-only token of --read-token-file; no token if neither was given",
     }});
     document["security"] = json!([{"token": []}, {}]);
     for operation in operations(document) {
@@ -149,15 +154,15 @@ fn guard(document: &mut Value) {
             }
         }
         for (status, name, _) in refusals {
-            let told = &mut operation["responses"][status];
-            if told.is_null() {
-                *told = json!({"$ref": format!("#/components/responses/{name}")});
+            let response = &mut operation["responses"][status];
+            if response.is_null() {
+                *response = json!({"$ref": format!("#/components/responses/{name}")});
             }
         }
     }
 }
 
-/// This document.
+/// Returns this document.
 #[utoipa::path(get, path = "/v1/openapi.json", responses((status = OK, content_type = "application/json")))]
 async fn serve() -> impl IntoResponse {
     static DOCUMENT: LazyLock<String> = LazyLock::new(document);
@@ -169,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_that_is_kept_is_the_one_that_is_served() {
+    fn the_committed_document_equals_the_served_one() {
         let kept = include_str!("../../schema/openapi.json");
         assert!(
             kept == document(),
@@ -178,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_says_how_a_token_is_asked_for() {
+    fn every_operation_describes_the_token_and_its_refusals() {
         let document: Value = serde_json::from_str(&document()).unwrap();
         let scheme = &document["components"]["securitySchemes"]["token"];
         assert_eq!(scheme["scheme"], "bearer");
-        // A token, or none where there is none.
+        // A token is required, or none if the server has none.
         assert_eq!(document["security"], json!([{"token": []}, {}]));
         let paths = document["paths"].as_object().unwrap();
         for operation in paths
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_has_a_target() {
         let document: Value = serde_json::from_str(&document()).unwrap();
         let text = document.to_string();
         for reference in text.split("\"$ref\":\"#").skip(1) {

@@ -1,4 +1,4 @@
-//! The page: the files of the folder `page`, which are part of the binary.
+//! The web page: the files of the directory `page`, which are part of the binary.
 
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
@@ -10,7 +10,8 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Path, kind and text of a file, which stands below `/page` by its own name.
+/// The path, the content type and the text of a file, which is served below `/page` under its own
+/// name.
 macro_rules! file {
     ($name:literal, $kind:expr) => {
         (
@@ -21,7 +22,7 @@ macro_rules! file {
     };
 }
 
-/// Each of them.
+/// All files of the page.
 const FILES: [(&str, &str, &str); 15] = [
     ("/", HTML, include_str!("page/index.html")),
     file!("style.css", CSS),
@@ -40,7 +41,7 @@ const FILES: [(&str, &str, &str); 15] = [
     file!("watch.js", SCRIPT),
 ];
 
-/// The files at their paths.
+/// Returns the files at their paths.
 pub(super) fn router() -> Router<AppState> {
     FILES
         .into_iter()

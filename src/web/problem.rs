@@ -14,25 +14,25 @@ use utoipa::ToSchema;
 
 use crate::live::{ChangeRefusal, NumberedRun};
 
-/// Why something was not done.
+/// The reason why a request failed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Problem {
-    /// `about:blank`: the status says what kind of problem it is.
+    /// Always `about:blank`: the status gives the kind of problem.
     #[serde(rename = "type")]
     kind: &'static str,
     /// The status in words.
     title: &'static str,
-    /// The status.
+    /// The status code.
     status: u16,
-    /// What is wrong, and what would be right.
+    /// The cause of the problem and its correction.
     detail: String,
-    /// What is wrong: a condition as a path, `up.loss`, or the query's `for`.
+    /// The field at fault: the path of a condition, such as `up.loss`, or a key of the query, such as `for`.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// Between two runs of an experiment, what runs next.
+    /// The next run, if the request came between two runs of an experiment.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<NumberedRun>,
-    /// In how many seconds to ask again, as a header says it.
+    /// The number of seconds after which to try again, sent as a header.
     #[serde(skip)]
     retry_after: Option<u16>,
 }
@@ -50,8 +50,8 @@ impl Problem {
         }
     }
 
-    /// It may be asked for again then.
-    pub(super) fn again_in(self, wait: Duration) -> Self {
+    /// Says when the request may be repeated.
+    pub(super) fn with_retry_after(self, wait: Duration) -> Self {
         let rounded_up = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self {
             retry_after: Some(u16::try_from(rounded_up).unwrap_or(u16::MAX)),
@@ -59,8 +59,8 @@ impl Problem {
         }
     }
 
-    /// There is none now, but there will be in this run.
-    pub(super) fn until(self, next: NumberedRun) -> Self {
+    /// Says that a link will exist in this run.
+    pub(super) fn with_next_run(self, next: NumberedRun) -> Self {
         Self {
             next: Some(next),
             ..self
@@ -71,7 +71,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// A part of a query that cannot be.
+    /// Refuses a wrong value in the query.
     pub(super) fn bad_query(field: &str, detail: impl Display) -> Self {
         Self {
             field: Some(field.to_owned()),
@@ -79,8 +79,8 @@ impl Problem {
         }
     }
 
-    /// What is well-formed, and cannot be.
-    pub(super) fn wrong(field: &str, detail: impl Display) -> Self {
+    /// Refuses a well-formed but impossible value.
+    pub(super) fn unprocessable(field: &str, detail: impl Display) -> Self {
         Self {
             field: Some(field.to_owned()),
             ..Self::new(
@@ -110,7 +110,7 @@ impl From<QueryRejection> for Problem {
             cause.downcast_ref::<serde_path_to_error::Error<serde::de::value::Error>>()
         });
         match at {
-            // Beyond all keys, as where one stands twice.
+            // The error is not about one key, as with a repeated key.
             Some(at) if at.path().iter().next().is_none() => Self::bad_request(at.inner()),
             Some(at) => Self::bad_query(&at.path().to_string(), at),
             None => Self::bad_request(refused.body_text()),

@@ -1,6 +1,8 @@
-//! The records of a folder and their reports, which `farwire view` serves. It has no links and accepts no changes.
+//! The records of a directory and their reports, which `farwire view` serves. It has no links and
+//! accepts no changes.
 //!
-//! A report is made from its record for every request, so that a run in progress is shown up to date.
+//! A report is generated from its record for every request, so that a running experiment is shown
+//! up to date.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -19,20 +21,21 @@ use tokio::sync::Semaphore;
 
 use super::problem::Problem;
 
-/// What a report's page may do: its style and its script are within it, nothing comes from elsewhere.
+/// The restrictions for the page of a report: its style and script are inline, and nothing is
+/// loaded from other sites.
 const CSP: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; \
                    form-action 'none'; frame-ancestors 'none'";
 
-/// The records of a folder: its own, and those of the folders in it.
+/// The records of a directory: its own record, and those of its subdirectories.
 #[derive(Clone)]
 pub(crate) struct Records {
     folder: Arc<PathBuf>,
-    /// One at a time: an analysis takes a while.
+    /// Allows one analysis at a time, because it takes some time.
     computing: Arc<Semaphore>,
 }
 
 impl Records {
-    /// Those of `folder`.
+    /// Serves the records of `folder`.
     pub(crate) fn of(folder: PathBuf) -> Self {
         Self {
             folder: Arc::new(folder),
@@ -40,17 +43,17 @@ impl Records {
         }
     }
 
-    /// Names, in their order; the folder's own record has the empty one.
+    /// Returns the names of the records in order. The directory's own record has an empty name.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// Fails if the directory cannot be read.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         if Record::is_in(&self.folder) {
             names.push(String::new());
         }
         for entry in std::fs::read_dir(&*self.folder)?.flatten() {
-            // What is no UTF-8 has no address.
+            // A name that is not UTF-8 cannot be part of an address.
             let name = entry.file_name().into_string().ok();
             names.extend(name.filter(|_| Record::is_in(&entry.path())));
         }
@@ -62,7 +65,7 @@ impl Records {
         Ok(Record::read(&self.folder.join(name))?)
     }
 
-    /// The page of all of them; what cannot be read is named with its cause.
+    /// Returns the page with all records. Records that cannot be read are listed with the cause.
     fn index(&self) -> Result<String> {
         let (mut listed, mut unread) = (Vec::new(), Vec::new());
         for name in self.names()? {
@@ -70,9 +73,9 @@ impl Records {
                 "" => "report.html".to_owned(),
                 name => format!("{}/report.html", path_segment(name)),
             };
-            // One that nobody foresaw must not hide the others.
+            // An unexpected panic in one record must not hide the others.
             let list = || Ok(Listed::of(&self.read(&name)?, report));
-            let panicked = |_| Err(anyhow!("{name}: a panic while it was read"));
+            let panicked = |_| Err(anyhow!("{name}: reading the record panicked"));
             match catch_unwind(AssertUnwindSafe(list)).unwrap_or_else(panicked) {
                 Ok(one) => listed.push(one),
                 Err(error) => unread.push(format!("{error:#}")),
@@ -81,7 +84,8 @@ impl Records {
         Ok(report::index(&listed, &unread)?)
     }
 
-    /// The report of the record of this name; nothing where there is none, whatever the name says.
+    /// Returns the report of the record with this name, or `None` if there is no such record. The
+    /// name cannot lead outside the directory.
     fn report(&self, name: &str) -> Result<Option<String>> {
         if !self.names()?.iter().any(|known| known == name) {
             return Ok(None);
@@ -113,7 +117,7 @@ impl Records {
     }
 }
 
-/// A name as a segment of an address (RFC 3986, section 3.3).
+/// Encodes a name as a segment of an address (RFC 3986, section 3.3).
 pub(crate) fn path_segment(name: &str) -> PercentEncode<'_> {
     const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'-')
@@ -123,7 +127,7 @@ pub(crate) fn path_segment(name: &str) -> PercentEncode<'_> {
     utf8_percent_encode(name, RESERVED)
 }
 
-/// The pages at their paths.
+/// Returns the pages at their paths.
 pub(super) fn router() -> Router<Records> {
     Router::new()
         .route("/", get(index))
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_those_of_the_folder_and_of_the_folders_in_it() {
+    fn records_are_those_of_the_directory_and_its_subdirectories() {
         let folder = folder(&["", "b", "a b"]);
         std::fs::create_dir(folder.path().join("empty")).unwrap();
         let records = Records::of(folder.path().to_owned());
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_leads_out_of_the_folder() {
+    fn no_name_leads_out_of_the_directory() {
         let folder = folder(&["inside/one", "outside"]);
         let records = Records::of(folder.path().join("inside"));
         assert!(records.report("one").unwrap().is_some());

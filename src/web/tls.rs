@@ -1,4 +1,5 @@
-//! TLS: the server's certificate, given or generated, and clients that identify it by its fingerprint.
+//! TLS: the server's certificate, given or generated, and clients that identify it by its
+//! fingerprint.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,31 +16,32 @@ use rustls::{ClientConfig, Error, ServerConfig, version};
 
 use instruments::tls::CertificateVerifier;
 
-/// A certificate and its key, in PEM.
+/// The files of a certificate and its key, in PEM form.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateFiles {
-    /// The certificate, and those that lead from it to one that clients know.
+    /// The certificate, followed by the chain to one that clients trust.
     pub(crate) certificate: PathBuf,
-    /// Its key.
+    /// The private key of the certificate.
     pub(crate) key: PathBuf,
 }
 
-/// What a server shows and proves.
+/// The TLS configuration of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     pub(super) config: Arc<ServerConfig>,
     pub(super) pin: Pin,
 }
 
-/// By what a certificate is known: SHA-256 of its DER form.
+/// The fingerprint of a certificate: SHA-256 of its DER form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pin([u8; 32]);
 
 impl Tls {
-    /// With the certificate in these files.
+    /// Uses the certificate in these files.
     ///
     /// # Errors
-    /// A file that cannot be read, has no certificate or key, or the key of another certificate; names it.
+    /// Fails if a file cannot be read, if it has no certificate or key, or if the key belongs to
+    /// another certificate. The error names the file.
     pub(crate) fn read(files: &CertificateFiles) -> Result<Self> {
         let named = |file: &Path| format!("{}: cannot read", file.display());
         let chain = CertificateDer::pem_file_iter(&files.certificate)
@@ -47,7 +49,7 @@ impl Tls {
             .with_context(|| named(&files.certificate))?;
         if chain.is_empty() {
             bail!(
-                "{}: there is no certificate in PEM form in it",
+                "{}: the file contains no certificate in PEM form",
                 files.certificate.display()
             );
         }
@@ -61,11 +63,11 @@ impl Tls {
         })
     }
 
-    /// With a certificate of its own, which nobody knows but by its fingerprint; it is made anew each time.
+    /// Generates a new certificate, which clients can only identify by its fingerprint.
     ///
     /// # Errors
-    /// The system gives no random numbers.
-    pub(crate) fn own(bound: SocketAddr) -> Result<Self> {
+    /// Fails if the system provides no random numbers.
+    pub(crate) fn self_signed(bound: SocketAddr) -> Result<Self> {
         let mut names = vec![
             "localhost".to_owned(),
             "127.0.0.1".to_owned(),
@@ -75,8 +77,8 @@ impl Tls {
             names.push(bound.ip().to_string());
         }
         let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());
-        let key = key.map_err(|why| anyhow::anyhow!("making a key: {why}"))?;
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
+            .map_err(|why| anyhow::anyhow!("cannot make a key: {why}"))?;
         Self::of(vec![made.cert.der().clone()], key)
     }
 
@@ -100,16 +102,16 @@ impl Pin {
         Self(bytes)
     }
 
-    /// How a client connects that knows the server's certificate by this.
+    /// Returns the configuration of a client that identifies the server by this fingerprint.
     ///
     /// # Errors
-    /// None that this program's choice of ciphers can cause.
+    /// This program's choice of ciphers causes no error.
     pub(crate) fn client(self) -> Result<ClientConfig> {
         let provider = Arc::new(provider::default_provider());
         let check = move |certificate: &CertificateDer<'_>| match Self::of(certificate) {
             shown if shown == self => Ok(()),
             shown => Err(Error::General(format!(
-                "the server shows another certificate than --pin names: {shown}"
+                "the server's certificate differs from --pin: {shown}"
             ))),
         };
         let verifier = CertificateVerifier {
@@ -128,7 +130,7 @@ impl FromStr for Pin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let right = "it is the SHA-256 fingerprint of a certificate, 64 hexadecimal digits, as the farwire that listens says it: sha256:1f2e...";
+        let right = "write the SHA-256 fingerprint of a certificate, 64 hexadecimal digits, as the running farwire printed it: sha256:1f2e...";
         let digits: String = text
             .strip_prefix("sha256:")
             .unwrap_or(text)
@@ -161,7 +163,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
-    /// What a client reads that knows a server by `pin`.
+    /// Returns the text that a client reads which identifies the server by `pin`.
     fn reads(server: &Tls, pin: Pin) -> std::io::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let at = listener.local_addr()?;
@@ -181,15 +183,15 @@ mod tests {
         let mut text = String::new();
         let read = stream.read_to_string(&mut text);
         drop(stream);
-        // It fails where the client went away.
+        // This fails if the client has disconnected.
         let _ = serving.join();
         read.map(|_| text)
     }
 
     #[test]
-    fn a_client_takes_the_certificate_that_it_knows_and_no_other() {
+    fn a_client_accepts_only_the_certificate_with_its_fingerprint() {
         let at = "192.0.2.1:7700".parse().unwrap();
-        let [one, other] = [(); 2].map(|()| Tls::own(at).unwrap());
+        let [one, other] = [(); 2].map(|()| Tls::self_signed(at).unwrap());
         assert_ne!(one.pin, other.pin);
         assert_eq!(reads(&one, one.pin).unwrap(), "hello");
         let refused = reads(&one, other.pin).unwrap_err().to_string();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_reads_as_it_is_said_and_as_openssl_says_it() {
+    fn a_fingerprint_is_read_in_the_own_form_and_in_that_of_openssl() {
         let pin = Pin::of(&CertificateDer::from(vec![1, 2, 3]));
         assert_eq!(pin.to_string().parse(), Ok(pin));
         let upper = pin.to_string()[7..].to_uppercase();
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_what_they_should_have_are_named() {
+    fn errors_name_the_invalid_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = directory.path().join(name);
@@ -233,7 +235,7 @@ mod tests {
             Pin::of(made.cert.der())
         );
         for (certificate, key, words) in [
-            (&empty, &key, "empty.pem: there is no certificate"),
+            (&empty, &key, "empty.pem: the file contains no certificate"),
             (&certificate, &empty, "empty.pem: cannot read"),
             (&certificate, &other, "other.pem"),
         ] {

@@ -1,7 +1,7 @@
-//! Every command that README and docs show is run as they show it; the ledger of published numbers holds.
+//! Runs every command that README and docs show, as they show it, and checks the ledger of published numbers.
 //!
-//! A block of a page says how it is tested in a comment before it (CONTRIBUTING.md has the rules). The blocks of one page are
-//! run in their order, in one directory.
+//! A comment before a block says how the block is tested; CONTRIBUTING.md has the rules. The blocks of one page run in their
+//! order, in one directory.
 
 use std::fs;
 use std::io::Write as _;
@@ -49,7 +49,7 @@ fn the_ledger_is_what_the_scenarios_publish() -> Result<()> {
     ledger(&[])
 }
 
-/// Runs `scripts/ledger`, which says what differs.
+/// Runs `scripts/ledger`, which prints the differences.
 fn ledger(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("python3");
     command.args(["-B", "scripts/ledger"]).args(arguments);
@@ -57,13 +57,17 @@ fn ledger(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// README and everything in docs.
+/// The pages at the top that show commands, and all below docs.
 fn pages() -> Result<Vec<PathBuf>> {
-    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into()];
-    for folder in ["docs", "docs/effects", "docs/instruments"] {
+    let at_the_top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+    let mut pages = at_the_top.map(PathBuf::from).to_vec();
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|end| end == "md") {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
                 pages.push(path);
             }
         }
@@ -72,7 +76,7 @@ fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Runs the blocks of a page in a directory that has the program in its path, and the files that a checkout has.
+/// Runs the blocks of a page in a directory with some folders of a checkout, and with the program in the path.
 fn run_page(blocks: &[Block]) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let bin = directory.path().join("bin");
@@ -103,7 +107,7 @@ fn run_block(block: &Block, directory: &TempDir, bin: &Path) -> Result<()> {
     }
     for typed in &block.commands {
         let output = shell(typed, block, directory, bin)?;
-        // Whether the machine kept up is its own: a run that it spoilt says so.
+        // A run that the machine spoilt says so, and is no fault of the page.
         let spoilt = output.status.code() == Some(1) && said(&output).contains("INVALID");
         ensure!(
             output.status.code() == Some(typed.code) || spoilt,
@@ -125,7 +129,7 @@ fn run_block(block: &Block, directory: &TempDir, bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command line as its user has it.
+/// Runs a command line as the user of its prompt, behind the block's link.
 fn shell(typed: &Typed, block: &Block, directory: &TempDir, bin: &Path) -> Result<Output> {
     let behind = block.behind.as_ref();
     let mut command = match (&typed.user, behind) {
@@ -157,7 +161,7 @@ fn shell(typed: &Typed, block: &Block, directory: &TempDir, bin: &Path) -> Resul
     process::run_with(&mut command, Stdio::from(input))
 }
 
-/// With one space wherever there is any: columns are as wide as their figures.
+/// Returns the text with single spaces, because columns are as wide as their figures.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! `--pcap` of a box: it is opened before the box gives files up, and written while it is confined.
+//! `--pcap` of a box: the file is opened before the box gives up access to files, and written while the box is confined.
 
 use std::process::Command;
 

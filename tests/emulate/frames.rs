@@ -1,4 +1,4 @@
-//! Ethernet frames written by hand, and an end that sends and receives them.
+//! Hand-written Ethernet frames, and an end that sends and receives them.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// A VLAN tag: protocol and tag control information.
 pub(crate) type Tag = (u16, u16);
 
-/// An interface of a bed's end, for whole frames.
+/// A socket on an interface of a bed's end, for whole frames.
 pub(crate) struct End {
     port: AfPacket,
 }
@@ -25,7 +25,7 @@ const SLOTS: RingSlots = RingSlots {
     large: 60,
 };
 
-/// How long a frame may take.
+/// The time within which a frame must arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl End {
@@ -34,7 +34,7 @@ impl End {
         Ok(Self { port })
     }
 
-    /// Sends a frame; `offload` says what the kernel is to complete.
+    /// Sends a frame; `offload` says what the kernel has to complete.
     pub(crate) fn send(&mut self, frame: &[u8], offload: Offload) -> Result<()> {
         let mut failure = None;
         let piece = TxFrame {
@@ -49,7 +49,7 @@ impl End {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// The next frame that is not the kernel's own talk, as it was on the wire.
+    /// Returns the next frame, as it was on the wire, that the kernel did not send by itself.
     pub(crate) fn receive(&mut self) -> Result<Vec<u8>> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// A frame from the client to the server, or back.
+/// Builds a frame from the client to the server, or back.
 pub(crate) fn frame(answer: bool, tags: &[Tag], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let (from, to) = ends(answer);
     let mut frame = [to.mac, from.mac].concat();
@@ -88,7 +88,7 @@ pub(crate) fn frame(answer: bool, tags: &[Tag], ethertype: u16, payload: &[u8]) 
     frame
 }
 
-/// An IPv4 packet.
+/// Builds an IPv4 packet.
 pub(crate) fn ipv4(answer: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let (from, to) = ends(answer);
     let length = u16::try_from(20 + payload.len()).expect("a packet is below 64 KiB");
@@ -103,7 +103,7 @@ pub(crate) fn ipv4(answer: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// An ICMP echo, or the answer to it, of `size` bytes.
+/// Builds an ICMP echo, or the answer to it, of `size` bytes.
 pub(crate) fn echo(answer: bool, size: usize) -> Vec<u8> {
     let mut message = vec![if answer { 0 } else { 8 }, 0, 0, 0, 0x12, 0x34, 0, 1];
     message.extend((message.len()..size).map(|n| n.to_le_bytes()[0]));
@@ -112,7 +112,7 @@ pub(crate) fn echo(answer: bool, size: usize) -> Vec<u8> {
     message
 }
 
-/// The Internet checksum before its inversion; right data with its checksum sums to 0xffff.
+/// Computes the Internet checksum before its inversion; correct data with its checksum sums to 0xffff.
 pub(crate) fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| {
         let low = pair.get(1).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The host's own stack has no part in what crosses the box, and has its interfaces back afterwards.
+//! The host's stack takes no part in the traffic of the box, and gets its interfaces back afterwards.
 
 use std::process::Command;
 
@@ -69,7 +69,7 @@ fn silent_while_it_runs(signal: Signal) -> Result<()> {
 
 const ADDRESSES: [&str; 2] = ["10.77.0.9", "fd77::9"];
 
-/// Whether the client gets an answer from `address`, which it does not know the hardware address of yet.
+/// Returns whether the client gets an answer from `address`, whose hardware address it does not know yet.
 fn answers(bed: &Bed, address: &str) -> Result<bool> {
     ip(
         bed.client(),
@@ -83,7 +83,7 @@ fn answers(bed: &Bed, address: &str) -> Result<bool> {
     Ok(output.status.success())
 }
 
-/// The client takes the box for a router: without farwire the host forwards its packets.
+/// The client uses the box as a router: without farwire, the host forwards its packets.
 #[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
 fn a_host_that_forwards_sends_nothing_twice() -> Result<()> {
     const PINGS: u64 = 5;
@@ -146,7 +146,7 @@ fn a_host_that_forwards_sends_nothing_twice() -> Result<()> {
     Ok(())
 }
 
-/// The kernel solicits routers as soon as its link-local address is in use, which happens immediately without duplicate address detection.
+/// The kernel solicits routers as soon as its link-local address is in use. Without duplicate address detection, that is immediately.
 #[test_support::test(Namespaces, Tool("ip"))]
 fn the_hosts_own_router_solicitations_stay_off_both_wires() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;

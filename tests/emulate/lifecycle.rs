@@ -1,4 +1,4 @@
-//! A box comes, passes carrier losses on, and goes: by signals at any moment, leaving the interfaces as they were.
+//! A box starts, passes carrier losses on, and ends by signals at any moment, leaving the interfaces as they were.
 
 use std::process::{Child, Command, Stdio};
 
@@ -83,16 +83,16 @@ fn interfaces_that_the_box_raises_have_lost_no_carrier() -> Result<()> {
     let mut ping = Command::new("ping");
     ping.args(["-c", "1", "-W", "5", "10.77.0.2"]);
     run_in(bed.client(), &mut ping)?;
-    // What the box says is in the order of what happened, so that this comes after all that the start caused.
+    // The box prints events in their order, so this line comes after everything that the start caused.
     ip(bed.client(), &format!("link set {WAN} down"))?;
-    let lost = format!("carrier lost: lowering {SERVER_PORT}\n");
+    let lost = format!("carrier is lost: setting down {SERVER_PORT}\n");
     wan.await_line(&lost)?;
     let (_, printed) = wan.end_by(Signal::SIGTERM)?;
     ensure!(
         printed.matches("farwire: carrier").count() == 1,
         "{printed}"
     );
-    let in_force = "behind delay 1ms each way, up loss 1%, until a signal\n";
+    let in_force = "delay 1ms in each direction, up loss 1%; running until a signal ends it\n";
     has(&printed, in_force)?;
     Ok(())
 }
@@ -100,12 +100,12 @@ fn interfaces_that_the_box_raises_have_lost_no_carrier() -> Result<()> {
 fn await_carrier(ns: &NetNs, wanted: bool) -> Result<()> {
     wait_for(&format!("a carrier to be {wanted}"), || {
         let wan = ns.run(|| Interface::find(WAN))??;
-        // Administratively up as before: the carrier alone is what changes.
+        // It stays administratively up: only the carrier changes.
         Ok((wan.up && wan.running == wanted).then_some(()))
     })
 }
 
-/// How far a box has got, as it shows from outside.
+/// The progress of a box, as it can be observed from outside.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     Started,
@@ -152,7 +152,7 @@ fn leaves_no_trace(signal: Signal, moment: Moment) -> Result<()> {
         ensure!(!state.is_promiscuous(), "promiscuous mode was left on");
     }
     if signal == Signal::SIGKILL {
-        // Nothing can be put back by what is killed: the next start does.
+        // A killed box restores nothing; the next start does.
         WanBox::start(&bed, "")?.stop()?;
     }
     check_same(&bed, &before)

@@ -1,4 +1,4 @@
-//! A box of many links: each has interfaces and conditions of its own, and all share one forwarder.
+//! A box of many links: each has its own interfaces and conditions, and all share one forwarder.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,11 +20,11 @@ use test_support::process::{ends_with, farwire, has, ip, run, run_in, succeeds_i
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 
-/// What has not come by then was lost: a box holds nothing for so long here.
+/// A datagram that has not arrived by then is lost: no box here holds one for that long.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Clients, the interfaces of a box, and servers: link N is between `xN` and `yN` in the middle, whose other ends have the
-/// addresses 1 and 2 of a network of its own.
+/// Clients, the interfaces of a box, and servers. Link N is between `xN` and `yN` in the middle; their other ends have the
+/// addresses 1 and 2 of a separate network for each link.
 struct Street {
     clients: NetNs,
     middle: NetNs,
@@ -81,7 +81,7 @@ impl Street {
             .collect()
     }
 
-    /// Sends datagrams over a link; how many arrive.
+    /// Sends datagrams over a link and returns how many arrive.
     fn send(&self, link: usize, count: usize) -> Result<usize> {
         let bind = |ns: &NetNs, number| {
             ns.run(|| UdpSocket::bind((address(link, number), 0)))?
@@ -96,7 +96,7 @@ impl Street {
         Ok((0..count).take_while(arrives).count())
     }
 
-    /// Sends over a link until something arrives: a carrier settles some time after an interface is up.
+    /// Sends over a link until something arrives, because a carrier settles some time after an interface is up.
     fn await_passage(&self, link: usize) -> Result<()> {
         wait_for(&format!("link {link} to pass something"), || {
             Ok((self.send(link, 1)? == 1).then_some(()))
@@ -113,14 +113,14 @@ fn own_address(link: usize, side: char) -> String {
     format!("address add {}/24 dev {side}{link}", address(link, number))
 }
 
-/// Has ip(8) do all `lines` in `ns`.
+/// Executes all `lines` with ip(8) in `ns`.
 fn batch(ns: &NetNs, lines: &str) -> Result<()> {
     let mut file = NamedTempFile::new()?;
     file.write_all(lines.as_bytes())?;
     ip(ns, &format!("-batch {}", file.path().display())).map(drop)
 }
 
-/// A file of links under these conditions.
+/// Writes a file of links with these conditions.
 fn file(links: impl IntoIterator<Item = &'static str>) -> Result<NamedTempFile> {
     let mut file = NamedTempFile::new()?;
     for (number, link) in links.into_iter().enumerate() {
@@ -156,12 +156,12 @@ fn each_of_many_links_has_conditions_counters_and_draws_of_its_own() -> Result<(
     );
     ensure!(told[3].up.lost() == 5, "{told:?}");
     ensure!(told.iter().all(|of| of.down.packets == 0), "{told:?}");
-    // Of one seed, and not the same losses: with 100 packets these differ nearly always, and for these draws they do.
+    // The links have one seed but different losses: with 100 packets these nearly always differ, and with this seed they do.
     ensure!(arrived[1] != arrived[2], "{arrived:?}");
     Ok(())
 }
 
-/// The box is killed while its standard error is a pipe of one page that nobody reads any more.
+/// The box is killed while its standard error is a pipe of one page that nobody reads.
 #[test_support::test(Namespaces, Tool("ip"))]
 fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Result<()> {
     const LINKS: usize = 40;
@@ -271,7 +271,7 @@ fn an_interface_of_one_link_of_many_goes_and_comes_back_and_the_others_go_on() -
 fn a_killed_box_of_many_links_leaves_all_its_interfaces_down_and_restore_puts_them_back()
 -> Result<()> {
     let street = Street::build(12)?;
-    // One with addresses would not be set down.
+    // An interface with addresses would not be set down.
     let before = street.states()?;
     let links = file((0..12).map(|_| ""))?;
     let mut wan = WanBox::start_links(&street.middle, links.path())?;
@@ -311,14 +311,14 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
     };
     let one = "[[links]]\na = 'x0'\nb = 'y0'\n";
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'x0'\n"), &[])?;
-    has(&said, ":6: links 2: b: x0 is an end")?;
+    has(&said, ":6: links 2: b: x0 belongs to another link")?;
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'y7'\n"), &[])?;
     has(&said, "there is no interface y7")?;
     let said = try_out(one, &["--delay", "1ms"])?;
     has(&said, "--links: each link has its conditions")?;
     let said = try_out(one, &["--packet-log", "-"])?;
     has(&said, "cannot be used with")?;
-    // 10 Gbit/s for a second are 1.25 GB each way.
+    // 10 Gbit/s for a second are 1.25 GB in each direction.
     let long = format!("{one}link = {{ rate = '10gbit', delay = '1s' }}\n");
     let said = try_out(&long, &[])?;
     has(&said, "--held-memory 1GiB: rate times delay")?;

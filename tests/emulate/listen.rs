@@ -1,4 +1,4 @@
-//! A box between two interfaces that listens: it has given up all else, and its API is whole.
+//! A box between two interfaces that listens: it has given up everything else, and its API is complete.
 
 use std::io::{Read as _, Write as _};
 use std::process::Command;
@@ -53,7 +53,7 @@ fn a_box_is_watched_changed_captured_and_leased_while_it_is_confined() -> Result
     capture.read_exact(&mut begun)?;
     ensure!(begun.starts_with(b"HTTP/1.0 200 "), "{begun:?}");
     ensure!(ping("3")?.status.success(), "the box lost pings");
-    // Ethernet's type of IPv4, and ICMP's numbers, in the blocks that follow.
+    // The EtherType of IPv4 and the number of ICMP must be in the blocks that follow.
     let mut seen = Vec::new();
     while !seen.windows(2).any(|pair| pair == [0x08, 0x00]) {
         let mut more = [0; 4096];

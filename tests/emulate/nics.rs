@@ -1,4 +1,4 @@
-//! `farwire run` between two network interfaces that exist: they come back whatever happens.
+//! `farwire run` between two existing network interfaces, which return whatever happens.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn add(suite: &mut Suite) {
     }
 }
 
-/// A machine with two interfaces, of which one is up, and a device between them.
+/// A machine with two interfaces, one of them up, and a device between them.
 fn machine() -> Result<NetNs> {
     let machine = NetNs::create()?;
     ip(&machine, "link add device type bridge")?;
@@ -93,7 +93,7 @@ fn an_experiment_between_two_interfaces_measures_what_is_between_them_and_gives_
     Ok(())
 }
 
-/// `scenarios/needs-cards/alt-speed-cards.toml` with other names of its interfaces.
+/// Returns `scenarios/needs-cards/alt-speed-cards.toml` with other names for its interfaces.
 #[test_support::test(Namespaces, Tool("ip"), Tool("iperf"), CubicForRootOnly)]
 fn the_scenario_for_two_cards_that_ships_measures_between_any_two_interfaces() -> Result<()> {
     let (machine, directory) = (machine()?, TempDir::new()?);
@@ -118,7 +118,7 @@ fn the_scenario_for_two_cards_that_ships_measures_between_any_two_interfaces() -
         .collect::<Result<_, _>>()?;
     let runs: Vec<&Value> = lines.iter().filter_map(|line| line.get("run")).collect();
     ensure!(!runs.is_empty(), "{record}");
-    // Also one in which the machine was too busy for its figures to be the cards'.
+    // A run also counts if the machine was too busy for its figures to describe the cards.
     for run in runs {
         ensure!(run["outcome"]["outcome"] != "failed", "{run}");
         let measured = run["measurements"].as_array().context("measurements")?;

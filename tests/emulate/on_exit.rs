@@ -1,4 +1,4 @@
-//! What a box leaves behind, and what undoes it.
+//! Tests of what a box leaves behind, and of the ways to undo it.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
@@ -36,12 +36,12 @@ fn an_orderly_end_joins_the_interfaces_where_that_was_asked_for_and_the_next_sta
     let before = states(&bed)?;
     WanBox::start(&bed, "--on-exit bridge")?.stop()?;
     ensure!(bridge_of(&bed)?.is_some(), "the interfaces are not joined");
-    // It finds them as ports of a bridge, which it otherwise refuses.
+    // The interfaces are ports of a bridge, which a box otherwise refuses.
     WanBox::start(&bed, "")?.stop()?;
     check_same(&bed, &before)
 }
 
-/// Nothing of its own is heard, and it takes neither tags nor link-local groups for its own.
+/// The bridge sends nothing by itself, and processes neither tags nor link-local groups.
 #[test_support::test(Namespaces, Tool("ip"), Device("bridge"))]
 fn the_bridge_that_a_box_leaves_passes_every_frame_as_it_is() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
@@ -107,7 +107,7 @@ fn an_interface_with_an_address_is_not_set_down_by_a_kill() -> Result<()> {
     let before = states(&bed)?;
     let mut wan = WanBox::start(&bed, "--force")?;
     let (_, printed) = wan.end_by(Signal::SIGKILL)?;
-    has(&printed, "client is as it was, and not set down")?;
+    has(&printed, "client is restored but not set down")?;
     before[0].check_same(bed.emulator(), CLIENT_PORT)?;
     ensure!(!states(&bed)?[1].is_up(), "server is not down");
     restore(&bed)?;
@@ -121,7 +121,7 @@ fn what_a_kill_left_is_undone_though_the_interface_has_another_name() -> Result<
     wan.end_by(Signal::SIGKILL)?;
     ip(bed.emulator(), &format!("link set {CLIENT_PORT} name lan"))?;
     let said = restore(&bed)?;
-    has(&said, "lan is put back: up")?;
+    has(&said, "lan is restored: up")?;
     ensure!(State::of(bed.emulator(), "lan")?.is_up(), "lan is down");
     Ok(())
 }
@@ -134,7 +134,7 @@ fn restore_leaves_alone_what_a_box_that_runs_has_changed() -> Result<()> {
     let said = restore(&bed)?;
     let pid = wan.pid();
     for port in PORTS {
-        let line = format!("interface {port} is already in use by another farwire (pid {pid})");
+        let line = format!("another farwire already uses interface {port} (pid {pid})");
         has(&said, &line)?;
     }
     check_same(&bed, &during)?;
@@ -173,7 +173,7 @@ fn a_start_that_fails_leaves_the_interfaces_as_they_were() -> Result<()> {
     other.stop().map(drop)
 }
 
-/// The user whose files root must not act upon.
+/// The user whose files root must not use.
 const USER: u32 = 54_321;
 const MERGING: &str = "rx-udp-gro-forwarding";
 
@@ -205,7 +205,7 @@ fn files_that_another_user_locks_or_forges_neither_stop_roots_box_nor_change_an_
     check_same(&bed, &during)?;
     wan.stop()?;
     let said = restore(&bed)?;
-    has(&said, "there is nothing to put back")?;
+    has(&said, "there is nothing to restore")?;
     check_same(&bed, &before)?;
     ip(bed.emulator(), "link show dev farwire-77").map(drop)
 }
@@ -222,7 +222,7 @@ fn restore_leaves_alone_what_a_box_of_another_user_has() -> Result<()> {
     let other = bed.emulator().run(|| IngressDrop::new(&PORTS))??;
     let said = restore(&bed)?;
     for port in PORTS {
-        let line = format!("interface {port} is already in use by another farwire: left alone");
+        let line = format!("another farwire already uses interface {port}: not restored");
         has(&said, &line)?;
     }
     check_same(&bed, &during)?;
@@ -284,18 +284,18 @@ fn the_owner_of_a_namespace_is_the_only_other_user_whose_journals_root_puts_back
         Ok(stderr(&succeeds(again.args(restore.get_args()))?))
     };
     chown(&dir.0, Some(USER + 1), None)?;
-    has(&said()?, "there is nothing to put back")?;
+    has(&said()?, "there is nothing to restore")?;
     chown(&dir.0, Some(USER), None)?;
     fs::set_permissions(&dir.0, Permissions::from_mode(0o777))?;
-    has(&said()?, "there is nothing to put back")?;
+    has(&said()?, "there is nothing to restore")?;
     fs::set_permissions(&dir.0, Permissions::from_mode(0o700))?;
-    has(&said()?, format!("{CLIENT_PORT} is put back: {MERGING} on"))
+    has(&said()?, format!("{CLIENT_PORT} is restored: {MERGING} on"))
 }
 
-/// Writes journals of `user` where root once looked for them: each with the name and the first line of one of root's, and `rest`.
+/// Writes journals of `user` to the place where root once looked for them: each with the name and first line of one of root's, and `rest`.
 fn write_journals(user: u32, own: &[(String, String)], rest: &str) -> Result<Cleared> {
     let dir = PathBuf::from(format!("/tmp/farwire-{user}"));
-    // That of an earlier run, which was killed.
+    // The journal of an earlier run, which was killed.
     drop(Cleared(dir.clone()));
     fs::create_dir(&dir)?;
     let cleared = Cleared(dir.clone());
@@ -319,12 +319,12 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// The names and first lines of the journals of the process `pid`, the client's first.
+/// Returns the names and first lines of the journals of the process `pid`, the client's first.
 fn journals_of(pid: u32) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/run/farwire")? {
         let entry = entry?;
-        // Other boxes come and go.
+        // Other boxes start and end meanwhile.
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
         let first = text.lines().next().unwrap_or_default();
         if first.contains(&format!("\"pid\":{pid},")) {
@@ -337,7 +337,7 @@ fn journals_of(pid: u32) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 struct Cleared(PathBuf);
 
 impl Drop for Cleared {
@@ -346,7 +346,7 @@ impl Drop for Cleared {
     }
 }
 
-/// The number of the bridge that both interfaces are ports of.
+/// Returns the number of the bridge of which both interfaces are ports.
 fn bridge_of(bed: &Bed) -> Result<Option<u32>> {
     let [a, b] = bed.emulator().run(|| PORTS.map(Interface::find))?;
     let (a, b) = (a?.master, b?.master);

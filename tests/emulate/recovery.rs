@@ -1,4 +1,4 @@
-//! What happens to interfaces while a box stands on them, and how it goes on.
+//! Events that happen to the interfaces of a running box, and how the box continues.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::Command;
@@ -23,7 +23,7 @@ fn an_interface_that_is_unplugged_and_back_is_taken_again() -> Result<()> {
         ping(&bed)?;
     }
     let summary = wan.stop()?;
-    // Its carrier may be seen to go before it does itself.
+    // The loss of its carrier may be seen before its removal.
     let client = summary.interfaces.iter().find(|of| of.name == CLIENT_PORT);
     let counted = client.map(|of| (of.gone, of.back));
     ensure!(counted == Some((2, 2)), "{summary:?}");
@@ -119,7 +119,7 @@ fn unplug(bed: &Bed, wan: &mut WanBox, cable: Cable) -> Result<()> {
     wan.await_line(&format!("interface {port} is gone"))
 }
 
-/// Makes it again as it was.
+/// Creates it again as it was.
 fn plug(bed: &Bed, cable: Cable) -> Result<()> {
     let (ns, own, peer) = match cable {
         Cable::Client => (bed.client(), CLIENT, SERVER),

@@ -1,4 +1,4 @@
-//! What a box must not take it refuses in one line, and changes nothing.
+//! A box refuses interfaces that it must not take in one line, and changes nothing.
 
 use anyhow::{Result, ensure};
 use caps::Capability;
@@ -12,7 +12,7 @@ use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 
-/// Name, preparation by ip(8), interfaces, and what the error says.
+/// The name, the preparation with ip(8), the interfaces, and a part of the error.
 const REFUSED: [(&str, &[&str], [&str; 2], &str); 8] = [
     (
         "one interface named twice",
@@ -147,7 +147,7 @@ fn an_interface_in_use_by_another_farwire_is_refused() -> Result<()> {
     check(
         &output,
         1,
-        "client is already in use by another farwire (pid",
+        "another farwire already uses interface client (pid",
     )?;
     ensure!(states(&bed)? == before, "the first box has lost something");
     wan.stop().map(drop)

@@ -37,14 +37,14 @@ fn systemd_is_told_when_a_box_is_ready_what_befalls_it_and_that_it_ends() -> Res
     let bed = Bed::build(&BedConfig::default())?;
     let manager = Manager::new()?;
     let wan = WanBox::start_as(manager.farwire(None), &bed, "--delay 1ms")?;
-    manager.await_word("READY=1\nSTATUS=client <-> server behind delay 1ms each way")?;
+    manager.await_word("READY=1\nSTATUS=link client <-> server: delay 1ms in each direction")?;
     ip(bed.emulator(), &format!("link delete {CLIENT_PORT}"))?;
     manager.await_word("STATUS=interface client is gone")?;
     wan.stop()?;
     manager.await_word("STOPPING=1")
 }
 
-/// Nothing but the forwarder's thread is stopped.
+/// Only the forwarder's thread is stopped.
 #[test_support::test(Namespaces, Tool("ip"))]
 fn the_watchdog_is_fed_by_the_forwarder_alone() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
@@ -57,12 +57,12 @@ fn the_watchdog_is_fed_by_the_forwarder_alone() -> Result<()> {
     ptrace::seize(forwarder, ptrace::Options::empty())?;
     ptrace::interrupt(forwarder)?;
     let triggered = manager.await_word("WATCHDOG=trigger");
-    // What is traced cannot be killed whole.
+    // A traced process cannot be killed completely.
     ptrace::detach(forwarder, None)?;
     triggered
 }
 
-/// Its program is the one under test: where the unit has it, there may be none.
+/// The program is replaced by the one under test, because none may exist at the unit's path.
 fn stands(unit: &str, exposure: u32) -> Result<()> {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("dist")
@@ -98,7 +98,7 @@ fn thread_of(pid: u32, name: &str) -> Result<Pid> {
     anyhow::bail!("no thread {name}")
 }
 
-/// What systemd is to its services: a socket.
+/// A socket that plays the part of systemd for a service.
 struct Manager {
     socket: UnixDatagram,
     dir: tempfile::TempDir,
@@ -112,7 +112,7 @@ impl Manager {
         Ok(Self { socket, dir })
     }
 
-    /// The program under test as a service of this one.
+    /// Returns the program under test as a service of this manager.
     fn farwire(&self, watchdog: Option<Duration>) -> Command {
         let mut command = farwire();
         command.env("NOTIFY_SOCKET", self.dir.path().join("notify"));

@@ -1,4 +1,4 @@
-//! Whatever goes in comes out, byte for byte: tags, unknown protocols, jumbo frames, GSO frames with tags.
+//! Every frame leaves the box as it entered, byte for byte: tags, unknown protocols, jumbo frames, GSO frames with tags.
 
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, SERVER};
@@ -13,7 +13,7 @@ use test_support::wan_box::{WanBox, complete_checksums};
 
 const IPV4: u16 = 0x0800;
 const VLAN_100: Tag = (0x8100, 100);
-/// Priority 7, drop eligible, the highest number.
+/// Priority 7, drop eligible, the highest VLAN number.
 const VLAN_ODD: Tag = (0x8100, 0xfffe);
 const SERVICE_VLAN: Tag = (0x88a8, 200);
 /// An EtherType for experiments (IEEE 802).
@@ -98,7 +98,7 @@ fn an_ipv6_ping_passes() -> Result<()> {
     Ok(())
 }
 
-/// Sends frames each way through a box; they must come out as they went in.
+/// Sends frames in each direction through a box; they must leave as they entered.
 fn passes_both_ways<const N: usize>(frames: impl Fn(bool) -> [Vec<u8>; N]) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let wan = WanBox::start(&bed, "--delay 1ms")?;
@@ -124,10 +124,10 @@ fn passes_both_ways<const N: usize>(frames: impl Fn(bool) -> [Vec<u8>; N]) -> Re
     Ok(())
 }
 
-/// Payload of each segment of the GSO frame, and of all of them: the last one is shorter.
+/// Payload of each segment of the GSO frame, and of all of them; the last segment is shorter.
 const SEGMENT: u16 = 1000;
 const WHOLE: usize = 20_300;
-/// Ethernet, tag, IPv4, TCP.
+/// The headers: Ethernet, tag, IPv4, TCP.
 const HEADERS: usize = 14 + 4 + 20 + 20;
 const FIN: u8 = 1;
 const PSH: u8 = 8;
@@ -135,7 +135,7 @@ const ACK: u8 = 16;
 
 fn a_tagged_gso_frame_arrives(link: &str) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
-    // The ports complete checksums and make packets: what comes is as on a wire.
+    // The ports complete checksums and split frames, so packets arrive as on a wire.
     complete_checksums(&bed)?;
     let wan = WanBox::start(&bed, link)?;
     let mut near = End::open(bed.client())?;
@@ -157,13 +157,13 @@ fn a_tagged_gso_frame_arrives(link: &str) -> Result<()> {
     let summary = wan.stop()?;
     let segments = WHOLE.div_ceil(usize::from(SEGMENT)) as u64;
     ensure!(summary.up.packets == segments, "{summary:?}");
-    // Each segment with its own headers and its tag.
+    // Each segment has its own headers and its tag.
     let bytes = (WHOLE + usize::try_from(segments)? * HEADERS) as u64;
     ensure!(summary.up.bytes == bytes, "{summary:?}");
     Ok(())
 }
 
-/// A TCP GSO frame with a tag, its checksum left open.
+/// Builds a TCP GSO frame with a tag, whose checksum the kernel has to complete.
 fn gso_frame(payload: &[u8]) -> Result<(Vec<u8>, Offload)> {
     let mut tcp = [0u8; 20];
     tcp[..4].copy_from_slice(&[0x30, 0x39, 0x30, 0x3a]);
@@ -187,13 +187,13 @@ fn gso_frame(payload: &[u8]) -> Result<(Vec<u8>, Offload)> {
     Ok((frame(false, &[VLAN_100], IPV4, &packet), offload))
 }
 
-/// The sum over the pseudo header of an IPv4 packet that carries `length` bytes of TCP.
+/// Computes the sum over the pseudo header of an IPv4 packet that carries `length` bytes of TCP.
 fn pseudo_sum(packet: &[u8], length: usize) -> Result<u16> {
     let length = u16::try_from(length)?.to_be_bytes();
     Ok(checksum(&[&packet[12..20], &[0, 6], &length].concat()))
 }
 
-/// Checks one packet of the GSO frame; gives its identification, which must follow the one before it.
+/// Checks one packet of the GSO frame and returns its identification, which must follow that of the previous packet.
 fn check_segment(packet: &[u8], sequence: u32, last: bool, before: Option<u16>) -> Result<u16> {
     ensure!(
         packet.get(12..16) == Some(&[0x81, 0, 0, 100]),

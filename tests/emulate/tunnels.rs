@@ -10,7 +10,7 @@ use test_support::stream::Transfer;
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::{WanBox, complete_checksums};
 
-/// Name, kind, whether it runs over IPv6, and the options of a tunnel.
+/// The name and kind of a tunnel, whether it runs over IPv6, and its options.
 const TUNNELS: [(&str, &str, bool, &str); 7] = [
     (
         "vxlan with outer checksums",
@@ -41,14 +41,14 @@ const TUNNELS: [(&str, &str, bool, &str); 7] = [
     ("ipip", "ipip", false, ""),
 ];
 
-/// Who segments what goes through the tunnel.
+/// The place where frames of the tunnel are segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Segmented {
-    /// The sending end, before it wraps it, as on any test bed.
+    /// The sending end segments before encapsulation, as on any test bed.
     BeforeTheTunnel,
-    /// The box: GSO frames come with both stacks of headers.
+    /// The box segments: GSO frames arrive with both stacks of headers.
     ByTheBox,
-    /// The box, and its ports complete the inner checksums, so that the far end checks those and the outer ones.
+    /// The box segments, and its ports complete the inner checksums, so that the far end checks these and the outer ones.
     ByTheBoxWithChecksums,
 }
 
@@ -114,7 +114,7 @@ fn arrives_through(kind: &str, v6: bool, options: &str, segmented: Segmented) ->
     Ok(())
 }
 
-/// Lets an end hand GSO frames of tunnels to its interface, which the bed has forbidden it.
+/// Lets an end pass GSO frames of tunnels to its interface, which the bed has forbidden.
 fn send_gso(ns: &NetNs) -> Result<()> {
     ns.run(|| -> Result<()> {
         let offloads = Offloads::open(WAN)?;

@@ -1,4 +1,4 @@
-//! A capture says what the link's summary counts, and other programs read it.
+//! A capture agrees with the counters in the link's summary, and other programs can read it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use test_support::process::{self, has, stderr, stdout};
 use test_support::wan_box::{Direction, Summary};
 
-/// Each is there and back, none is lost.
+/// Each packet goes there and back; none is lost.
 const PINGS: [&str; 8] = ["ping", "-q", "-i", "0.002", "-c", "200", "-s", "1000"];
 
 #[test_support::test(Namespaces, Tool("ping"))]
 fn a_disk_that_is_full_under_a_capture_is_said_and_the_link_goes_on() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    // In a mount namespace, which goes with its last process; of a user namespace, in which anybody may mount.
+    // Use a mount namespace, which ends with its last process, in a user namespace, where anybody may mount.
     let script = "mount -t tmpfs -o size=64k full . && cd . && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]);
@@ -42,9 +42,9 @@ fn a_capture_is_no_longer_than_its_limit_which_is_said() -> Result<()> {
     run.args(["exec", "--delay", "1ms", "--pcap-limit", "100KiB"]);
     run.arg("--pcap").arg(&file).arg("--");
     let said = stderr(&process::succeeds(run.args(PINGS).arg("10.77.0.2"))?);
-    has(&said, "the limit was reached")?;
+    has(&said, "the size limit was reached")?;
     let length = std::fs::metadata(&file)?.len();
-    // The packet that reaches it is the last; statistics follow.
+    // The packet that reaches the limit is the last; statistics follow.
     ensure!(
         (50_000..(100 << 10) + 2_000).contains(&length),
         "{length} bytes"
@@ -56,7 +56,7 @@ fn a_capture_is_no_longer_than_its_limit_which_is_said() -> Result<()> {
     Ok(())
 }
 
-/// Runs a command behind a link with loss; the capture and what the link counted.
+/// Runs a command behind a link with loss; returns the capture and the counters of the link.
 fn captured(directory: &Path, filter: &str, command: &str) -> Result<Summary> {
     let json = directory.join("json");
     let mut run = process::farwire();
@@ -80,7 +80,7 @@ fn a_capture_has_every_packet_that_the_summary_counts_in_order_of_time() -> Resu
     let command = commands("tcp 10.77.0.2 -t 1");
     let summary = captured(directory.path(), "", &command)?;
     let mut file = PcapNgReader::new(std::fs::File::open(directory.path().join("seen.pcapng"))?)?;
-    // By interface, direction and first words.
+    // Count by interface, direction and first words.
     let mut counts: BTreeMap<(u32, u32, String), u64> = BTreeMap::new();
     let mut last = std::time::Duration::ZERO;
     while let Some(block) = file.next_block() {
@@ -113,7 +113,7 @@ fn a_capture_has_every_packet_that_the_summary_counts_in_order_of_time() -> Resu
     Ok(())
 }
 
-/// What came in at an interface, and left at the other.
+/// Returns the packets that arrived at one interface, and those that left at the other.
 fn agrees(
     counts: &BTreeMap<(u32, u32, String), u64>,
     ingress: u32,
@@ -129,7 +129,7 @@ fn agrees(
     ensure!(count(1 - ingress, outbound, "delivered") == direction.delivered);
     ensure!(came("dropped: loss") == direction.lost());
     ensure!(came("dropped: queue full") == direction.queue_full());
-    ensure!(came("on its way at the end") == direction.held_at_end);
+    ensure!(came("in flight at the end") == direction.held_at_end);
     Ok(())
 }
 

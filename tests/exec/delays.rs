@@ -1,4 +1,4 @@
-//! Delays that vary at random, and slots: what the packet log says that each packet had, over IPv4 and IPv6.
+//! Random delays and slots, as the packet log states them for each packet, over IPv4 and IPv6.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::effects::Run;
 use test_support::FAR_ENDS;
 
-/// A packet that went up and was to leave.
+/// A packet that went up and was due to leave.
 struct Crossed {
     arrival_ns: u64,
     due_ns: u64,
@@ -15,7 +15,7 @@ struct Crossed {
     flow: String,
 }
 
-/// Those of `count` probes a millisecond apart behind `up = { ... }` and stages, in the order in which they arrived.
+/// Sends `count` probes, one each millisecond, through `up = { ... }` and stages, and returns their packets in the order of arrival.
 fn probes(run: &Run) -> Result<Vec<Crossed>> {
     let mut all = Vec::new();
     for row in run.packet_log.lines().filter(|row| row.contains(",up,")) {
@@ -46,7 +46,7 @@ fn probe(address: &str) -> String {
     format!("$farwire measure probe {address} --quiet -c 200 -i 1ms")
 }
 
-/// The bounds of each law's delays about 20 ms, and what half of the draws exceed.
+/// The bounds of each law's delays around 20 ms, and the median of the draws.
 #[test_support::test(each(FAR_ENDS), Namespaces)]
 fn each_law_of_jitter_keeps_within_its_bounds_and_the_summary_says_so(address: &str) -> Result<()> {
     let two = "{ spread = '2ms', law = 'table', values = '-8192 8192', ordering = 'free' }";
@@ -70,7 +70,7 @@ fn each_law_of_jitter_keeps_within_its_bounds_and_the_summary_says_so(address: &
             );
         }
         let mean = delays.iter().sum::<f64>() / delays.len() as f64;
-        // Four standard errors and what netem's laws lie below.
+        // Allow four standard errors, and the distance by which netem's laws are lower.
         ensure!(
             (mean - 20.0).abs() < if jitter.contains("log") { 5.5 } else { 0.7 },
             "{jitter}: {mean}"
@@ -96,7 +96,7 @@ fn with_a_half_life_neighbours_have_nearly_the_same_delay(address: &str) -> Resu
         let changes = delays.windows(2).map(|pair| (pair[1] - pair[0]).abs());
         Ok(changes.sum::<f64>() / (delays.len() - 1) as f64)
     };
-    // A millisecond is a hundredth of a half-life: 0.47 ms is to be expected, and 5.6 ms of packets that are drawn by themselves.
+    // A millisecond is a hundredth of a half-life: 0.47 ms is expected, and 5.6 ms with independent draws.
     let (wandering, independent) = (mean_change("half-life=100ms,free")?, mean_change("free")?);
     ensure!((0.1..1.5).contains(&wandering), "{wandering} ms");
     ensure!((4.0..7.5).contains(&independent), "{independent} ms");
@@ -105,14 +105,14 @@ fn with_a_half_life_neighbours_have_nearly_the_same_delay(address: &str) -> Resu
 
 #[test_support::test(each(FAR_ENDS), Namespaces)]
 fn jitter_per_flow_keeps_the_order_of_each_flow_alone(address: &str) -> Result<()> {
-    // Long enough for both to be under way at the same time, however late one of them is started.
+    // Long enough for both to run at the same time, however late one of them starts.
     let probe = probe(address).replace("-c 200", "-c 2000");
     let script = format!("{probe} & {probe}; wait");
     let link = "up = { delay = '20ms', jitter = '8ms,per-flow' }";
     let run = Run::of(link, &script)?;
     let log = &run.packet_log;
     let all = probes(&run)?;
-    // Times of different batches of lines differ by what lies between two readings of the clocks.
+    // Times of different batches of lines differ by the time between two readings of the clocks.
     let is_sorted = |flow: &[&Crossed]| flow.is_sorted_by(|a, b| a.due_ns < b.due_ns + 10_000);
     let mut flows: BTreeMap<&str, Vec<&Crossed>> = BTreeMap::new();
     for one in &all {
@@ -140,7 +140,7 @@ fn packets_leave_in_slots(address: &str) -> Result<()> {
         );
         *slots.entry(one.due_ns).or_default() += 1;
     }
-    // Times of different batches of lines differ by what lies between two readings of the clocks.
+    // Times of different batches of lines differ by the time between two readings of the clocks.
     let opened: Vec<u64> = slots.keys().copied().collect();
     let first = opened.first().context("no slot")?;
     let slots_of_their_own = opened

@@ -1,4 +1,4 @@
-//! What the link does to packets beside delaying and losing them, as the command behind it sees it.
+//! Effects of the link on packets beside delay and loss, as the command behind it sees them.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn add(suite: &mut Suite) {
                 },
             );
         }
-        // So hasty that it marks within a second; from 10 % on it drops.
+        // The parameters make it mark within a second; from 10 % on it drops.
         let pie = "pie,ecn,target=2ms,tupdate=2ms,max_burst=2ms";
         suite.serial(
             format!("pie,ecn marks what comes from {address}, and its counts add up"),
@@ -45,7 +45,7 @@ fn add(suite: &mut Suite) {
     }
 }
 
-/// What a shell behind a link said.
+/// The output of a shell behind a link.
 pub(crate) struct Run {
     pub(crate) said: String,
     pub(crate) summary: Summary,
@@ -81,12 +81,12 @@ struct Row {
     arrival: u64,
     verdict: String,
     changes: String,
-    /// Of what was to leave.
+    /// The due time of a packet that was due to leave.
     due: Option<u64>,
 }
 
 impl Run {
-    /// What became of the packets that went up, in the order in which they came; link control left out.
+    /// Returns the outcomes of the packets that went up, in the order of arrival, without link control.
     fn rows_up(&self) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for line in self.packet_log.lines().filter(|line| line.contains(",up,")) {
@@ -106,7 +106,7 @@ impl Run {
         Ok(rows)
     }
 
-    /// When each packet that went up came and was due, in nanoseconds, in the order in which they left.
+    /// Returns the arrival and due time of each packet that went up, in nanoseconds, in the order of departure.
     fn times_up(&self) -> Result<Vec<(u64, u64)>> {
         let mut times = Vec::new();
         for row in self.packet_log.lines().filter(|row| row.contains(",up,")) {
@@ -123,7 +123,7 @@ impl Run {
 fn a_packet_that_the_link_copies_comes_twice(address: &str) -> Result<()> {
     let script = format!("ping -n -c 5 -i 0.02 {address}");
     let Run { said, summary, .. } = Run::of("up = { duplicate = '100%' }", &script)?;
-    // The end of the command may cut off what came last.
+    // The end of the command may cut off the last packets.
     ensure!(said.matches("(DUP!)").count() >= 4, "{said}");
     let (up, down) = (&summary.up, &summary.down);
     ensure!(up.copies == up.packets && up.packets >= 5, "{summary:?}");
@@ -141,11 +141,11 @@ fn a_sender_is_told_what_is_too_long(address: &str) -> Result<()> {
 }
 
 fn sender_is_told(link: &str, address: &str) -> Result<()> {
-    // Each ends at its error, the second one after the first.
+    // Each ping ends at its error; the second one follows the first.
     let ping = format!("ping -n -M do -c 1 -W 20 -s 1400 {address}");
     let script = format!("{ping}; {ping}");
     let Run { said, summary, .. } = Run::of(link, &script)?;
-    // The first one by the answer, the second one by what the kernel learnt of it.
+    // The ICMP answer stops the first ping; the MTU that the kernel learnt from it stops the second one.
     ensure!(
         said.contains("mtu = 1400") || said.contains("mtu=1400"),
         "{said}"
@@ -157,7 +157,7 @@ fn sender_is_told(link: &str, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// An ICMP checksum covers all that is behind the IP header, so that every corrupted packet is found.
+/// An ICMP checksum covers everything behind the IP header, so every corrupted packet is detected.
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn what_the_link_corrupts_has_a_wrong_checksum(address: &str) -> Result<()> {
     let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms");
@@ -175,7 +175,7 @@ fn what_the_link_corrupts_has_a_wrong_checksum(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// How many ICMP and UDP packets of the address's version the kernel found to have a wrong checksum, by its counters.
+/// Returns the kernel's count of ICMP and UDP packets with a wrong checksum, for the address's version of IP.
 fn wrong_checksums(said: &str, address: &str) -> Result<(u64, u64)> {
     Ok(if address.contains(':') {
         let counter = |name: &str| -> Result<u64> {
@@ -218,7 +218,7 @@ fn free_jitter_reorders_and_what_comes_behind_it_keeps_that_order(address: &str)
     let log = &run.packet_log;
     let times = run.times_up()?;
     ensure!(times.len() >= 200, "{}", run.said);
-    // Lines stand in the order of departure.
+    // Lines are in the order of departure.
     ensure!(!times.is_sorted(), "{log}");
     ensure!(
         times
@@ -236,7 +236,7 @@ fn netem_delays_loses_copies_and_lets_overtake_as_its_options_say(address: &str)
     let run = Run::of(link, &script)?;
     let up = &run.summary.up;
     ensure!(up.packets >= 400 && up.own_losses() == 0, "{}", run.said);
-    // Of 400, 5 % are 20: five standard errors either way.
+    // 5 % of 400 are 20; allow five standard errors to either side.
     ensure!((1..42).contains(&up.lost()), "{up:?}");
     ensure!((1..42).contains(&up.copies), "{up:?}");
     ensure!(up.queue_full() == 0, "{up:?}");
@@ -249,7 +249,7 @@ fn netem_delays_loses_copies_and_lets_overtake_as_its_options_say(address: &str)
         .iter()
         .filter(|wait| (2_000_000..18_000_000).contains(*wait))
         .count();
-    // At most every second packet, and of these a tenth, does not wait.
+    // At most every second packet may skip the delay, and a tenth of these do.
     ensure!((1..100).contains(&at_once), "{}", run.packet_log);
     ensure!(at_once + delayed == waits.len(), "{}", run.packet_log);
     Ok(())
@@ -264,7 +264,7 @@ fn a_copy_is_served_by_the_trace_behind_it(address: &str) -> Result<()> {
     let log = &run.packet_log;
     let up = &run.summary.up;
     ensure!(up.copies == up.packets && up.packets >= 5, "{}", run.said);
-    // Both are small enough for one opportunity, which comes every 5 ms.
+    // Both are small enough for one opportunity to send, which comes every 5 ms.
     let is_served = |(arrival, due): &(u64, u64)| due - arrival <= 5_000_000;
     let times = run.times_up()?;
     ensure!(times.len() >= 10 && times.iter().all(is_served), "{log}");
@@ -286,7 +286,7 @@ fn a_stall_ends_when_its_schedule_has_a_rate(address: &str) -> Result<()> {
 }
 
 fn marks(host: &str, aqm: &str) -> Result<Summary> {
-    // Two, because one that begins slowly enough (RFC 9406) has no queue to speak of in so short a time.
+    // Use two, because a single one that begins slowly (RFC 9406) hardly fills the queue in such a short time.
     let get = format!("wget -q -O /dev/null http://{host}/bytes/1250000");
     let script = format!(
         "echo 1 > /proc/sys/net/ipv4/tcp_ecn; {get} & {get} && wait $! && echo done; cat /proc/net/netstat /proc/net/snmp6"
@@ -322,7 +322,7 @@ fn what_a_bucket_holds_passes_at_once(address: &str) -> Result<()> {
     let run = Run::of("up = { rate = '100kbit,burst=10kb' }", &script)?;
     let log = &run.packet_log;
     ensure!(run.said.contains("5 received"), "{}", run.said);
-    // Without a bucket each would take 115 ms.
+    // Without a bucket, each packet would take 115 ms.
     let times = run.times_up()?;
     ensure!(times.len() >= 5, "{log}");
     ensure!(times.iter().all(|(arrival, due)| arrival == due), "{log}");
@@ -335,7 +335,7 @@ fn a_rate_counts_the_cells_of_a_line(address: &str) -> Result<()> {
     let link = "up = { rate = '1mbit', rate_at = 'pppoe-llcsnap' }";
     let run = Run::of(link, &script)?;
     ensure!(run.said.contains("3 received"), "{}", run.said);
-    // 1,442 or 1,462 bytes and 26 more are 31 cells of 53 bytes, at 8 us a byte.
+    // 1,442 or 1,462 bytes plus 26 fill 31 cells of 53 bytes, at 8 us for each byte.
     let long = run
         .times_up()?
         .iter()
@@ -347,7 +347,7 @@ fn a_rate_counts_the_cells_of_a_line(address: &str) -> Result<()> {
 
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn a_policer_drops_what_exceeds_its_burst_and_its_counts_add_up(address: &str) -> Result<()> {
-    // In 50 ms the rate makes room for 63 bytes: the second of ten finds too little.
+    // In 50 ms the rate makes room for 63 bytes, which is too little for the second of ten packets.
     let script = format!("ping -n -c 10 -s 1400 -i 0.005 -W 1 {address}; true");
     let run = Run::of("up = { police = '10kbit,burst=2kb' }", &script)?;
     let log = &run.packet_log;
@@ -362,7 +362,7 @@ fn a_policer_drops_what_exceeds_its_burst_and_its_counts_add_up(address: &str) -
 
 #[test_support::test(Namespaces, Tool("bash"))]
 fn a_drop_head_queue_that_is_full_drops_what_waited_and_its_counts_add_up() -> Result<()> {
-    // 100 datagrams at once, of which each takes 21 ms or more; 5 wait.
+    // 100 datagrams arrive together, each takes 21 ms or more, and 5 may wait.
     let script =
         "bash -c 'for n in $(seq 100); do echo > /dev/udp/10.77.0.2/5000; done' 2>/dev/null; true";
     let link = "[up]\nrate = '16kbit'\naqm = 'drop-head'\nqueue = '5pkt'";
@@ -416,7 +416,7 @@ fn a_gate_opens_when_its_schedule_says_so() -> Result<()> {
     has(said, "5 received")?;
     let mut opened = None;
     for (arrival, due) in run.times_up()? {
-        // One instant for all that waited, and no waiting after it.
+        // All waiting packets leave at one instant, and none waits after it.
         let opened = *opened.get_or_insert(due);
         ensure!(due == arrival.max(opened), "{due} in {}", run.packet_log);
     }
@@ -433,7 +433,7 @@ fn losses_by_state_number_and_bits_are_those_asked_for(address: &str) -> Result<
             "kind = 'indexes'\nindexes = [1, 4]",
             "delivered loss delivered delivered loss delivered",
         ),
-        // Of 11,552 bits one is wrong but once in 100,000 packets.
+        // All 11,552 bits are right in only one of 100,000 packets.
         ("kind = 'ber'\nber = 1e-3", "loss loss loss loss loss loss"),
     ];
     for (stage, expected) in cases {
@@ -450,7 +450,7 @@ fn losses_by_state_number_and_bits_are_those_asked_for(address: &str) -> Result<
 
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn what_can_be_marked_is_not_lost(address: &str) -> Result<()> {
-    // ECT(0), and no ECT.
+    // One has ECT(0), one has no ECT.
     let script =
         format!("ping -n -c 4 -i 0.02 -W 1 -Q 2 {address}; ping -n -c 3 -i 0.02 -W 1 {address}");
     let run = Run::of("up = { loss = '100%,ecn' }", &script)?;
@@ -482,7 +482,7 @@ fn packets_overtake_each_other_as_they_should(address: &str) -> Result<()> {
     let probe = format!("$farwire measure probe {address} --quiet -c 200 -i 1ms");
     let stage = "[[stages]]\nkind = 'reorder'\nshare = '10%'\nextent = 2\ntimeout = '10s'\ndirection = 'up'";
     let run = Run::of(stage, &probe)?;
-    // Lines stand in the order of departure: who left behind one that came later was held back.
+    // Lines are in the order of departure: a packet that left after a later arrival was held back.
     let (mut passed, mut furthest, mut held) = (Vec::new(), 0, 0);
     for (arrival, _) in run.times_up()? {
         if arrival < furthest {
@@ -506,7 +506,7 @@ fn a_copy_comes_later(address: &str) -> Result<()> {
     let rows = run.rows_up()?;
     let (copies, originals): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.changes == "copy");
-    // The end of the command may cut off what came last.
+    // The end of the command may cut off the last packets.
     ensure!(originals.len() == 5 && copies.len() >= 4, "{log}");
     let is_late = |row: &&Row| row.due.is_some_and(|due| due - row.arrival >= 20_000_000);
     ensure!(

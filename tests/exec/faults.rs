@@ -1,4 +1,4 @@
-//! Bad input is refused in one line, and nothing outlives farwire, however it ends.
+//! Bad input is refused in one line, and no process outlives farwire, however it ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -82,7 +82,7 @@ const REFUSED: [(&str, &[&str], &str); 7] = [
     ),
 ];
 
-/// 125, nothing on standard output, and an error that names what is wrong.
+/// The exit code is 125, standard output is empty, and the error names the problem.
 fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
     let stderr = stderr(output);
     let errors = stderr
@@ -103,12 +103,12 @@ fn daemons_of_the_command_end_with_it() -> Result<()> {
     let family = Family::begin();
     let directory = tempfile::tempdir()?;
     let ran = directory.path().join("ran");
-    // A daemon in a session of its own, whose parent has ended.
+    // A daemon in a separate session, whose parent has ended.
     let line = format!(
         "setsid sh -c 'sleep 1000 & echo $! > {}' & wait",
         ran.display()
     );
-    // That of the far end also listens, which is waited for.
+    // The far end's daemon also listens; the test waits for that.
     let far = format!("setsid sleep 1000 & exec '{}' serve", process::program());
     let mut command = farwire();
     command.args(["exec", "--far", &far, "--", "sh", "-c", &line]);
@@ -117,12 +117,12 @@ fn daemons_of_the_command_end_with_it() -> Result<()> {
         !fs::read_to_string(&ran)?.is_empty(),
         "the daemon was not started"
     );
-    // farwire has ended: whatever it started must be gone by now, not later.
+    // farwire has ended, so everything that it started must be gone by now.
     ensure!(family.members().is_empty(), "left: {:?}", family.members());
     Ok(())
 }
 
-/// How far farwire has got, as it shows from outside.
+/// The progress of farwire, as it can be observed from outside.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     Started,
@@ -154,7 +154,7 @@ impl Moment {
         }
     }
 
-    /// Whether farwire, the process `pid`, is there; the command makes the file `mark` when it runs.
+    /// Returns whether farwire, the process `pid`, has reached this state; the command creates the file `mark` when it runs.
     fn is_here(self, pid: u32, family: &Family, mark: &Path) -> bool {
         match self {
             Self::Started => true,
@@ -187,7 +187,7 @@ fn leaves_nothing(signal: Signal, moment: Moment) -> Result<()> {
     ended
 }
 
-/// Starts farwire as a shell would: in a process group of its own.
+/// Starts farwire as a shell would, in a new process group.
 fn start(family: &Family, mark: &Path) -> Result<Child> {
     let line = format!(
         "touch {}; sleep 1000 & setsid sleep 1000 & wait",
@@ -211,7 +211,7 @@ fn end(
 ) -> Result<()> {
     let pid = i32::try_from(farwire.id())?;
     namespaces.extend(family.namespaces());
-    // A terminal's interrupt reaches the whole group; the others are sent to farwire alone.
+    // A terminal's interrupt reaches the whole group; the other signals are sent only to farwire.
     let target = if signal == Signal::SIGINT { -pid } else { pid };
     kill(Pid::from_raw(target), signal)?;
     process::end_of(farwire).with_context(|| format!("after {signal}"))?;

@@ -1,4 +1,4 @@
-//! What the command meets on the link is what was asked for.
+//! The command experiences the configured conditions on the link.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn every_ping_takes_at_least(link: &str, to: &str, least: f64) -> Result<()> {
     Ok(())
 }
 
-/// Nobody wakes up within a nanosecond, and everybody within a second.
+/// No thread wakes up within a nanosecond, and every thread within a second.
 #[test_support::test(Namespaces)]
 fn a_delay_below_what_the_host_adds_is_said_before_anything_crosses_the_link() -> Result<()> {
     for (delay, is_said) in [("1ns", true), ("1s", false)] {
@@ -47,7 +47,7 @@ fn a_delay_below_what_the_host_adds_is_said_before_anything_crosses_the_link() -
         let ended = process::succeeds(&mut command)?;
         let text = stderr(&ended);
         let (before, _) = text.split_once("now\n").with_context(|| text.clone())?;
-        let said = before.contains("box.up.delay: a delay of 1ns is less than what this host");
+        let said = before.contains("box.up.delay: a delay of 1ns is less than the ");
         ensure!(said == is_said, "{text}");
     }
     Ok(())
@@ -90,7 +90,7 @@ fn losses_lie_in_the_99_9_binomial_interval_and_add_up() -> Result<()> {
     Ok(())
 }
 
-/// A departure is stamped when the send call has returned, which is never within a nanosecond of its due time.
+/// A departure is stamped when the send call has returned, which never happens within a nanosecond of its due time.
 #[test_support::test(Namespaces)]
 fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -> Result<()> {
     for (budget, ns, late) in [("1ns", 1, 40), ("1s", 1_000_000_000, 0)] {
@@ -107,13 +107,13 @@ fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -
             (left.count, left.over_budget, left.budget_ns) == (40, late, ns),
             "{left:?}, {said}"
         );
-        let is_told = said.contains("late: figures of any kind that were measured meanwhile");
+        let is_told = said.contains("late: all figures measured meanwhile show this machine");
         ensure!(is_told == (late > 0), "{said}");
     }
     Ok(())
 }
 
-/// The kernel counts a datagram with a wrong checksum with those that find a socket full.
+/// The kernel counts datagrams with a wrong checksum together with those that find a socket full.
 #[test_support::test(Namespaces)]
 fn what_has_a_wrong_checksum_is_lost_and_no_drop_of_a_full_socket() -> Result<()> {
     let measured = |line: &str| -> Result<Value> {
@@ -131,7 +131,7 @@ fn what_has_a_wrong_checksum_is_lost_and_no_drop_of_a_full_socket() -> Result<()
         figure.and_then(|figure| figure["value"].as_f64())
     };
     ensure!(up("host_dropped_packets") == Some(0.0), "{udp}");
-    // Some 43 of 856.
+    // About 43 of 856 are expected.
     ensure!(up("lost_packets").is_some_and(|lost| lost > 15.0), "{udp}");
     let probe = measured("probe 10.77.0.2 -c 400 -i 2ms -W 500ms --json -")?;
     let facts = probe["facts"].as_object().context("facts")?;
@@ -140,7 +140,7 @@ fn what_has_a_wrong_checksum_is_lost_and_no_drop_of_a_full_socket() -> Result<()
     Ok(())
 }
 
-/// The far end's socket has room for a datagram or two and is never read. The connection comes behind the datagrams on the same link.
+/// The far end's socket has room for one or two datagrams and is never read. The connection follows the datagrams on the same link.
 #[test_support::test(Namespaces, Tool("python3"))]
 fn what_a_full_socket_dropped_is_no_loss_of_the_link() -> Result<()> {
     const FAR: &str = "import socket, time
@@ -158,14 +158,14 @@ socket.create_connection(('10.77.0.2', 9))";
     command.args(["exec", "--far", &format!("exec python3 -c \"{FAR}\"")]);
     let output = process::succeeds(command.args(["--", "python3", "-c", NEAR]))?;
     let said = stderr(&output);
-    has(&said, "UDP sockets had no room for ")?;
+    has(&said, "full UDP sockets dropped ")?;
     has(
         &said,
-        "datagrams at the far end: a tool counts them as lost, and no link dropped them",
+        "datagrams at the far end: tools count these as lost, but the link did not drop them",
     )
 }
 
-/// Two for each processor, so that one ordinary thread more waits for its turn.
+/// Two threads for each processor, so that another ordinary thread has to wait for its turn.
 #[test_support::test(serial, Namespaces)]
 fn a_host_whose_other_programs_leave_nothing_idle_is_told_to_be_starved() -> Result<()> {
     let busy = || {
@@ -202,7 +202,7 @@ fn a_seed_drops_the_same_packets_again_and_another_seed_others() -> Result<()> {
     Ok(())
 }
 
-/// What ping(8) printed, and what the link counted.
+/// The output of ping(8), and the counters of the link.
 struct Pings {
     /// Sequence numbers of the answers.
     answered: BTreeSet<u32>,
@@ -212,7 +212,7 @@ struct Pings {
 }
 
 impl Pings {
-    /// Runs ping with the words `ping` behind a link of the words `link`.
+    /// Runs ping with the arguments `ping` behind a link with the arguments `link`.
     fn run(link: &str, ping: &str) -> Result<Self> {
         let json = NamedTempFile::new()?;
         let mut command = process::farwire();
@@ -248,7 +248,7 @@ impl Pings {
     }
 }
 
-/// The word behind `key` in a line of ping.
+/// Returns the word after `key` in a line of ping.
 fn value<'l>(line: &'l str, key: &str) -> Result<&'l str> {
     let (_, rest) = line.split_once(key).with_context(|| line.to_owned())?;
     Ok(rest.split(' ').next().unwrap_or(rest))

@@ -1,4 +1,4 @@
-//! `farwire exec`: the command behind the link, its exit code, and what it leaves behind: nothing.
+//! `farwire exec`: the command behind the link and its exit code; nothing is left behind.
 
 mod capture;
 mod command;

@@ -1,4 +1,4 @@
-//! The packet log says what the link's summary counts.
+//! The packet log agrees with the counters in the link's summary.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tempfile::NamedTempFile;
 use test_support::process::{self, has, stderr};
 use test_support::wan_box::{Direction, Summary};
 
-/// Rows as maps from column to value.
+/// The rows, as maps from column to value.
 type Row = BTreeMap<String, String>;
 
 #[test_support::test(serial, Namespaces)]
@@ -18,7 +18,7 @@ fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Resul
     command.args("exec --delay 300ms --loss 2% --rate 8mbit --queue 10pkt".split(' '));
     command.arg("--packet-log").arg(log.path());
     command.arg("--json").arg(json.path());
-    // More than the link carries, and the end comes while packets are on their way.
+    // The load exceeds the rate of the link, and the end comes while packets are on their way.
     let client = "udp 10.77.0.2 -b 10M -l 1000 -t 1 --quiet";
     command.arg("--").arg(process::program());
     command.arg("measure").args(client.split(' '));
@@ -39,7 +39,7 @@ fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Resul
     Ok(())
 }
 
-/// The rows of one direction count what the summary does, and departures follow arrivals.
+/// Checks that the rows of one direction agree with the summary, and that departures follow arrivals.
 fn agrees(rows: &[&Row], direction: &Direction) -> Result<()> {
     let of = |verdict: &str| rows.iter().filter(|r| r["verdict"] == verdict).count() as u64;
     let counted = [
@@ -65,7 +65,7 @@ fn agrees(rows: &[&Row], direction: &Direction) -> Result<()> {
         let times = ["arrival_ns", "due_ns", "departure_ns"].map(|key| row[key].parse::<u64>());
         let [arrival, due, departure] = times;
         let (arrival, due) = (arrival?, due?);
-        // 300 ms, converted to the wall's clock batch by batch.
+        // The delay is 300 ms; times are converted to the wall clock batch by batch.
         ensure!(due - arrival >= 300_000_000, "{row:?}");
         ensure!(departure? >= due, "{row:?}");
         ensure!(row["source"].starts_with("10.77.0."), "{row:?}");

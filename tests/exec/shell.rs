@@ -33,12 +33,13 @@ fn without_a_terminal_the_shell_reads_its_commands_from_standard_input() -> Resu
 fn a_shell_says_what_is_in_force_and_how_to_leave_and_ends_with_its_own_code_and_the_figures()
 -> Result<()> {
     let mut terminal = Terminal::open("exec --delay 2ms --up-loss 1%")?;
-    let greeting = terminal.read_to("leaves\r\n")?;
-    let line = "farwire: behind delay 2ms each way, up loss 1%; $FARWIRE_SERVER is 10.77.0.2; `exit` leaves";
-    ensure!(greeting.trim_end() == line, "{greeting}");
+    let greeting = terminal.read_to("with `exit`\r\n")?;
+    let lines = "farwire: link: delay 2ms in each direction, up loss 1%\r\n\
+                 farwire: the far end is 10.77.0.2 ($FARWIRE_SERVER); leave this shell with `exit`";
+    ensure!(greeting.trim_end() == lines, "{greeting}");
     terminal.read_to("ready> ")?;
     terminal.write("exit 3\r")?;
-    terminal.read_to("crossed the link")?;
+    terminal.read_to("link counters")?;
     ensure!(terminal.end()? == Some(3));
     Ok(())
 }
@@ -47,8 +48,8 @@ fn a_shell_says_what_is_in_force_and_how_to_leave_and_ends_with_its_own_code_and
 fn ctrl_c_ends_what_runs_in_the_shell_not_the_shell_nor_farwire() -> Result<()> {
     let mut terminal = Terminal::open("exec")?;
     terminal.read_to("ready> ")?;
-    // A pipeline, whose processes a shell with job control puts into one group and interrupts together. What says that it is under way
-    // is also what waits: a shell that is interrupted between its last word and its child survives both.
+    // A shell with job control puts the processes of a pipeline into one group and interrupts them together. The process that prints that
+    // the pipeline runs also waits, because a shell that is interrupted between its output and the start of a child survives both.
     let mut under_way = tempfile::NamedTempFile::new()?;
     writeln!(under_way, "under way")?;
     let waits = format!("tail -f {}", under_way.path().display());
@@ -58,7 +59,7 @@ fn ctrl_c_ends_what_runs_in_the_shell_not_the_shell_nor_farwire() -> Result<()> 
     terminal.read_to("ready> ")?;
     terminal.write("echo code $?\r")?;
     terminal.read_to("\ncode 130\r\n")?;
-    // Ctrl-Z stops what runs in the shell likewise.
+    // Ctrl-Z also stops the program that runs in the shell.
     terminal.read_to("ready> ")?;
     terminal.write(&format!("{waits}\r"))?;
     terminal.read_to("\nunder way")?;
@@ -71,7 +72,7 @@ fn ctrl_c_ends_what_runs_in_the_shell_not_the_shell_nor_farwire() -> Result<()> 
     Ok(())
 }
 
-/// A shell without job control, as the one that runs a script, reads from the terminal after farwire, and farwire writes to it.
+/// A shell without job control, such as one that runs a script, reads from the terminal after farwire, and farwire writes to it.
 #[test_support::test(Namespaces, Tool("script"), Tool("bash"))]
 fn the_terminal_is_the_callers_again_after_the_shell() -> Result<()> {
     let program = process::program();
@@ -87,7 +88,7 @@ fn the_terminal_is_the_callers_again_after_the_shell() -> Result<()> {
     Ok(())
 }
 
-/// A terminal of script(1): what is written to it is typed.
+/// A terminal of script(1); data written to it is typed.
 struct Terminal {
     script: Child,
     keyboard: ChildStdin,
@@ -96,19 +97,19 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// `farwire` with these arguments on it.
+    /// Starts `farwire` with these arguments on the terminal.
     fn open(arguments: &str) -> Result<Self> {
         Self::of(&format!("{} {arguments}", process::program()))
     }
 
-    /// A line for sh, in which $SHELL is a bash without files of its own.
+    /// Runs a line of sh, in which $SHELL is a bash that reads no startup files.
     fn of(line: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let shell = directory.path().join("shell");
         fs::write(&shell, "#!/bin/sh\nexec bash --norc --noprofile\n")?;
         fs::set_permissions(&shell, Permissions::from_mode(0o755))?;
         let line = format!("SHELL={} {line}", shell.display());
-        // What hangs ends the test, which reads without a limit.
+        // A watchdog ends a hanging test, because reads have no time-out.
         let mut script = Command::new("timeout")
             .args(["60", "script", "-qec", &line, "/dev/null"])
             .env("SHELL", "/bin/sh")
@@ -133,7 +134,7 @@ impl Terminal {
         Ok(self.keyboard.flush()?)
     }
 
-    /// What is shown until `end`, with it.
+    /// Reads the output up to and including `end`.
     fn read_to(&mut self, end: &str) -> Result<String> {
         let mut shown = Vec::new();
         let mut byte = [0];
@@ -148,7 +149,7 @@ impl Terminal {
         Ok(String::from_utf8_lossy(&shown).into_owned())
     }
 
-    /// The exit code.
+    /// Waits for the end and returns the exit code.
     fn end(mut self) -> Result<Option<i32>> {
         let mut rest = Vec::new();
         self.screen.read_to_end(&mut rest)?;

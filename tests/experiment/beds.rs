@@ -1,4 +1,4 @@
-//! Beds with more than one link, and with none.
+//! Beds with several links, and beds without one.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -53,7 +53,7 @@ fn every_segment_of_a_chain_is_measured_by_itself_and_the_whole() -> Result<()> 
     Ok(())
 }
 
-/// The head of a scenario with so many clients.
+/// Returns the head of a scenario with this many clients.
 fn clients_head(clients: u32) -> String {
     format!(
         "name = 'clients'\nlate_budget = '1s'\ntcp = {{ congestion = 'reno' }}\n\
@@ -76,7 +76,7 @@ fn every_client_has_a_link_of_its_own_and_all_measure_at_once() -> Result<()> {
     for (number, link) in (1..).zip(links) {
         ensure!(link["name"] == format!("client {number}"), "{link}");
         for way in ["up", "down"] {
-            // Five pings of its own, and more of TCP.
+            // The client sent five pings, and TCP segments.
             let delivered = link[way]["delivered"].as_u64().context("delivered")?;
             ensure!(delivered > 5, "{link}");
         }
@@ -126,7 +126,7 @@ fn a_number_of_clients_that_no_bed_has_is_refused_with_its_place() -> Result<()>
     Ok(())
 }
 
-/// The value of a figure over all streams.
+/// Returns the value of a figure over all streams.
 fn figure(measured: &Value, metric: &str, statistic: &str) -> Result<f64> {
     let figures = measured["figures"].as_array().context("figures")?;
     let mut figures = figures.iter();
@@ -144,12 +144,12 @@ fn a_node_that_is_not_in_the_chain_is_refused_with_its_place() -> Result<()> {
     let cases = "[[cases]]\nname = 'x'\nbetween = ['a', 'd']\n";
     let output = Small::written(&[CHAIN, PING, cases].concat())?.run()?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    let cause = "between: there is no node `d`; there are: a, b, c";
+    let cause = "between: there is no node `d`; use one of: a, b, c";
     has(&stderr(&output), cause)?;
     Ok(())
 }
 
-/// The head of a scenario against 127.0.0.1, and an instrument.
+/// Returns the head of a scenario against 127.0.0.1, with an instrument.
 fn against(port: u16) -> String {
     format!(
         "name = 'host'\ntitle = 'A host'\nlate_budget = '1s'\ntcp = {{ congestion = 'reno' }}\n\
@@ -179,7 +179,7 @@ fn a_host_without_a_far_end_is_named() -> Result<()> {
     let small = Small::written(&against(port))?;
     let output = small.run()?;
     ensure!(output.status.code() == Some(3), "{}", stderr(&output));
-    let cause = format!("no web server on port {port} of 127.0.0.1: run `farwire serve` there");
+    let cause = format!("no HTTP server on port {port} of 127.0.0.1: run `farwire serve` there");
     has(&stderr(&output), &cause)?;
     ensure!(!small.path("out").exists(), "something was written");
     Ok(())

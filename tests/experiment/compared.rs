@@ -1,4 +1,4 @@
-//! `compare` as a gate: what it says and with what it ends, on records that are made of a real one.
+//! `compare` as a gate: its output and exit code, on records made from a real one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 fn too_few_runs_end_compare_with_1() -> Result<()> {
     let records = Records::of(&lines(3, 1.0)?, &lines(3, 3.0)?)?;
     let output = records.compare(&["--json", "-"])?;
-    let text = ends_with(&output, 1, "cannot tell: 4")?;
+    let text = ends_with(&output, 1, "too few runs: 4")?;
     ensure!(!text.contains("got worse"), "{text}");
     has(&text, "--allow-missing")?;
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout)?;
@@ -53,7 +53,7 @@ fn a_figure_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
             !missing.is_empty() && missing.iter().all(|row| row["cannot_tell"] == cause),
             "{rows:#?}"
         );
-        let what = format!("cannot tell: base: ping.rtt_ms.median: not in the {lacking}\n");
+        let what = format!("not compared: base: ping.rtt_ms.median: not in the {lacking}\n");
         has(&stderr(&output), &what)?;
         ensure!(records.compare(&["--allow-missing"])?.status.success());
     }
@@ -71,8 +71,8 @@ fn a_case_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
     let output = Records::of(&one, &two)?.compare(&[])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     let text = stdout(&output);
-    has(&text, "cannot tell: more: not in the reference")?;
-    has(&text, "nothing of the rest got worse")?;
+    has(&text, "not compared: more: not in the reference")?;
+    has(&text, "no figure of the rest got worse")?;
     Ok(())
 }
 
@@ -108,7 +108,7 @@ fn other_links_are_compared_when_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// A record's lines, with so many runs of its case "base", whose round trips are `factor` times those that were measured.
+/// Returns a record's lines with this many runs of its case "base", whose round trips are `factor` times the measured ones.
 fn lines(runs: u32, factor: f64) -> Result<Vec<Value>> {
     let mut lines = Vec::new();
     for line in RECORD.lines() {
@@ -145,7 +145,7 @@ fn lines(runs: u32, factor: f64) -> Result<Vec<Value>> {
     Ok(lines)
 }
 
-/// A reference and a record.
+/// Writes a reference and a record.
 struct Records {
     directory: TempDir,
 }

@@ -1,4 +1,4 @@
-//! Instruments by themselves, against the far end and against the end of a test bed.
+//! Single instruments, against the far end and against the end of a test bed.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `run` ended by a signal leaves the runs before it, and nothing else.
+//! A `run` that a signal ends leaves the earlier runs, and nothing else.
 
 use std::process::{Child, Stdio};
 
@@ -11,7 +11,7 @@ use test_support::process::{self, farwire, has, stdout};
 use test_support::scenario::{PLAIN, Small, WGET};
 use test_support::suite::{Need, Suite};
 
-/// Takes 27 minutes.
+/// This scenario would take 27 minutes.
 const ENDLESS: &str =
     "[[cases]]\nname = 'endless'\ntitle = 'very slow'\nlink = { rate = '10kbit' }\n";
 
@@ -58,12 +58,12 @@ fn leaves_the_record(signal: Signal) -> Result<()> {
     Ok(())
 }
 
-/// Sends the signal while the client of the second run is at work, and waits until all is gone.
+/// Sends the signal while the client of the second run works, and waits until all processes are gone.
 fn interrupt(child: &mut Child, signal: Signal, small: &Small, family: &Family) -> Result<()> {
     let namespaces = process::wait_for("the second run", || {
         let ended = child.try_wait()?;
         ensure!(ended.is_none(), "it ended by itself: {ended:?}");
-        // farwire, the first process of the client's PID namespace, and the client.
+        // These are farwire, the first process of the client's PID namespace, and the client.
         let second = small.runs().is_ok_and(|runs| runs.len() == 1) && family.members().len() > 2;
         Ok(second.then(|| family.namespaces()))
     })?;

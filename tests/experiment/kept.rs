@@ -1,4 +1,4 @@
-//! A record is never replaced unasked.
+//! A record is never replaced unless the user asks for it.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn a_runs_packets_are_captured_beside_the_record_which_says_where() -> Result<()
             _ => format!("seen-a_b-{}-attempt-{attempt}.pcapng", run["repeat"]),
         };
         ensure!(capture["file"] == format!("artifacts/{name}"), "{capture}");
-        // Five echoes and their replies, in and out.
+        // Five echoes and their replies are captured at both ends.
         ensure!(capture["a"] == 10 && capture["b"] == 10, "{capture}");
         let bytes = fs::read(small.path(&format!("out/artifacts/{name}")))?;
         ensure!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "{name}");
@@ -42,7 +42,7 @@ fn a_runs_packets_are_captured_beside_the_record_which_says_where() -> Result<()
     Ok(())
 }
 
-/// Every file that the record in `folder` refers to is what it says, by a sum of coreutils; how many there are.
+/// Checks every file that the record in `folder` refers to with sha256sum of coreutils, and returns their number.
 fn summed(small: &Small, folder: &str) -> Result<usize> {
     let record = Record::read(&small.path(folder))?;
     let artifacts: Vec<_> = record.runs.iter().flat_map(|run| &run.artifacts).collect();
@@ -61,7 +61,7 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
 fn a_capture_of_runs_that_cannot_be_is_refused() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(small.command().arg("--pcap=a/b"))?;
-    ends_with(&output, 2, "a name, without /")?;
+    ends_with(&output, 2, ", without /")?;
     ensure!(!small.path("out").exists(), "a record was begun");
     Ok(())
 }
@@ -109,11 +109,11 @@ fn a_record_in_out_stays_as_it_is_unless_overwrite_replaces_it() -> Result<()> {
     let before = fs::read(small.path("out/record.jsonl"))?;
 
     let refused = small.run()?;
-    let said = ends_with(&refused, 2, "holds a record of `small`")?;
+    let said = ends_with(&refused, 2, "contains a record of `small`")?;
     has(&said, "--overwrite")?;
     ensure!(before == fs::read(small.path("out/record.jsonl"))?);
 
-    // As a run that was killed leaves it.
+    // A killed run leaves this.
     let cut = before.iter().position(|byte| *byte == b'\n').unwrap_or(0) + 1;
     fs::write(small.path("out/record.jsonl"), &before[..cut])?;
     let refused = small.run()?;
@@ -142,7 +142,7 @@ fn without_out_the_record_goes_to_the_next_free_directory_and_that_is_said() -> 
     for next in ["out/small-2", "out/small-3"] {
         let again = process::succeeded(run()?)?;
         let said = stderr(&again);
-        has(&said, format!("this one goes to {next}"))?;
+        has(&said, format!("the new record goes to {next}"))?;
         ensure!(small.path(next).join("report.html").exists());
     }
     ensure!(before == fs::read(small.path("out/small/record.jsonl"))?);

@@ -1,4 +1,4 @@
-//! The commands `run`, `calibrate`, `measure`, `serve` and `report` as a user meets them.
+//! The commands `run`, `calibrate`, `measure`, `serve` and `report`, as a user runs them.
 
 mod beds;
 mod calibrated;

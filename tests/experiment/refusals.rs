@@ -1,4 +1,4 @@
-//! Bad input ends with 2 and one line that names what is wrong, before anything runs.
+//! Bad input ends with 2 and one line that names the problem, before anything runs.
 
 use anyhow::{Context, Result, ensure};
 
@@ -118,7 +118,7 @@ fn bad_input_ends_with_2_and_one_line() -> Result<()> {
     for (arguments, cause) in [
         (
             &["serve", "--bind", "127.0.0.1", "--http-port", port][..],
-            "is in use",
+            "another program uses",
         ),
         (&["measure", "http", "ftp://127.0.0.1/"], "http://HOST"),
         (&["report", "Cargo.toml"], "not a farwire record"),
@@ -129,7 +129,7 @@ fn bad_input_ends_with_2_and_one_line() -> Result<()> {
     Ok(())
 }
 
-/// Every kind of instrument that needs nothing said, and some ways of using them.
+/// Every kind of instrument that needs no options, and some ways of using them.
 const SMALLEST: &str = "\
 name = 'small'
 [[instruments]]
@@ -169,7 +169,7 @@ fn the_smallest_scenario_runs_with_what_the_host_has_and_every_figure_that_it_me
     let small = Small::written(SMALLEST)?;
     let output = process::run(small.command().arg("--quick"))?;
     let record = Record::read(&small.path("out/record.jsonl")).with_context(|| stderr(&output))?;
-    // As fast as the machine goes: whether it kept up is its own.
+    // The link has no conditions, so the run may be INVALID if the machine did not keep up; it must not have failed.
     let failed = record.runs.iter().any(record::Run::has_failed);
     ensure!(!failed, "{}", stderr(&output));
     ensure!(record.finished_at.is_some(), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! An experiment that was killed, and killed again, is finished by `--resume`: every run once, none lost.
+//! `--resume` finishes an experiment that was killed repeatedly: it has every run once, and none is lost.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use test_support::process::{self, farwire};
 use test_support::scenario::{PING, Small};
 
-/// Long enough to be killed in any part of it, the reports included.
+/// The experiment is long enough to be killed in any part of it, including the reports.
 const CASES: &str = "\
 [[cases]]
 name = 'grid'
@@ -21,7 +21,7 @@ repeats = 4
 sweep = { 'link.delay' = ['0ms', '1ms', '2ms', '3ms', '4ms'] }
 ";
 const KILLS: u32 = 20;
-/// Of the moments at which it is killed, drawn from the seed.
+/// The latest moment of a kill; the moments are drawn from the seed.
 const LATEST_MS: u64 = 1_500;
 const SEED: u64 = 4;
 
@@ -63,14 +63,14 @@ fn a_finished_experiment_that_is_resumed_runs_nothing() -> Result<()> {
     check(&small)
 }
 
-/// The machine is measured at the start and the end, and again where the experiment goes on.
+/// The machine is measured at the start and the end, and again when the experiment is resumed.
 #[test_support::test(Namespaces)]
 fn a_finished_experiment_has_two_baselines_and_one_that_was_resumed_three() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     process::succeeds(&mut small.command_with_baselines())?;
     ensure!(places(&small)?.starts_with("BR") && places(&small)?.ends_with("RBF"));
     ensure!(places(&small)?.matches('B').count() == 2);
-    // As it is left when it is killed after its first run.
+    // An experiment that is killed after its first run leaves this.
     let file = small.path("out/record.jsonl");
     let text = fs::read_to_string(&file)?;
     let cut: String = text.split_inclusive('\n').take(3).collect();
@@ -81,7 +81,7 @@ fn a_finished_experiment_has_two_baselines_and_one_that_was_resumed_three() -> R
     check(&small)
 }
 
-/// A letter a line of the record, after its head: a baseline, a run, the end.
+/// Returns a letter for each line of the record after its head: a baseline, a run, the end.
 fn places(small: &Small) -> Result<String> {
     let letter = |line: &Value| match line.as_object()?.keys().next()?.as_str() {
         "baseline" => Some('B'),
@@ -94,13 +94,13 @@ fn places(small: &Small) -> Result<String> {
     letters.context("another line")
 }
 
-/// Every run of the plan is there once, and the record says once that it is finished.
+/// Checks that every run of the plan is there once, and that the record says once that it is finished.
 fn check(small: &Small) -> Result<()> {
     ensure!(small.is_finished()?, "it is not finished");
     let mut runs: Vec<(String, u64)> = Vec::new();
     for run in small.runs()? {
         let case = run["case"].as_str().context("a case")?.to_owned();
-        // An attempt that the machine spoilt is followed by the one that counts.
+        // The attempt that counts follows an attempt that the machine spoilt.
         if run["outcome"]["outcome"] != "invalid" || run["attempt"] == 3 {
             runs.push((case, run["repeat"].as_u64().context("a repeat")?));
         }
@@ -123,7 +123,7 @@ fn resume(small: &Small) -> Command {
     command
 }
 
-/// Kills what still runs.
+/// Kills processes that still run.
 fn end(child: &mut Child) -> Result<()> {
     if child.try_wait()?.is_none() {
         kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGKILL)?;

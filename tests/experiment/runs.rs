@@ -1,4 +1,4 @@
-//! What `run` records, and what `report` makes of it.
+//! The record of `run`, and the reports made from it.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::{env, fs};
@@ -30,7 +30,7 @@ fn an_experiment_records_every_run_of_every_instrument_and_reports_it() -> Resul
     for run in &runs {
         check_run(run)?;
     }
-    // No packet leaves before it is due, however busy the machine: wire and box both ways.
+    // No packet leaves before it is due, however busy the machine is: this is the delay of wire and box in both directions.
     for (run, least) in runs.iter().zip([2.0, 62.0]) {
         let median = figure(&run["measurements"][0], "rtt_ms", "median");
         ensure!(median.is_some_and(|ms| ms >= least), "{run}");
@@ -58,7 +58,7 @@ fn an_experiment_records_every_run_of_every_instrument_and_reports_it() -> Resul
     Ok(())
 }
 
-/// A departure is stamped when the send call has returned, which is never within a nanosecond of its due time.
+/// A departure is stamped when the send call has returned, which never happens within a nanosecond of its due time.
 #[test_support::test(Namespaces)]
 fn the_budget_of_lateness_is_the_file_s_or_the_flag_s_which_the_record_keeps() -> Result<()> {
     for (flag, budget, ns) in [
@@ -92,7 +92,7 @@ fn the_budget_of_lateness_is_the_file_s_or_the_flag_s_which_the_record_keeps() -
     Ok(())
 }
 
-/// The congestion control took effect, and every instrument measured what it was to measure.
+/// The congestion control took effect, and every instrument measured what it should.
 fn check_run(run: &Value) -> Result<()> {
     ensure!(run["outcome"]["outcome"] != "failed", "{run}");
     let environment = run["environment"].as_object().context("an environment")?;
@@ -146,7 +146,7 @@ fn a_client_that_dies_in_a_download_ends_its_case_with_the_cause_and_the_others_
     let first = "[[cases]]\nname = 'first'\ntitle = 'its client dies'\n";
     let small = Small::of(&[WGET, first, PLAIN])?;
     let wget = which::which("wget")?;
-    // Dies at the first row of dots of its first download: 384 of 2,000 KiB.
+    // It dies at the first row of dots of its first download: 384 of 2,000 KiB.
     let script = format!(
         "#!/bin/sh\n\
          if [ \"$1\" != --version ] && mkdir '{died}' 2>/dev/null; then\n\
@@ -184,7 +184,7 @@ fn a_wget_of_a_stated_duration_ends_with_it() -> Result<()> {
     let runs = small.runs().with_context(|| stderr(&output))?;
     let measured = &runs[0]["measurements"][0];
     let bytes = figure(measured, "received_bytes", "total").unwrap_or(0.0);
-    // 1 s at 20 Mb/s and what queues meanwhile, but not 6 s: the far end's clock says, however busy the machine.
+    // The amount is that of 1 s at 20 Mb/s and of the queue, but not of 6 s, by the far end's clock, however busy the machine is.
     ensure!(bytes > 0.0 && bytes < 10_000_000.0, "{measured}");
     Ok(())
 }

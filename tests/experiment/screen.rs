@@ -1,4 +1,4 @@
-//! What a user reads: one screen at the end of a run, nothing under `--quiet`, the same in a pipe as without colours.
+//! The text that a user reads: one screen at the end of a run, nothing with `--quiet`, the same in a pipe as without colours.
 
 use std::process::{Command, Stdio};
 
@@ -28,16 +28,16 @@ fn a_run_of_two_cases_and_two_instruments_ends_with_one_screen_in_the_units_of_i
         "ping",
         "download",
         "Mbit/s",
-        "more: --details, or the report",
+        "for more, use --details or open the report",
     ] {
         ensure!(text.contains(part), "{part} in\n{text}");
     }
-    for elsewhere in ["warm-up", "Student", "with nothing in the way"] {
+    for elsewhere in ["warm-up", "Student", "without emulation"] {
         ensure!(!text.contains(elsewhere), "{elsewhere} in\n{text}");
     }
     has(&progress, "Mbit/s")?;
     ensure!(!progress.contains("MB/s"), "{progress}");
-    // Every figure of the progress stands in the table as it was said.
+    // Every figure of the progress is in the table, as it was printed.
     let line = progress.lines().find(|line| line.contains("plain: "));
     let figures = line.unwrap_or_default().split([' ', ',']);
     for number in figures.filter(|word| word.parse::<f64>().is_ok()) {
@@ -89,7 +89,7 @@ fn a_quiet_run_exec_or_measurement_says_nothing_on_standard_error() -> Result<()
         ensure!(output.status.success(), "{command:?}: {}", stderr(&output));
         ensure!(output.stderr.is_empty(), "{command:?}: {}", stderr(&output));
     }
-    // Errors are said.
+    // Errors are printed.
     let mut bad = farwire();
     let output = process::run(bad.args(["-q", "report", "/nowhere"]))?;
     ensure!(output.status.code() == Some(2) && !output.stderr.is_empty());
@@ -120,7 +120,7 @@ fn a_log_as_json_has_an_object_a_line_errors_among_them() -> Result<()> {
             of_level.any(|entry| entry["msg"].as_str().is_some_and(|msg| msg.contains(words)));
         ensure!(said, "{words} in {lines}");
     }
-    // Whose JSON goes to standard output has no table among the log's lines.
+    // A run whose JSON goes to standard output prints no table between the log's lines.
     let mut json = small.command();
     let output = process::run(json.args(["--overwrite", "--log-format=json", "--json=-"]))?;
     let lines = stderr(&output);

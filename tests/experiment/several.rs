@@ -1,4 +1,4 @@
-//! Several scenarios by one command.
+//! Several scenarios in one command.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use test_support::process::{self, ends_with, farwire, has, stderr};
 use test_support::scenario::{PING, PLAIN, Small};
 
-/// Faster than light.
+/// A round trip that no machine reaches, faster than light.
 const UNMET: &str = "expect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
 
 #[test_support::test(Namespaces)]
@@ -21,7 +21,11 @@ fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()>
         .current_dir(small.path(""))
         .args(["run", "--no-baseline"]);
     let ended = process::run(command.args(["small.toml", "met.toml", "--out", "all"]))?;
-    let said = ends_with(&ended, 1, "not all that is expected is met: small.toml")?;
+    let said = ends_with(
+        &ended,
+        1,
+        "failed, or not all expectations are met: small.toml",
+    )?;
     has(&said, "all reports: all/index.html")?;
     let page = fs::read_to_string(small.path("all/index.html"))?;
     for report in ["small/report.html", "met/report.html"] {
@@ -40,7 +44,7 @@ fn of_several_scenarios_none_runs_where_one_cannot_be_read_or_two_have_one_name(
     for (other, why) in [
         (
             "same.toml",
-            "small.toml and same.toml are both called `small`",
+            "small.toml and same.toml have the same name, `small`",
         ),
         ("wrong.toml", "wrong.toml:1"),
     ] {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 use test_support::scenario::{PING, PLAIN, Small};
 
-/// Six runs, one of them longer.
+/// A scenario of six runs, one of them longer.
 const CASES: &str = "\
 [[cases]]
 name = 'few'
@@ -71,7 +71,7 @@ fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_ma
     let mut report = farwire();
     let output = process::run(report.arg("report").arg(small.path("all")))?;
     let said = stdout(&output);
-    has(&said, "the one expectation is met")?;
+    has(&said, "the expectation is met")?;
     Ok(())
 }
 
@@ -100,7 +100,7 @@ fn a_merge_ends_with_1_where_not_all_that_is_expected_of_the_whole_is_met_though
     let merged = merge(&small, &shards)?;
     let said = stderr(&merged);
     ensure!(merged.status.code() == Some(1), "{said}");
-    has(&said, "not all that is expected is met")?;
+    has(&said, "not all expectations are met")?;
     let record = Record::read(&small.path("all"))?;
     ensure!(record.runs.len() == 2 && record.finished_at.is_some());
     Ok(())
@@ -110,7 +110,7 @@ fn a_merge_ends_with_1_where_not_all_that_is_expected_of_the_whole_is_met_though
 fn what_is_missing_of_a_merged_record_is_named_with_the_command_that_does_it() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
-    // The second host's directory is gone, the third one's file ends within its last run.
+    // The second host's directory is missing, and the third one's file ends within its last run.
     fs::remove_dir_all(small.path(b))?;
     let file = small.path(c).join("record.jsonl");
     let text = fs::read_to_string(&file)?;
@@ -153,7 +153,7 @@ fn what_is_missing_of_a_merged_record_is_named_with_the_command_that_does_it() -
     Ok(())
 }
 
-/// The record in `directory`, with every time of it moved.
+/// Moves every time of the record in `directory`.
 fn move_times(small: &Small, directory: &str, by: SignedDuration) -> Result<()> {
     let file = small.path(directory).join("record.jsonl");
     let mut moved = 0;
@@ -189,7 +189,7 @@ fn what_a_hosts_clock_says_changes_neither_what_is_joined_nor_what_the_report_sa
 -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
-    // Of each run its case, its repeat and when it began; and what the report says of the cases.
+    // Compare the case, repeat and start of each run, and the report about the cases.
     type Runs = BTreeSet<(String, u32, String)>;
     let joined = |records: &[&str]| -> Result<(Runs, String)> {
         process::succeeded(merge(&small, records)?)?;
@@ -214,12 +214,12 @@ fn what_a_hosts_clock_says_changes_neither_what_is_joined_nor_what_the_report_sa
     let before = joined(&[a, b, c])?;
     ensure!(before.1.lines().count() > 1, "{}", before.1);
     move_times(&small, b, SignedDuration::from_hours(-1))?;
-    // Ten years.
+    // Move the clock by ten years.
     move_times(&small, c, SignedDuration::from_hours(87_660))?;
     let after = joined(&[a, b, c])?;
     ensure!(names(&after.0) == names(&before.0), "{after:?}");
     ensure!(after.1 == before.1, "{} {}", before.1, after.1);
-    // The same runs once more, an hour later by another clock: those that began first are kept.
+    // The same runs exist again, an hour later by another clock: those that began first are kept.
     fs::create_dir(small.path("twice"))?;
     fs::copy(
         small.path(a).join("record.jsonl"),
@@ -253,7 +253,7 @@ fn a_record_that_a_later_farwire_wrote_is_refused_with_both_versions() -> Result
     }
     ensure!(said.lines().count() == 1, "{said}");
     ensure!(!small.path("all").exists(), "something was written");
-    // Nor does anything else take it for one of its own.
+    // No other command accepts the record either.
     for command in [["run", "--resume"].as_slice(), &["report"]] {
         let output = process::run(farwire().args(command).arg(small.path(b)))?;
         ends_with(&output, 2, format!("version {}", version + 1))?;
@@ -268,7 +268,7 @@ fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
     let record = "out/small-1-of-1";
     process::succeeded(merge(&small, &[record])?)?;
     let before = fs::read(small.path("all/record.jsonl"))?;
-    // No file may be as large as the record: as full as a file system is that has no room for it.
+    // Limit the size of files below that of the record, to act like a full file system.
     let mut command = Command::new("env");
     command.args(["--ignore-signal=XFSZ", "prlimit", "--fsize=1000"]);
     command.arg(farwire().get_program());
@@ -285,7 +285,7 @@ fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
 #[test_support::test]
 fn a_shard_that_there_is_not_is_refused() -> Result<()> {
     for (number, cause) in [
-        ("0/4", "shards count from 1"),
+        ("0/4", "shards are numbered from 1"),
         ("5/4", "the last 4/4"),
         ("x", "as 3/16"),
     ] {

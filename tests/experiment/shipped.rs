@@ -1,4 +1,4 @@
-//! The scenarios that ship, for a user without privileges: of each one case, of about a second an instrument.
+//! The shipped scenarios, run by a user without privileges: one case of each, with about a second for each instrument.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use test_support::process::{self, stderr};
 use test_support::scenario::Small;
 use test_support::suite::{Need, Suite};
 
-/// What the scenarios measure with beside farwire itself.
+/// The external tools that the scenarios use.
 const TOOLS: [&str; 5] = ["iperf", "iperf3", "nuttcp", "ping", "wget"];
 
 #[test_support::tests]
@@ -46,7 +46,7 @@ fn runs_unprivileged(shipped: &str) -> Result<()> {
     let output = process::run(&mut command)?;
     let runs = small.runs().with_context(|| stderr(&output))?;
     ensure!(small.is_finished()?, "{}", stderr(&output));
-    // Each attempt counts, also one in which the machine was too busy for its figures to be the link's.
+    // Every attempt counts here, also one in which the machine was too busy for its figures to describe the link.
     for run in &runs {
         ensure!(run["outcome"]["outcome"] != "failed", "{run}");
         let environment = run["environment"].as_object().context("an environment")?;
@@ -62,7 +62,7 @@ fn runs_unprivileged(shipped: &str) -> Result<()> {
     Ok(())
 }
 
-/// The first case of a scenario, run once and without expectations, its instruments shortened.
+/// Shortens a scenario to its first case, run once and without expectations, with shortened instruments.
 fn shortened(scenario: &str) -> Result<Table> {
     let mut scenario: Table = scenario.parse()?;
     for of_several_cases in ["reference", "trends"] {

@@ -26,7 +26,7 @@ use test_support::{is_soak, process};
 
 /// The durations of the test.
 struct Extent {
-    /// Clients before anything is measured: they fill the history that the link keeps.
+    /// The duration of clients before anything is measured. They fill the history that the link keeps.
     warm_up: Duration,
     /// The number of pairs of blocks: one without clients, then one with them.
     rounds: u32,
@@ -34,12 +34,12 @@ struct Extent {
     alone: Duration,
     /// The duration of a block with them.
     together: Duration,
-    /// The first part of each block, which is not measured: what the block before it left to do is done by then.
+    /// The first part of each block, which is not measured, so that work left from the block before is done.
     settling: Duration,
 }
 
 impl Extent {
-    /// In a soak 30 minutes with clients, and 43 minutes in all; otherwise a few seconds.
+    /// Returns the durations of a soak, with 30 minutes of clients in 43 minutes; otherwise those of a few seconds.
     fn now() -> Self {
         match is_soak() {
             true => Self {
@@ -60,41 +60,41 @@ impl Extent {
     }
 }
 
-/// The 99th percentile of the departure error with clients, as a multiple of that without them, is at most this.
+/// The largest 99th percentile of the departure error with clients, as a multiple of that without them.
 const MOST_TIMES: f64 = 1.5;
 
-/// The memory at the end of a soak, as a multiple of that after the warm-up, is at most this.
+/// The largest memory at the end of a soak, as a multiple of that after the warm-up.
 const FLAT: f64 = 1.05;
 
 /// The most memory that the process may keep for clients that have gone, in KiB. A link keeps up to 64 MiB of changes and events.
 const MOST_KEPT_KIB: u64 = 256 << 10;
 
-/// The conditions that the load meets: they stay the same.
+/// The conditions of the load. They do not change.
 const LINK: &str = "--rate 200mbit --delay 10ms --queue 1000pkt";
 
-/// Datagrams both ways again and again, until `$all` are ended.
+/// Sends datagrams both ways again and again, until the processes `$all` are ended.
 const LOAD: &str = "\
     (while :; do PROGRAM measure udp -b 20mbit -t 20s $FARWIRE_SERVER > /dev/null 2>&1 || sleep 0.1; done) & all=$!; \
     (while :; do PROGRAM measure udp -b 20mbit -t 20s -R $FARWIRE_SERVER > /dev/null 2>&1 || sleep 0.1; done) & all=\"$all $!\"; \
     echo on";
 
-/// Far behind the end of the test, in seconds.
+/// A time long after the end of the test, in seconds.
 const NEVER_S: usize = 86_000;
 
 /// The largest body that the API reads, in bytes.
 const LARGEST_BODY: usize = 64 << 10;
 
-/// Captures that run at a time.
+/// The number of captures that run simultaneously.
 const CAPTURES: usize = 4;
 
-/// The time between two readings. These are 400 a second; with the other requests there are nearly the 500 that the API answers.
+/// The time between two readings. The 400 readings a second and the other requests are nearly the 500 that the API answers.
 const READINGS: Duration = Duration::from_micros(2_500);
 
-/// The pause of a client after its request was one too many.
+/// The pause of a client after an answer with status 429.
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[test_support::test(serial, Namespaces)]
-fn four_clients_that_ask_for_what_costs_most_take_no_packet_no_time_and_no_memory() -> Result<()> {
+fn four_clients_with_expensive_requests_cost_no_packets_time_or_memory() -> Result<()> {
     let extent = Extent::now();
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("packets");
@@ -133,10 +133,10 @@ fn four_clients_that_ask_for_what_costs_most_take_no_packet_no_time_and_no_memor
     departures.check(&alone, &together)
 }
 
-/// Does `what`. Returns the whole seconds since 1970 that are measured.
-fn measured(extent: &Extent, what: impl FnOnce() -> Result<()>) -> Result<Range<u64>> {
+/// Runs `block`, and returns the whole seconds since 1970 that are measured.
+fn measured(extent: &Extent, block: impl FnOnce() -> Result<()>) -> Result<Range<u64>> {
     let begun = since_1970()? + extent.settling;
-    what()?;
+    block()?;
     Ok(begun.as_secs() + 1..since_1970()?.as_secs())
 }
 
@@ -175,7 +175,7 @@ fn check_losses(counted: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Fails if the process kept too much memory for clients that had gone, or in a soak more at the end than after the warm-up.
+/// Fails if the process kept too much memory for clients that had left, or if memory grew during a soak.
 fn check_memory(at_first: u64, memory: &[u64]) -> Result<()> {
     println!(
         "memory: {at_first} KiB before the first client, then {memory:?} KiB whenever none was there"
@@ -246,7 +246,7 @@ impl Departures {
         Ok(())
     }
 
-    /// The errors of all blocks together.
+    /// Returns the errors of all blocks together.
     fn within(&self, blocks: &[Range<u64>]) -> Result<Histogram<u64>> {
         let mut all = histogram()?;
         for block in blocks {
@@ -280,13 +280,13 @@ impl Departures {
         let is_judged = is_soak() && geteuid().is_root();
         ensure!(
             !is_judged || times <= MOST_TIMES,
-            "with clients p99 is {times:.2} times as long: at most {MOST_TIMES} was to be"
+            "with clients p99 is {times:.2} times as long: at most {MOST_TIMES} is allowed"
         );
         Ok(())
     }
 }
 
-/// An empty histogram with a precision of 1 %.
+/// Returns an empty histogram with a precision of 1 %.
 fn histogram() -> Result<Histogram<u64>> {
     let mut histogram = Histogram::new(2)?;
     histogram.auto(true);
@@ -344,7 +344,7 @@ impl Answers {
     }
 }
 
-/// Has four clients at work for some time, and then puts the conditions of the start into force again.
+/// Runs four clients for some time, and then restores the conditions of the load.
 fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
     let over = AtomicBool::new(false);
     let over = &over;
@@ -377,7 +377,7 @@ fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
     answers
 }
 
-/// The first client changes the link, as fast as it is answered.
+/// The first client changes the link, as fast as the API answers.
 fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
     let bodies = [with_steps(), with_classes(), with_stages("0.0001%")];
@@ -390,7 +390,7 @@ fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     Ok(answers)
 }
 
-/// The second client asks for what takes computing: the meaning of conditions, and the history, also as files.
+/// The second client requests computations: the meaning of conditions, and the history, also as files.
 fn compute(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
     let longest = with_stages("100%");
@@ -404,7 +404,7 @@ fn compute(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     Ok(answers)
 }
 
-/// The third client reads the counters, which the forwarder has to hand out.
+/// The third client reads the counters, which the forwarder provides.
 fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
     let paths = ["/metrics", "/v1/links/link/counters"];
@@ -422,7 +422,7 @@ fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
 
 const EVENTS: &str = "/v1/links/link/events";
 
-/// The fourth client reads streams without an end, captures and events, as fast as they come, and asks again when one ends.
+/// The fourth client reads the endless streams, captures and events, as fast as they arrive. It repeats its request when a stream ends.
 fn follow(
     live: &Listening,
     kind: &'static str,
@@ -440,13 +440,13 @@ fn follow(
         let mut bytes = vec![0; 256 << 10];
         let first = stream.read(&mut bytes)?;
         answers.note(kind, status(&bytes[..first])?);
-        // One that reads too slowly is cut off.
+        // The API disconnects a client that reads too slowly.
         while !over.load(Ordering::Relaxed) && stream.read(&mut bytes).is_ok_and(|read| read > 0) {}
     }
     Ok(answers)
 }
 
-/// Puts conditions into force, or with `?dry_run=1` asks what they would mean.
+/// Puts conditions into force, or with `?dry_run=1` requests their meaning.
 fn put(live: &Listening, query: &str, body: &str) -> Result<u16> {
     let (host, length) = (live.at, body.len());
     let head = format!(
@@ -477,14 +477,14 @@ fn exchange(live: &Listening, head: &str, body: &str) -> Result<u16> {
     }
 }
 
-/// The status in the first bytes of an answer, which arrive together.
+/// Returns the status in the first bytes of an answer, which arrive together.
 fn status(answer: &[u8]) -> Result<u16> {
     let text = String::from_utf8_lossy(answer.get(..12).unwrap_or(answer));
     let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
     status.with_context(|| format!("no status: {text:?}"))
 }
 
-/// The conditions of the start, and others beside them.
+/// Returns the conditions of the load together with `others`, as JSON.
 fn conditions(others: Value) -> String {
     let mut all = json!({"rate": "200mbit", "delay": "10ms", "queue": "1000pkt"});
     if let (Some(all), Value::Object(others)) = (all.as_object_mut(), others) {
@@ -495,7 +495,7 @@ fn conditions(others: Value) -> String {
     text
 }
 
-/// Steps of a schedule that change the loss, each at another time.
+/// Returns steps of a schedule that change the loss, each at another time.
 fn steps(count: usize) -> Vec<Value> {
     let step = |number| {
         let loss = ["1%", "2%"][number % 2];
@@ -504,13 +504,13 @@ fn steps(count: usize) -> Vec<Value> {
     (0..count).map(step).collect()
 }
 
-/// Conditions with as many steps as fit into a body.
+/// Returns conditions with as many steps as fit into a body.
 fn with_steps() -> String {
     conditions(json!({"schedule": steps(2_200)}))
 }
 
-/// Conditions with nearly as many classes, stages and flow queues as a link may have, and as many steps as fit. No packet of the load is
-/// of these classes.
+/// Returns conditions with nearly as many classes, stages and flow queues as a link may have, and as many steps as fit. No packet of the
+/// load belongs to these classes.
 fn with_classes() -> String {
     let class = |number: u16| {
         let (name, port) = (format!("c{number}"), 20_000 + number);
@@ -525,7 +525,7 @@ fn with_classes() -> String {
     conditions(json!({"classes": classes, "schedule": steps(2_000)}))
 }
 
-/// Conditions with as many stages as a path may have, four of which copy `share` of the packets, and as many steps as fit.
+/// Returns conditions with as many stages as a path may have, and as many steps as fit. Four stages copy `share` of the packets.
 fn with_stages(share: &str) -> String {
     let stage = |number: u16| match number {
         0..4 => json!({"kind": "duplicate", "name": format!("d{number}"), "duplicate": share}),
@@ -535,7 +535,8 @@ fn with_stages(share: &str) -> String {
     conditions(json!({"stages": stages, "schedule": steps(2_100)}))
 }
 
-/// A filter with as many conditions as it may have, each of which every packet of the load meets: prefixes that hold both ends.
+/// Returns a filter with as many conditions as a filter may have. Every packet of the load meets all of them, because each is a prefix that
+/// contains both ends.
 fn longest_filter() -> String {
     let prefix = |length: u32| {
         let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Capacity tests that somebody asks for in another's name, and answers from the right address.
+//! Capacity tests that somebody requests under a forged address, and answers from the right address.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use test_support::far_end::FarEnd;
 use test_support::process::{self, farwire, has};
 use test_support::suite::Suite;
 
-/// Bytes of UDP and IPv4 headers.
+/// Bytes of the UDP and IPv4 headers.
 const HEADER: usize = 28;
-/// Longer than the far end waits for anything.
+/// A time longer than any time-out of the far end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The rows of RFC 9097's table end there: 10 Gbit/s.
+/// The last row of RFC 9097's table: 10 Gbit/s.
 const LAST_ROW: u16 = 1152;
 
 #[test_support::tests]
@@ -47,8 +47,8 @@ fn one_load_datagram_upstream_brings_at_most_three_times_its_bytes() -> Result<(
 const UP: u8 = 1;
 const DOWN: u8 = 2;
 
-/// Asks for a test in this direction at the last row with feedback each 5 ms, then does as `then` says, which gives the bytes
-/// that it sent; what came meanwhile must stay within three times what was sent.
+/// Asks for a test in this direction at the last row with feedback each 5 ms, then calls `then`, which returns the bytes that it
+/// sent. The bytes received meanwhile must stay within three times the bytes sent.
 fn bounded(
     direction: u8,
     then: impl FnOnce(&UdpSocket, SocketAddr) -> Result<usize>,
@@ -62,7 +62,7 @@ fn bounded(
     client.send_to(&setup, control)?;
     let mut buffer = [0; 2048];
     let (mut came, mut port) = (0, 0);
-    // The null request comes from the test's port, and may overtake the answer.
+    // The null request comes from the test's port and may overtake the answer.
     while port == 0 {
         let (length, from) = client.recv_from(&mut buffer)?;
         came += length + HEADER;
@@ -86,24 +86,24 @@ fn bounded(
     Ok(())
 }
 
-/// A hundred feedback messages of somebody who sees nothing of what is sent.
+/// Sends a hundred feedback messages, as somebody who cannot see the far end's packets.
 fn blind_feedback(client: &UdpSocket, test: SocketAddr) -> Result<usize> {
     let mut sent = 0;
     for number in 1..=100u32 {
         let mut status = [0; 204];
         status[..2].copy_from_slice(&[0xfe, 0xed]);
         status[4..8].copy_from_slice(&number.to_be_bytes());
-        // A round trip of nothing above the least, and the time of day.
+        // Claim a round trip equal to the minimum, and the time of day.
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed()?;
         status[152..156].copy_from_slice(&u32::try_from(now.as_secs())?.to_be_bytes());
         status[156..160].copy_from_slice(&now.subsec_nanos().to_be_bytes());
-        // Refused once the far end has ended the test.
+        // The send fails once the far end has ended the test.
         let Ok(_) = client.send_to(&status, test) else {
             break;
         };
         sent += status.len() + HEADER;
     }
-    // What counts is what the first one may bring: the rest meets a closed port.
+    // Only the first message counts: the others meet a closed port.
     Ok(sent.min(204 + HEADER))
 }
 
@@ -115,7 +115,7 @@ fn one_load_datagram(client: &UdpSocket, test: SocketAddr) -> Result<usize> {
     Ok(load.len() + HEADER)
 }
 
-/// A far end on all addresses is asked at `address`, which is this host's although its routes prefer 127.0.0.1.
+/// Asks a far end on all addresses at `address`, which belongs to this host although its routes prefer 127.0.0.1.
 fn answered_from(kind: &str, service: &str, address: &str) -> Result<()> {
     let far_end = FarEnd::start_everywhere(farwire().arg("serve"))?;
     let host: IpAddr = address.parse()?;
@@ -131,7 +131,7 @@ fn answered_from(kind: &str, service: &str, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// RFC 5737's addresses stand for public ones.
+/// The addresses of RFC 5737 represent public ones.
 #[test_support::test(Namespaces)]
 fn a_far_end_that_strangers_reach_says_so_at_its_start() -> Result<()> {
     let ns = NetNs::create()?;
@@ -157,14 +157,14 @@ fn a_far_end_that_strangers_reach_says_so_at_its_start() -> Result<()> {
     Ok(())
 }
 
-/// RFC 9946's setup request: identifier, version 20, connection 0 of 1, a client's number, request.
+/// Builds RFC 9946's setup request: identifier, version 20, connection 0 of 1, a client's number, request.
 fn setup_request() -> [u8; 56] {
     let mut request = [0; 56];
     request[..9].copy_from_slice(&[0xac, 0xe1, 0, 20, 0, 1, 0, 7, 1]);
     request
 }
 
-/// RFC 9946's activation request for ten seconds at the last row, with feedback each 5 ms.
+/// Builds RFC 9946's activation request for ten seconds at the last row, with feedback each 5 ms.
 fn activation_request(direction: u8) -> [u8; 104] {
     let mut request = [0; 104];
     request[..5].copy_from_slice(&[0xac, 0xe2, 0, 20, direction]);

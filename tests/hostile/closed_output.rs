@@ -1,4 +1,4 @@
-//! Output that nobody reads, or that is full: it ends no command otherwise than it would end, and holds nothing up.
+//! Output that nobody reads, or that is full: it changes the end of no command, and delays nothing.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, PipeReader, Write as _};
@@ -14,13 +14,13 @@ use serde_json::Value;
 use test_support::process::{self, farwire, ip, root, succeeds, wait_for};
 use test_support::scenario::{PING, PLAIN, Small};
 
-/// A Rust program that panics ends with this code.
+/// The exit code of a Rust program that panics.
 const PANICKED: i32 = 101;
 
 /// The destination of output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sink {
-    /// A pipe whose reader is gone.
+    /// A pipe whose reader has closed it.
     Closed,
     /// A device without room.
     Full,
@@ -37,7 +37,7 @@ impl Sink {
     }
 }
 
-/// Runs `command` without input to its end.
+/// Runs `command` without input until it ends.
 fn end_of(command: &mut Command) -> Result<ExitStatus> {
     let mut child = command.stdin(Stdio::null()).spawn()?;
     let ended = process::end_of(&mut child);
@@ -47,7 +47,7 @@ fn end_of(command: &mut Command) -> Result<ExitStatus> {
     ended.with_context(|| format!("{command:?}"))
 }
 
-/// Every command that needs nothing of the machine, and ways to end with an error.
+/// Every command that needs nothing from the machine, and commands that end with an error.
 const COMMANDS: [&str; 24] = [
     "--help",
     "--version",
@@ -96,7 +96,7 @@ fn no_command_panics_where_its_output_cannot_be_written() -> Result<()> {
             let status = end_of(command().stdout(sink.open()?))?;
             let is_panic = status.code() == Some(PANICKED) || status.signal().is_some();
             ensure!(!is_panic, "{line}, standard output {sink:?}: {status}");
-            // A reader that stops has read enough.
+            // The reader stops because it has read enough.
             ensure!(
                 sink != Sink::Closed || status == usual,
                 "{line}, standard output {sink:?}: {status}, usually {usual}"
@@ -129,7 +129,7 @@ fn exec_and_run_end_as_they_would_where_nobody_reads_what_they_say() -> Result<(
     Ok(())
 }
 
-/// A command whose standard error was read up to some words; killed when dropped.
+/// A command whose standard error was read up to some words. It is killed when dropped.
 struct Heard {
     child: Child,
     said: String,
@@ -140,7 +140,7 @@ impl Heard {
     fn until(words: &str, command: &mut Command) -> Result<Self> {
         let (reader, writer) = std::io::pipe()?;
         let child = command.stderr(writer).spawn();
-        // The command's own end of the pipe is to be the only one.
+        // The command must have the only writing end of the pipe.
         command.stderr(Stdio::null());
         let mut heard = Self {
             child: child?,
@@ -203,7 +203,7 @@ fn a_box_goes_on_and_ends_in_order_where_nobody_reads_standard_error() -> Result
     let mut heard = heard?;
     let (nobody, _) = std::io::pipe()?;
     heard.lines = BufReader::new(nobody).lines();
-    // Each change of the carrier is said.
+    // The box prints each change of the carrier.
     for state in ["down", "up", "down", "up"] {
         ip(
             bed.client(),

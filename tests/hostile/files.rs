@@ -1,4 +1,4 @@
-//! What a scenario file can reach, and what a record survives.
+//! The files that a scenario can reach, and the damage that a record survives.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,7 @@ tcp = { congestion = 'reno' }
 kind = 'transfer'
 ";
 
-/// A folder with a scenario in it, and another folder beside it.
+/// A folder with a scenario in it, beside another folder.
 struct Folder(TempDir);
 
 impl Folder {
@@ -46,7 +46,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// `farwire run` of its scenario.
+    /// Returns the command that runs its scenario.
     fn command(&self) -> Command {
         let mut command = farwire();
         command.arg("run").arg(self.at("own/x.toml"));
@@ -102,7 +102,7 @@ fn a_scenario_names_files_below_its_own_folder_or_below_allow_files_and_no_other
             ensure!(!folder.at("out").exists(), "something was written");
         }
     }
-    // Conditions by themselves are no other than those in a scenario.
+    // A file of conditions has the same rules as a scenario.
     let file = tempfile::NamedTempFile::with_suffix(".toml")?;
     let jitter =
         "delay = '9ms'\njitter = { spread = '2ms', law = 'table', file = '/proc/version' }\n";
@@ -130,7 +130,7 @@ fn a_file_below_the_scenarios_folder_is_sent_and_no_record_of_a_stranger_sends_a
         "{facts:?}"
     );
 
-    // What a stranger's record goes on with is as little said on the command line.
+    // The plan of a stranger's record is not from the command line either.
     let text = fs::read_to_string(folder.at("out/record.jsonl"))?;
     let head = text.lines().next().context("its head")?.to_owned() + "\n";
     fs::write(folder.at("out/record.jsonl"), &head)?;
@@ -140,13 +140,13 @@ fn a_file_below_the_scenarios_folder_is_sent_and_no_record_of_a_stranger_sends_a
     ensure!(told(&refused).contains(place), "{}", told(&refused));
     ensure!(folder.record()?.runs.is_empty(), "it was sent");
     process::succeeded(allow(folder.resume())?)?;
-    // Nor is a path whose meaning depends on where one stands.
+    // A path that depends on the current directory is refused too.
     let head = head.replace(&data.display().to_string(), "Cargo.toml");
     fs::write(folder.at("out/record.jsonl"), head)?;
     fs::write(folder.at("out/Cargo.toml"), "a decoy")?;
     let refused = process::run(&mut folder.resume())?;
     ensure!(refused.status.code() == Some(2), "{}", told(&refused));
-    has(&told(&refused), "no whole path")?;
+    has(&told(&refused), "not an absolute path")?;
     Ok(())
 }
 
@@ -177,7 +177,7 @@ server = { interface = 'no-such1', address = '192.0.2.2/24' }
     let folder = Folder::of(text)?;
     fs::write(folder.at("own/data"), "x")?;
     fs::write(folder.at("own/two.dist"), "-8192 8192\n")?;
-    // The cards are not there, which is said after the list.
+    // The cards do not exist; the error follows the list.
     let output = process::run(folder.command().arg("--check"))?;
     let text = stdout(&output);
     let own = folder.at("own").canonicalize()?;
@@ -254,7 +254,7 @@ name = '@x'
     Ok(())
 }
 
-/// The plain files below `folder`.
+/// Lists the plain files below `folder`.
 fn below(folder: &Path, all: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -276,22 +276,22 @@ fn names_that_a_terminal_would_obey_or_that_are_another_folder_s_are_refused() -
         (
             "'a'",
             "\"a\\u001b[2J\"",
-            "x.toml:9: name: it has the control character U+001B",
+            "x.toml:9: name: it contains the control character U+001B",
         ),
         (
             "'a'",
             "\"a\\nb\"",
-            "x.toml:9: case `a\nb`: name: it is one line",
+            "x.toml:9: case `a\nb`: name: it must be one line",
         ),
         (
             "'a'",
             "\"a\\u202e\"",
-            "x.toml:9: name: it has the control character U+202E",
+            "x.toml:9: name: it contains the control character U+202E",
         ),
         (
             "kind",
             "name = \"a\\nb\"\nkind",
-            "x.toml:6: instruments 1: name: `a\\nb`: a name has",
+            "x.toml:6: instruments 1: name: `a\\nb`: a name contains",
         ),
     ] {
         let folder = Folder::of(&(PING.to_owned() + case).replace(from, to))?;
@@ -366,7 +366,7 @@ fn a_record_is_on_the_disk_with_its_directory_when_a_run_is_called_finished() ->
         format!("<{}>)", folder.0.path().canonicalize()?.display()),
     ];
     let mut rest = text.lines();
-    // In this order: its directory's name, itself under its name, the run, the end.
+    // The order is: the entry of its directory, its own entry, the run, the end.
     for (what, name) in [
         ("fsync(", above.as_str()),
         ("rename", "record.jsonl\""),
@@ -386,7 +386,7 @@ fn a_record_is_on_the_disk_with_its_directory_when_a_run_is_called_finished() ->
     Ok(())
 }
 
-/// Room for the beginning and a few of the runs.
+/// The file system has room for the beginning and a few of the runs.
 const ROOM: &str = "size=128k";
 
 #[test_support::test(Namespaces, Tool("unshare"))]
@@ -403,7 +403,7 @@ name = 'a'
 repeats = 5
 ";
     let folder = Folder::of(text)?;
-    // In a mount namespace, which goes with its last process. What ends with 1 at last may have been spoilt by a busy machine.
+    // Use a mount namespace, which ends with its last process. The last command may end with 1 because a busy machine spoilt a run.
     let script = format!(
         "mkdir disk && mount -t tmpfs -o {ROOM} tmpfs disk || exit 99
          \"$0\" run own/x.toml --out disk/out 2>first
@@ -430,16 +430,15 @@ repeats = 5
     );
     let read = |name: &str| fs::read_to_string(folder.at(name));
     let (first, kept) = (read("first")?, read("kept")?);
-    let why =
-        "disk/out/record.jsonl: cannot write; the runs before this one are kept: No space left";
+    let why = "disk/out/record.jsonl: cannot write; the earlier runs are kept: No space left";
     ensure!(read("code")? == "1\n1\n", "{first}");
     has(&first, why)?;
-    has(&first, "`farwire run --resume disk/out` does the rest")?;
+    has(&first, "`farwire run --resume disk/out` continues")?;
     let before = kept.matches("\n{\"run\"").count();
     ensure!((1..5).contains(&before), "{before}: {first}");
     ensure!(kept.ends_with("}\n"), "{before}: {first}");
     let record = folder.record()?;
-    // Attempts that the machine has spoilt stand beside those that count.
+    // The record also has attempts that the machine spoilt.
     let repeats: BTreeSet<u32> = record.runs.iter().map(|run| run.repeat).collect();
     ensure!(
         repeats.len() == 5 && record.finished_at.is_some(),

@@ -1,5 +1,5 @@
-//! The inputs behind iperf3's published vulnerabilities, against the far end and the client; `docs/iperf3-cves.md` says
-//! what is done with them.
+//! The inputs behind iperf3's published vulnerabilities, against the far end and the client. `docs/iperf3-cves.md` describes
+//! the effect of each.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,10 +21,10 @@ use test_support::raw::{self, state};
 use test_support::suite::Suite;
 use test_support::usage::Usage;
 
-/// A vulnerability, the input behind it, and what tries that.
+/// A vulnerability, the input behind it, and the test.
 type Tried = (&'static str, &'static str, fn() -> Result<()>);
 
-/// Each vulnerability, what is sent, and the test.
+/// Each vulnerability, its input, and the test.
 const KNOWN: [Tried; 17] = [
     ("CVE-2016-4303", "broken UTF-16 in texts", broken_utf16),
     ("CVE-2016-4303", "the same to a client", || {
@@ -83,7 +83,7 @@ const KNOWN: [Tried; 17] = [
     }),
 ];
 
-/// Escapes without their second half, or without the four digits that they need.
+/// Escapes without their second half, or without all four digits.
 const BROKEN_UTF16: &[&str] = &[
     r#"{"tcp":true,"title":"\ud800"}"#,
     r#"{"tcp":true,"title":"\ud800\ud800"}"#,
@@ -93,9 +93,9 @@ const BROKEN_UTF16: &[&str] = &[
     r#"{"tcp":true,"congestion":"\"#,
 ];
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Half of what the far end waits for a message: what it refuses, it refuses before.
+/// Half of the time for which the far end waits for a message; it refuses input earlier than that.
 const BEFORE_ANY_TIMEOUT: Duration = Duration::from_secs(5);
-/// `IERECVPARAMS` and `IESERVERTESTDURATIONEXPIRED` of iperf3, behind the state.
+/// `IERECVPARAMS` and `IESERVERTESTDURATIONEXPIRED` of iperf3, after the state.
 const BAD_PARAMETERS: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 114, 0, 0, 0, 0];
 const TOO_MUCH_MEMORY: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 8, 0, 0, 0, 0];
 const EXPIRED: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 160, 0, 0, 0, 0];
@@ -107,7 +107,7 @@ fn add(suite: &mut Suite) {
     }
 }
 
-/// The page lists what is tried here, no more and no less.
+/// The page lists exactly the vulnerabilities that are tried here.
 #[test_support::test]
 fn every_vulnerability_in_the_docs_is_tried() -> Result<()> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/iperf3-cves.md");
@@ -120,7 +120,7 @@ fn every_vulnerability_in_the_docs_is_tried() -> Result<()> {
     Ok(())
 }
 
-/// What a test sends to a far end; afterwards a usual client completes its test, and nothing is kept.
+/// Runs `send` against a far end. Afterwards an ordinary client must complete its test, and the far end must keep nothing.
 fn to_far_end(options: &[&str], send: impl FnOnce(SocketAddr) -> Result<()>) -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve").args(options))?;
     let before = Usage::of_idle_far_end(far_end.pid())?;
@@ -130,7 +130,7 @@ fn to_far_end(options: &[&str], send: impl FnOnce(SocketAddr) -> Result<()>) -> 
     before.await_return(far_end.pid()).map(drop)
 }
 
-/// A usual client completes its test.
+/// Checks that an ordinary client completes its test.
 fn completes(address: SocketAddr) -> Result<()> {
     let port = address.port().to_string();
     let mut client = farwire();
@@ -139,7 +139,7 @@ fn completes(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// A control connection that has sent a cookie of its own and `bytes`, and was asked for its parameters.
+/// Opens a control connection that sends a new cookie and `bytes`, and is asked for its parameters.
 fn begin(address: SocketAddr, bytes: &[u8]) -> Result<(TcpStream, [u8; 37])> {
     static TESTS: AtomicU64 = AtomicU64::new(0);
     let cookie = raw::cookie(TESTS.fetch_add(1, Ordering::Relaxed));
@@ -158,7 +158,7 @@ fn expect(control: &mut TcpStream, states: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What stands where the parameters do is refused at once, and the connection closed.
+/// Checks that these parameters are refused immediately and the connection is closed.
 fn refused(address: SocketAddr, bytes: &[u8], answer: [u8; 9]) -> Result<()> {
     let (mut control, _) = begin(address, bytes)?;
     control.set_read_timeout(Some(BEFORE_ANY_TIMEOUT))?;
@@ -191,13 +191,13 @@ fn broken_utf16() -> Result<()> {
     params_refused(BROKEN_UTF16)
 }
 
-/// Parameters that are understood: the streams are asked for.
+/// Checks that these parameters are accepted: the far end asks for the streams.
 fn understood(address: SocketAddr, params: &Value) -> Result<()> {
     let (mut control, _) = begin(address, &raw::framed(params.to_string().as_bytes()))?;
     expect(&mut control, &[state::CREATE_STREAMS]).with_context(|| params.to_string())
 }
 
-/// There is no authentication: what stands for a password changes nothing.
+/// There is no authentication, so the value of a password changes nothing.
 fn token_unread(tokens: &[&str]) -> Result<()> {
     to_far_end(&[], |address| {
         for token in tokens {
@@ -242,7 +242,7 @@ fn other_types() -> Result<()> {
         for text in ["null", "7", "\"\"", "[]", "[{}]", "", "{"] {
             refused(address, &raw::framed(text.as_bytes()), BAD_PARAMETERS)?;
         }
-        // Keys that are not read may be of any type.
+        // Ignored keys may have any type.
         for key in [
             "authtoken",
             "title",
@@ -279,16 +279,16 @@ fn out_of_range() -> Result<()> {
             let params = json!({"tcp": true, key: value}).to_string();
             refused(address, &raw::framed(params.as_bytes()), BAD_PARAMETERS)?;
         }
-        // Each within its range, all together more than a test may have.
+        // Each is within its range, but together they exceed what a test may have.
         let params = json!({"tcp": true, "parallel": 128, "window": 512 << 20}).to_string();
         refused(address, &raw::framed(params.as_bytes()), TOO_MUCH_MEMORY)
     })
 }
 
-/// Clients that stop in the middle of what they send hold up no other, and are given up.
+/// Clients that stop in the middle of a message delay no others, and are disconnected.
 fn less_than_announced() -> Result<()> {
     to_far_end(&["--idle-timeout", "5s"], |address| {
-        // Cookies that no other test has.
+        // The cookies differ from those of other tests.
         let other = |number: u64| raw::cookie(1000 + number);
         let length = [&other(1)[..], &[0, 0]].concat();
         let text = [&other(2)[..], &[0, 0, 0, 100], b"{\"tcp\":"].concat();
@@ -298,7 +298,7 @@ fn less_than_announced() -> Result<()> {
             client.write_all(words)?;
             held.push(client);
         }
-        // In the middle of the results.
+        // Stop in the middle of the results.
         let (mut control, cookie) = begin(address, &raw::framed(br#"{"tcp":true,"num":1000}"#))?;
         expect(&mut control, &[state::CREATE_STREAMS])?;
         let mut stream = raw::connect(HERE, address)?;
@@ -321,7 +321,7 @@ fn less_than_announced() -> Result<()> {
     })
 }
 
-/// Streams that the far end writes to and nobody reads from, when its own time for the test is over.
+/// The far end writes to streams that nobody reads, until its time limit for the test is over.
 fn outlasts_its_limit() -> Result<()> {
     let params = br#"{"tcp":true,"reverse":true,"num":1000000000000,"parallel":4}"#;
     to_far_end(&["--max-duration", "1s"], |address| {
@@ -340,7 +340,7 @@ fn outlasts_its_limit() -> Result<()> {
     })
 }
 
-/// A UDP test of these parameters with one datagram of `size` bytes; what the far end says of the stream.
+/// Runs a UDP test with these parameters and one datagram of `size` bytes; returns the far end's results for the stream.
 fn udp_test(params: &str, size: usize) -> Result<Value> {
     let mut counted = Value::Null;
     to_far_end(&[], |address| {
@@ -349,7 +349,7 @@ fn udp_test(params: &str, size: usize) -> Result<Value> {
         let stream = greet(address)?;
         expect(&mut control, &[state::TEST_START, state::TEST_RUNNING])?;
         let mut datagram = vec![0; size];
-        // Seconds, microseconds, number.
+        // The header: seconds, microseconds, number.
         datagram[11] = 1;
         stream.send(&datagram)?;
         control.write_all(&[state::TEST_END])?;
@@ -370,7 +370,7 @@ fn udp_test(params: &str, size: usize) -> Result<Value> {
     Ok(counted)
 }
 
-/// A UDP stream, as iperf3 3.12 and later open it.
+/// Opens a UDP stream, as iperf3 3.12 and later do.
 fn greet(address: SocketAddr) -> Result<UdpSocket> {
     let stream = raw::datagrams(HERE, address)?;
     stream.send(b"9876")?;
@@ -380,7 +380,7 @@ fn greet(address: SocketAddr) -> Result<UdpSocket> {
     Ok(stream)
 }
 
-/// A client meets a server whose results are each of these texts, and says `words`.
+/// Runs a client against a server that sends each of these texts as results; the client must print `words`.
 fn to_client(results: &[&str], words: &str) -> Result<()> {
     let send = |text: &&str| to_client_bytes(&raw::framed(text.as_bytes()), words);
     results.iter().try_for_each(send)
@@ -388,7 +388,7 @@ fn to_client(results: &[&str], words: &str) -> Result<()> {
 
 fn to_client_bytes(results: &[u8], words: &str) -> Result<()> {
     let listener = TcpListener::bind((HERE, 0))?;
-    // On Linux it bounds accept(2) too.
+    // On Linux this time-out also applies to accept(2).
     SockRef::from(&listener).set_read_timeout(Some(process::PATIENCE))?;
     let port = listener.local_addr()?.port().to_string();
     let output = thread::scope(|scope| {
@@ -405,7 +405,7 @@ fn to_client_bytes(results: &[u8], words: &str) -> Result<()> {
     Ok(())
 }
 
-/// An iperf3 server for one test, up to its results.
+/// Plays an iperf3 server for one test, up to its results.
 fn serve_once(listener: &TcpListener, results: &[u8]) -> Result<()> {
     let (mut control, _) = listener.accept()?;
     let _: [u8; 37] = raw::read(&mut control)?;
@@ -419,7 +419,7 @@ fn serve_once(listener: &TcpListener, results: &[u8]) -> Result<()> {
     control.write_all(&[state::EXCHANGE_RESULTS])?;
     raw::read_text(&mut control)?;
     control.write_all(results)?;
-    // The client's end is awaited: it must not depend on this one's.
+    // Wait for the client's end, which must not depend on the end of this server.
     raw::rest(&mut control);
     drop(swallowing.join());
     Ok(())

@@ -1,4 +1,4 @@
-//! What is left when the program is killed at a random moment.
+//! The state of the machine after the program is killed at a random moment.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,14 +19,14 @@ use test_support::state::State;
 use test_support::wan_box::WanBox;
 use test_support::{is_soak, nft};
 
-/// Kills of all commands together.
+/// The number of kills, for all commands together.
 const KILLS: u32 = 20;
 const KILLS_IN_FULL: u32 = 1000;
-/// Of the moments.
+/// The seed of the random moments.
 const SEED: u64 = 17;
-/// A feature that a box switches off, on before it starts.
+/// A feature that a box switches off, and that is on before it starts.
 const MERGING: &str = "rx-udp-gro-forwarding";
-/// Its runs take seconds, its baseline a part of one.
+/// A scenario whose runs take seconds, and whose baseline takes part of a second.
 const DOWNLOAD: &str = "\
 [[instruments]]
 name = 'download'
@@ -34,7 +34,7 @@ kind = 'http'
 parameters = { path = '/bytes/20000000' }
 ";
 
-/// What is started, and until when a kill may come.
+/// The commands that are started, each with the latest moment of a kill.
 #[derive(Clone, Copy, Debug)]
 enum Killed {
     Exec,
@@ -60,7 +60,7 @@ fn kills_at_random_moments_leave_nothing() -> Result<()> {
 }
 
 impl Killed {
-    /// By then it has long been doing what it is there for.
+    /// The latest moment of a kill, when the command has long done its work.
     fn longest_us(self) -> u64 {
         match self {
             Self::Exec | Self::Emulate | Self::Serve => 400_000,
@@ -69,14 +69,14 @@ impl Killed {
     }
 }
 
-/// A namespace with two interfaces and a directory, in which everything is started.
+/// A namespace with two interfaces, and a directory, in which everything is started.
 struct Place {
     bed: Bed,
     directory: tempfile::TempDir,
     before: Traces,
 }
 
-/// All that the program may change in a namespace.
+/// Everything that the program may change in a namespace.
 #[derive(Debug, PartialEq, Eq)]
 struct Traces {
     ports: [State; 2],
@@ -104,7 +104,7 @@ impl Place {
         })
     }
 
-    /// Starts one, kills it `after` so long, and looks for what is left.
+    /// Starts a command, kills it after the time `after`, and checks what is left.
     fn kill(&self, what: Killed, after: Duration) -> Result<()> {
         let family = Family::begin();
         let mut child = self.start(what, &family)?;
@@ -116,10 +116,10 @@ impl Place {
         ensure!(ended.is_none(), "it ended by itself: {ended:?}");
         family.check_gone(&namespaces)?;
         if let Killed::Emulate = what {
-            // What is killed puts nothing back: the next start on these interfaces does.
+            // A killed program restores nothing; the next start on these interfaces does.
             WanBox::start(&self.bed, "")?.stop()?;
             for (port, state) in [CLIENT_PORT, SERVER_PORT].iter().zip(&self.before.ports) {
-                // The carrier may take its time.
+                // The carrier may take a while.
                 state.check_same(self.bed.emulator(), port)?;
             }
         }
@@ -176,7 +176,7 @@ impl Traces {
     }
 }
 
-/// The journals that name the hardware address of one of the bed's ports, wherever they may lie.
+/// Lists the journals, in any directory, that contain the hardware address of one of the bed's ports.
 fn journals(bed: &Bed) -> Result<Vec<PathBuf>> {
     let mut addresses = Vec::new();
     for port in [CLIENT_PORT, SERVER_PORT] {
@@ -203,7 +203,7 @@ fn journals(bed: &Bed) -> Result<Vec<PathBuf>> {
     Ok(paths.filter(names_one).collect())
 }
 
-/// The network namespaces that this process itself holds.
+/// Lists the network namespaces that this process itself holds.
 fn held() -> Result<BTreeSet<PathBuf>> {
     let links = fs::read_dir("/proc/self/fd")?.filter_map(|entry| Some(entry.ok()?.path()));
     Ok(links.filter_map(|link| fs::read_link(link).ok()).collect())

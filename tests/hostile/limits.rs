@@ -1,4 +1,4 @@
-//! What one client can take of the far end, and what is left for others.
+//! The resources of the far end that one client can take, and those left for others.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -10,12 +10,12 @@ use socket2::{Domain, Socket, Type};
 use test_support::far_end::FarEnd;
 use test_support::process::{self, farwire, has};
 
-/// Loopback addresses of two clients.
+/// The loopback addresses of two clients.
 const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: &str = "127.0.0.3";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection to `server` from `source`.
+/// Opens a connection to `server` from `source`.
 fn connect(source: Ipv4Addr, server: SocketAddr) -> Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((source, 0)).into())?;
@@ -25,7 +25,7 @@ fn connect(source: Ipv4Addr, server: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// A client of iperf3 that has sent its cookie and, if `params`, its parameters.
+/// Opens a client of iperf3's protocol that sends its cookie and, if given, its parameters.
 fn iperf3(server: SocketAddr, cookie: u32, params: Option<&str>) -> Result<TcpStream> {
     let mut stream = connect(ONE, server)?;
     stream.write_all(format!("{cookie:0>36}\0").as_bytes())?;
@@ -36,7 +36,7 @@ fn iperf3(server: SocketAddr, cookie: u32, params: Option<&str>) -> Result<TcpSt
     Ok(stream)
 }
 
-/// Whether a client of another address can test.
+/// Checks that a client from another address can test.
 fn other_tests(far_end: &FarEnd) -> Result<()> {
     let address = far_end.address("iperf3")?.to_string();
     let tcp = [
@@ -73,7 +73,7 @@ fn one_client_has_its_share_of_the_tests_and_another_has_the_rest() -> Result<()
     let mut first = get()?;
     ensure!(said(&mut first)?.starts_with("HTTP/1.1 200"));
     let refused = said(&mut get()?)?;
-    has(&refused, "1 tests run already for this address")?;
+    has(&refused, "1 tests are already running for this address")?;
     other_tests(&far_end)
 }
 
@@ -84,7 +84,7 @@ fn a_client_that_hangs_up_frees_its_place_at_once() -> Result<()> {
     let server = far_end.address("iperf3")?;
     let params = r#"{"tcp":true,"time":1,"len":1000}"#;
     let mut holder = iperf3(server, 1, Some(params))?;
-    // PARAM_EXCHANGE, CREATE_STREAMS: it has the only place now.
+    // It receives PARAM_EXCHANGE and CREATE_STREAMS: it has the only place now.
     holder.read_exact(&mut [0; 2]).context("a test")?;
     drop(holder);
     process::wait_for("the place to be free", || {
@@ -94,7 +94,7 @@ fn a_client_that_hangs_up_frees_its_place_at_once() -> Result<()> {
 
 #[test_support::test]
 fn eight_tests_of_128_streams_leave_descriptors_for_others() -> Result<()> {
-    // As many as a shell gives by default, and no more.
+    // This is the default limit of a shell.
     let far_end = FarEnd::start(process::limited("--nofile=1024:1024").arg("serve"))?;
     let server = far_end.address("iperf3")?;
     let params = r#"{"tcp":true,"time":60,"len":1000,"parallel":128}"#;
@@ -103,7 +103,7 @@ fn eight_tests_of_128_streams_leave_descriptors_for_others() -> Result<()> {
         let mut control = iperf3(server, cookie, Some(params))?;
         let mut state = [0; 2];
         control.read_exact(&mut state).context("an answer")?;
-        // PARAM_EXCHANGE, then CREATE_STREAMS or ACCESS_DENIED.
+        // It receives PARAM_EXCHANGE, then CREATE_STREAMS or ACCESS_DENIED.
         ensure!(matches!(state, [9, 10 | 0xff]), "{state:?}");
         if state[1] == 10 {
             for _ in 0..128 {

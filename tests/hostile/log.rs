@@ -1,4 +1,4 @@
-//! A log that nobody reads, and what strangers put into it.
+//! A log that nobody reads, and text from strangers in the log.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use test_support::process::{self, farwire, stderr, stdout};
 
-/// Of which a pipe of 64 KiB holds about a third.
+/// The number of tests; a pipe of 64 KiB holds the lines of about a third.
 const TESTS: usize = 2000;
-/// Words that a terminal would obey: a new line, ECMA-48 in 7 and in 8 bits, text turned around.
+/// Text with control sequences for a terminal: a new line, ECMA-48 in 7 and in 8 bits, reversed text.
 const HOSTILE: &str = "x\n\u{1b}[2J\u{9b}31m\u{202e}gnp";
 
-/// Killed with its test.
+/// A process that is killed at the end of its test.
 struct Serving(Child);
 
 impl Drop for Serving {
@@ -27,16 +27,16 @@ impl Drop for Serving {
     }
 }
 
-/// The services of a far end by their names, and where each listens.
+/// The services of a far end by name, each with its address.
 type Services = Vec<(String, SocketAddr)>;
 
-/// `serve` whose output nobody reads but who asks for it.
+/// Starts `serve` with an output that only this test reads, when it wants to.
 fn serve() -> Result<(Serving, Services)> {
     let (child, services, _) = serve_with(&["--max-tests-per-client", "64"])?;
     Ok((child, services))
 }
 
-/// The same with these options; and what it said at its start.
+/// The same with these options; also returns the output at its start.
 fn serve_with(options: &[&str]) -> Result<(Serving, Services, Vec<String>)> {
     let ports = [
         "--http-port",
@@ -95,7 +95,7 @@ fn a_log_that_nobody_reads_holds_up_no_test_and_no_end() -> Result<()> {
     let probe = ["measure", "probe", &stamp, "--count", "3"];
     process::succeeds(farwire().args(probe))?;
     end(&mut child.0)?;
-    // The line that was being written ends anywhere.
+    // The line in progress may end anywhere.
     let mut log = Vec::new();
     child
         .0
@@ -160,7 +160,7 @@ fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<
         let address = of(&services, name)?;
         for _ in 0..REFUSED {
             let mut stream = TcpStream::connect(address)?;
-            // HTTP is answered once something is asked.
+            // HTTP answers only after a request.
             let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
             let _ = stream.read_to_end(&mut Vec::new());
         }
@@ -203,7 +203,7 @@ fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<
         let of_it =
             |line: &&str| line.contains(&format!(", {name}, REFUSED: this address may not"));
         let lines = log.lines().filter(of_it).count();
-        // One each 10 s, which a slow machine may see several times.
+        // There is one every 10 s; a slow machine may see several.
         ensure!((2..REFUSED / 2).contains(&lines), "{name}: {log}");
         let of_it = |entry: &&Value| entry["protocol"] == name && entry["cause"] == "outside-allow";
         let counts = entries
@@ -220,7 +220,7 @@ fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<
 fn nothing_that_a_server_says_is_obeyed_by_the_clients_terminal() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
-    // Whatever is asked of it, it says what it should not.
+    // It answers every request with hostile text.
     thread::spawn(move || -> Result<()> {
         for stream in listener.incoming() {
             let mut stream = stream?;
@@ -249,7 +249,7 @@ fn nothing_that_a_server_says_is_obeyed_by_the_clients_terminal() -> Result<()> 
     Ok(())
 }
 
-/// Nothing in it moves a cursor or turns text around.
+/// Checks that no character moves a cursor or reverses text.
 fn is_harmless(said: &str) -> Result<()> {
     let obeyed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     ensure!(!said.contains(obeyed), "{said:?}");

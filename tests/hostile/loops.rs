@@ -24,7 +24,7 @@ fn two_reflectors_let_a_spoofed_packet_rest() -> Result<()> {
     let other = FarEnd::start(farwire().arg("serve"))?;
     let (one_at, other_at) = (v4(one.address("stamp")?)?, v4(other.address("stamp")?)?);
     spoof(other_at, one_at, &[0; STAMP])?;
-    // Whoever asks later is answered later: by then the packet has gone to and fro as often as it ever does.
+    // Later requests are answered later. By then, the packet has gone back and forth as often as it ever will.
     let client = UdpSocket::bind("127.0.0.1:0")?;
     client.set_read_timeout(Some(Duration::from_secs(10)))?;
     for _ in 0..100 {
@@ -58,10 +58,10 @@ fn v4(address: SocketAddr) -> Result<SocketAddrV4> {
     }
 }
 
-/// Sends a UDP datagram in the name of `from`.
+/// Sends a UDP datagram with the source address `from`.
 fn spoof(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Result<()> {
     let length = u16::try_from(8 + payload.len())?;
-    // The kernel fills in what is zero: the packet's length, its number and its checksum; UDP's may be none.
+    // The kernel fills in zero fields: the packet's length, identification and checksum. The UDP checksum may be absent.
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
     packet.extend(from.ip().octets());
     packet.extend(to.ip().octets());

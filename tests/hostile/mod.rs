@@ -1,4 +1,4 @@
-//! Strangers, hostile files and sudden ends: what the program does with the worst of its world.
+//! Hostile clients, servers and files, and sudden ends of the program.
 
 mod api_soak;
 mod capacity;

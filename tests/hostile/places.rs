@@ -1,4 +1,4 @@
-//! A thousand half-open clients of one address, and a client of another.
+//! A thousand half-open clients from one address, and a client from another.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,13 +15,13 @@ use test_support::process::{self, farwire, ip, stderr};
 use test_support::raw;
 use test_support::usage::Usage;
 
-/// Half-open clients of each protocol.
+/// The number of half-open clients of each protocol.
 const CLIENTS: u16 = 1000;
-/// Sessions of STAMP, which cost a datagram each.
+/// The number of STAMP sessions, each of which costs a datagram.
 const STAMP_SESSIONS: u16 = 5000;
-/// Datagrams sent before their answers are read: a socket's buffer holds more.
+/// The number of datagrams sent before their answers are read; a socket's buffer holds more.
 const BURST: u16 = 100;
-/// By how much the second wave may leave memory above the first.
+/// The factor by which memory after the second wave may exceed memory after the first.
 const GROWTH: f64 = 1.05;
 
 #[test_support::test(Namespaces, Tool("ip"))]
@@ -39,8 +39,8 @@ fn half_open_clients_of_one_64_leave_places_for_those_of_another() -> Result<()>
     survives("fd77:9::1", &wave?, "fd77:2::1".parse()?, &added)
 }
 
-/// Two waves of half-open clients from the addresses `wave` against a far end at `address`: while each is there, a client
-/// from `other` completes its tests; afterwards nothing is kept. The addresses `added` are given to the loopback.
+/// Sends two waves of half-open clients from the addresses `wave` to a far end at `address`. During each wave, a client from `other`
+/// completes its tests; afterwards the far end keeps nothing. The loopback gets the addresses `added`.
 fn survives(address: &str, wave: &[IpAddr], other: IpAddr, added: &[&str]) -> Result<()> {
     let ns = NetNs::create()?;
     ip(&ns, "link set lo up")?;
@@ -69,14 +69,14 @@ fn survives(address: &str, wave: &[IpAddr], other: IpAddr, added: &[&str]) -> Re
     })?
 }
 
-/// Clients of every protocol that have begun and do not go on; they hang up when dropped.
+/// Clients of every protocol that have begun and do not continue. They hang up when dropped.
 struct Wave {
     _connections: Vec<TcpStream>,
     _sockets: Vec<UdpSocket>,
 }
 
 impl Wave {
-    /// Clients from the addresses `from` in turn.
+    /// Opens clients from the addresses `from` in turn.
     fn begin(far_end: &FarEnd, from: &[IpAddr]) -> Result<Self> {
         let params: &[u8] = br#"{"tcp":true,"time":10,"parallel":1}"#;
         let (http, messages) = (far_end.address("http")?, far_end.address("messages")?);
@@ -93,7 +93,7 @@ impl Wave {
                 (iperf3, of_iperf3),
             ] {
                 let mut connection = raw::connect(from, to)?;
-                // A client that is refused at once is one of the wave as well.
+                // A client that is refused immediately also belongs to the wave.
                 let _ = connection.write_all(words);
                 connections.push(connection);
             }
@@ -119,7 +119,7 @@ impl Wave {
     }
 }
 
-/// Sends datagram `number`, and now and then reads what has been answered, so that the far end keeps up.
+/// Sends datagram `number`, and from time to time reads the answers, so that the far end keeps up.
 fn send(socket: &UdpSocket, datagram: &[u8], number: u16) -> Result<()> {
     socket.send(datagram)?;
     if number.is_multiple_of(BURST) {
@@ -129,7 +129,7 @@ fn send(socket: &UdpSocket, datagram: &[u8], number: u16) -> Result<()> {
     Ok(())
 }
 
-/// A client from `from` completes a test of each protocol; which did not, and what they said.
+/// Runs a test of each protocol from `from`; returns those that failed, with their output.
 fn complete_all(far_end: &FarEnd, from: IpAddr) -> Result<()> {
     let mut failures = String::new();
     for (service, instrument, words) in [
@@ -155,7 +155,7 @@ fn complete_all(far_end: &FarEnd, from: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The words with which an instrument is aimed at a port.
+/// The arguments that aim an instrument at a port.
 fn aimed<'c>(command: &'c mut Command, instrument: &str, to: SocketAddr) -> &'c mut Command {
     match instrument {
         "http" => command.arg(format!("http://{to}/bytes/1000000")),
@@ -163,7 +163,7 @@ fn aimed<'c>(command: &'c mut Command, instrument: &str, to: SocketAddr) -> &'c 
     }
 }
 
-/// So many descriptors that this process can hold a wave; as few as before when dropped, for what is started later.
+/// Raises the limit of descriptors so that this process can hold a wave. Dropping restores the limit, for programs started later.
 struct MoreDescriptors(u64);
 
 impl MoreDescriptors {

@@ -1,4 +1,4 @@
-//! What the program may still do while it serves strangers, and what it lets a command do.
+//! The privileges of the program while it serves strangers, and those of a command that it starts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,14 +31,14 @@ fn so_it_has_when_a_plain_user_runs_it() -> Result<()> {
     serves_confined(powerless::farwire_unprivileged()?)
 }
 
-/// Of one thread, what /proc says of its privileges: the lines of its status by their names.
+/// The privileges of one thread in /proc: the lines of its status by their names.
 type Status = BTreeMap<String, String>;
 
-/// The statuses of all threads of the process `pid`.
+/// Reads the statuses of all threads of the process `pid`.
 fn threads(pid: u32) -> Result<Vec<Status>> {
     let mut all = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // One may end meanwhile.
+        // A thread may end meanwhile.
         if let Ok(status) = fs::read_to_string(task?.path().join("status")) {
             all.push(parse(&status));
         }
@@ -54,13 +54,13 @@ fn parse(status: &str) -> Status {
     lines.map(trimmed).collect()
 }
 
-/// Whether the thread has ended, and the kernel keeps its number a moment longer: it has no filter any more.
+/// Returns whether the thread has ended. The kernel keeps its number a moment longer, but it has no filter any more.
 fn has_ended(status: &Status) -> bool {
     let state = status.get("State").map_or("", String::as_str);
     state.starts_with(['Z', 'X'])
 }
 
-/// Holds threads against the capabilities that they are to have, no_new_privs and a filter.
+/// Checks that threads have exactly these capabilities, no_new_privs and a filter.
 fn ensure_confined(threads: &[Status], capabilities: &[Capability]) -> Result<()> {
     let bits = capabilities.iter().fold(0, |bits, c| bits | c.bitmask());
     let (kept, none) = (format!("{bits:016x}"), format!("{:016x}", 0));
@@ -82,7 +82,7 @@ fn ensure_confined(threads: &[Status], capabilities: &[Capability]) -> Result<()
     Ok(())
 }
 
-/// A download that goes on until it is dropped.
+/// A download that continues until it is dropped.
 fn under_load(far_end: &FarEnd) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(far_end.address("http")?)?;
     stream.write_all(b"GET /seconds/60 HTTP/1.1\r\nHost: x\r\n\r\n")?;
@@ -145,7 +145,7 @@ fn serve_tells_the_service_manager_that_it_is_ready_and_goes_on() -> Result<()> 
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path)?;
-    // Serve may go on as another user.
+    // `serve` may continue as another user.
     for open in [directory.path(), &path] {
         fs::set_permissions(open, fs::Permissions::from_mode(0o777))?;
     }
@@ -215,7 +215,7 @@ fn a_port_that_takes_a_privilege_is_served_by_who_has_dropped_it_udp_too() -> Re
     Ok(())
 }
 
-/// Asks as iperf3's client does, whose own side would refuse first (`iperf_api.c`): a cookie, then the parameters.
+/// Sends a cookie and the parameters like iperf3's client, which itself would refuse earlier (`iperf_api.c`).
 #[test_support::test]
 fn a_congestion_control_that_the_far_end_does_not_have_is_refused_and_the_kernel_never_asked_for_it()
 -> Result<()> {
@@ -244,7 +244,7 @@ fn a_congestion_control_that_the_far_end_does_not_have_is_refused_and_the_kernel
         }
         Ok([&state[..], &rest].concat())
     };
-    // SERVER_ERROR, IESETCONGESTION, ENOENT: at once, before there is a stream on which to try.
+    // It receives SERVER_ERROR, IESETCONGESTION and ENOENT immediately, before there is a stream.
     let refused = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
     for name in ["vegas-stranger", "../../x"] {
         let answer = asks_for(name)?;
@@ -269,7 +269,7 @@ fn emulate_keeps_what_interfaces_take_and_nothing_else_while_it_forwards() -> Re
     let all = threads(wan.pid())?;
     ensure!(all.len() > 1, "the forwarder is a thread: {all:?}");
     let mut kept = vec![Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
-    // Where RLIMIT_RTPRIO cannot be raised instead, which takes CAP_SYS_RESOURCE of the host's.
+    // It is needed if RLIMIT_RTPRIO cannot be raised instead, which needs the host's CAP_SYS_RESOURCE.
     let held = u64::from_str_radix(&all[0]["CapEff"], 16)?;
     if held & Capability::CAP_SYS_NICE.bitmask() != 0 {
         kept.push(Capability::CAP_SYS_NICE);
@@ -284,7 +284,7 @@ fn the_far_end_of_a_test_bed_has_cap_net_admin_alone_and_the_command_what_its_ca
 -> Result<()> {
     let directory = tempfile::tempdir()?;
     let pid_file = directory.path().join("go");
-    // The command waits until its caller's threads have been looked at.
+    // The command waits until the test has checked its caller's threads.
     let script = format!(
         "while [ ! -e {} ]; do sleep 0.02; done; cat /proc/self/status",
         pid_file.display()
@@ -309,7 +309,7 @@ fn the_far_end_of_a_test_bed_has_cap_net_admin_alone_and_the_command_what_its_ca
     Ok(())
 }
 
-/// Looks at the threads of `farwire exec` that serve, and lets its command go on.
+/// Checks the threads of `farwire exec` that serve, and lets its command continue.
 fn looked_at(pid: u32, go: &Path) -> Result<()> {
     let serving = ["http", "messages", "iperf3", "capacity", "stamp"];
     let found = process::wait_for("the far end", || {
@@ -348,7 +348,7 @@ fn a_plain_users_command_captures_packets() -> Result<()> {
 
 #[test_support::test(Namespaces, Tool("nsenter"))]
 fn a_plain_users_command_has_no_privilege_outside() -> Result<()> {
-    // Where the test is, and so the namespace of farwire's caller.
+    // The test is in the namespace of farwire's caller.
     let callers = fs::File::open("/proc/self/ns/net")?;
     let line = "nsenter --net=/proc/self/fd/0 true";
     let mut exec = powerless::farwire_unprivileged()?;

@@ -1,4 +1,4 @@
-//! Records from strangers: none stops a command, fills the memory, or has anything written outside of its directory.
+//! Records from strangers: none stops a command, fills the memory, or causes writes outside of its directory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -14,13 +14,13 @@ use test_support::api::Listening;
 use test_support::process::{self, ends_with, farwire, has, limited, root, stderr, stdout};
 use test_support::scenario::{PING, PLAIN, Small};
 
-/// Address space of a command: far more than it needs, and less than a record without an end would take.
+/// The address space of a command: far more than it needs, but less than an endless record would take.
 const MEMORY: &str = "--as=2000000000";
-/// A sparse file of this length takes no room on the disk.
+/// The length of a sparse file, which takes no room on the disk.
 const SPARSE: u64 = 10 << 30;
 const RECORD: &str = "record.jsonl";
 
-/// Directories of records, side by side.
+/// Directories with records, beside each other.
 struct Records(TempDir);
 
 impl Records {
@@ -32,24 +32,24 @@ impl Records {
         self.0.path().join(name)
     }
 
-    /// The path of the record in a new directory.
+    /// Returns the path of the record in a new directory.
     fn make(&self, name: &str) -> Result<PathBuf> {
         fs::create_dir(self.at(name))?;
         Ok(self.at(name).join(RECORD))
     }
 
-    /// A new record with this text.
+    /// Writes a new record with this text.
     fn with(&self, name: &str, text: &str) -> Result<()> {
         Ok(fs::write(self.make(name)?, text)?)
     }
 
-    /// Runs a command in their directory, with little memory.
+    /// Runs a command in their parent directory, with little memory.
     fn run(&self, words: &[&str]) -> Result<Output> {
         let mut command = limited(MEMORY);
         process::run(command.args(words).current_dir(self.0.path()))
     }
 
-    /// Every command that reads the record in `name` ends with 2 and says `why` after the record's path.
+    /// Checks that every command that reads the record in `name` ends with 2 and prints `why` after the record's path.
     fn all_refuse(&self, name: &str, why: &str) -> Result<()> {
         let commands: [&[&str]; 6] = [
             &["report", name],
@@ -71,21 +71,21 @@ impl Records {
     }
 }
 
-/// The small record, with one text in it replaced.
+/// Returns the small record with one text replaced.
 fn small(from: &str, to: &str) -> Result<String> {
     let text = fs::read_to_string(root().join("tests/fixtures/records/small.jsonl"))?;
     ensure!(text.contains(from), "{from} is not in the record");
     Ok(text.replacen(from, to, 1))
 }
 
-/// A file that is no regular one, or that has no end.
+/// A file that is not regular, or that is endless.
 type BadFile = (&'static str, fn(&Path) -> Result<()>, &'static str);
 
 const BAD_FILES: [BadFile; 5] = [
     (
         "fifo",
         |path| Ok(mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?),
-        "a FIFO: only regular files",
+        "a FIFO, not a regular file",
     ),
     (
         "device",
@@ -122,7 +122,7 @@ fn a_record_that_is_no_regular_file_has_no_end_or_counts_too_far_is_refused_by_e
     }
     let shard = r#""seed":1,"shard":{"index":1,"of":4294967295,"by":"run","runs":{}}"#;
     records.with("shard", &small("\"seed\":1", shard)?)?;
-    records.all_refuse("shard", ":1: there are 1 to 10000 shards")?;
+    records.all_refuse("shard", ":1: the number of shards must be 1 to 10000")?;
     for (number, name) in ["a\\u001b[2J", "a\\nb", "a\\u202eb"]
         .into_iter()
         .enumerate()
@@ -130,13 +130,16 @@ fn a_record_that_is_no_regular_file_has_no_end_or_counts_too_far_is_refused_by_e
         let record = format!("name-{number}");
         let case = format!("\"name\":\"{name}\"");
         records.with(&record, &small("\"name\":\"slow\"", &case)?)?;
-        records.all_refuse(&record, "name: it has a control character in it")?;
+        records.all_refuse(&record, "name: it contains a control character")?;
     }
     records.with(
         "path",
         &small("\"name\":\"small\"", "\"name\":\"../small\"")?,
     )?;
-    records.all_refuse("path", ":1: name: `../small`: it names the directory")
+    records.all_refuse(
+        "path",
+        ":1: name: `../small`: the directory of the record has this name",
+    )
 }
 
 #[test_support::test(Tool("prlimit"))]
@@ -172,7 +175,7 @@ fn a_scenario_that_repeats_more_than_a_million_runs_is_refused_with_its_line() -
     for (repeats, why) in [
         (
             "4294967295",
-            "x.toml:8: repeats: `4294967295` is no number of runs: from 1 to 1000000",
+            "x.toml:8: repeats: `4294967295` is not a number of runs from 1 to 1000000",
         ),
         (
             "1000000\n[[cases]]\nname = 'b'",
@@ -196,11 +199,7 @@ fn samples_that_are_years_apart_are_refused_as_flents_with_their_case() -> Resul
     let records = Records::new()?;
     records.with("far", &small("\"at_s\":0.1", "\"at_s\":1e9")?)?;
     let refused = records.run(&["report", "far", "--format", "flent", "--out", "fl"])?;
-    ends_with(
-        &refused,
-        2,
-        "its samples span 1000000000 s: a data file of flent has at most",
-    )?;
+    ends_with(&refused, 2, "the samples span 1000000000 s, more than the")?;
     for format in ["text", "html", "md", "csv", "json"] {
         let made = records.run(&["report", "far", "--format", format])?;
         ensure!(made.status.success(), "{format}: {made:?}");
@@ -239,7 +238,7 @@ impl Outside {
         Ok(outside)
     }
 
-    /// Puts a symbolic link to the file there.
+    /// Creates a symbolic link to the file.
     fn link(&self, from: &Path) -> Result<()> {
         Ok(symlink(self.0.join("file"), from)?)
     }
@@ -251,7 +250,7 @@ impl Outside {
     }
 }
 
-/// A probe whose lines are kept as an artifact, of a case that a shell would obey.
+/// A probe whose CSV is kept as an artifact, in a case whose name a shell would execute.
 const PROBE: &str = "\
 [[instruments]]
 name = 'probe'
@@ -274,7 +273,7 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
         let mut command = farwire();
         process::run(command.args(["run", "--resume"]).arg(small.path("out")))
     };
-    // The reports are replaced, and with them the links.
+    // The reports are replaced, including the links.
     fs::write(&record, &head)?;
     for report in ["report.html", "samples.csv"] {
         fs::remove_file(small.path("out").join(report))?;
@@ -286,7 +285,7 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
         let found = small.path("out").join(report).symlink_metadata()?;
         ensure!(!found.is_symlink(), "{report} is still a link");
     }
-    // The same is true of the files that a run leaves.
+    // The same applies to the files that a run leaves.
     fs::write(&record, &head)?;
     let artifacts = small.path("out/artifacts");
     let mut left = fs::read_dir(&artifacts)?;
@@ -296,7 +295,7 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
     process::succeeded(resume()?)?;
     outside.check_untouched()?;
     ensure!(!csv.symlink_metadata()?.is_symlink(), "it is still a link");
-    // Where the folder itself leads elsewhere, the run has failed.
+    // If the folder itself leads elsewhere, the run has failed.
     fs::write(&record, &head)?;
     fs::remove_dir_all(&artifacts)?;
     symlink(&outside.0, &artifacts)?;
@@ -304,7 +303,7 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
     outside.check_untouched()?;
     let cause = "artifacts/$(touch executed)-1-probe.csv: cannot write";
     has(&fs::read_to_string(&record)?, cause)?;
-    // Nothing is added to a record that lies elsewhere, or that has another name there.
+    // Nothing is appended to a record that is elsewhere, or that has another name there.
     let elsewhere = small.path("elsewhere");
     fs::write(&elsewhere, &head)?;
     for link in [
@@ -334,7 +333,7 @@ fn a_link_in_the_output_directory_leads_no_write_of_run_or_merge_out_of_it() -> 
         let _ = fs::remove_file(&link);
         outside.link(&link)?;
     }
-    // What a link calls a record is one, and is not replaced.
+    // A record behind a symbolic link is a record and is not replaced.
     ends_with(&small.run()?, 2, "holds a record")?;
     fs::remove_file(small.path("out/record.jsonl"))?;
     process::succeeded(small.run()?)?;
@@ -370,8 +369,8 @@ fn check_of_a_resume_lists_what_would_run_and_be_used_and_changes_nothing() -> R
     );
     let lines =
         |text: &str, count: usize| -> String { text.split_inclusive('\n').take(count).collect() };
-    // The last line is cut off, which a resume would cut away.
-    // Every host has reno.
+    // The last line is cut off; a resume would remove it.
+    // Every host supports reno.
     let head = |from: &str, to: &str| -> Result<String> {
         Ok(small(from, to)?.replace("\"congestion\":\"cubic\"", "\"congestion\":\"reno\""))
     };
@@ -404,13 +403,13 @@ fn check_of_a_resume_lists_what_would_run_and_be_used_and_changes_nothing() -> R
             "{name}: a file"
         );
     }
-    // Without --check, the interfaces are said before they are taken.
+    // Without --check, the interfaces are printed before they are taken.
     let mut command = farwire();
     command.current_dir(records.at(""));
     let resumed = process::run(command.args(["run", "--resume", "foreign"]))?;
     has(
         &stderr(&resumed),
-        "foreign: it takes the interfaces no-such1, no-such2",
+        "foreign: the experiment uses the interfaces no-such1, no-such2",
     )
 }
 
@@ -423,7 +422,7 @@ fn a_report_that_ends_half_way_leaves_the_file_as_it_was() -> Result<()> {
         if let Some(text) = before {
             fs::write(&page, text)?;
         }
-        // A file of more bytes than this ends the program.
+        // A file with more bytes than this ends the program.
         let mut command: Command = limited("--fsize=4096");
         command.arg("report").arg(records.at("small"));
         command.args(["--format", "html", "--out"]).arg(&page);

@@ -1,4 +1,4 @@
-//! How the box between two interfaces ends.
+//! Ends of the box between two interfaces.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn ten_killed_boxes_leave_their_interfaces_joined_until_the_next_start_or_restor
     ten_kills("bridge")
 }
 
-/// Every other time the next start undoes what the kill left, else `--restore`.
+/// In turn, the next start or `--restore` undoes what a kill left behind.
 fn ten_kills(on_exit: &str) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     bed.emulator()
@@ -39,7 +39,7 @@ fn ten_kills(on_exit: &str) -> Result<()> {
         wan.end_by(signal)?;
         await_left(&bed, on_exit)?;
         wait_for("the holder's end", || {
-            // Until somebody waits for it, what has ended has a directory, and no command line.
+            // A zombie has a directory in /proc, but no command line.
             let command = fs::read(format!("/proc/{holder}/cmdline")).unwrap_or_default();
             Ok(command.is_empty().then_some(()))
         })?;
@@ -48,7 +48,7 @@ fn ten_kills(on_exit: &str) -> Result<()> {
         }
     }
     check_same(&bed, &before)?;
-    ensure!(restore(&bed)?.contains("nothing to put back"));
+    ensure!(restore(&bed)?.contains("nothing to restore"));
     Ok(())
 }
 

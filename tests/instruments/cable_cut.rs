@@ -1,5 +1,5 @@
-//! A cable that is cut while a test runs: the client ends with the cause within the time-out that its page states, the
-//! far end notices too and goes on serving others.
+//! A cable is cut while a test runs: the client ends with the cause within the time-out that its page states, and the far end
+//! notices too and continues to serve others.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -14,19 +14,19 @@ use test_support::counters::InterfaceCounters;
 use test_support::process::{self, farwire, has, run_in, stderr};
 use test_support::suite::{Need, Suite};
 
-/// An instrument, and what becomes of it.
+/// An instrument, and the expected messages.
 #[derive(Clone, Copy)]
 struct Case {
-    /// After `measure`; HOST is the far end.
+    /// The arguments after `measure`; HOST is the far end.
     test: &'static str,
-    /// A test of the same kind that is soon over.
+    /// A short test of the same kind.
     short: &'static str,
-    /// Bytes that reach the far end once the test is under way.
+    /// The bytes that reach the far end once the test is in progress.
     under_way: u64,
-    /// What the client says when the far end's link goes down, and when its own does.
+    /// The client's messages when the far end's link goes down, and when its own does.
     far: &'static str,
     near: &'static str,
-    /// What the far end logs of it.
+    /// The far end's log of the test.
     logged: &'static str,
 }
 
@@ -35,25 +35,25 @@ const CASES: [Case; 4] = [
         test: "tcp HOST -t 3 -b 50M",
         short: "tcp HOST -n 100K",
         under_way: 500_000,
-        far: "EXCHANGE_RESULTS (13) did not come within 10",
-        near: "EXCHANGE_RESULTS (13) did not come within 10",
-        logged: "nothing moved on any stream for 2 s",
+        far: "EXCHANGE_RESULTS (13) did not arrive within 10",
+        near: "EXCHANGE_RESULTS (13) did not arrive within 10",
+        logged: "no stream transferred data for 2 s",
     },
     Case {
         test: "udp HOST -t 3 -b 20M",
         short: "udp HOST -n 100K -b 20M",
         under_way: 500_000,
-        far: "EXCHANGE_RESULTS (13) did not come within 10",
+        far: "EXCHANGE_RESULTS (13) did not arrive within 10",
         near: "unreachable",
-        logged: "nothing moved on any stream for 2 s",
+        logged: "no stream transferred data for 2 s",
     },
     Case {
         test: "capacity HOST --up -t 10",
         short: "capacity HOST --up -t 1 -i 200ms",
         under_way: 500_000,
-        far: "fell silent for 3 s during the test",
+        far: "sent nothing for 3 s during the test",
         near: "unreachable",
-        logged: "fell silent for 3 s",
+        logged: "sent nothing for 3 s",
     },
     Case {
         test: "probe HOST -c 6000 -i 1ms -W 200ms",
@@ -67,7 +67,7 @@ const CASES: [Case; 4] = [
 
 #[test_support::tests]
 fn add(suite: &mut Suite) {
-    // Time-outs are waited for side by side.
+    // Wait for the time-outs of all tests simultaneously.
     suite.test(
         "a cut at the far end's side ends every instrument with its cause",
         &[Need::Namespaces],
@@ -137,7 +137,7 @@ impl Case {
             Side::Far => self.far,
             Side::Near => self.near,
         };
-        // Packets that are lost are an outcome of a probe, not its failure.
+        // Lost packets are an outcome of a probe, not its failure.
         let code = i32::from(!words.is_empty());
         ensure!(output.status.code() == Some(code), "{output:?}");
         has(&said, words)?;

@@ -15,14 +15,14 @@ use test_support::process::{self, farwire, has};
 use test_support::suite::{Need, Suite};
 
 const RATE: f64 = 50e6;
-/// Longer than any time-out of the protocol.
+/// A time longer than any time-out of the protocol.
 const IMPOSTOR_TIMEOUT: Duration = Duration::from_secs(20);
-/// Answers of obudpst 9.0.0 to a setup request, and what is said of them.
+/// Answers of obudpst 9.0.0 to a setup request, and the expected messages.
 const REFUSALS: [(u8, &str); 6] = [
-    (5, "asks for authentication"),
-    (9, "wants to be told the bandwidth"),
+    (5, "requires authentication"),
+    (9, "requires the bandwidth in advance"),
     (10, "no capacity left"),
-    (12, "connections' numbers"),
+    (12, "numbers of the connections"),
     (13, "could not open a socket"),
     (77, "no meaning"),
 ];
@@ -63,7 +63,7 @@ fn add(suite: &mut Suite) {
 
 #[test_support::test(serial)]
 fn a_port_without_a_server_is_refused_at_once() -> Result<()> {
-    fails(&["127.0.0.1:9"], "nothing listens there")
+    fails(&["127.0.0.1:9"], "no program listens there")
 }
 
 #[test_support::test(serial)]
@@ -75,7 +75,7 @@ fn a_server_that_is_silent_is_given_up() -> Result<()> {
 fn a_server_that_answers_garbage_is_given_up() -> Result<()> {
     against(
         |_, _| Some(b"GET / HTTP/1.1".to_vec()),
-        "setup message of 14 bytes, where 56 are right",
+        "setup message of 14 bytes instead of 56",
     )
 }
 
@@ -104,17 +104,14 @@ fn a_server_that_vanishes_before_the_activation_is_given_up() -> Result<()> {
 fn a_server_that_vanishes_during_the_test_is_given_up() -> Result<()> {
     against(
         sends_load(&[(1, 1222)]),
-        "fell silent for 3 s during the test",
+        "sent nothing for 3 s during the test",
     )
 }
 
 #[test_support::test(serial)]
 fn load_with_absurd_numbers_is_not_counted() -> Result<()> {
     const LOAD: &[(u32, usize)] = &[(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
-    against(
-        sends_load(LOAD),
-        "2 had numbers that cannot be: not counted",
-    )
+    against(sends_load(LOAD), "2 had impossible numbers: not counted")
 }
 
 fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {
@@ -129,8 +126,8 @@ fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {
     process::succeeds(command.arg(&file))?;
     let measured = read(&file)?;
     let l2 = figure(&measured, "l2_rate_bit_per_s").context("an L2 rate")?;
-    // A busy machine sends less, and an emulator that is late passes up to its lateness more in one second: how near
-    // the figure comes is for `make truth`.
+    // A busy machine sends less, and a late emulator passes up to its lateness more in one second. `make truth` tests the accuracy
+    // of the figure.
     ensure!((RATE * 0.5..RATE * 1.5).contains(&l2), "{l2}");
     let trials = measured["samples"].as_array().context("samples")?.iter();
     let rows = trials.filter(|sample| sample["metric"] == "rate_row");
@@ -174,7 +171,7 @@ fn a_full_server_says_so() -> Result<()> {
     fails(&[&address.to_string()], "no capacity left for another test")
 }
 
-/// A client asks for a test and for load, and is gone: the server ends the test by itself, and serves the next one.
+/// A client asks for a test and for load, and disappears: the server ends the test by itself and serves the next client.
 #[test_support::test(serial)]
 fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -189,7 +186,7 @@ fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     client.set_read_timeout(Some(IMPOSTOR_TIMEOUT))?;
     client.send_to(&setup_request(), address)?;
     let mut answer = [0; 64];
-    // The null request comes from the test's port, and may overtake the answer.
+    // The null request comes from the test's port and may overtake the answer.
     while client.recv_from(&mut answer)?.1 != address {}
     let port = u16::from_be_bytes([answer[12], answer[13]]);
     client.send_to(&activation_request(), (address.ip(), port))?;
@@ -203,14 +200,14 @@ fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     let line = process::wait_for("the test to be logged", logged)?;
     let failure = serde_json::from_str::<Value>(&line)?["failure"].to_string();
     ensure!(
-        failure.contains("closed its port") || failure.contains("fell silent"),
+        failure.contains("closed its port") || failure.contains("sent nothing"),
         "{line}"
     );
     process::succeeds(&mut measure(address, "--down"))?;
     Ok(())
 }
 
-/// Measures against a server that answers the setup request as `answer` says; it must fail with these words.
+/// Measures against a server that answers the setup request as `answer` does; it must fail with these words.
 fn against(
     answer: impl Fn(&UdpSocket, &[u8]) -> Option<Vec<u8>> + Send + 'static,
     words: &str,
@@ -233,22 +230,22 @@ fn against(
     });
     let failed = fails(&[&address], words);
     done.store(true, std::sync::atomic::Ordering::Relaxed);
-    // Anything ends the wait for the next request.
+    // Any datagram ends the wait for the next request.
     UdpSocket::bind("127.0.0.1:0")?.send_to(b"end", &address)?;
     impostor.join().expect("the impostor does not panic");
     failed
 }
 
-/// Accepts and points to a port that says nothing.
+/// Accepts the setup and names a port that never answers.
 fn accepts_here(_: &UdpSocket, request: &[u8]) -> Option<Vec<u8>> {
-    // An activation is left unanswered too.
+    // The activation is not answered either.
     let silent = UdpSocket::bind("127.0.0.1:0").ok()?;
     let port = silent.local_addr().ok()?.port();
     std::mem::forget(silent);
     Some(answered(request, 1, port))
 }
 
-/// Accepts setup and activation, then sends load PDUs of these numbers and sizes, and nothing more.
+/// Accepts setup and activation, then sends load PDUs with these numbers and sizes, and nothing more.
 fn sends_load(
     load: &'static [(u32, usize)],
 ) -> impl Fn(&UdpSocket, &[u8]) -> Option<Vec<u8>> + Send + 'static {
@@ -268,7 +265,7 @@ fn sends_load(
                 pdu[8..10].copy_from_slice(&[0xff, 0xff]);
                 test.send_to(&pdu, client).ok()?;
             }
-            // Stays open, so that silence is all that the client notices.
+            // The socket stays open, so that the client notices only silence.
             thread::sleep(IMPOSTOR_TIMEOUT);
             Some(())
         });
@@ -276,7 +273,7 @@ fn sends_load(
     }
 }
 
-/// The answer to a setup request.
+/// Builds the answer to a setup request.
 fn answered(request: &[u8], code: u8, port: u16) -> Vec<u8> {
     let mut answer = request.to_vec();
     answer.resize(56, 0);
@@ -285,14 +282,14 @@ fn answered(request: &[u8], code: u8, port: u16) -> Vec<u8> {
     answer
 }
 
-/// RFC 9946's setup request: identifier, version 20, connection 0 of 1, a client's number, request.
+/// Builds RFC 9946's setup request: identifier, version 20, connection 0 of 1, a client's number, request.
 fn setup_request() -> [u8; 56] {
     let mut request = [0; 56];
     request[..9].copy_from_slice(&[0xac, 0xe1, 0, 20, 0, 1, 0, 7, 1]);
     request
 }
 
-/// RFC 9946's activation request of a downstream test whose numbers are left to the server.
+/// Builds RFC 9946's activation request for a downstream test with the server's parameters.
 fn activation_request() -> [u8; 104] {
     let mut request = [0; 104];
     request[..5].copy_from_slice(&[0xac, 0xe2, 0, 20, 2]);
@@ -306,14 +303,14 @@ fn measure(address: SocketAddr, direction: &str) -> Command {
     command
 }
 
-/// `measure capacity` must end with code 1 and say these words.
+/// Checks that `measure capacity` ends with code 1 and prints these words.
 fn fails(arguments: &[&str], words: &str) -> Result<()> {
     let mut command = farwire();
     command.args(["measure", "capacity", "-t", "1", "-i", "200ms"]);
     let output = process::run(command.args(arguments))?;
     let said = [&output.stderr[..], &output.stdout].concat();
     let said = String::from_utf8_lossy(&said);
-    // Lines end where the terminal does.
+    // The terminal's width breaks lines.
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(output.status.code() == Some(1), "{output:?}");
     has(&said, words)?;

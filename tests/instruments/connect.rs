@@ -32,7 +32,7 @@ fn every_handshake_with_the_far_end_is_timed() -> Result<()> {
 
 #[test_support::test]
 fn a_closed_port_answers_by_refusing() -> Result<()> {
-    // Bound and not listening: nobody else gets the port, and the kernel refuses.
+    // The socket is bound but does not listen: nobody else gets the port, and the kernel refuses connections.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     let any: std::net::SocketAddr = "127.0.0.1:0".parse()?;
     socket.bind(&any.into())?;
@@ -42,7 +42,7 @@ fn a_closed_port_answers_by_refusing() -> Result<()> {
     Ok(())
 }
 
-/// What six handshakes with `target` gave, each with an answer.
+/// Returns the results of six handshakes with `target`, all of which must be answered.
 fn measure(target: &str) -> Result<Value> {
     let mut command = farwire();
     command.args(["measure", "connect", target, "-c", "6", "-i", "1ms"]);

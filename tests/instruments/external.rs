@@ -1,4 +1,4 @@
-//! Other programs in the place of farwire's instruments, as a user runs them.
+//! Other programs in place of farwire's instruments, as a user runs them.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -154,7 +154,7 @@ fn tools_are_instruments_of_a_scenario_with_their_servers_at_the_far_end() -> Re
     command.arg("run").arg(&file).arg("--out").arg(&out);
     process::succeeds(&mut command)?;
     let record = fs::read_to_string(out.join("record.jsonl"))?;
-    // After the head and the baseline.
+    // The run follows the head and the baseline.
     let line = record.lines().nth(2).context("a run")?;
     let record: Value = serde_json::from_str(line)?;
     let measurements = record["run"]["measurements"].as_array();
@@ -162,10 +162,10 @@ fn tools_are_instruments_of_a_scenario_with_their_servers_at_the_far_end() -> Re
     ensure!(measurements.len() == 6, "{record}");
     for measurement in measurements {
         let goodput = value(measurement, "goodput_bit_per_s")?;
-        // Ten times the link's rate: a machine that does not run a tool makes its time short, and what it says large.
+        // Allow ten times the link's rate: if the machine delays a tool, its time is too short and its rate too high.
         ensure!(goodput > 0.0 && goodput < 500e6, "{measurement}");
     }
-    // The drops of the server's socket are read in its namespace.
+    // farwire reads the drops of the server's socket in its namespace.
     let udp = measurements
         .iter()
         .find(|one| one["instrument"] == "iperf-udp");
@@ -175,7 +175,7 @@ fn tools_are_instruments_of_a_scenario_with_their_servers_at_the_far_end() -> Re
     Ok(())
 }
 
-/// `farwire measure ARGUMENTS` on a test bed, with `server` at its far end instead of farwire's.
+/// Runs `farwire measure ARGUMENTS` on a test bed, with `server` at its far end instead of farwire's.
 fn in_bed(server: Option<&str>, arguments: &str) -> Result<Output> {
     let mut command: Command = farwire();
     let program = command.get_program().to_owned();
@@ -193,7 +193,7 @@ fn measured(output: &Output) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The first figure of a metric, whatever its direction.
+/// Returns the first figure of a metric, whatever its direction.
 fn value(measured: &Value, metric: &str) -> Result<f64> {
     let figures = measured["figures"].as_array().context("figures")?;
     let found = figures.iter().find(|figure| figure["metric"] == metric);

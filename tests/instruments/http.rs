@@ -1,4 +1,4 @@
-//! Many small files as a user fetches them.
+//! Many small files, as a user fetches them.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
 fn add(suite: &mut Suite) {
-    // Each 20 ms away and back: what a new connection costs is a round trip that no size explains.
+    // Each round trip takes 20 ms: a new connection costs one, which no size explains.
     suite.test(
         "a new connection for each file costs a round trip more",
         &[Need::Namespaces],
@@ -60,7 +60,7 @@ fn fetch(arguments: &[&str]) -> Result<Value> {
     process::json(command.args(arguments))
 }
 
-/// The median completion time of small files 10 ms away.
+/// Returns the median completion time of small files over 10 ms in each direction.
 fn far_away(arguments: &[&str]) -> Result<f64> {
     let mut command = farwire();
     let program = command.get_program().to_owned();

@@ -1,4 +1,5 @@
-//! pingpong, blast and transfer as programs: the sweeps of "Experiment on Oct 10" (nettest) and "Perl TCP Transfer Test", and peers that go away.
+//! pingpong, blast and transfer as programs: the sweeps of "Experiment on Oct 10" (nettest) and "Perl TCP Transfer Test", and peers that
+//! disappear.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -73,19 +74,19 @@ fn check_nettest(table: &str, columns: &[&str]) -> Result<()> {
         ensure!(shows(table, column), "no {column}: {table}");
     }
     let sizes: Vec<u64> = first_numbers(table);
-    // Each row once, and once more for each fold of a table that is wider than 80 characters.
+    // Each row appears once, and once more for each fold of a table wider than 80 characters.
     ensure!(sizes.chunks(25).all(|fold| fold == &sizes[..25]), "{table}");
     ensure!(sizes[11..13] == [2048, 3072], "{table}");
     ensure!(sizes[24] == 131_072, "{table}");
     Ok(())
 }
 
-/// Whether the words of a column's title are there; they may stand below each other.
+/// Returns whether the words of a column's title are there, possibly on several lines.
 fn shows(table: &str, title: &str) -> bool {
     title.split_whitespace().all(|word| table.contains(word))
 }
 
-/// The numbers with which lines begin.
+/// Returns the numbers at the beginning of lines.
 fn first_numbers(table: &str) -> Vec<u64> {
     let firsts = table
         .lines()
@@ -223,14 +224,14 @@ fn a_cable_that_is_cut_ends_both_ends_with_the_cause() -> Result<()> {
     let output = cut();
     let logged = || {
         let text = fs::read_to_string(&log)?;
-        Ok(text.contains("neither sent nor took").then_some(()))
+        Ok(text.contains("neither sent nor received").then_some(()))
     };
     let logged = process::wait_for("the far end to give up", logged);
     server.kill()?;
     server.wait()?;
     let output = output?;
     let said = ends_with(&output, 1, "10.77.0.2:5203")?;
-    has(&said, "neither sent nor took anything for 20 s")?;
+    has(&said, "neither sent nor received anything for 20 s")?;
     logged
 }
 

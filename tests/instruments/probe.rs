@@ -1,5 +1,5 @@
-//! `measure probe` and the reflector of `serve`: against each other, against another implementation of STAMP, and against
-//! what no reflector should do.
+//! `measure probe` and the reflector of `serve`: against each other, against another implementation of STAMP, and against faulty
+//! reflectors.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use test_support::process::{self, farwire, has, stderr, stdout};
 use test_support::suite::{Need, Suite};
 
 const PEER: &str = "stamp-suite";
-/// Bytes of an answer without extensions.
+/// The bytes of an answer without extensions.
 const BASE: usize = 44;
 
 #[test_support::tests]
@@ -47,7 +47,7 @@ fn two_farwires_tell_the_networks_part_and_which_way_is_which() -> Result<()> {
     Ok(())
 }
 
-/// The names of the CSV's columns in the documentation, in their order: rows of `| 1 | \`sent_ms\` | ... |`.
+/// Returns the names of the CSV's columns in the documentation, in their order: rows of `| 1 | \`sent_ms\` | ... |`.
 fn columns(page: &str) -> impl Iterator<Item = &str> {
     page.lines().filter_map(|line| {
         let (number, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
@@ -151,7 +151,7 @@ fn loss_by_direction_is_what_the_emulator_counted() -> Result<()> {
             .context("loss by direction")?;
         let [least, most] = [0, 1].map(|end| found["interval"][end].as_f64());
         let counted = link[way]["dropped"]["loss"].as_f64().context("loss")?;
-        // They are the same, but for probes after the last one that came back.
+        // They are equal, except for probes after the last one that came back.
         ensure!(least <= Some(counted), "{way}: {counted} {found}");
         ensure!(Some(counted) <= most, "{way}: {counted} {found}");
         ensure!(counted > 0.0, "{way}: nothing was lost");
@@ -210,7 +210,7 @@ fn anothers_sender_takes_our_reflectors_answers() -> Result<()> {
     let mut command = Command::new(process::peer(PEER));
     command.args(["--remote-addr", "127.0.0.1", "--remote-port", &port]);
     command.args(["--count", "20", "--send-delay", "5ms"]);
-    // Location and time stamp information are extensions that farwire does not know.
+    // farwire does not know the extensions for location and time stamp information.
     command.args([
         "--follow-up-telemetry",
         "--direct-measurement",
@@ -237,7 +237,7 @@ fn a_sender_of_twamp_light_gets_its_answer_of_less_than_three_times_its_length()
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.set_read_timeout(Some(Duration::from_secs(10)))?;
     socket.connect(far_end.address("stamp")?)?;
-    // Number, time, error estimate, and padding that is no zero.
+    // The request has number, time, error estimate, and padding that is not zero.
     let mut request = [0xa5; 44];
     for (count, (length, due)) in [(13, None), (14, Some(41)), (41, Some(41)), (44, Some(44))]
         .into_iter()
@@ -249,7 +249,7 @@ fn a_sender_of_twamp_light_gets_its_answer_of_less_than_three_times_its_length()
         let mut answer = [0; 100];
         let got = socket.recv(&mut answer)?;
         ensure!(got == due, "{got} bytes for {length}");
-        // The request, as it came, and the TTL of a loopback.
+        // The answer has the request as it came, and the TTL of a loopback.
         ensure!(answer[24..38] == request[..14], "{answer:?}");
         ensure!(answer[40] == 64, "{answer:?}");
     }
@@ -258,12 +258,12 @@ fn a_sender_of_twamp_light_gets_its_answer_of_less_than_three_times_its_length()
 
 #[test_support::test]
 fn a_port_where_nobody_listens_is_one_clear_error() -> Result<()> {
-    // A port that was free a moment ago.
+    // This port was free a moment ago.
     let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
     fails(
         address,
         "-c 100",
-        "refuses, says 127.0.0.1 (ICMP port unreachable)",
+        "refuses, as 127.0.0.1 reports (ICMP port unreachable)",
     )
 }
 
@@ -287,7 +287,7 @@ fn a_reflector_that_vanishes_leaves_what_was_measured() -> Result<()> {
         .join()
         .map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
     ensure!(output.status.code() == Some(1), "{}", said(&output));
-    has(&said(&output), "the reflector is gone after 10 answers")?;
+    has(&said(&output), "the reflector disappeared after 10 answers")?;
     let measured: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(figure(&measured, "received_packets", "total", None)? == 10.0);
     Ok(())
@@ -299,7 +299,7 @@ fn garbage_is_no_answer() -> Result<()> {
         let mut wrong = answer(request, number);
         match number % 3 {
             0 => wrong.truncate(BASE - 4),
-            // Another's time stamp.
+            // The time stamp of another request.
             1 => wrong[30] ^= 1,
             // A number that was not sent.
             _ => wrong[24] = 0xff,
@@ -309,7 +309,7 @@ fn garbage_is_no_answer() -> Result<()> {
     fails(
         address,
         "-c 30 -i 1ms -W 2s",
-        " packets came that answer none of them",
+        " packets arrived that answer none of them",
     )
 }
 
@@ -335,7 +335,7 @@ fn a_replayed_answer_is_a_duplicate() -> Result<()> {
         .map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
     ensure!(figure(&measured, "received_packets", "total", None)? == 20.0);
     ensure!(figure(&measured, "lost_packets", "total", None)? == 0.0);
-    // That of the last answer may come after the measurement has all that it waits for.
+    // The duplicate of the last answer may come after the measurement has all its answers.
     ensure!(figure(&measured, "duplicate_packets", "total", None)? >= 19.0);
     Ok(())
 }
@@ -344,7 +344,7 @@ fn a_replayed_answer_is_a_duplicate() -> Result<()> {
 fn answers_without_end_end_the_measurement() -> Result<()> {
     let (address, reflector) = reflect(1, |socket, request, number, from| {
         let answer = answer(request, number);
-        // Only a connected socket is told that the other end is closed.
+        // Only a connected socket learns that the other end is closed.
         socket.connect(from)?;
         while socket.send(&answer).is_ok() {}
         Ok(())
@@ -363,7 +363,7 @@ fn a_size_that_no_packet_can_have_is_bad_input() -> Result<()> {
     Ok(())
 }
 
-/// A reflector that does to each of the first `most` requests what `react` does, and is gone then.
+/// Starts a reflector that calls `react` for each of the first `most` requests, and then ends.
 fn reflect(
     most: u32,
     react: impl Fn(&UdpSocket, &[u8], u32, SocketAddr) -> std::io::Result<()> + Send + 'static,
@@ -382,7 +382,7 @@ fn reflect(
     Ok((address, reflector))
 }
 
-/// The answer to `request` that RFC 8762 asks for, of a reflector that counts, and whose clock stands still.
+/// Builds the answer to `request` that RFC 8762 requires, from a reflector that counts and whose clock does not advance.
 fn answer(request: &[u8], number: u32) -> Vec<u8> {
     let mut answer = vec![0; BASE];
     answer[0..4].copy_from_slice(&number.to_be_bytes());
@@ -395,7 +395,7 @@ fn answer(request: &[u8], number: u32) -> Vec<u8> {
     answer
 }
 
-/// A program that ends with the test.
+/// A program that is ended with the test.
 struct Running(Child);
 
 impl Running {
@@ -422,7 +422,7 @@ impl Drop for Running {
 fn a_file_that_cannot_be_written_is_found_before_measuring() -> Result<()> {
     for option in ["--json", "--csv"] {
         let mut command = farwire();
-        // Were it to measure, it would fail with 1.
+        // If it measured, it would fail with 1.
         command.args(["measure", "probe", "127.0.0.1:9", "-c", "1"]);
         let output = process::run(command.args([option, "/nowhere/results"]))?;
         ensure!(output.status.code() == Some(2), "{}", said(&output));

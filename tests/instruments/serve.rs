@@ -1,4 +1,4 @@
-//! The far end as its operator meets it: who may test, and what is logged.
+//! The far end as its operator uses it: permitted clients, and the log.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

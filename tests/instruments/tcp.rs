@@ -11,9 +11,9 @@ use serde_json::Value;
 use test_support::process::{self, farwire, ip, run_in};
 use test_support::suite::{Need, Suite};
 
-/// What tests with iperf3 need.
+/// The needs of tests with iperf3.
 pub(crate) const NEEDS: [Need; 2] = [Need::Tool("iperf3"), Need::Namespaces];
-/// Each in a namespace of its own, so that iperf3's usual port is free.
+/// The usual port of iperf3. Each test runs in a separate namespace, so that the port is free.
 const PORT: u16 = 5201;
 const OPTIONS: [&str; 10] = [
     "-t 1",
@@ -39,7 +39,7 @@ fn add(suite: &mut Suite) {
             suite.test(name, &NEEDS, move || measured(options, address));
         }
     }
-    // The client alone knows when these end.
+    // Only the client knows when these tests end.
     for options in ["-k 100", "-k 100 -R", "-k 100 --bidir"] {
         let name = format!("iperf3 {options} and farwire serve count the same");
         suite.test(name, &NEEDS, move || served(options, "127.0.0.1"));
@@ -123,7 +123,7 @@ fn a_refused_port_is_an_error_under_iperf3s_name_too() -> Result<()> {
     Ok(())
 }
 
-/// Whether it was measured, and what was said.
+/// Measures; returns whether that succeeded, and the JSON.
 fn measure(ns: &NetNs, line: &str) -> Result<(bool, Value)> {
     let mut client = farwire();
     client.args(["measure", "tcp", "--quiet", "--json", "-"]);
@@ -157,14 +157,14 @@ fn ten_iperf3_at_once_are_all_served() -> Result<()> {
     Ok(())
 }
 
-/// What one end of iperf3 says, which has the other end's results only if it is the client.
+/// Reads the output of one end of iperf3, which has the other end's results only if it is the client.
 #[derive(Clone, Copy, PartialEq)]
 enum Said {
     ByClient,
     ByServer,
 }
 
-/// Compares what farwire counted with what iperf3 did, at the senders and at the receivers.
+/// Compares the counts of farwire with those of iperf3, at the senders and at the receivers.
 fn same(ours: &Value, theirs: &Value, said: Said) -> Result<()> {
     ensure!(ours["failure"].is_null(), "{}", ours["failure"]);
     let mut compared = 0;
@@ -196,18 +196,18 @@ fn same(ours: &Value, theirs: &Value, said: Said) -> Result<()> {
     Ok(())
 }
 
-/// One with a loopback interface and free ports.
+/// Creates a namespace with a loopback interface and free ports.
 pub(crate) fn namespace() -> Result<NetNs> {
     let ns = NetNs::create()?;
     ip(&ns, "link set lo up")?;
     Ok(ns)
 }
 
-/// A program that is killed with the test.
+/// A program that is killed at the end of the test.
 pub(crate) struct Server(Option<Child>);
 
 impl Server {
-    /// What it printed until its end.
+    /// Waits for its end and returns its output.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
         let child = self.0.take().context("it runs")?;
         Ok(child.wait_with_output()?.stdout)
@@ -223,7 +223,7 @@ impl Drop for Server {
     }
 }
 
-/// A farwire that logs its tests to `log`, on the usual ports.
+/// Starts a farwire that logs its tests to `log`, on the usual ports.
 pub(crate) fn serve(ns: &NetNs, log: &Path) -> Result<Server> {
     let mut command = farwire();
     let command = command.args(["serve", "--json"]).arg(log);

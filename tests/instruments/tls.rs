@@ -42,7 +42,7 @@ fn a_server_without_tls_is_named_as_the_cause() -> Result<()> {
     let plain = thread::spawn(move || -> Result<()> {
         let (mut client, _) = listener.accept()?;
         client.write_all(b"220 mail.example ESMTP\r\n")?;
-        // Until the client has gone.
+        // Wait until the client has disconnected.
         client.read_to_end(&mut Vec::new())?;
         Ok(())
     });
@@ -50,12 +50,12 @@ fn a_server_without_tls_is_named_as_the_cause() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(1), "{output:?}");
     ensure!(said.contains("no TLS handshake with"), "{said}");
-    // A connection that is reset has ended too.
+    // A reset connection has ended too.
     let _ = plain.join();
     Ok(())
 }
 
-/// A server that ends each connection when its client does.
+/// Starts a server that ends each connection when its client does.
 fn tls_server() -> Result<SocketAddr> {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = own.signing_key.serialize_der();
@@ -72,7 +72,7 @@ fn tls_server() -> Result<SocketAddr> {
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
             if let Ok(tls) = ServerConnection::new(Arc::clone(&config)) {
-                // How the client ends is its own affair.
+                // The client may end in any way.
                 let _ = StreamOwned::new(tls, client).read(&mut [0; 16]);
             }
         }

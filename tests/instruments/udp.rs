@@ -14,8 +14,8 @@ use test_support::far_end::FarEnd;
 use test_support::process::{self, farwire, has, run_in, stderr, stdout};
 use test_support::suite::Suite;
 
-/// No stream carries more than 90 datagrams, at 1 Mbit/s where nothing is said: iperf3's buffers of 212,992 bytes, of which one
-/// takes 2,304, then hold a whole test, and nothing is lost however long iperf3 does not run.
+/// No stream carries more than 90 datagrams, by default at 1 Mbit/s. A datagram takes 2,304 of the 212,992 bytes of iperf3's buffers,
+/// so they hold a whole test, and nothing is lost however long iperf3 does not run.
 const OPTIONS: [&str; 9] = [
     "-t 1",
     "-t 1 -P 4",
@@ -27,7 +27,7 @@ const OPTIONS: [&str; 9] = [
     "-n 100K -b 20M -P 2",
     "-n 100K -b 20M -R -S 0xb8",
 ];
-/// Farwire's directions under iperf3's names, in tests of one direction and in the second one of tests of both.
+/// iperf3's names for farwire's directions, in tests of one direction, and for the second direction in tests of both.
 const NAMES: [[&str; 2]; 2] = [
     ["sum_sent", "sum_received"],
     ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"],
@@ -53,7 +53,7 @@ fn add(suite: &mut Suite) {
     }
 }
 
-/// No machine sends 900 Gbit/s.
+/// The rate is 900 Gbit/s, which no machine sends.
 #[test_support::test]
 fn a_sender_that_cannot_keep_its_rate_says_so() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
@@ -77,7 +77,7 @@ fn a_sender_that_cannot_keep_its_rate_says_so() -> Result<()> {
     Ok(())
 }
 
-/// iperf3 is the client: it says what both ends counted.
+/// iperf3 is the client and states the counts of both ends.
 fn served(options: &str, address: &str) -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let log = directory.path().join("log");
@@ -104,7 +104,7 @@ fn served(options: &str, address: &str) -> Result<()> {
     all_came(options, &ours, Some("down"))
 }
 
-/// iperf3 is the server: it says what it counted itself.
+/// iperf3 is the server and states its own counts.
 fn measured(options: &str, address: &str) -> Result<()> {
     let ns = namespace()?;
     let mut command = Command::new("iperf3");
@@ -125,7 +125,7 @@ fn measured(options: &str, address: &str) -> Result<()> {
     all_came(options, &ours, Some("up"))
 }
 
-/// The same test by iperf3 and by farwire: whatever iperf3 has of counts and rates is there, and is what the figures are.
+/// Runs the same test with iperf3 and with farwire: farwire has all of iperf3's counts and rates, and they agree with the figures.
 fn names(options: &str) -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let _server = serve(&ns, &directory.path().join("log"))?;
@@ -182,8 +182,8 @@ fn names(options: &str) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is lost on a loopback: what was sent came, except where both ends omit a start of their own. An iperf3 receives
-/// what goes to `iperf3`; it leaves unread what it has not got to when the end is told.
+/// Checks that nothing is lost on a loopback, except where each end omits its own start. An iperf3 receives the direction `iperf3`; at
+/// the end of the test it ignores datagrams that it has not read yet.
 fn all_came(options: &str, ours: &Value, iperf3: Option<&str>) -> Result<()> {
     for direction in directions(options) {
         let of = |metric| figure(ours, direction, metric);
@@ -210,7 +210,7 @@ fn all_came(options: &str, ours: &Value, iperf3: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Whether this machine's iperf3 is 3.14 or later.
+/// Returns whether this machine's iperf3 is 3.14 or later.
 fn tells_what_it_omits() -> Result<bool> {
     let output = Command::new("iperf3").arg("--version").output()?;
     let text = stdout(&output);
@@ -241,7 +241,7 @@ fn garbage_at_the_port_of_udp_streams_changes_no_figure() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let _server = serve(&ns, &directory.path().join("log"))?;
     let stranger = ns.run(|| UdpSocket::bind("127.0.0.1:0"))??;
-    // A greeting of the client's own address would be taken for the client's.
+    // A greeting from the client's own address would be mistaken for the client's.
     let elsewhere = ns.run(|| UdpSocket::bind("127.0.0.2:0"))??;
     std::thread::scope(|scope| {
         let measuring = scope.spawn(|| measure(&ns, "127.0.0.1 -t 1 -b 20M -l 1400"));
@@ -250,7 +250,7 @@ fn garbage_at_the_port_of_udp_streams_changes_no_figure() -> Result<()> {
             for garbage in [&b""[..], b"987", &[0xff; 1400], &[0; 65_000]] {
                 stranger.send_to(garbage, "127.0.0.1:5201")?;
             }
-            // More than the port's buffer holds would be a flood, in which greetings drown.
+            // More than the port's buffer holds would crowd out the greetings.
             std::thread::sleep(Duration::from_millis(1));
         }
         let ours = measuring.join().expect("measuring does not panic")?;
@@ -272,7 +272,7 @@ fn measure(ns: &NetNs, line: &str) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Which ways the data go; iperf3 sums them up in this order.
+/// Returns the directions of the data, in the order in which iperf3 sums them up.
 fn directions(options: &str) -> Vec<&'static str> {
     if options.contains("--bidir") {
         vec!["up", "down"]
@@ -283,7 +283,7 @@ fn directions(options: &str) -> Vec<&'static str> {
     }
 }
 
-/// The total over all streams of a direction.
+/// Returns the total of a metric over all streams of a direction.
 fn figure(measured: &Value, direction: &str, metric: &str) -> Result<f64> {
     let mut figures = measured["figures"].as_array().context("figures")?.iter();
     let found = figures.find(|figure| {

@@ -1,4 +1,4 @@
-//! Beyond loopback: a token, TLS whose certificate is known by its fingerprint, and a role that watches.
+//! Beyond loopback: a token, TLS with a certificate that clients identify by its fingerprint, and a read-only token.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -82,7 +82,7 @@ impl Guarded {
         self.directory.path().join(name)
     }
 
-    /// A command of farwire's at it, with the token in this file.
+    /// Returns a command of farwire for this address, with the token in this file.
     fn asks(&self, words: &str, token: Option<&str>, pin: &str) -> Result<(Option<i32>, String)> {
         let mut command = farwire();
         command
@@ -117,31 +117,23 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
     let exec = Guarded::start()?;
     let (code, said) = exec.asks("set link --delay 30ms", Some("all"), &exec.pin)?;
     ensure!(code == Some(0), "{said}");
-    has(&said, "link: delay 30ms each way")?;
+    has(&said, "link: delay 30ms in each direction")?;
     let (code, said) = exec.asks("links", Some("read"), &exec.pin)?;
     ensure!(code == Some(0), "{said}");
-    has(&said, "delay 30ms each way (revision 2)")?;
+    has(&said, "delay 30ms in each direction (revision 2)")?;
     for (words, token, words_of_error) in [
-        (
-            "set link --delay 40ms",
-            Some("read"),
-            "this token lets watch",
-        ),
-        (
-            "set link --delay 40ms",
-            Some("wrong"),
-            "this is not the token",
-        ),
-        ("links", None, "wants a token"),
+        ("set link --delay 40ms", Some("read"), "read-only token"),
+        ("set link --delay 40ms", Some("wrong"), "the token is wrong"),
+        ("links", None, "requires a token"),
     ] {
         let (code, said) = exec.asks(words, token, &exec.pin)?;
         ensure!(code == Some(2), "{words}: {said}");
         ensure!(said.contains(words_of_error), "{words}: {said}");
     }
-    // Nobody is there: it is refused before anybody is asked.
+    // Nobody listens there: farwire refuses before it connects.
     for case in [
-        "links --at 192.0.2.1:7700 --token-file all => the token would be sent in clear: write --at https://192.0.2.1:7700",
-        "links --at 127.0.0.1:1 --pin PIN => without TLS",
+        "links --at 192.0.2.1:7700 --token-file all => the token would be sent unencrypted:  write --at https://192.0.2.1:7700",
+        "links --at 127.0.0.1:1 --pin PIN => has no TLS",
         "links --at localhost:7700 => https://",
     ] {
         let (words, words_of_error) = case.split_once(" => ").context("a case")?;
@@ -170,7 +162,7 @@ fn wrong_tokens_are_answered_by_401_many_of_them_by_429_and_who_watches_changes_
     let exec = Guarded::start()?;
     let asks = |token: &str, more: &[&str]| -> Result<String> {
         let mut curl = Command::new("curl");
-        // Its certificate is known by its fingerprint, which curl does not look at.
+        // Clients identify the certificate by its fingerprint, which curl does not check.
         curl.args([
             "-s",
             "-k",
@@ -193,7 +185,7 @@ fn wrong_tokens_are_answered_by_401_many_of_them_by_429_and_who_watches_changes_
         let code = asks("wrong", &[])?;
         ensure!(code == "401", "{code}");
     }
-    // Every six seconds one more is heard.
+    // Every six seconds one more token is checked.
     for _ in 0..100 {
         match asks("wrong", &[])?.as_str() {
             "429" => return Ok(()),
@@ -216,12 +208,15 @@ fn a_token_and_a_certificate_that_are_none_are_refused_at_the_start_by_their_fil
     let empty = file("empty", "\n")?;
     for (flags, words) in [
         (vec!["--token-file", &short], "at least 16"),
-        (vec!["--token-file", &empty], "empty: there is no token"),
+        (
+            vec!["--token-file", &empty],
+            "empty: the file contains no token",
+        ),
         (
             vec!["--token-file", "/nowhere/token"],
             "/nowhere/token: cannot read",
         ),
-        (vec!["--read-token-file", &token], "give that too"),
+        (vec!["--read-token-file", &token], "add one"),
         (
             vec![
                 "--token-file",
@@ -231,7 +226,7 @@ fn a_token_and_a_certificate_that_are_none_are_refused_at_the_start_by_their_fil
                 "--tls-key",
                 &empty,
             ],
-            "empty: there is no certificate",
+            "empty: the file contains no certificate",
         ),
     ] {
         let mut exec = farwire();

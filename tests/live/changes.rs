@@ -1,4 +1,4 @@
-//! Changes: they take effect, are counted from, and revert with their lease.
+//! Changes take effect, start counters, and revert with their lease.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::thread;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use test_support::api::{Answer, Exec, Listening};
 use test_support::process;
 
-/// Three that are answered, and three that are not.
+/// Three pings that are answered, and three that are not.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
@@ -42,9 +42,9 @@ fn a_loss_that_is_set_is_met_and_its_packets_are_counted_since_then() -> Result<
         .as_array()
         .map(|all| all.iter().map(|change| &change["says"]).collect());
     let right = [
-        json!("delay 1ms each way"),
-        json!("delay 1ms each way, up loss 100%"),
-        json!("delay 1ms each way"),
+        json!("delay 1ms in each direction"),
+        json!("delay 1ms in each direction, up loss 100%"),
+        json!("delay 1ms in each direction"),
     ];
     ensure!(says == Some(right.iter().collect()), "{history}");
     let delayed = exec.patch("", r#"{"up": {"delay": "30ms"}}"#)?;
@@ -57,7 +57,7 @@ fn a_loss_that_is_set_is_met_and_its_packets_are_counted_since_then() -> Result<
     exec.end()
 }
 
-/// Waits until there are three of these since a revision: the last of some pings may come after ping has ended. The counters then.
+/// Waits until this counter is three since a revision, because the last ping may arrive after ping has ended; returns the counters.
 fn three(exec: &Exec, since: u64, of: &str) -> Result<Value> {
     process::wait_for(of, || {
         let counters = format!("/v1/links/link/counters?since={since}");
@@ -136,7 +136,7 @@ fn a_lease_reverts_when_its_connection_ends_and_nobody_else_changes_the_link_bef
         r#"{"loss": "7%"}"#,
     )?;
     ensure!(own.status == 200, "{own:?}");
-    // As a client that is killed leaves it: its sockets are closed.
+    // A killed client closes its sockets in this way.
     drop((holder, lines));
     process::wait_for("the link to revert", || {
         let now = exec.link()?;

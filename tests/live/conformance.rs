@@ -1,4 +1,4 @@
-//! The API against its own OpenAPI document, by requests that schemathesis makes up of it.
+//! The API against its own OpenAPI document, with requests that schemathesis generates from it.
 
 use std::fs;
 use std::process::Command;
@@ -10,11 +10,11 @@ use test_support::process::{self, stdout};
 
 const SCHEMATHESIS: &str = "bin/schemathesis";
 
-/// Seconds of requests.
+/// The duration of the requests, in seconds.
 const LASTS: &str = "40";
 
-/// What the document's schemas let through may still mean nothing, as a queue without a rate does (422), or not fit what is in
-/// force (409, 412), which is looked at first.
+/// A request that the document's schemas accept may still be meaningless, such as a queue without a rate (422), or not fit the
+/// conditions in force (409, 412), which are checked first.
 const CONFIG: &str = "[checks]
 positive_data_acceptance.expected-statuses = [\"2xx\", \"401\", \"403\", \"404\", \"409\", \"412\", \"422\"]
 negative_data_rejection.expected-statuses = [\"400\", \"401\", \"403\", \"404\", \"405\", \"406\", \"409\", \"412\", \"415\", \"422\", \"429\"]
@@ -33,7 +33,7 @@ fn what_the_openapi_document_says_holds_for_every_answer_to_requests_made_up_of_
         .arg(&config)
         .arg("run")
         .arg(format!("http://{}/v1/openapi.json", exec.at))
-        // Streams, which end with whoever reads them.
+        // These are streams, which end with their reader.
         .args(["--exclude-operation-id", "follow"])
         .args(["--exclude-operation-id", "capture"])
         .args(["--max-time", LASTS, "--no-color"])
@@ -41,7 +41,7 @@ fn what_the_openapi_document_says_holds_for_every_answer_to_requests_made_up_of_
     let ran = process::run(&mut schemathesis)?;
     let said = stdout(&ran);
     ensure!(ran.status.success(), "{said}");
-    // It serves as before.
+    // The API serves as before.
     ensure!(exec.shell("echo on")? == "on");
     exec.end()
 }

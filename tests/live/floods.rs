@@ -1,4 +1,4 @@
-//! More than anybody should ask for: connections, and bytes of a body.
+//! Excessive connections, requests, and bytes of a body.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
@@ -11,28 +11,29 @@ use test_support::process::has;
 use test_support::usage::{Usage, heap_kib};
 use test_support::{is_soak, process, raw};
 
-/// Three that are answered.
+/// Three pings that are answered.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 
-/// Connections at once: each that finds the queue of those to be accepted full asks again after a second.
+/// The number of simultaneous connections. A connection that finds the accept queue full is retried after a second.
 const CONNECTIONS: [u64; 2] = [2_000, 10_000];
 
-/// Descriptors that this test needs beside its connections.
+/// The descriptors that this test needs beside its connections.
 const OWN: u64 = 200;
 
-/// Connections that the API keeps of all, as docs/live.md has it.
+/// The connections that the API keeps, according to docs/live.md.
 const KEPT: usize = 256;
 
-/// What a body says that it has, and what may be taken of it before it is refused: what buffers hold.
+/// The stated length of a body, and the bytes that buffers may take of it before it is refused.
 const BODY: usize = 1 << 30;
 const MOST_TAKEN: usize = 64 << 20;
 
-/// Requests that are taken at once, as docs/live.md has it; how many a test asks before it reads their answers, and in all.
+/// The burst of requests that is accepted, according to docs/live.md; the requests that a test sends before it reads their answers, and
+/// in total.
 const TAKEN_AT_ONCE: usize = 1_000;
 const AT_ONCE: usize = 100;
 const MOST_ASKED: usize = 100_000;
 
-/// How much memory may grow by what is refused.
+/// The growth of memory that refused requests may cause.
 const MOST_GROWN_KIB: u64 = 16 << 10;
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -41,11 +42,11 @@ fn thousands_of_connections_leave_the_link_as_it_is_and_others_answered() -> Res
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard.min(wanted + OWN), hard)?;
     let mut exec = Exec::start("--delay 1ms")?;
-    // The shell runs only after it listens.
+    // The shell runs only after farwire listens.
     ensure!(exec.shell("echo on")? == "on", "no shell");
     let before = Usage::of(exec.pid())?;
     let many = wanted.min(hard.saturating_sub(OWN));
-    // One that is closed at once may be so before it is known to be open.
+    // A connection may be closed again before this end knows that it is open.
     let all: Vec<TcpStream> = (0..many)
         .filter_map(|_| TcpStream::connect(exec.at).ok())
         .collect();
@@ -105,7 +106,7 @@ fn a_body_of_a_gibibyte_is_refused_before_it_is_taken() -> Result<()> {
         }
         ensure!(sent < MOST_TAKEN, "{length}: {sent} bytes were taken");
         let mut answer = Vec::new();
-        // Who is refused may be cut off behind the answer.
+        // The connection may be closed right after the refusal.
         let _ = stream.read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer);
         ensure!(answer.starts_with("HTTP/1.1 413 "), "{length}: {answer:?}");
@@ -119,7 +120,7 @@ fn a_body_of_a_gibibyte_is_refused_before_it_is_taken() -> Result<()> {
     exec.end()
 }
 
-/// Requests of one connection without a pause until one is refused.
+/// Sends requests on one connection without a pause until one is refused.
 #[test_support::test(Namespaces)]
 fn more_requests_than_are_taken_are_told_when_to_ask_again() -> Result<()> {
     let exec = Exec::start("--delay 1ms")?;

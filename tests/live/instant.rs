@@ -1,4 +1,4 @@
-//! A change comes into force in both directions at one instant, which is the one that its answer states: held against the packet log.
+//! A change takes effect in both directions at one instant, which its answer states; the test compares it with the packet log.
 
 use std::thread;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use jiff::Timestamp;
 use test_support::api::Exec;
 use test_support::{is_soak, process};
 
-/// How often the link is changed.
+/// The number of changes of the link.
 const CHANGES: i128 = 20;
 
-/// Between two changes.
+/// The time between two changes.
 const PHASE: Duration = Duration::from_millis(100);
 
-/// More packets than come of anything but this traffic.
+/// A number of packets that only this traffic reaches.
 const SOME: u64 = 100;
 
-/// Twice in a millisecond a packet each way, until the shell ends it.
+/// Two packets a millisecond in each direction, until the shell ends it.
 const TRAFFIC: &str =
     "PROGRAM measure probe -q -i 500us -c 1000000 $FARWIRE_SERVER > /dev/null 2>&1 & echo on";
 
-/// In ns, how far from the stated instant a packet may be that says otherwise. Without a soak it holds on a machine that is interrupted
-/// between two readings of the clocks by which the log has wall time.
+/// The distance from the stated instant, in ns, within which a packet may contradict it. Outside of a soak, it allows for interruptions
+/// between two readings of the clocks from which the log computes wall time.
 const SOAKED: i128 = 1_000_000;
 const DISTURBED: i128 = 50_000_000;
 
@@ -73,7 +73,7 @@ fn a_change_is_in_force_in_both_directions_from_the_instant_that_its_answer_stat
     Ok(())
 }
 
-/// Waits until more than so many have been delivered each way since a revision.
+/// Waits until more than this number of packets have been delivered in each direction since a revision.
 fn passed(exec: &Exec, since: i128, more_than: u64) -> Result<()> {
     process::wait_for("packets each way", || {
         let query = format!("/v1/links/link/counters?since={since}");
@@ -85,13 +85,13 @@ fn passed(exec: &Exec, since: i128, more_than: u64) -> Result<()> {
 
 struct Logged {
     way: String,
-    /// Nanoseconds since 1970.
+    /// The arrival, in nanoseconds since 1970.
     arrival: i128,
-    /// Milliseconds.
+    /// The delay, in milliseconds.
     delay: i128,
 }
 
-/// The packets that left, by the delay that they had.
+/// Returns the packets that left, with their delays.
 fn packets(log: &str) -> Result<Vec<Logged>> {
     let mut lines = log.lines();
     let names: Vec<&str> = lines.next().context("an empty log")?.split(',').collect();

@@ -1,22 +1,22 @@
-//! Leases whose holders go away at any moment, and those of `farwire set`.
+//! Leases whose holders disappear at any moment, and leases of `farwire set`.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use test_support::api::Exec;
 use test_support::process::{self, has, stderr};
 
-/// Clients that die, one after the other.
+/// The number of clients that die, one after the other.
 const CLIENTS: usize = 20;
 
-/// Dry runs that are computed before what the next change means.
+/// The number of dry runs that are computed before the meaning of the next change.
 const BEFORE: usize = 8;
 
-/// Some ask and go away at once, others as soon as their change is in force.
+/// Some clients disappear right after their request, others as soon as their change is in force.
 #[test_support::test(Namespaces)]
 fn a_lease_of_a_connection_ends_with_a_client_that_goes_away_before_it_is_answered() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
@@ -35,7 +35,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_goes_away_before_it_is_answer
     await_return()?;
     let mut unanswered = 0;
     for number in 1..=CLIENTS {
-        // What a change means is computed one at a time: the next one waits for these.
+        // The meaning of changes is computed one at a time: the next one waits for these.
         let others = (0..BEFORE).map(|_| ask(&exec, "?dry_run=1", "{}"));
         let others = others.collect::<Result<Vec<_>>>()?;
         let client = ask(&exec, "?for=connection", loss)?;
@@ -54,7 +54,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_goes_away_before_it_is_answer
     exec.end()
 }
 
-/// What follows the request, as a line's end or the next request, waits for the answer's end, and the client's end behind it.
+/// Bytes after the request, such as a line end or the next request, are read only after the answer has ended, and so is the client's end.
 #[test_support::test(Namespaces)]
 fn a_lease_of_a_connection_ends_with_a_client_that_sent_more_than_its_request() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
@@ -109,8 +109,16 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
         ensure!(why.contains(words), "{query}: {refused:?}");
         Ok(())
     };
-    refused("?for=60s", shared, "at the lease's end")?;
-    refused("?for=60s&dry_run=1", shared, "at the lease's end")?;
+    refused(
+        "?for=60s",
+        shared,
+        "at its end; change the link without a lease",
+    )?;
+    refused(
+        "?for=60s&dry_run=1",
+        shared,
+        "at its end; change the link without a lease",
+    )?;
     let leased = exec.patch("?for=60s", r#"{"delay": "30ms"}"#)?;
     let id = leased.body["link"]["lease"]["id"].as_str();
     let id = format!("\r\nFarwire-Lease: {}", id.context("no id")?);
@@ -125,8 +133,12 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
     ensure!(ended.status == 200, "{ended:?}");
     let good = exec.patch("", shared)?;
     ensure!(good.status == 200, "{good:?}");
-    refused("", own, "while the link runs")?;
-    refused("?dry_run=1", own, "while the link runs")?;
+    refused("", own, "a running link cannot give one of them its own")?;
+    refused(
+        "?dry_run=1",
+        own,
+        "a running link cannot give one of them its own",
+    )?;
     exec.end()
 }
 
@@ -153,14 +165,19 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     let id = lease.and_then(|rest| rest.split(' ').next());
     let id = id.with_context(|| said.clone())?;
     ensure!(code == Some(0), "{said}");
-    has(&said, ", then as at revision 1\n")?;
+    has(&said, ", then the conditions of revision 1\n")?;
     for (words, words_of_error) in [
         ("--loss 2%", "--revert"),
         ("--loss 2% --lease wrong", "--revert"),
         ("--revert --lease wrong", "no such lease"),
-        ("--revert --loss 2%", "leave those of the command line out"),
+        (
+            "--revert --loss 2%",
+            "leave the conditions of the command line out",
+        ),
+        ("--for 60s", "remove all with --clear"),
+        ("--clear --loss 2%", "leave the others out"),
         ("--revert --for 1s", "cannot be used with"),
-        ("--loss 2% --lease é", "the ID that was said"),
+        ("--loss 2% --lease é", "the ID that was printed"),
     ] {
         let (code, said) = set(words)?;
         ensure!(code == Some(2), "{words}: {code:?} {said}");
@@ -174,7 +191,7 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     ensure!(link["lease"]["for"] == "30s", "{link}");
     let (code, said) = set(&format!("--revert --lease {id}"))?;
     ensure!(code == Some(0), "{said}");
-    has(&said, "delay 20ms each way")?;
+    has(&said, "delay 20ms in each direction")?;
     ensure!(in_force()? == (true, false), "{}", exec.link()?);
     let (code, said) = set("--loss 1% --for 60s --json -")?;
     let told: Value = serde_json::from_str(&said)?;
@@ -186,7 +203,93 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     exec.end()
 }
 
-/// A farwire, and a client of it that holds a lease and lives on, in a namespace whose loopback then carries nothing.
+#[test_support::test(Namespaces)]
+fn farwire_set_keeps_the_conditions_that_it_does_not_name_unless_it_replaces_all() -> Result<()> {
+    let exec = Exec::start("--delay 20ms --up-loss 5%")?;
+    let at = exec.at.to_string();
+    let set = |words: &str| -> Result<(Option<i32>, String)> {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at]);
+        set.args(words.split_whitespace());
+        let ran = process::run(set.env_remove("FARWIRE_TOKEN"))?;
+        let output = String::from_utf8([ran.stdout, ran.stderr].concat())?;
+        Ok((ran.status.code(), output))
+    };
+    let changes = |words: &str, conditions: Value| -> Result<()> {
+        let (code, output) = set(words)?;
+        ensure!(code == Some(0), "{words}: {output}");
+        let link = exec.link()?;
+        ensure!(link["conditions"] == conditions, "{words}: {link}");
+        Ok(())
+    };
+    let rated = json!({"delay": "20ms", "rate": "10mbit", "up": {"loss": "5%"}});
+    changes("--rate 10mbit", rated.clone())?;
+    let mut lossy = rated;
+    lossy["down"] = json!({"loss": "2%"});
+    changes("--down-loss 2%", lossy)?;
+    let in_both = json!({"delay": "20ms", "rate": "10mbit", "loss": "1%"});
+    changes("--loss 1%", in_both)?;
+    changes("--replace --loss 3%", json!({"loss": "3%"}))?;
+    let (code, output) = set("--profile in-flight")?;
+    ensure!(code == Some(0), "{output}");
+    let link = exec.link()?;
+    let has_loss_of_profile = link["conditions"]["loss"] != "3%";
+    ensure!(
+        has_loss_of_profile && link["conditions"]["delay"].is_string(),
+        "{link}"
+    );
+    changes("--clear", json!({}))?;
+    let before = exec.link()?["revision"].clone();
+    for (words, words_of_error) in [
+        ("", "the others stay, unless --replace is given"),
+        ("--replace", "name those to change"),
+        ("--replace --clear", "cannot be used with"),
+        ("--loss 1% --for 25h", "at most 24h"),
+    ] {
+        let (code, output) = set(words)?;
+        ensure!(code == Some(2), "{words}: {code:?} {output}");
+        ensure!(output.contains(words_of_error), "{words}: {output}");
+    }
+    ensure!(exec.link()?["revision"] == before);
+    exec.end()
+}
+
+#[test_support::test(Namespaces)]
+fn farwire_set_for_connection_holds_its_lease_until_it_ends() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let at = exec.at.to_string();
+    let hold = || -> Result<(Child, String)> {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at, "--loss", "100%"]);
+        set.args(["--for", "connection"]).stdout(Stdio::piped());
+        let mut child = set.env_remove("FARWIRE_TOKEN").spawn()?;
+        let output = BufReader::new(child.stdout.take().context("its output")?);
+        let lines = output
+            .lines()
+            .take(2)
+            .collect::<std::io::Result<Vec<_>>>()?;
+        Ok((child, lines.join("\n")))
+    };
+    let (mut child, output) = hold()?;
+    has(&output, "delay 20ms, loss 100% in each direction since ")?;
+    has(&output, " until its connection closes, then the conditions")?;
+    let lease = &exec.link()?["lease"];
+    ensure!(lease["for"] == "connection", "{lease}");
+    child.kill()?;
+    child.wait()?;
+    process::wait_for("the link to revert", || {
+        let link = exec.link()?;
+        let is_back = link["lease"].is_null() && link["conditions"] == json!({"delay": "20ms"});
+        Ok(is_back.then_some(()))
+    })?;
+    let (mut child, _) = hold()?;
+    exec.end()?;
+    let status = process::end_of(&mut child)?;
+    ensure!(status.code() == Some(1), "{status}");
+    Ok(())
+}
+
+/// Starts a farwire and a client that holds a lease and stays alive, in a namespace whose loopback then carries nothing.
 const VANISHED: &str = "
 ip link set lo up
 \"$FARWIRE\" exec --listen 127.0.0.1:7700 --no-token -- sleep 120 2> said & farwire=$!
@@ -217,7 +320,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_nothing_is_heard_of_any_more(
     Ok(())
 }
 
-/// A connection that holds a lease, and the lease's ID.
+/// Opens a connection that holds a lease; also returns the lease's ID.
 fn hold(exec: &Exec, more: &str) -> Result<(TcpStream, String)> {
     let mut stream = exec.connect()?;
     write!(
@@ -233,7 +336,7 @@ fn hold(exec: &Exec, more: &str) -> Result<(TcpStream, String)> {
     Ok((stream, id.to_owned()))
 }
 
-/// Sends a patch; its answer is not waited for.
+/// Sends a patch without waiting for its answer.
 fn ask(exec: &Exec, query: &str, body: &str) -> Result<TcpStream> {
     let mut stream = exec.connect()?;
     write!(

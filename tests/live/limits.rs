@@ -1,4 +1,4 @@
-//! What requests may cost, and who is served meanwhile.
+//! The cost of requests, and service for others meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use test_support::api::{Exec, Listening};
 use test_support::process;
 
-/// Changes, each of which takes more than a sixtieth of what a link keeps of its history.
+/// The number of changes; each takes more than a sixtieth of the memory for a link's history.
 const CHANGES: u64 = 60;
 
-/// Steps of the schedule of each: they take 60 KB in the request, and about 800 KB in memory.
+/// The steps in the schedule of each change: they take 60 KB in the request, and about 800 KB in memory.
 const STEPS: usize = 2_300;
 
-/// Readers of the history.
+/// The number of readers of the history.
 const READERS: usize = 12;
 
-/// What a link keeps of its history, in bytes.
+/// The memory for a link's history, in bytes.
 const MOST_KEPT: u64 = 32 << 20;
 
 #[test_support::test(Namespaces)]
@@ -54,7 +54,7 @@ fn a_history_keeps_to_its_memory_and_a_lease_ends_while_twelve_read_it() -> Resu
     let live: &Listening = &exec;
     thread::scope(|scope| {
         let read = || {
-            // Each reads it once at least.
+            // Each reads it at least once.
             loop {
                 history(live)?;
                 if over.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ fn a_history_keeps_to_its_memory_and_a_lease_ends_while_twelve_read_it() -> Resu
     exec.end()
 }
 
-/// The revisions of a history that was read to its end. Those that are forgotten meanwhile are left out.
+/// Reads a history to its end and returns its revisions, without those that are forgotten meanwhile.
 fn history(live: &Listening) -> Result<Vec<u64>> {
     let answer = live.get("/v1/links/link/history")?;
     let changes = answer.body["changes"].as_array().context("no list")?;

@@ -1,4 +1,4 @@
-//! `/metrics`: what is scraped is OpenMetrics, adds up, and real programs take it.
+//! `/metrics`: a scrape is valid OpenMetrics, adds up, and real programs accept it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use test_support::api::Exec;
 use test_support::process::{self, has, stderr};
 
-/// Three that are answered, and three that are not.
+/// Three pings that are answered, and three that are not.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
@@ -111,13 +111,13 @@ fn a_real_prometheus_scrapes_the_metrics() -> Result<()> {
     exec.end()
 }
 
-/// Metrics that were read: families with their samples, checked as OpenMetrics 1.0 has them.
+/// The metrics of a scrape: families with their samples, checked by the rules of OpenMetrics 1.0.
 #[derive(Debug, Default)]
 struct Metrics(Vec<(String, BTreeMap<String, String>, f64)>);
 
 impl Metrics {
-    /// Reads and checks all: one EOF at the end, every family in one piece with its help and type, samples named as their type
-    /// has it and once each, the unit in the name, buckets that add up.
+    /// Reads and checks everything: one EOF at the end, every family in one piece with its help and type, each sample once and named
+    /// after its type, the unit in the name, buckets that add up.
     fn parse(text: &str) -> Result<Self> {
         let text = text.strip_suffix("# EOF\n").context("no EOF")?;
         let mut metrics = Self::default();
@@ -182,7 +182,7 @@ impl Metrics {
                 bounds.push((bound.replace("+Inf", "inf").parse()?, *count));
             }
         }
-        // Departure errors, round trips at either side, and delays in either direction, which have one bucket.
+        // These are departure errors, round trips at both sides, and delays in both directions, which have one bucket.
         ensure!(histograms.len() == 5, "{histograms:?}");
         for ((name, labels), bounds) in histograms {
             let grow = |pair: &[(f64, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
@@ -202,7 +202,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// The sum of the samples of this name that have each of these words as a label's value.
+    /// Sums the samples of this name that have all of these words as values of labels.
     fn of(&self, name: &str, words: &[&str]) -> Result<f64> {
         let has = |labels: &BTreeMap<String, String>| {
             words
@@ -229,7 +229,7 @@ struct Prometheus {
 impl Prometheus {
     fn scraping(target: SocketAddr) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        // A port that was free a moment ago: it takes none of its own choice.
+        // This port was free a moment ago; Prometheus cannot choose a free port.
         let at = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let config = folder.path().join("prometheus.yml");
         let text = format!(
@@ -254,14 +254,14 @@ impl Prometheus {
         })
     }
 
-    /// What it answers to a query of one value; nothing while it has none.
+    /// Returns its answer to a query of one value, or nothing while it has none.
     fn ask(&self, query: &str) -> Result<Option<f64>> {
         let Ok(mut stream) = TcpStream::connect(self.at) else {
             return Ok(None);
         };
         let bytes = query.bytes().map(|byte| format!("%{byte:02x}"));
         let query: String = bytes.collect();
-        // Version 1.0: the answer is in one piece.
+        // HTTP/1.0 makes the answer come in one piece.
         write!(
             stream,
             "GET /api/v1/query?query={query} HTTP/1.0\r\nHost: {}\r\n\r\n",

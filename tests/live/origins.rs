@@ -1,4 +1,4 @@
-//! On this machine: who reaches the API, by which socket and with which token, and who changed what.
+//! Access to the API on this machine by socket and token, and the log of who changed what.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 use test_support::api;
 use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
-/// farwire prints its address after these words.
-const SAID: &str = "watch and change it at ";
+/// The words before the address that farwire prints.
+const SAID: &str = "live page and API: ";
 
-/// `farwire exec` with these arguments, its link behind 20 ms, and what it said at its start.
+/// `farwire exec` with these arguments and a delay of 20 ms, and its output at the start.
 struct Running {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
@@ -47,7 +47,7 @@ impl Running {
         Ok(running)
     }
 
-    /// The next line that has these words.
+    /// Returns the next line with these words.
     fn line(&mut self, words: &str) -> Result<String> {
         for line in &mut self.lines {
             let line = line?;
@@ -59,13 +59,13 @@ impl Running {
         anyhow::bail!("it never said `{words}`: {:?}", self.said)
     }
 
-    /// The address alone.
+    /// Returns only the address.
     fn address(&self) -> Result<&str> {
         let address = self.url.strip_prefix("http://").context("no TLS")?;
         Ok(address.split_once('/').context("a path")?.0)
     }
 
-    /// The status of an answer to a request with this header.
+    /// Returns the status of the answer to a request with this header.
     fn status(&self, header: &str) -> Result<u16> {
         let address = self.address()?;
         let mut stream = TcpStream::connect(address)?;
@@ -101,9 +101,9 @@ fn on_loopback_nobody_changes_a_link_without_the_token_of_the_printed_url() -> R
         set.args(["set", "link", "--delay", "30ms", "--at", at]);
         process::run(set.env_remove("FARWIRE_TOKEN"))
     };
-    ends_with(&set(exec.address()?)?, 2, "wants a token")?;
+    ends_with(&set(exec.address()?)?, 2, "requires a token")?;
     let changed = set(&exec.url)?;
-    has(&stdout(&changed), "link: delay 30ms each way")
+    has(&stdout(&changed), "link: delay 30ms in each direction")
 }
 
 #[test_support::test(Namespaces)]
@@ -123,7 +123,7 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
         (
             "FARWIRE_TOKEN",
             &b""[..],
-            "FARWIRE_TOKEN: there is no token",
+            "FARWIRE_TOKEN: the variable is empty",
         ),
         (
             "FARWIRE_TOKEN",
@@ -133,7 +133,7 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
         (
             "FARWIRE_READ_TOKEN",
             b"",
-            "FARWIRE_READ_TOKEN: there is no token",
+            "FARWIRE_READ_TOKEN: the variable is empty",
         ),
     ] {
         let mut exec = farwire();
@@ -148,10 +148,10 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
     let mut exec = farwire();
     exec.arg("exec").args(api::OPEN).args(["--", "true"]);
     let ended = process::run(exec.env("FARWIRE_TOKEN", "0123456789abcdef"))?;
-    ends_with(&ended, 125, "--no-token: FARWIRE_TOKEN has a token").map(drop)
+    ends_with(&ended, 125, "--no-token: FARWIRE_TOKEN contains a token").map(drop)
 }
 
-/// The test runs in another mount namespace, because all programs of this user share the directory.
+/// The test runs in a separate mount namespace, because all programs of this user share the directory.
 const PRIVATE: &str = "
 set -e
 mount -t tmpfs tmpfs /run
@@ -175,20 +175,17 @@ fn without_an_address_it_listens_where_only_its_user_reaches_it_and_clients_look
     let (said, errors) = (stdout(&ended), stderr(&ended));
     for words in [
         "mode 700\nmode 600\n",
-        "link: delay 30ms each way from ",
-        "link: delay 30ms each way (revision 2)\n",
-        // Two listen.
+        "link: delay 30ms in each direction since ",
+        "link: delay 30ms in each direction (revision 2)\n",
+        // Two of them listen.
         "ended 2\n",
-        "link: delay 40ms each way (revision 1)\n",
-        // By its name, it is the first of them.
-        "link: delay 50ms each way from ",
+        "link: delay 40ms in each direction (revision 1)\n",
+        // The name selects the first of them.
+        "link: delay 50ms in each direction since ",
     ] {
         ensure!(said.contains(words), "`{words}` is not in: {said}{errors}");
     }
-    has(
-        &errors,
-        "watch and change it at unix:/run/farwire/link.sock",
-    )?;
+    has(&errors, "live page and API: unix:/run/farwire/link.sock")?;
     has(
         &errors,
         "several farwires listen: name one of them with --at: unix:/run/farwire/link-2.sock, unix:/run/farwire/link.sock",
@@ -216,7 +213,7 @@ fn clients_take_no_answer_but_a_farwires() -> Result<()> {
     });
     for words in [&["links"][..], &["set", "link", "--delay", "1ms"]] {
         let ended = process::run(farwire().args(words).args(["--at", &at]))?;
-        let said = ends_with(&ended, 1, "what answers there is no farwire")?;
+        let said = ends_with(&ended, 1, "the server is not a farwire")?;
         ensure!(stdout(&ended).is_empty(), "{said}");
     }
     Ok(())
@@ -252,7 +249,7 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     has(&line, format!(", full-access token, lease {id} for 60s: "))?;
     check_line(&line)?;
     set("--revert")?;
-    let line = exec.line("the lease has ended by 127.0.0.1:")?;
+    let line = exec.line("the lease ended by 127.0.0.1:")?;
     has(&line, format!("({id})"))?;
     check_line(&line)?;
 
@@ -263,12 +260,12 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     let line = exec.line("revision 2 by the Unix socket, user ")?;
     let entry: serde_json::Value = serde_json::from_str(&line)?;
     let words = entry["msg"].as_str().context("a message")?;
-    // The line for people has no room for this.
-    has(words, "reorder 1% each way")?;
+    // The line for people has no room for this text.
+    has(words, "reorder 1% in each direction")?;
     Ok(())
 }
 
-/// A line for people begins with its time and fits 160 columns.
+/// Checks that a line for people begins with its time and fits into 160 columns.
 fn check_line(line: &str) -> Result<()> {
     let time = line.split(' ').next().context("words")?;
     ensure!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");

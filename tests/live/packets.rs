@@ -1,4 +1,4 @@
-//! Captures of a link that runs.
+//! Captures of a running link.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use test_support::api::Exec;
 use test_support::process::{self, has, stderr, stdout, wait_for};
 
-/// Asks for a capture; on return its answer has begun. By HTTP/1.0, so that the body is the capture and nothing else.
+/// Asks for a capture; on return its answer has begun. The request uses HTTP/1.0, so that the body has only the capture.
 fn capture(exec: &Exec, query: &str) -> Result<(u16, BufReader<TcpStream>)> {
     let mut stream = exec.connect()?;
     let host = exec.at;

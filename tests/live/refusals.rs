@@ -1,4 +1,4 @@
-//! What is refused, by which code, and with which field named.
+//! Refused requests, with their status and the named field.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -92,7 +92,7 @@ fn another_pages_request_and_one_by_another_name_are_refused() -> Result<()> {
         exec.at
     );
     is_problem(&exec.send(&page, "")?, 403)?;
-    // As <img src="http://127.0.0.1:7700/v1/links/link/capture"> has a browser ask.
+    // A browser sends this for <img src="http://127.0.0.1:7700/v1/links/link/capture">.
     let image = format!(
         "GET /v1/links/link/capture HTTP/1.1\r\nHost: {}\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image",
         exec.at

@@ -1,4 +1,4 @@
-//! What was changed while a link ran, taken away as files, makes the same changes again.
+//! The exported files of the changes of a running link make the same changes again.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use test_support::api::Exec;
 use test_support::process::{self, has, stderr};
 
-/// Between two changes.
+/// The time between two changes.
 const PHASE: Duration = Duration::from_secs(2);
 
-/// Arrivals of different batches of a packet log may differ by what a program is interrupted between two readings of clocks.
+/// The error of arrivals in different batches of a packet log: an interruption between two readings of the clocks.
 const CLOCKS_NS: i128 = 20_000_000;
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -29,7 +29,7 @@ fn the_changes_of_a_link_are_made_again_by_its_link_file_and_by_its_scenario() -
     exec.args(["ping", "-q", "-i", "0.05", "-c", &count, "10.77.0.2"]);
     process::run(&mut exec)?;
     let phases = phases(&std::fs::read_to_string(file("packets.csv"))?)?;
-    // When the link may have begun, by the last packet of a phase and the first of the next.
+    // The start of the link is bounded by the last packet of a phase and the first of the next.
     let [(_, last), (first_lost, last_lost), (first_delayed, _)] = phases;
     let latest = (first_lost - lost).min(first_delayed - delayed);
     let earliest = (last - lost).max(last_lost - delayed);
@@ -44,7 +44,7 @@ fn the_changes_of_a_link_are_made_again_by_its_link_file_and_by_its_scenario() -
         .args(["--late-budget", "1s", "--out"])
         .arg(file("out"));
     let ran = process::run(&mut run)?;
-    // 1 is a host too busy for a measurement, which the conditions are none the worse for.
+    // The exit code is 1 if the host was too busy for a measurement, which does not affect the conditions.
     let said = stderr(&ran);
     ensure!(matches!(ran.status.code(), Some(0 | 1)), "{said}");
     let record = std::fs::read_to_string(record_below(&file("out"))?)?;
@@ -56,7 +56,7 @@ fn the_changes_of_a_link_are_made_again_by_its_link_file_and_by_its_scenario() -
     Ok(())
 }
 
-/// Changes a link twice, and takes that away as link.toml and scenario.toml; when the changes were, in ns from the link's start.
+/// Changes a link twice and exports this as link.toml and scenario.toml; returns the times of the changes, in ns from the link's start.
 fn change(directory: &Path) -> Result<[i128; 2]> {
     let exec = Exec::start("--delay 1ms")?;
     std::thread::sleep(PHASE);
@@ -89,7 +89,7 @@ fn change(directory: &Path) -> Result<[i128; 2]> {
     Ok([at(&lost.body)?, at(&delayed.body)?])
 }
 
-/// When the first and the last ping of each phase came: those that passed soon, those that were lost, those that passed late.
+/// Returns the times of the first and the last ping of each phase: fast pings, lost pings, slow pings.
 fn phases(log: &str) -> Result<[(i128, i128); 3]> {
     let mut lines = log.lines();
     let names: Vec<&str> = lines.next().context("an empty log")?.split(',').collect();
@@ -121,7 +121,7 @@ fn phases(log: &str) -> Result<[(i128, i128); 3]> {
     Ok([soon, lost, late])
 }
 
-/// The record of the only experiment below a directory.
+/// Reads the record of the only experiment below a directory.
 fn record_below(directory: &Path) -> Result<std::path::PathBuf> {
     let mut find = Command::new("find");
     let found = process::run(find.arg(directory).args(["-name", "*.jsonl"]))?;
@@ -139,7 +139,7 @@ fn a_change_that_no_schedule_says_is_no_file_and_says_why() -> Result<()> {
     ensure!(refused.status == 422, "{refused:?}");
     let detail = refused.body["detail"].as_str().unwrap_or_default();
     ensure!(detail.starts_with("toffee: "), "{refused:?}");
-    // What stands since then is.
+    // The state since then is included.
     let since = exec.get("/v1/links/link/history/scenario?since=2")?;
     ensure!(since.status == 200, "{since:?}");
     exec.end()

@@ -1,4 +1,4 @@
-//! Round trips as a link that is watched sees them.
+//! Round trips that a watched link observes.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use test_support::api::Exec;
 
-/// Both delays of the link.
+/// The sum of both delays of the link.
 const LEAST_MS: f64 = 40.0;
 
 #[test_support::test(Namespaces, Tool("ping"), Tool("wget"))]
@@ -53,11 +53,11 @@ fn round_trips_of_pings_and_of_tcp_are_seen_at_either_side_none_shorter_than_the
     exec.end()
 }
 
-/// What one side has seen.
+/// The round trips that one side has observed.
 #[derive(Debug)]
 struct Seen {
     count: u64,
-    /// Of the means of samples, the least.
+    /// The smallest mean of a sample.
     least_ms: f64,
 }
 
@@ -85,7 +85,7 @@ impl Samples {
         }
     }
 
-    /// Goes through samples until enough was seen at sides a and b.
+    /// Reads samples until enough was observed at sides a and b.
     fn sides_until(&mut self, is_enough: impl Fn(&[Seen; 2]) -> bool) -> Result<[Seen; 2]> {
         let mut sides = [0, 1].map(|_| Seen {
             count: 0,

@@ -1,4 +1,4 @@
-//! `farwire run` that listens: its links, how far it is, and what is refused.
+//! `farwire run` that listens: its links, its progress, and refused changes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use test_support::api::{self, Answer, Listening};
 use test_support::process::{self, has};
 use test_support::scenario::TWO_CASES;
 
-/// Routers in a row, for as long as it takes.
+/// A chain of routers that runs as long as the test needs.
 const CHAIN: &str = "\
 name = 'row'
 title = 'Nodes in a row'
@@ -45,7 +45,7 @@ fn a_runs_link_is_watched_its_table_grows_and_nobody_changes_its_conditions() ->
     let next = between.body["next"]["case"].as_str().context("a case")?;
     ensure!(["short", "long"].contains(&next), "{between:?}");
     let view = running(&run, "long")?;
-    // What the machine spoils is attempted again.
+    // Runs that the machine spoils are attempted again.
     let (done, planned) = (view["done"].as_u64(), view["planned"].as_u64());
     ensure!(done >= Some(1), "{view}");
     ensure!(planned == done.map(|done| done + 1), "{view}");
@@ -99,7 +99,7 @@ fn a_chains_links_are_named_by_their_nodes() -> Result<()> {
     run.terminate()
 }
 
-/// What would change the link is refused, and tried all the same.
+/// A change of the link is refused; its dry run is answered.
 fn is_refused(run: &Listening) -> Result<()> {
     let patch = |query: &str| -> Result<Answer> {
         let line = format!("PATCH /v1/links/link{query}");
@@ -114,7 +114,10 @@ fn is_refused(run: &Listening) -> Result<()> {
         let refused = patch(query)?;
         ensure!(refused.status == 409, "{refused:?}");
         let why = refused.body["detail"].as_str().context("a detail")?;
-        has(why, "conditions are its scenario's")?;
+        has(
+            why,
+            "conditions of a measured run are those of its scenario",
+        )?;
     }
     let tried = patch("?dry_run=1")?;
     ensure!(tried.status == 200, "{tried:?}");
@@ -125,7 +128,7 @@ fn is_refused(run: &Listening) -> Result<()> {
     Ok(())
 }
 
-/// `farwire run` of this scenario; on return it listens.
+/// Starts `farwire run` with this scenario; on return it listens.
 fn start(folder: &Path, scenario: &str) -> Result<Listening> {
     let file = folder.join("scenario.toml");
     fs::write(&file, scenario)?;
@@ -140,7 +143,7 @@ fn start(folder: &Path, scenario: &str) -> Result<Listening> {
     Listening::start(&mut run)
 }
 
-/// Waits until this case runs; how the experiment then is.
+/// Waits until this case runs and returns the state of the experiment.
 fn running(run: &Listening, case: &str) -> Result<Value> {
     process::wait_for("the case to run", || {
         let view = run.get("/v1/run")?.body;

@@ -1,4 +1,4 @@
-//! A schedule is stopped, started and moved while its link runs.
+//! Stopping, starting and moving a schedule while its link runs.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::refusals::is_problem;
 use test_support::api::{Answer, Exec};
 use test_support::process;
 
-/// Three that are answered, and three that are not.
+/// Three pings that are answered, and three that are not.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
-/// Its steps lie so far apart that no test comes to one by itself.
+/// The steps are so far apart that no test reaches one without moving the schedule.
 const LINK: &str = "delay = '1ms'\n\
     schedule = [{ at = '1000s', loss = '100%' }, { at = '2000s', without = ['loss'] }]\n";
 
-/// Starts behind [`LINK`].
+/// Starts `farwire exec` with [`LINK`].
 fn start() -> Result<Exec> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), LINK)?;
@@ -30,7 +30,7 @@ fn put(exec: &Exec, more: &str, body: &str) -> Result<Answer> {
     exec.with_body(&line, "application/json", headers, body)
 }
 
-/// Puts what is right; the answer's body.
+/// Puts a valid request and returns the answer's body.
 fn order(exec: &Exec, body: &str) -> Result<Value> {
     let answer = put(exec, "", body)?;
     ensure!(answer.status == 200, "{body}: {answer:?}");
@@ -88,19 +88,16 @@ fn a_schedule_that_is_stopped_stays_and_goes_on_from_there_once_it_is_started() 
     let mut exec = start()?;
     let stopped = order(&exec, r#"{"state": "stopped", "to": "999900ms"}"#)?;
     let says = stopped["link"]["says"].as_str().unwrap_or_default();
-    ensure!(
-        says.ends_with("the schedule stopped at 999.900 s"),
-        "{says}"
-    );
+    ensure!(says.ends_with("schedule stopped at 999.900 s"), "{says}");
     let before = schedule(&exec)?;
-    // Were it running, it would come to its step meanwhile.
+    // If it was running, it would reach its step meanwhile.
     std::thread::sleep(Duration::from_millis(300));
     let after = schedule(&exec)?;
     for one in [&before, &after] {
         ensure!(one["state"] == "stopped" && one["time_s"] == 999.9, "{one}");
     }
     ensure!(exec.shell(PINGS)? == "0", "a stopped schedule went on");
-    // Another change leaves it where it is.
+    // Another change leaves the schedule where it is.
     let patched = exec.patch("", r#"{"delay": "2ms"}"#)?.body;
     ensure!(
         patched["link"]["schedule"]["state"] == "stopped",

@@ -1,4 +1,4 @@
-//! `--tui` on a terminal of its own: what it shows, what its keys do, and that the terminal is as it was.
+//! `--tui` on a separate terminal: what it shows, what its keys do, and that the terminal is restored.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -26,14 +26,14 @@ const COLUMNS: NonZero<u16> = NonZero::new(140).expect("140 is not 0");
 /// The right and the up arrow, as terminals send them.
 const RIGHT: &str = "\x1b[C";
 const UP: &str = "\x1b[A";
-/// What ends a command that SIGTERM ends, as a shell has it.
+/// The exit code that a shell gives to a command that SIGTERM ended.
 const TERMINATED: i32 = 128 + 15;
 
 /// A farwire on a terminal.
 struct OnTerminal {
     child: Child,
     keys: File,
-    /// As the terminal shows it now.
+    /// The present content of the terminal.
     shown: Arc<Mutex<Parser>>,
     slave: OwnedFd,
     before: Termios,
@@ -41,12 +41,12 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    /// `farwire exec --tui` with pings behind 1 ms; on return it shows the link.
+    /// Starts `farwire exec --tui` with pings behind 1 ms; on return it shows the link.
     fn start() -> Result<Self> {
         Self::exec(&[])
     }
 
-    /// The same in an environment with these variables.
+    /// The same, in an environment with these variables.
     fn exec(environment: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut command = process::farwire();
@@ -62,7 +62,7 @@ impl OnTerminal {
         Ok(screen)
     }
 
-    /// `farwire run --tui` of two cases; on return it shows the second.
+    /// Starts `farwire run --tui` with two cases; on return it shows the second.
     fn run() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("scenario.toml");
@@ -74,11 +74,11 @@ impl OnTerminal {
             .arg(file);
         let screen = Self::of(&mut command, folder)?;
         screen.await_text("now long (1")?;
-        screen.await_text("in force: delay 2ms")?;
+        screen.await_text("conditions: delay 2ms")?;
         Ok(screen)
     }
 
-    /// A command on a terminal of its own.
+    /// Starts a command on a separate terminal.
     fn of(command: &mut Command, folder: TempDir) -> Result<Self> {
         let size = Winsize {
             ws_row: ROWS.get(),
@@ -100,7 +100,7 @@ impl OnTerminal {
         let keys = master.try_clone()?;
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // It ends when nobody has the other end open any more.
+            // The read ends when nobody has the other end open any more.
             while let Ok(read @ 1..) = master.read(&mut bytes) {
                 if let Ok(mut parser) = parser.lock() {
                     parser.process(&bytes[..read]);
@@ -124,7 +124,7 @@ impl OnTerminal {
         )?)
     }
 
-    /// Whether something is drawn in a colour.
+    /// Returns whether something is drawn in a colour.
     fn is_coloured(&self) -> bool {
         let shown = self.shown.lock().expect("the reader does not panic");
         let mut cells = (0..ROWS.get()).flat_map(|row| (0..COLUMNS.get()).map(move |at| (row, at)));
@@ -139,7 +139,7 @@ impl OnTerminal {
         shown.screen().contents()
     }
 
-    /// Waits until a line has this in it.
+    /// Waits until a line contains this text.
     fn await_text(&self, text: &str) -> Result<()> {
         self.await_line(text, |line| line.contains(text))
     }
@@ -163,7 +163,7 @@ impl OnTerminal {
         Ok(())
     }
 
-    /// What the API says of the link.
+    /// Returns the API's view of the link.
     fn conditions(&self) -> Result<Value> {
         let mut links = process::farwire();
         links.args(["links", "--json", "-", "--at"]);
@@ -174,12 +174,12 @@ impl OnTerminal {
         Ok(link.with_context(|| all.to_string())?["conditions"].clone())
     }
 
-    /// Waits for the end; the terminal is as it was, with what the command of `exec` printed.
+    /// Waits for the end; checks that the terminal is restored and has the output of the command of `exec`.
     fn end(self) -> Result<ExitStatus> {
         self.end_with("first words")
     }
 
-    /// Waits for the end; the terminal is as it was, with this on it and what farwire said.
+    /// Waits for the end; checks that the terminal is restored, with this text and farwire's messages on it.
     fn end_with(mut self, printed: &str) -> Result<ExitStatus> {
         let status = process::end_of(&mut self.child)?;
         self.await_text(printed)?;
@@ -236,7 +236,7 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     screen.set("--delay 1ms --loss 7%")?;
     screen.await_text("[loss 7%]")?;
     screen.press("u")?;
-    screen.await_text("not undone: revision ")?;
+    screen.await_text("cannot undo: the link has changed to revision ")?;
     ensure!(screen.conditions()?["loss"] == "7%", "another's is undone");
     screen.press("p")?;
     screen.await_text("PAUSED")?;
@@ -246,7 +246,7 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     Ok(())
 }
 
-/// In a namespace of its own, which goes with it.
+/// The test runs in a separate namespace, which ends with it.
 const BOX: &str = "ip link add name left type veth peer name client && ip link add name right type veth peer name server && \
     for one in left client right server; do ip link set $one up || exit 99; done; exec \"$0\" emulate left right --tui --delay 3ms";
 
@@ -262,7 +262,7 @@ fn a_screen_shows_a_box_between_two_interfaces_and_its_keys_change_it() -> Resul
     screen.press("q")?;
     let status = process::end_of(&mut screen.child)?;
     ensure!(status.success(), "{status}: {}", screen.text());
-    // What the program wrote last may be read later than its end is noticed.
+    // The last output of the program may be read after its end is noticed.
     wait_for("the terminal to be as it was", || {
         let shown = screen.shown.lock().expect("the reader does not panic");
         Ok((!shown.screen().alternate_screen()).then_some(()))
@@ -273,7 +273,7 @@ fn a_screen_shows_a_box_between_two_interfaces_and_its_keys_change_it() -> Resul
 fn a_signal_ends_a_screen_and_the_terminal_is_as_it_was() -> Result<()> {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let screen = OnTerminal::start()?;
-        // Before, SIGINT ends farwire without it.
+        // Before this point, SIGINT would end farwire without the screen.
         screen.await_text("first words")?;
         screen.signal(signal)?;
         let status = screen.end()?;
@@ -295,11 +295,11 @@ fn a_screen_shows_a_run_its_links_how_far_it_is_and_its_figures_no_key_changes_i
     screen.await_line("packets of the link", |line| line.starts_with("up  "))?;
     for keys in ["+", "\r", "x"] {
         screen.press(keys)?;
-        screen.await_text("conditions are its scenario's")?;
+        screen.await_text("the conditions of a measured run")?;
     }
     screen.press("p")?;
     screen.await_text("PAUSED")?;
-    ensure!(screen.text().contains("in force: delay 2ms"));
+    ensure!(screen.text().contains("conditions: delay 2ms"));
     screen.press("q")?;
     let status = screen.end_with("--resume")?;
     ensure!(status.code() == Some(1), "{status}");
@@ -312,7 +312,7 @@ fn a_signal_ends_a_runs_screen_and_what_the_run_came_to_stands_on_the_terminal_a
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let screen = OnTerminal::run()?;
         screen.signal(signal)?;
-        // Of the case that was measured.
+        // This is the figure of the case that was measured.
         let status = screen.end_with("short")?;
         ensure!(status.code() == Some(1), "{signal}: {status}");
     }
@@ -321,7 +321,7 @@ fn a_signal_ends_a_runs_screen_and_what_the_run_came_to_stands_on_the_terminal_a
 
 #[test_support::test(Namespaces, Tool("ping"))]
 fn a_screen_has_colours_and_none_where_no_color_is_set() -> Result<()> {
-    // An empty one is none (no-color.org).
+    // An empty variable counts as unset (no-color.org).
     for (value, expected) in [("", true), ("1", false)] {
         let screen = OnTerminal::exec(&[("NO_COLOR", value)])?;
         screen.await_line("packets of the link", |line| line.starts_with("up  "))?;

@@ -1,4 +1,4 @@
-//! A long day in short: traffic, a change a second, readers that keep up and readers that stall.
+//! A long day in short: traffic, a change each second, readers that keep up and readers that stall.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -18,16 +18,16 @@ use test_support::usage::heap_kib;
 
 /// The size of the soak.
 struct Extent {
-    /// Readers of events that keep up, and those that do not.
+    /// The number of readers of events that keep up, and of those that do not.
     readers: usize,
     stalled: usize,
-    /// How long changes are made, and from when on memory is flat.
+    /// The duration of the changes, and the time after which memory must not grow.
     lasts: Duration,
     warm_up: Duration,
 }
 
 impl Extent {
-    /// Half an hour in a soak; otherwise little more than the thousand changes take.
+    /// Returns half an hour in a soak; otherwise little more than the time for the thousand changes.
     fn now() -> Self {
         match is_soak() {
             true => Self {
@@ -46,16 +46,16 @@ impl Extent {
     }
 }
 
-/// Bytes that the buffers of a stalled reader's connection may still hold when it is cut off.
+/// The bytes that the buffers of a stalled reader's connection may hold when it is disconnected.
 const MOST_BUFFERED: usize = 8 << 20;
 
-/// As many changes as a link keeps, so that what it keeps grows no further.
+/// The number of changes that a link keeps, after which its history grows no further.
 const KEPT: usize = 1_000;
 
-/// How much more than at first memory may be later.
+/// The factor by which memory may exceed its first value later.
 const FLAT: f64 = 1.05;
 
-/// A download again and again, datagrams, and echoes, until `$all` are ended: each then comes to its own end, within seconds.
+/// Repeated downloads, datagrams, and echoes, until `$all` are ended; each then ends within seconds.
 const TRAFFIC: &str = "\
     (while :; do wget -qO /dev/null http://$FARWIRE_SERVER/seconds/5 || sleep 1; done) & all=$!; \
     (while :; do PROGRAM measure udp -b 1mbit -t 5s $FARWIRE_SERVER > /dev/null 2>&1 || sleep 1; done) & all=\"$all $!\"; \
@@ -67,7 +67,7 @@ fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_
 -> Result<()> {
     let extent = Extent::now();
     let mut farwire = process::farwire();
-    // One heap, so that memory that was given back is found again.
+    // Use one heap, so that freed memory is reused.
     farwire.env("MALLOC_ARENA_MAX", "1");
     let mut exec = Exec::start_as(&mut farwire, "--rate 20mbit --delay 5ms --queue 100pkt")?;
     let traffic = TRAFFIC.replace("PROGRAM", process::program());
@@ -96,7 +96,7 @@ fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_
         "of {} that stalled {cut} were cut off",
         extent.stalled
     );
-    // Ten samples a second, were there no other load.
+    // There would be ten samples a second without other load.
     let least = extent.readers * usize::try_from(extent.lasts.as_secs())?;
     ensure!(read >= least, "the readers had {read} events");
     ensure!(exec.shell("kill $all; echo off")? == "off", "no end");
@@ -105,8 +105,8 @@ fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_
     exec.end()
 }
 
-/// Says how late packets left. In a soak as root, which paces in real time, they must not have been late: at most one in twenty beyond the
-/// budget, and none lost by the emulator itself.
+/// Prints how late packets left. In a soak as root, with real-time priority, at most one in twenty may be later than the budget, and the
+/// emulator itself must have lost none.
 fn on_time(exec: &Exec) -> Result<()> {
     let metrics = exec.get("/metrics")?.text;
     let value = |name: &str| -> Result<f64> {
@@ -128,8 +128,8 @@ fn on_time(exec: &Exec) -> Result<()> {
     Ok(())
 }
 
-/// Changes the link again and again, a thousand times at first and then every second; how many changes were made. Memory is the
-/// median of a third of the time, the first and the last: what a moment needs is given back, what leaks is not.
+/// Changes the link a thousand times, then every second, and returns the number of changes. It compares the median memory of the first
+/// and the last third of the time: memory that is needed for a moment is freed, leaked memory is not.
 fn change(live: &Listening, extent: &Extent) -> Result<u64> {
     let begun = Instant::now();
     let mut changes = 0;
@@ -167,7 +167,7 @@ fn change(live: &Listening, extent: &Extent) -> Result<u64> {
     Ok(changes)
 }
 
-/// Follows events until all is over, and misses none; one that is cut off comes back with the last one's number.
+/// Follows events until everything is over, and misses none; a disconnected reader returns with the number of its last event.
 fn keep_up(live: &Listening, over: &AtomicBool, read: &AtomicUsize) -> Result<()> {
     let mut last: Option<u64> = None;
     while !over.load(Ordering::Relaxed) {
@@ -190,7 +190,7 @@ fn keep_up(live: &Listening, over: &AtomicBool, read: &AtomicUsize) -> Result<()
     Ok(())
 }
 
-/// Asks for events and leaves them unread until the server has closed the connection; then finds their end.
+/// Asks for events and leaves them unread until the server has closed the connection; then reads to their end.
 fn stall(live: &Listening, over: &AtomicBool, cut: &AtomicUsize) -> Result<()> {
     while !over.load(Ordering::Relaxed) {
         let mut stream = follow(live, None, Some(4096))?;
@@ -213,14 +213,14 @@ fn stall(live: &Listening, over: &AtomicBool, cut: &AtomicUsize) -> Result<()> {
     Ok(())
 }
 
-/// Whether the server's end of a connection of this host's loopback is open (proc_net_tcp(5): state 1).
+/// Returns whether the server's end of a connection on this host's loopback is open (proc_net_tcp(5): state 1).
 fn is_established(server: u16, client: u16) -> Result<bool> {
     let ends = format!("0100007F:{server:04X} 0100007F:{client:04X} 01");
     let all = fs::read_to_string("/proc/net/tcp")?;
     Ok(all.lines().any(|line| line.contains(&ends)))
 }
 
-/// A connection to the events after `last`, with a receive buffer of `bytes`.
+/// Opens a connection to the events after `last`, with a receive buffer of `bytes`.
 fn follow(live: &Listening, last: Option<u64>, bytes: Option<usize>) -> Result<TcpStream> {
     let mut stream = live.connect()?;
     if let Some(bytes) = bytes {
@@ -236,7 +236,7 @@ fn follow(live: &Listening, last: Option<u64>, bytes: Option<usize>) -> Result<T
     Ok(stream)
 }
 
-/// All that came has left, or was dropped or lost: what is on its way is the rest, and of that nothing may stay.
+/// Checks that every packet has left, or was dropped or lost, so that none is still on its way.
 fn adds_up(exec: &Exec) -> Result<()> {
     let counted = process::wait_for("nothing to be on its way", || {
         let counted = exec.get("/v1/links/link/counters")?.body;

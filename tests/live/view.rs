@@ -51,7 +51,7 @@ fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folde
 fn a_folder_without_a_record_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let ended = process::run(process::farwire().arg("view").arg(folder.path()))?;
-    ends_with(&ended, 2, "neither a record nor a folder of one")?;
+    ends_with(&ended, 2, "neither a record nor a directory of one")?;
     Ok(())
 }
 
@@ -72,7 +72,7 @@ fn a_socket_of_the_file_system_is_gone_with_what_listened_there() -> Result<()> 
         .args(["view", ".", "-q", "--listen", "unix:socket"])
         .spawn()?;
     process::wait_for("its socket", || Ok(socket.exists().then_some(())))?;
-    // It removes what it made, by a signal too.
+    // It removes its socket, also when a signal ends it.
     kill(Pid::from_raw(view.id().try_into()?), Signal::SIGTERM)?;
     process::end_of(&mut view)?;
     ensure!(!socket.exists(), "view left its socket");

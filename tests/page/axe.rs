@@ -1,4 +1,4 @@
-//! The page for everybody: what axe-core finds wrong with it.
+//! The accessibility of the page, checked by axe-core.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ const AXE: &str = "axe/axe_playwright_python/axe.min.js";
 /// A desktop's page and a telephone's.
 const SIZES: [[u32; 2]; 2] = [[1280, 900], [390, 844]];
 
-/// Its violations: how bad, which rule, where.
+/// The script that returns violations: impact, rule, place.
 const CHECK: &str = "return axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations.map((violation) =>
     [violation.impact, violation.id, violation.help, ...violation.nodes.map((node) => node.html)]));";
 
@@ -38,7 +38,7 @@ fn axe_core_finds_nothing_serious_on_the_page_of_an_experiment_that_runs() -> Re
     nothing_serious(&browser)
 }
 
-/// In both sizes, light and dark.
+/// Checks the page in both sizes, light and dark.
 fn nothing_serious(browser: &Browser) -> Result<()> {
     for size in SIZES {
         for theme in ["light", "dark"] {
@@ -80,7 +80,7 @@ fn axe_core_finds_nothing_serious_on_the_page_wide_and_narrow_light_and_dark() -
     nothing_serious(&browser)
 }
 
-/// How many serious violations there are once a script has run.
+/// Returns the number of serious violations after a script has run.
 fn seriously(browser: &Browser, script: &str) -> Result<usize> {
     browser.run(script)?;
     Ok(violations(browser)?

@@ -15,7 +15,7 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// The Enter key (WebDriver, §17.4.2).
 pub(crate) const ENTER: &str = "\u{e007}";
 
-/// A browser with one page; it ends when dropped.
+/// A browser with one page. Dropping it ends the browser.
 pub(crate) struct Browser {
     driver: Child,
     agent: Agent,
@@ -23,7 +23,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts one that puts what it downloads into `downloads`.
+    /// Starts a browser that saves downloads to `downloads`.
     pub(crate) fn start(downloads: &Path) -> Result<Self> {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -51,14 +51,14 @@ impl Browser {
         self.post("/url", &json!({ "url": url })).map(drop)
     }
 
-    /// Clicks what a CSS selector finds.
+    /// Clicks the element that a CSS selector finds.
     pub(crate) fn click(&self, selector: &str) -> Result<()> {
         let element = self.element(selector)?;
         self.post(&format!("/element/{element}/click"), &json!({}))
             .map(drop)
     }
 
-    /// Types a text in the place of what the field of that selector has.
+    /// Replaces the content of the field of that selector by typing a text.
     pub(crate) fn fill(&self, selector: &str, text: &str) -> Result<()> {
         let element = self.element(selector)?;
         self.post(&format!("/element/{element}/clear"), &json!({}))?;
@@ -67,7 +67,7 @@ impl Browser {
             .map(drop)
     }
 
-    /// What a JavaScript expression gives.
+    /// Returns the value of a JavaScript expression.
     pub(crate) fn read(&self, expression: &str) -> Result<Value> {
         self.run(&format!("return {expression}"))
     }
@@ -79,7 +79,7 @@ impl Browser {
         })
     }
 
-    /// Makes the page so wide and high, in CSS pixels, and has it know this `prefers-color-scheme`.
+    /// Sets the width and height of the page, in CSS pixels, and `prefers-color-scheme`.
     pub(crate) fn look(&self, size: [u32; 2], theme: &str) -> Result<()> {
         let [width, height] = size;
         let device =
@@ -95,13 +95,13 @@ impl Browser {
         Ok(())
     }
 
-    /// Runs a script; what it returns, or what becomes of the promise that it does.
+    /// Runs a script and returns its result, or the result of the promise that it returns.
     pub(crate) fn run(&self, script: &str) -> Result<Value> {
         let script = json!({ "script": script, "args": [] });
         self.post("/execute/sync", &script)
     }
 
-    /// What the page logged as errors so far.
+    /// Returns the errors that the page has logged so far.
     pub(crate) fn errors(&self) -> Result<Vec<String>> {
         let log = self.post("/se/log", &json!({ "type": "browser" }))?;
         let entries = log.as_array().context("no log")?;
@@ -118,7 +118,7 @@ impl Browser {
         Ok(id.to_owned())
     }
 
-    /// The value of the answer to a command.
+    /// Sends a command and returns the value of its answer.
     fn post(&self, command: &str, body: &Value) -> Result<Value> {
         let url = format!("{}{command}", self.session);
         let mut answer = self.agent.post(&url).send(body.to_string())?;
@@ -132,14 +132,14 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Ends Chromium too; what fails has ended already.
+        // This also ends Chromium. It fails if the driver has ended already.
         let _ = self.agent.delete(&self.session).call();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
 }
 
-/// The port that a driver says it listens on.
+/// Reads the port on which a driver says that it listens.
 fn port_of(driver: &mut Child) -> Result<u16> {
     let stdout = driver.stdout.take().context("no output")?;
     for line in BufReader::new(stdout).lines() {
@@ -152,7 +152,7 @@ fn port_of(driver: &mut Child) -> Result<u16> {
     anyhow::bail!("chromedriver ended before it listened")
 }
 
-/// A headless Chromium that reaches for nothing by itself. Its sandbox needs rights that a test has not everywhere; the page is our own.
+/// A headless Chromium that contacts nothing by itself. Its sandbox needs rights that tests do not always have; the page is our own.
 fn capabilities(downloads: &Path) -> Value {
     json!({ "capabilities": { "alwaysMatch": {
         "goog:loggingPrefs": { "browser": "SEVERE" },

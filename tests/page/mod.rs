@@ -1,4 +1,4 @@
-//! The page of a running link, in Chromium: what a user does there by hand, and that the link follows.
+//! The page of a running link, in Chromium: a user's actions, and their effect on the link.
 
 mod axe;
 mod browser;

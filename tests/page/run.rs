@@ -1,4 +1,4 @@
-//! The page of an experiment that runs: how far it is, its curves, and its figures as they come.
+//! The page of a running experiment: its progress, its curves, and its figures as they arrive.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use super::browser::Browser;
 use super::walk::Running;
 use test_support::process::farwire;
 
-/// A run is short, so that another has figures soon; all of them outlast the test.
+/// A run is short, so that the next one has figures soon; all runs together outlast the test.
 const EXPERIMENT: &str = "\
 name = 'seen'
 title = 'Echoes to look at'
@@ -25,7 +25,7 @@ repeats = 100
 link = { delay = '20ms' }
 ";
 
-/// An experiment whose runs go on until it is dropped.
+/// An experiment whose runs continue until it is dropped.
 pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
     let file = folder.join("seen.toml");
     fs::write(&file, EXPERIMENT)?;
@@ -35,7 +35,7 @@ pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
         .arg("--out")
         .arg(folder.join("out"))
         .stdout(Stdio::null());
-    Running::of(run.args(["--listen", "127.0.0.1:0"]), "watch it at ")
+    Running::of(run.args(["--listen", "127.0.0.1:0"]), "live page and API: ")
 }
 
 #[test_support::test(Namespaces, Tool("chromium"), Tool("chromedriver"))]
@@ -51,17 +51,17 @@ fn the_page_of_an_experiment_shows_how_far_it_is_its_curves_and_its_figures_as_t
             "document.getElementById('run-state').textContent.includes('{words}')"
         ))
     };
-    // What the machine spoils is attempted again.
+    // Runs that the machine spoils are attempted again.
     browser
         .wait("/of \\d+ runs, about /.test(document.getElementById('run-state').textContent)")?;
     says("Now: slow, run ")?;
     browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
-    // A run has ended, and its figures stand in the table.
+    // A run has ended, and its figures are in the table.
     browser.wait("document.querySelectorAll('#run-rows tr').length > 0")?;
     let row = browser.read("document.querySelector('#run-rows tr').textContent")?;
     let row = row.as_str().unwrap_or_default().to_owned();
     ensure!(row.contains("slow") && row.contains("echo"), "{row}");
-    // What a run has is the scenario's: nothing can be changed.
+    // The conditions of a run are the scenario's: nothing can be changed.
     browser.wait("document.getElementById('apply').disabled")?;
     // Between two runs a link is answered with 404, which a browser logs.
     let errors = browser.errors()?;

@@ -15,10 +15,10 @@ use super::browser::{Browser, ENTER};
 use test_support::is_soak;
 use test_support::process::{self, farwire, stderr, stdout, wait_for};
 
-/// Values that are typed: each may be tried once before it is whole.
+/// The number of typed values; each may be tried once before it is complete.
 const MOST_HALF_TYPED: usize = 4;
 
-/// The page asks for the token that is wanted, again where it was a wrong one, and then does all that it does.
+/// The page asks for the required token, again after a wrong one, and then works as usual.
 #[test_support::test(
     Namespaces,
     Tool("chromium"),
@@ -76,18 +76,20 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     wait_for_pings(&pings, |ms| ms < 110.0)?;
     says("delay 20ms")?;
 
-    // A lease of no length is no change for good.
+    // An empty length of a lease must not make a permanent change.
     browser.click("#lease-wanted")?;
     browser.wait("(document.getElementById('lease-seconds').value = '') === ''")?;
     browser.click("#profiles button:last-child")?;
-    browser.wait("document.body.textContent.includes('After how many seconds does it revert?')")?;
+    browser.wait(
+        "document.body.textContent.includes('Enter after how many seconds the link reverts')",
+    )?;
     says("delay 20ms")?;
     browser.click("#lease-wanted")?;
     browser.click("#profiles button:last-child")?;
-    says("delay 26550us")?;
+    says("delay 26.55ms")?;
     run_command(&browser)?;
     run_scenario(&browser, folder.path())?;
-    // A value that is typed slowly is tried before it is whole.
+    // A slowly typed value is tried before it is complete.
     let errors = browser.errors()?;
     let is_half_typed =
         |error: &String| error.contains("dry_run=1") && error.contains("status of 422");
@@ -96,7 +98,7 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     Ok(())
 }
 
-/// Another delay and a loss, typed in; curve, counters and a real ping follow.
+/// Types another delay and a loss; curve, counters and a real ping must follow.
 fn change_by_hand(browser: &Browser, pings: &Path) -> Result<()> {
     browser.fill("#c-loss", "10%")?;
     browser.fill("#c-delay", "60ms")?;
@@ -118,7 +120,7 @@ fn change_by_hand(browser: &Browser, pings: &Path) -> Result<()> {
     browser.wait("document.getElementById('counters').textContent.includes('dropped: loss')")
 }
 
-/// The command line that the page gives has the profile's delay.
+/// Checks that the command line that the page exports has the profile's delay.
 fn run_command(browser: &Browser) -> Result<()> {
     let line = browser.read("document.getElementById('command').value")?;
     let line = line.as_str().context("no command line")?;
@@ -130,12 +132,12 @@ fn run_command(browser: &Browser) -> Result<()> {
     let output = process::run(Command::new("sh").args(["-c", &line]))?;
     let said = stdout(&output);
     let fastest = round_trips(&said).fold(f64::INFINITY, f64::min);
-    // Two delays of 26.55 ms, each less 5 ms of jitter at most.
+    // There are two delays of 26.55 ms, each reduced by at most 5 ms of jitter.
     ensure!((43.0..1_000.0).contains(&fastest), "{line}: {output:?}");
     Ok(())
 }
 
-/// The scenario that the page gives is one that runs, and loses what was lost by hand.
+/// Checks that the scenario that the page exports runs, and loses what was lost by hand.
 fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
     let file = folder.join("link-scenario.toml");
     browser.click("#scenario")?;
@@ -151,16 +153,16 @@ fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
         .arg(&file)
         .args(["--late-budget", "1s", "--out"])
         .arg(folder.join("out"));
-    // Three attempts, each as long as the walk was.
+    // There are three attempts, each as long as the walk.
     let ran = process::run_for(&mut run, 3 * length_of(&scenario)?)?;
-    // 1 is a host too busy for a measurement.
+    // The exit code is 1 if the host was too busy for a measurement.
     let said = stderr(&ran);
     ensure!(matches!(ran.status.code(), Some(0 | 1)), "{scenario}{said}");
     ensure!(folder.join("out/record.jsonl").is_file(), "{said}");
     Ok(())
 }
 
-/// How long the pings of a scenario take.
+/// Returns the times of the pings of a scenario.
 fn length_of(scenario: &str) -> Result<Duration> {
     let scenario: toml::Table = toml::from_str(scenario)?;
     let pings = &scenario["instruments"][0]["parameters"];
@@ -170,7 +172,7 @@ fn length_of(scenario: &str) -> Result<Duration> {
     Ok(Duration::from_nanos(interval.0) * u32::try_from(count)?)
 }
 
-/// Waits until the latest ping took such a time, in ms.
+/// Waits until the time of the latest ping, in ms, satisfies `is_so`.
 fn wait_for_pings(pings: &Path, is_so: impl Fn(f64) -> bool) -> Result<()> {
     wait_for("pings to follow the change", || {
         let text = fs::read_to_string(pings)?;
@@ -178,20 +180,20 @@ fn wait_for_pings(pings: &Path, is_so: impl Fn(f64) -> bool) -> Result<()> {
     })
 }
 
-/// What ping(8) says of round trips, in ms.
+/// Reads the round trips in the output of ping(8), in ms.
 fn round_trips(said: &str) -> impl Iterator<Item = f64> {
     let times = said.split("time=").skip(1);
     times.filter_map(|rest| rest.split(' ').next()?.parse().ok())
 }
 
-/// A link with a download and pings on it, and the address of its page.
+/// A link that carries a download and pings, and the address of its page.
 pub(crate) struct Running {
     farwire: Child,
     pub(crate) url: String,
 }
 
 impl Running {
-    /// With these flags more.
+    /// Starts the link with these additional flags.
     pub(crate) fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
         let traffic = "wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & exec ping -i 0.1 $FARWIRE_SERVER";
         let mut farwire = farwire();
@@ -200,10 +202,10 @@ impl Running {
             .args(flags)
             .args(["--rate", "20mbit", "--", "sh", "-c", traffic])
             .stdout(fs::File::create(pings)?);
-        Self::of(&mut farwire, "watch and change it at ")
+        Self::of(&mut farwire, "live page and API: ")
     }
 
-    /// A command that says by these words where its page is.
+    /// Starts a command that prints the address of its page after these words.
     pub(crate) fn of(farwire: &mut Command, words: &str) -> Result<Self> {
         let mut farwire = farwire.stderr(Stdio::piped()).spawn()?;
         let stderr = farwire.stderr.take().context("no stderr")?;
@@ -215,7 +217,7 @@ impl Running {
                 .map(|(a, b)| (a.to_owned(), b.to_owned()))?;
             Some(url)
         });
-        // The rest is read, so that nothing waits for it.
+        // Read the rest, so that the command never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
         let mut running = Self {
             farwire,

@@ -1,4 +1,4 @@
-//! Experiments that go well, and submits that end in between.
+//! Experiments that succeed, and submits that end in between.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,7 +21,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let submit = command.spawn()?;
-    // Which node Slurm takes next is its own affair: the first one is taken away.
+    // Slurm chooses the node, so the test takes away the first one that it uses.
     let first = process::wait_for("a task that runs", || {
         let running = slurm("squeue --noheader --states=RUNNING --format=%N")?;
         Ok(running.split_whitespace().next().map(str::to_owned))
@@ -49,7 +49,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
     // Nothing is left to do: the same command shows the report again.
     let again = process::succeeded(run(&mut experiment.submit()?)?)?;
     ensure!(stdout(&again) == stdout(&output), "{}", stdout(&again));
-    // Another experiment does not go there.
+    // Another experiment is refused there.
     let other = run(experiment.submit()?.arg("--quick"))?;
     ends_with(&other, 2, "not with --quick")?;
     Ok(())
@@ -58,7 +58,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
 #[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
 fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
-    // What Slurm still tidies up of another test is no task of this one.
+    // Slurm may still be cleaning up tasks of another test, which do not count here.
     experiment.wait_for_queue()?;
     let mut command = experiment.submit_by(farwire(), "1ms")?;
     command
@@ -73,12 +73,12 @@ fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again
     ensure!(second.status.code() == Some(2), "{}", stderr(&second));
     let said = stderr(&second);
     let holder = format!("process {} on ", first.id());
-    has(&said, "another submit has")?;
+    has(&said, "another submit uses")?;
     has(&said, &holder)?;
     first.kill()?;
     first.wait()?;
     let again = process::succeeded(run(&mut experiment.submit()?)?)?;
-    // It waited for what the first one had handed in.
+    // It waited for the array that the first one had submitted.
     ensure!(!stderr(&again).contains("job "), "{}", stderr(&again));
     experiment.record()?;
     Ok(())
@@ -104,17 +104,17 @@ fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
         shard["state"] == "waiting" && why.starts_with("PENDING, ") && shard["node"].is_null()
     };
     ensure!(shards.len() == 4 && shards.iter().all(waits), "{json}");
-    // Where none runs, nobody knows how long it takes.
+    // If no task runs, the remaining time is unknown.
     ensure!(json["left_s"].is_null(), "{json}");
     ensure!(handed.status.success(), "{}", stderr(&handed));
     let said = stdout(&status);
-    has(&said, "small: 0 of 4 shards are complete\n")?;
-    // Why they wait, Slurm says when it has looked at them.
+    has(&said, "small: 0 of 4 shards complete\n")?;
+    // Slurm states the reason for waiting once it has looked at the tasks.
     let waits = |line: &str| line.starts_with("PENDING, ") && line.ends_with(": 1-4");
     ensure!(said.lines().any(waits), "{said}");
-    has(&stdout(&ended), "4 tasks ended")?;
+    has(&stdout(&ended), "4 tasks cancelled")?;
     let again = process::succeeded(run(&mut experiment.submit()?)?)?;
-    // Nobody asks for what was cancelled.
+    // The cancelled array is not queried again.
     ensure!(!stderr(&again).contains("CANCELLED"), "{}", stderr(&again));
     experiment.record()?;
     let json = experiment.json("--status")?;
@@ -139,10 +139,14 @@ fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<(
         Ok((!running.is_empty()).then_some(()))
     })?;
     let ended = experiment.json("--cancel")?;
-    // At once: its tasks are still completing, and shards were lost with them.
+    // Start again immediately, while its tasks are still completing and shards were lost with them.
     let again = run(&mut experiment.submit()?)?;
     let first = first.wait_with_output()?;
-    ends_with(&first, 1, "it was cancelled; the same command goes on")?;
+    ends_with(
+        &first,
+        1,
+        "the submit was cancelled; the same command continues",
+    )?;
     let ended = ended["ended"].as_u64().context("ended")?;
     ensure!((1..=4).contains(&ended), "{ended}");
     ensure!(again.status.success(), "{}", stderr(&again));
@@ -167,7 +171,7 @@ fn an_ordinary_user_submits_and_his_tasks_need_no_privilege() -> Result<()> {
     command.arg(program);
     let output = run(&mut experiment.submit_by(command, "1ms")?)?;
     if output.status.code() == Some(3) {
-        // A host that keeps namespaces from ordinary users: the nodes say so.
+        // The host denies namespaces to ordinary users: the nodes report it.
         has(&stderr(&output), "user namespaces: ")?;
         return Ok(());
     }

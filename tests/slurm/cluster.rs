@@ -1,4 +1,4 @@
-//! A Slurm of three nodes on this machine, and experiments that are submitted to it.
+//! A Slurm with three nodes on this machine, and experiments that are submitted to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -16,20 +16,20 @@ use tempfile::TempDir;
 use test_support::process::{self, farwire, stderr};
 use test_support::scenario::{HEAD, PING};
 
-/// Started by the first test that needs it.
+/// The cluster; the first test that needs it starts it.
 static CLUSTER: Mutex<Option<TempDir>> = Mutex::new(None);
 
-/// The configuration of the cluster, which runs.
+/// Starts the cluster if necessary and returns its configuration.
 pub(crate) fn configuration() -> Result<PathBuf> {
     let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(directory) = &*cluster {
         return Ok(directory.path().join("slurm.conf"));
     }
     let directory = tempfile::tempdir()?;
-    // For the user munge.
+    // The user munge must reach it.
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
     let output = process::succeeded(slurm_here("start", directory.path())?)?;
-    // How long it took.
+    // Print how long the start took.
     eprint!("{}", stderr(&output));
     let configuration = directory.path().join("slurm.conf");
     *cluster = Some(directory);
@@ -49,18 +49,18 @@ fn slurm_here(what: &str, directory: &Path) -> Result<Output> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm-here");
     let mut command = Command::new(script);
     command.arg(what).arg(directory);
-    // What it starts holds no pipe of ours. A slurmd that ends at once is started again after 45 s.
+    // The started processes hold no pipe of this one. A slurmd that ends immediately is started again after 45 s.
     process::run_for(&mut command, Duration::from_secs(90))
 }
 
-/// The program under test, in bounded time.
+/// Returns the program under test, with a time limit.
 pub(crate) fn bounded() -> Command {
     let mut command = Command::new("timeout");
     command.arg("300").arg(farwire().get_program());
     command
 }
 
-/// Runs a command that bounds its own time.
+/// Runs a command that has its own time limit.
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
     Ok(command.stdin(Stdio::null()).output()?)
 }
@@ -75,19 +75,19 @@ pub(crate) fn slurm(line: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// An experiment in a directory of its own.
+/// An experiment in a new directory.
 pub(crate) struct Experiment {
     directory: TempDir,
     expected: BTreeSet<(String, u32)>,
 }
 
 impl Experiment {
-    /// Of so many cases, a run each.
+    /// Creates an experiment with this many cases, with one run for each.
     pub(crate) fn of(cases: u32) -> Result<Self> {
         Self::with(cases, 1, "")
     }
 
-    /// Of so many cases with so many repeats, and with more in each.
+    /// Creates an experiment with this many cases and repeats, and with `more` in each case.
     pub(crate) fn with(cases: u32, repeats: u32, more: &str) -> Result<Self> {
         let names = (1..=cases).map(|case| format!("case-{case}"));
         let text = names
@@ -110,12 +110,12 @@ impl Experiment {
         self.directory.path().join(name)
     }
 
-    /// The command that submits it, a run a shard, in bounded time.
+    /// Returns the command that submits it, with a shard for each run and a time limit.
     pub(crate) fn submit(&self) -> Result<Command> {
         self.submit_by(bounded(), "1ms")
     }
 
-    /// The same by another copy of the program, and with shards of at least `time`.
+    /// The same, with another copy of the program and shards of at least `time`.
     pub(crate) fn submit_by(&self, mut program: Command, time: &str) -> Result<Command> {
         program
             .current_dir(self.path(""))
@@ -125,14 +125,14 @@ impl Experiment {
         Ok(program)
     }
 
-    /// A command of `submit` on the directory: "--status".
+    /// Runs `submit` with an option such as "--status" on the directory.
     pub(crate) fn about(&self, option: &str) -> Result<Output> {
         let mut command = farwire();
         command.args(["submit", option]).arg(self.path("out"));
         process::run(command.env("SLURM_CONF", configuration()?))
     }
 
-    /// What such a command says as JSON.
+    /// Returns the JSON output of such a command.
     pub(crate) fn json(&self, option: &str) -> Result<Value> {
         let mut command = farwire();
         command.args(["submit", option]).arg(self.path("out"));
@@ -140,14 +140,14 @@ impl Experiment {
         process::json(command.env("SLURM_CONF", configuration()?))
     }
 
-    /// Waits until nothing of it is in Slurm's queue.
+    /// Waits until none of its tasks is in Slurm's queue.
     pub(crate) fn wait_for_queue(&self) -> Result<()> {
         process::wait_for("the queue to be empty", || {
             Ok(slurm("squeue --noheader")?.trim().is_empty().then_some(()))
         })
     }
 
-    /// The joined record, which must have every run once.
+    /// Reads the joined record, which must have every run once.
     pub(crate) fn record(&self) -> Result<Record> {
         let record = Record::read(&self.path("out"))?;
         let mut found: BTreeMap<(String, u32), Vec<u32>> = BTreeMap::new();
@@ -155,7 +155,7 @@ impl Experiment {
             let run_of = (run.case.clone(), run.repeat);
             found.entry(run_of).or_default().push(run.attempt);
         }
-        // What the machine spoilt was attempted again.
+        // Runs that the machine spoilt were attempted again.
         let in_order = |attempts: &Vec<u32>| {
             (1..)
                 .zip(attempts)

@@ -1,4 +1,5 @@
-//! `farwire submit` with commands in Slurm's place that answer as they are told to: orders of events that a real Slurm has seldom.
+//! `farwire submit` with scripts in place of Slurm's commands, whose answers the tests set: orders of events that are rare with a real
+//! Slurm.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -10,9 +11,10 @@ use tempfile::TempDir;
 
 use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
-/// All of Slurm's commands. A line of `COMMAND.answers` is for one call: `cancel` puts down the mark of `--cancel` first, `fail WORDS` refuses with
-/// these, `lost WORDS` does what it is to and refuses nevertheless; anything else, or no line, does it. Tasks wait until they are cancelled.
-/// The file `partitions` has those that there are, `nodes` the nodes of any, `environment` gets what sbatch sees of its own.
+/// The script for all of Slurm's commands. Each line of `COMMAND.answers` is for one call: `cancel` first writes the mark of `--cancel`,
+/// `fail WORDS` refuses with these words, `lost WORDS` does the work but reports a failure; anything else, or no line, does the work.
+/// Tasks wait until they are cancelled. The file `partitions` lists the partitions, `nodes` the nodes of each; `environment` gets the
+/// environment variables of sbatch.
 const FAKE: &str = r#"#!/bin/sh
 cd "$FAKE" || exit 9
 command=${0##*/}
@@ -61,10 +63,10 @@ scancel) : >"ended.$last" ;;
 esac
 "#;
 
-/// Of the environment, with their values.
+/// Environment variables with their values.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-/// An experiment of four shards, and a Slurm that does nothing.
+/// An experiment of four shards, and a fake Slurm.
 struct Fake(TempDir);
 
 impl Fake {
@@ -91,7 +93,7 @@ impl Fake {
         self.0.path().join(name)
     }
 
-    /// What the next calls of a command come to, a line each.
+    /// Sets the answers to the next calls of a command, one line for each.
     fn answers(&self, command: &str, lines: &str) -> Result<()> {
         Ok(fs::write(self.path(&format!("{command}.answers")), lines)?)
     }
@@ -100,7 +102,7 @@ impl Fake {
         self.farwire_with(&[], arguments)
     }
 
-    /// The same with these variables.
+    /// The same, with these environment variables.
     fn farwire_with(&self, set: Variables<'_>, arguments: &[&str]) -> Result<Output> {
         let mut command: Command = farwire();
         for name in ["SBATCH_PARTITION", "SBATCH_TIMELIMIT"] {
@@ -120,25 +122,28 @@ impl Fake {
         self.submit_with(&[], more)
     }
 
-    /// The same with these variables.
+    /// The same, with these environment variables.
     fn submit_with(&self, set: Variables<'_>, more: &[&str]) -> Result<Output> {
         let submit = ["submit", "x.toml", "--slurm", "--out", "out"];
         let short = ["--shard-time", "1ms"];
         self.farwire_with(set, &[&submit[..], &short, more].concat())
     }
 
-    /// How often a command was called that begins so.
+    /// Counts the calls of commands that begin with `begin`.
     fn calls(&self, begin: &str) -> Result<usize> {
         let calls = fs::read_to_string(self.path("calls"))?;
         Ok(calls.lines().filter(|call| call.starts_with(begin)).count())
     }
 }
 
-/// That it ended because it was cancelled, and Slurm has nothing left of it.
+/// Checks that the submit ended because it was cancelled, and that Slurm has no task of it left.
 fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     let said = stderr(output);
     ensure!(output.status.code() == Some(1), "{said}");
-    has(&said, "it was cancelled; the same command goes on")?;
+    has(
+        &said,
+        "the submit was cancelled; the same command continues",
+    )?;
     ensure!(fake.calls("sbatch ")? == 1 && fake.path("job.1").exists());
     ensure!(fake.path("ended.1").exists(), "the array lives on: {said}");
     Ok(())
@@ -146,7 +151,7 @@ fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
 
 #[test_support::test]
 fn an_array_that_is_handed_in_while_somebody_cancels_is_ended() -> Result<()> {
-    // The mark comes after the submit has looked for it, and Slurm was asked for what there is to cancel before it has the job.
+    // The mark appears after the submit has looked for it, and Slurm was asked for tasks to cancel before it has the job.
     for more in [&[][..], &["--detach"]] {
         let fake = Fake::new()?;
         fake.answers("sbatch", "cancel\n")?;
@@ -158,7 +163,7 @@ fn an_array_that_is_handed_in_while_somebody_cancels_is_ended() -> Result<()> {
 #[test_support::test]
 fn a_submit_that_sees_that_it_was_cancelled_ends_its_array_whoever_else_does() -> Result<()> {
     let fake = Fake::new()?;
-    // It asks twice before it waits.
+    // The submit asks twice before it waits.
     fake.answers("squeue", "-\ncancel\n")?;
     is_cancelled(&fake, &fake.submit(&[])?)
 }
@@ -180,7 +185,7 @@ fn a_controller_that_is_silent_for_a_while_is_asked_again_and_has_no_array_twice
     fake.answers("scancel", silence)?;
     let output = process::succeeded(fake.farwire(&["submit", "--cancel", "out"])?)?;
     let said = stdout(&output);
-    has(&said, "4 tasks ended")?;
+    has(&said, "4 tasks cancelled")?;
     ensure!(fake.path("ended.1").exists(), "the array lives on");
     Ok(())
 }
@@ -197,11 +202,11 @@ fn what_slurm_refuses_is_bad_input_and_nothing_of_it_is_waited_for() -> Result<(
     let output = process::succeeded(fake.submit(&["--detach"])?)?;
     let said = stderr(&output);
     has(&said, "job 1: 4 shards of 4\n")?;
-    ensure!(!said.contains("knows its task no more"), "{said}");
+    ensure!(!said.contains("no longer knows its task"), "{said}");
     Ok(())
 }
 
-/// What the user's environment says to sbatch.
+/// The variables for sbatch in the user's environment.
 const SET: [(&str, &str); 4] = [
     ("SBATCH_PARTITION", "long"),
     ("SBATCH_TIMELIMIT", "7"),
@@ -248,7 +253,7 @@ fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_
         let fake = Fake::new()?;
         process::succeeded(fake.submit_with(set, &[more, &["--detach"]].concat())?)?;
         let of = "sinfo --noheader --Node --partition=";
-        // Their processors, and their states.
+        // Compare the processors and states of the nodes.
         let (asked, all) = (fake.calls(&format!("{of}{nodes_of} "))?, fake.calls(of)?);
         ensure!(asked == 2 && all == 2, "{nodes_of}: {asked} of {all}");
     }
@@ -258,11 +263,11 @@ fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_
     ends_with(
         &output,
         2,
-        "SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main",
+        "SBATCH_PARTITION gone: Slurm has no such partition; the partitions are: long, main",
     )?;
     fs::write(fake.path("partitions"), "main\nlong\n")?;
     ensure!(!fake.path("out").exists(), "something was written");
-    // Where there is no default, Slurm decides.
+    // Without a default, Slurm decides.
     process::succeeded(fake.submit(&["--detach"])?)?;
     let all = fake.calls("sinfo --noheader --Node --format=")?;
     ensure!(all == 2, "{all}");
@@ -278,11 +283,11 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
     ensure!(output.status.code() == Some(3), "{said}");
-    has(&said, "no node can do it: ")?;
+    has(&said, "no node can run the shards: ")?;
     has(&said, "node1: drained (a fan); ")?;
     has(&said, "node2: down* (Not responding); ")?;
     ensure!(fake.calls("sbatch ")? == 0, "it was handed in");
-    // The others are left, also when farwire itself leaves one out.
+    // The other nodes are left, also when farwire itself leaves one out.
     fs::write(fake.path("out/nodes/node3.cannot"), "no farwire")?;
     for state in ["allocated", "completing", "idle~"] {
         let busy = format!("{nodes}node3|idle|none\nnode4|{state}|none\n");
@@ -291,11 +296,15 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
         ensure!(output.status.success(), "{state}: {}", stderr(&output));
         process::succeeded(fake.farwire(&["submit", "--cancel", "out"])?)?;
     }
-    // One that waits for tasks which no node is left for ends, and they do.
+    // A submit that waits for tasks without a usable node ends, and ends the tasks.
     process::succeeded(fake.submit(&["--detach"])?)?;
     fs::write(fake.path("nodes"), [nodes, "node3|idle|none\n"].concat())?;
     let output = fake.submit(&[])?;
-    let said = ends_with(&output, 3, "no node can do it: node3: no farwire; ")?;
+    let said = ends_with(
+        &output,
+        3,
+        "no node can run the shards: node3: no farwire; ",
+    )?;
     ensure!(fake.path("ended.4").exists(), "the array lives on: {said}");
     Ok(())
 }
@@ -306,7 +315,7 @@ fn the_script_has_paths_as_they_are_typed_with_their_links() -> Result<()> {
     let home = fake.path("home");
     symlink(fake.path(""), &home)?;
     let home = home.display().to_string();
-    // As after a shell's `cd home`.
+    // This is the environment after a shell's `cd home`.
     let output = fake.submit_with(&[("PWD", &home)], &["--allow-files", ".", "--print"])?;
     ensure!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);

@@ -1,4 +1,4 @@
-//! Nodes that cannot, and shards whose files are damaged.
+//! Unusable nodes, and shards whose files are damaged.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::cluster::{Experiment, run, slurm};
 
-/// Hands in by a copy of the program, which is this script when the tasks begin; then waits for the end.
+/// Submits with a copy of the program, which is replaced by this script before the tasks begin; then waits for the end.
 fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     let program = experiment.path("farwire");
     fs::copy(test_support::process::program(), &program)?;
@@ -46,12 +46,12 @@ fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() ->
 fn where_no_node_can_the_causes_are_said_and_nothing_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, "#!/bin/sh\necho farwire 99.0.0\n")?;
-    let said = ends_with(&output, 3, "no node can do it: node1: its ")?;
+    let said = ends_with(&output, 3, "no node can run the shards: node1: its ")?;
     has(&said, "is farwire 99.0.0, not farwire ")?;
     experiment.wait_for_queue()
 }
 
-/// The first task on node1 finds a file system without room where its record goes.
+/// The first task on node1 finds a full file system at the place of its record.
 const FULL: &str = r#"#!/bin/sh
 if [ "$1" = run ] && [ "$(hostname)" = node1 ] && mkdir "$0.full" 2>/dev/null; then
     for out; do :; done
@@ -72,7 +72,7 @@ fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -
     has(line, "shard ")?;
     has(line, ": FAILED on node1: farwire: ")?;
     ensure!(named.next().is_none(), "{said}");
-    // The next array has that shard alone.
+    // The next array has only that shard.
     has(&said, ": 1 shard of 4\n")?;
     experiment.record()?;
     Ok(())
@@ -84,7 +84,7 @@ fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()
     succeeded(run(experiment.submit()?.arg("--detach"))?)?;
     experiment.wait_for_queue()?;
     let shard = |number: u32| experiment.path(&format!("out/shards/{number}"));
-    // Cut off within its last run; nothing but the begin of its head; gone.
+    // One record is cut off within its last run, one has only the beginning of its head, one is missing.
     let torn = shard(1).join("pass-1/record.jsonl");
     let text = fs::read_to_string(&torn)?;
     let last = text.rfind("{\"run\"").context("a run")?;
@@ -94,7 +94,7 @@ fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()
     let output = succeeded(run(&mut experiment.submit()?)?)?;
     let said = stderr(&output);
     has(&said, "2/pass-1/record.jsonl:1: ")?;
-    has(&said, "its shard is done again")?;
+    has(&said, "its shard runs again")?;
     ensure!(shard(2).join("pass-1.damaged/record.jsonl").exists());
     has(&said, ": 3 shards")?;
     experiment.record()?;

@@ -1,4 +1,4 @@
-//! `farwire submit` on a real Slurm of this machine, which `scripts/slurm-here` starts.
+//! `farwire submit` with a real Slurm on this machine, which `scripts/slurm-here` starts.
 
 mod cases;
 mod cluster;

@@ -1,4 +1,4 @@
-//! What `submit` refuses, and what it only shows.
+//! Refusals of `submit`, and options that only print something.
 
 use std::fs;
 use std::process::Output;
@@ -38,7 +38,7 @@ fn a_directory_that_is_no_submits_is_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     for option in ["--status", "--cancel"] {
         let output = process::run(farwire().args(["submit", option]).arg(directory.path()))?;
-        ends_with(&output, 2, "no submit's directory")?;
+        ends_with(&output, 2, "not the directory of a submit")?;
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ fn a_record_of_something_else_is_left_alone() -> Result<()> {
     fs::create_dir(experiment.path("out"))?;
     fs::write(experiment.path("out/record.jsonl"), "mine\n")?;
     let output = run(&mut experiment.submit()?)?;
-    ends_with(&output, 2, "no submit's")?;
+    ends_with(&output, 2, "does not come from a submit")?;
     ensure!(
         fs::read_dir(experiment.path("out"))?.count() == 1,
         "something was written"
@@ -61,7 +61,7 @@ fn a_record_of_something_else_is_left_alone() -> Result<()> {
 fn a_partition_that_there_is_not_is_refused() -> Result<()> {
     let experiment = Experiment::of(1)?;
     let output = run(experiment.submit()?.args(["--partition", "gone"]))?;
-    ends_with(&output, 2, "no such partition; there are: main")?;
+    ends_with(&output, 2, "no such partition; the partitions are: main")?;
     ensure!(!experiment.path("out").exists(), "something was written");
     Ok(())
 }
@@ -86,8 +86,8 @@ fn where_all_nodes_are_drained_it_ends_and_says_so() -> Result<()> {
     let output = run(&mut experiment.submit()?);
     slurm(&format!("{all} State=RESUME"))?;
     let output = output?;
-    let said = ends_with(&output, 3, "no node can do it: node1")?;
-    has(&said, " (maintenance); the same command goes on")?;
+    let said = ends_with(&output, 3, "no node can run the shards: node1")?;
+    has(&said, " (maintenance); the same command continues")?;
     Ok(())
 }
 
@@ -111,7 +111,7 @@ fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(2)?;
     let submit = |more: &[&str]| -> Result<Output> { run(experiment.submit()?.args(more)) };
     let short = submit(&["--time", "1ms"])?;
-    ends_with(&short, 2, "a shard should take")?;
+    ends_with(&short, 2, "a shard is expected to take")?;
     slurm("scontrol update PartitionName=main State=DRAIN")?;
     let refused = [submit(&[]), submit(&[])];
     slurm("scontrol update PartitionName=main State=UP")?;
@@ -122,7 +122,7 @@ fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let taken = process::succeeded(submit(&[])?)?;
     let said = stderr(&taken);
     has(&said, ": 2 shards of 2\n")?;
-    ensure!(!said.contains("knows its task no more"), "{said}");
+    ensure!(!said.contains("no longer knows its task"), "{said}");
     experiment.record()?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Two hundred runs, one at a time: as those of one machine, for little more time; and whole although everything is killed meanwhile.
+//! Two hundred runs, one at a time: they agree with those of one machine, take little more time, and are complete although everything
+//! is killed meanwhile.
 
 use std::fs;
 use std::path::Path;
@@ -17,19 +18,19 @@ use test_support::process::farwire;
 
 const CASES: u32 = 20;
 const REPEATS: u32 = 10;
-/// Runs that may lie outside of the 95 % prediction interval of their case on one machine.
+/// The number of runs that may be outside of the 95 % prediction interval of their case on one machine.
 const MOST_OUTSIDE: usize = 20;
-/// Wall time against that of one machine.
+/// The largest ratio of wall time to that of one machine.
 const MOST_OVERHEAD: f64 = 1.1;
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Student's t at 97.5 %, of a degree of freedom less than there are repeats.
+/// Student's t at 97.5 %, with one degree of freedom less than there are repeats.
 const T: f64 = 2.262;
-/// Runs of some 1.8 s.
+/// Keys of a case for runs of about 1.8 s.
 const MORE: &str =
     "parameters = { ping = { count = 70, interval = '20ms' } }\nlink = { delay = '2ms' }\n";
-/// Three shards of two minutes, one a node: each costs its two baselines, 4 s, and what Slurm takes between two tasks.
+/// The shard time for three shards of two minutes, one for each node. Each costs two baselines, 4 s, and Slurm's time between two tasks.
 const LONG: &str = "110s";
-/// Six.
+/// The shard time for six shards.
 const SHORT: &str = "60s";
 
 fn submit(experiment: &Experiment, shard_time: &str) -> Result<Child> {
@@ -38,13 +39,13 @@ fn submit(experiment: &Experiment, shard_time: &str) -> Result<Child> {
     Ok(command.stdout(Stdio::null()).spawn()?)
 }
 
-/// Waits for the end of a command that may take long; how long it took.
+/// Waits for the end of a command that may take long, and returns its duration.
 fn end(mut child: Child) -> Result<Duration> {
     let begun = Instant::now();
     loop {
         match child.try_wait()? {
             Some(status) => {
-                // What the machine spoilt in all attempts makes it 1; the record shows whether all is there.
+                // A run that the machine spoilt in all attempts makes the exit code 1; the record shows whether it is complete.
                 ensure!(status.code().is_some_and(|code| code < 2), "{status}");
                 return Ok(begun.elapsed());
             }
@@ -82,7 +83,7 @@ fn two_hundred_runs_on_three_nodes_are_as_those_of_one_machine_and_take_a_tenth_
     Ok(())
 }
 
-/// How many runs of `other` lie outside of the prediction interval of their case in `single`.
+/// Counts the runs of `other` outside of the prediction interval of their case in `single`.
 fn outside(single: &Record, other: &Record) -> Result<usize> {
     let of: FigureName = "ping.rtt_ms.median".parse().map_err(anyhow::Error::msg)?;
     let values = |record: &Record, case: &str| -> Vec<f64> {
@@ -130,7 +131,7 @@ fn twice_a_task_a_slurmstepd_a_slurmd_and_the_submit_are_killed_and_every_run_is
             let pid = find(victim, &mut submitted)?;
             println!("SIGKILL for {victim}, process {pid}");
             kill(pid, Signal::SIGKILL)?;
-            // The next one is of another task, or of what came back.
+            // The next one belongs to another task, or to a process that was restarted.
             thread::sleep(Duration::from_secs(5));
         }
         submitted.kill()?;
@@ -142,7 +143,7 @@ fn twice_a_task_a_slurmstepd_a_slurmd_and_the_submit_are_killed_and_every_run_is
     Ok(())
 }
 
-/// A process of the cluster of this name, where a task runs.
+/// Finds a process of the cluster with this name, on a node where a task runs.
 fn find(name: &str, submitted: &mut Child) -> Result<Pid> {
     let begun = Instant::now();
     let configuration = configuration()?.display().to_string();
@@ -180,9 +181,9 @@ fn find(name: &str, submitted: &mut Child) -> Result<Pid> {
 struct Process {
     pid: Pid,
     name: String,
-    /// With spaces between.
+    /// Separated by spaces.
     arguments: String,
-    /// Of process numbers.
+    /// The PID namespace.
     namespace: String,
 }
 

@@ -1,4 +1,4 @@
-//! The commands of docs/cluster.md, as it shows them; a part of its cases.
+//! The commands of docs/cluster.md as shown there, with some of its cases.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use test_support::blocks;
 use test_support::process::{stderr, stdout};
 
 const PAGE: &str = "docs/cluster.md";
-/// What the page's commands have beside, here.
+/// The options that this test adds to the page's commands.
 const SHORTER: &str = " --slurm --only 'path[delay=1ms, rate=1mbit, loss=0%]' \
     --only 'path[delay=6ms, rate=1mbit, loss=0%]' --shard-time 4s --at-once 1";
 
@@ -30,7 +30,7 @@ fn docs_cluster_md_does_as_it_says() -> Result<()> {
         if let Some(name) = &block.file {
             fs::write(directory.path().join(name), &block.text)?;
         }
-        // What is typed as root sets up what this suite has.
+        // Commands typed as root set up a cluster, which this suite has already.
         for typed in block
             .commands
             .iter()

@@ -1,4 +1,4 @@
-//! Without loss each flow leaves in the order in which it came, and nothing leaves before it is due.
+//! Without loss, each flow leaves in the order in which it arrived, and nothing leaves before it is due.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn add(suite: &mut Suite) {
     }
 }
 
-/// Few enough on their way that no ring and no backlog can overflow, however busy the machine is.
+/// The number of datagrams on their way: too few to fill any ring or backlog, however busy the machine is.
 const WINDOW: Bytes = Bytes(1 << 20);
 
 fn tcp_keeps_order(link: &str) -> Result<()> {
@@ -59,7 +59,7 @@ fn tcp_keeps_order(link: &str) -> Result<()> {
     let came = Capture::start(bed.emulator(), CLIENT_PORT)?;
     let left = Capture::start(bed.server(), WAN)?;
     let transfer = Transfer {
-        // Fewer packets than a capture has room for.
+        // There are fewer packets than a capture has room for.
         bytes: 6_000_000,
         to: SERVER.v4.into(),
         seed: 11,
@@ -83,8 +83,8 @@ fn tcp_keeps_order(link: &str) -> Result<()> {
     Ok(())
 }
 
-/// The stream's bytes as ranges of sequence numbers in the order in which they passed; neighbours are one range,
-/// so that it does not matter how they were packed into frames.
+/// Returns the stream's bytes as ranges of sequence numbers in the order in which they passed. Adjacent ranges are joined, so that
+/// the division into frames does not matter.
 fn sequence(frames: &[Seen]) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for frame in frames {
@@ -100,7 +100,7 @@ fn sequence(frames: &[Seen]) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Sequence number and length of what an IPv4 TCP frame carries, if anything.
+/// Returns the sequence number and length of the payload of an IPv4 TCP frame, if it has one.
 fn tcp_payload(frame: &Seen) -> Option<(u32, u32)> {
     let ip = frame.head.get(14..)?;
     if frame.head.get(12..14)? != [8, 0] || *ip.get(9)? != 6 {
@@ -114,9 +114,9 @@ fn tcp_payload(frame: &Seen) -> Option<(u32, u32)> {
     (len > 0).then_some((start, len))
 }
 
-/// UDP payload of every datagram here.
+/// The UDP payload of every datagram here, in bytes.
 const SIZE: usize = 1000;
-/// Ethernet, IPv4 and UDP headers.
+/// The bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
 
 fn datagrams_leave_on_time(link: &str, delay: Nanos, batch: usize) -> Result<()> {
@@ -174,7 +174,7 @@ fn datagrams_leave_on_time(link: &str, delay: Nanos, batch: usize) -> Result<()>
     Ok(())
 }
 
-/// Number and stamp of each datagram that passed this way, GSO frames taken apart.
+/// Returns number and stamp of each datagram in this direction; GSO frames are split.
 fn datagrams(passed: &[Passed], way: Way) -> Vec<(u64, Nanos)> {
     let mut found = Vec::new();
     for frame in passed.iter().filter(|frame| frame.way == way) {

@@ -1,4 +1,4 @@
-//! A rate is what leaves, counted at the far end's interface.
+//! A rate is the traffic that leaves, counted at the far end's interface.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use test_support::stream::Transfer;
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
 
-/// Rates in bit/s, as they are written, and as tc counts them: L2 without FCS.
+/// Rates, as they are written and in bit/s, counted as tc does: L2 without FCS.
 const RATES: [(&str, u64); 4] = [
     ("1mbit", 1_000_000),
     ("10mbit", 10_000_000),
@@ -45,21 +45,21 @@ fn add(suite: &mut Suite) {
     }
 }
 
-/// L2 bytes of a full packet of MTU 1500.
+/// The L2 bytes of a full packet of MTU 1500.
 const FULL: u64 = 1514;
 
 fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
-    // In milliseconds.
+    // Both times are in milliseconds.
     let (warm_up, measured) = if is_soak() {
         (1000, 10_000)
     } else {
         (500, 2000)
     };
     let in_all = (warm_up + measured) * rate / 8000 * 11 / 10;
-    // All of it waits in the queue from the start, so that it never runs empty; where that were too much to hold, a
-    // quarter of a second of it.
+    // All datagrams wait in the queue from the start, so that it never runs empty. If that is too much to hold, a quarter of a
+    // second of them waits.
     let queue = if is_soak() { rate / 32 } else { in_all } / FULL + 10;
-    // The emulator's port makes packets of GSO frames, so that the far interface counts each with its headers.
+    // The emulator's port splits GSO frames, so that the far interface counts each packet with its headers.
     let bed = Offload::AtTheEnds.bed(1500)?;
     let wan = WanBox::start(&bed, &format!("--rate {name} --queue {queue}pkt"))?;
     let flow = Flow {
@@ -67,7 +67,7 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
         bytes: in_all,
         size: Some(1472),
         batch: 20,
-        // Twice as many on their way as the queue has room for: it always overflows.
+        // There are twice as many on their way as the queue has room for, so it always overflows.
         window: 2 * queue + 40,
         pinned: false,
         pause: Duration::ZERO,
@@ -93,7 +93,7 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
     Ok(())
 }
 
-/// The far interface's bytes at a moment.
+/// The byte counter of the far interface at a moment.
 struct Sample {
     at: Nanos,
     bytes: u64,
@@ -108,7 +108,7 @@ fn samples_during(bed: &Bed, work: impl FnOnce() -> Result<()> + Send) -> Result
             while !working.is_finished() {
                 let at = clock::now();
                 let bytes = InterfaceCounters::here(WAN)?.receive_bytes;
-                // One that was interrupted belongs to no moment.
+                // A reading that was interrupted belongs to no moment.
                 if clock::now().0 - at.0 < 200_000 {
                     samples.push(Sample { at, bytes });
                 }
@@ -121,8 +121,8 @@ fn samples_during(bed: &Bed, work: impl FnOnce() -> Result<()> + Send) -> Result
     })
 }
 
-/// Bits a second, by the line that fits the bytes received best over `measured` after `warm_up`; so one late
-/// packet at either end does not make a rate.
+/// Returns bits a second, by the line that best fits the received bytes over `measured` after `warm_up`, so that a single late packet
+/// at either end does not decide the rate.
 #[expect(
     clippy::cast_precision_loss,
     reason = "bytes and nanoseconds of seconds are far below 2^52"
@@ -160,7 +160,7 @@ fn tcp_reaches(name: &str, rate: u64) -> Result<()> {
     };
     let took = transfer.run(bed.client(), bed.server())?;
     drop(wan.stop()?);
-    // With timestamps 1,448 bytes of 1,514 are payload.
+    // With timestamps, 1,448 of 1,514 bytes are payload.
     let allowed = rate as f64 * 1448.0 / 1514.0;
     let goodput = transfer.bytes as f64 * 8.0 / took.as_secs_f64();
     let share = goodput / allowed;

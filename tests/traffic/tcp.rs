@@ -1,4 +1,4 @@
-//! A TCP stream arrives as it was sent, whatever becomes of the GSO frames that carry it.
+//! A TCP stream arrives as it was sent, whatever happens to the GSO frames that carry it.
 
 use std::net::IpAddr;
 
@@ -10,21 +10,21 @@ use test_support::stream::Transfer;
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::{WanBox, complete_checksums};
 
-/// Who makes packets of GSO frames, and who completes checksums.
+/// The place where GSO frames are split and checksums are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offload {
-    /// Nobody, as between virtual machines of one host: GSO frames and open checksums go from end to end.
+    /// Nothing splits them, as between virtual machines of one host: GSO frames and incomplete checksums go from end to end.
     On,
-    /// The emulator's ports, in software: the far end checks every checksum that a cut has prepared.
+    /// The emulator's ports split them, in software: the far end checks every checksum that splitting has prepared.
     AtTheEnds,
-    /// The sending end itself.
+    /// The sending end splits them.
     Off,
 }
 
 impl Offload {
     pub(crate) const ALL: [Self; 3] = [Self::On, Self::AtTheEnds, Self::Off];
 
-    /// The words with which a test's name ends.
+    /// Returns the words with which a test's name ends.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::On => "offloads on",
@@ -33,7 +33,7 @@ impl Offload {
         }
     }
 
-    /// A bed whose ends and ports have these offloads.
+    /// Builds a bed whose ends and ports have these offloads.
     pub(crate) fn bed(self, mtu: u32) -> Result<Bed> {
         let bed = Bed::build(&BedConfig {
             mtu,
@@ -50,7 +50,7 @@ impl Offload {
 
 #[test_support::tests]
 fn add(suite: &mut Suite) {
-    // At 3 Gb/s two or three segments of a GSO frame are due within a quantum, so that it is taken apart all along.
+    // At 3 Gb/s, two or three segments of a GSO frame are due within a quantum, so every frame is split.
     for link in ["--rate 3gbit", "--delay 200us"] {
         for loss in ["", "--loss 0.1%"] {
             for offload in Offload::ALL {
@@ -93,7 +93,7 @@ fn arrives_intact(link: &str, offload: Offload, mtu: u32, to: IpAddr) -> Result<
         let decided = way.delivered + way.lost() + way.queue_full();
         ensure!(decided <= way.packets, "more decided than came: {way:?}");
     }
-    // Acknowledgements may have been on their way when the box was stopped, and those of the end are few.
+    // Acknowledgements may have been on their way when the box was stopped; at the end there are few.
     let left = summary.departure_error.count;
     let delivered = summary.up.delivered + summary.down.delivered;
     ensure!(

@@ -1,4 +1,4 @@
-//! Datagrams in GSO frames: each carries its own bytes, and each that does not arrive is accounted for.
+//! Datagrams in GSO frames: each carries its own bytes, and each that does not arrive is counted.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn datagrams_add_up_where_the_queue_overflows() -> Result<()> {
     )
 }
 
-/// More GSO frames on their way than the receive ring has slots.
+/// The number of GSO frames on their way, larger than the slots of the receive ring.
 #[test_support::test(Namespaces)]
 fn a_long_delay_fills_no_receive_ring() -> Result<()> {
     let bed = Offload::On.bed(1500)?;
@@ -86,7 +86,7 @@ fn add_up(link: &str, offload: Offload, to: IpAddr) -> Result<()> {
     let refused = far.get(&format!("Udp{v6}RcvbufErrors"))?;
     let up = &summary.up;
     let told = format!("{tally:?}, {refused} refused by the socket, the link: {up:?}");
-    // Between the ends and the emulator nothing may be lost: with so few on their way no queue there can fill.
+    // Between the ends and the emulator nothing may be lost, because too few datagrams are on their way to fill a queue there.
     for (ns, interface) in wires(&bed) {
         let dropped = InterfaceCounters::of(ns, interface)?.drops;
         ensure!(
@@ -114,7 +114,7 @@ fn add_up(link: &str, offload: Offload, to: IpAddr) -> Result<()> {
     check_losses(link, up.packets - up.queue_full(), up.lost(), &told)
 }
 
-/// Losses lie in the 99.9 % interval of the binomial distribution.
+/// Checks that losses are in the 99.9 % interval of the binomial distribution.
 fn check_losses(link: &str, packets: u64, lost: u64, told: &str) -> Result<()> {
     let share = match link.split_once("--loss ") {
         Some((_, percent)) => percent.trim_end_matches('%').parse::<f64>()? / 100.0,

@@ -1,5 +1,5 @@
-//! Recorded runs of a calibration, and the same with the faults of an instrument: nothing is red without a fault, and every fault in
-//! each of its cells. `make truth` does this with runs of its own.
+//! Recorded runs of a calibration, and the same with the faults of an instrument: nothing is red without a fault, and every fault turns
+//! each of its cells red. `make truth` does this with new runs.
 
 #[path = "../../benches/truth/losses.rs"]
 mod losses;
@@ -73,7 +73,7 @@ fn a_record_without_bursts_and_rare_losses_has_nothing_to_judge_them_by() {
     }
 }
 
-/// How many of `packets` a link drops that was told to drop each with this probability.
+/// Draws how many of `packets` a link drops that drops each with this probability.
 fn dropped(seed: u64, probability: &str, packets: u64) -> u64 {
     let loss = Effect::Loss(probability.parse().expect("a probability"));
     let config = LinkConfig::new(seed, vec![StageSpec::new("loss", loss)], Vec::new());
@@ -91,7 +91,7 @@ fn dropped(seed: u64, probability: &str, packets: u64) -> u64 {
 
 #[test]
 fn wilson_s_interval_holds_the_probability_that_a_link_was_told() {
-    // Five losses and more are to be expected.
+    // The case expects at least five losses.
     for (probability, packets) in [("0.5%", 1000), ("1%", 1000), ("2%", 2000), ("10%", 60)] {
         let told = probability.trim_end_matches('%').parse::<f64>().unwrap() / 100.0;
         let holds = |seed| {
@@ -143,7 +143,7 @@ fn every_limit_of_validity_is_in_its_file_and_has_its_test() {
     }
 }
 
-/// Whether a Rust file in `folder`, or below it, has the function `name`.
+/// Returns whether a Rust file in or below `folder` has the function `name`.
 fn has_test(folder: &Path, name: &str) -> bool {
     let function = format!("fn {name}()");
     let mut entries = std::fs::read_dir(folder).expect("a folder of sources");

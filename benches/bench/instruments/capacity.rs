@@ -1,4 +1,4 @@
-//! The highest capacity that the search finds through the kernel's bridge, beside what one TCP stream gets there.
+//! The highest capacity that the search finds through the kernel's bridge, beside the goodput of one TCP stream there.
 
 use std::cell::Cell;
 
@@ -11,19 +11,19 @@ use crate::report::rows::{Found, Quantity};
 use crate::results::Outcome;
 use crate::rounds::{rounds, shuffled};
 
-/// So long that the rate comes to the end of its table, which it does after 10 s.
+/// The search. It lasts long enough for the rate to reach the end of its table, which takes 10 s.
 const SEARCH: &str =
     "measure capacity $TARGET --up -t 15s --datagrams traditional --quiet --json -";
 const STREAM: &str = "measure tcp $TARGET -t 5 -C cubic --quiet --json -";
 
-/// Measures once, in bit/s; counts how often the search ended with its table.
+/// Measures once, in bit/s, and counts searches that reached the end of the table.
 type Measure = fn(&Cell<usize>) -> Result<f64>;
 
 pub(crate) fn run() -> Result<Outcome> {
     let rounds = rounds(3)?;
     let mut outcome = Outcome::new(
         rounds,
-        "the kernel's bridge between client and server: the capacity that the search of RFC 9097 finds in 15 s with packets of up to 1,500 bytes, as payload, \
+        "through the kernel's bridge: the capacity that the search of RFC 9097 finds in 15 s with packets of up to 1,500 bytes, as payload, \
          beside the goodput of one TCP stream, cubic, 5 s",
     );
     let unlimited = Cell::new(0_usize);
@@ -42,14 +42,14 @@ pub(crate) fn run() -> Result<Outcome> {
     ));
     if unlimited.get() > 0 {
         outcome.note(&format!(
-            "in {} of {rounds} rounds the capacity is a lower bound: the search came to the end of its table of rates, or of its time, before it found a limit",
+            "in {} of {rounds} rounds the capacity is a lower bound: the search reached the end of its table of rates, or of its time, before it found a limit",
             unlimited.get()
         ));
     }
     Ok(outcome)
 }
 
-/// Payload bits a second; counts a search that found no limit.
+/// Returns payload bits a second, and counts a search that found no limit.
 fn search(unlimited: &Cell<usize>) -> Result<f64> {
     let said = through_bridge(SEARCH)?;
     if ["end of the table", "rising"]

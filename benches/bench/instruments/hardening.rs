@@ -1,4 +1,4 @@
-//! What giving up privileges costs `serve`: its processor time a gigabyte as iperf3's far end, confined beside `--no-sandbox`.
+//! The cost of giving up privileges for `serve`: its processor time a gigabyte as iperf3's far end, confined and with `--no-sandbox`.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -14,9 +14,9 @@ use crate::results::Outcome;
 use crate::rounds::{rounds, shuffled};
 
 const PAIRS: usize = 21;
-/// Tests of one far end: connections differ, by which processor does what for them, more than the far ends do.
+/// The number of tests with one far end. Connections differ more than far ends, by the processors that work for them.
 const TESTS: u32 = 6;
-/// Of one test, in units that iperf3 takes for 2^30 bytes.
+/// The amount of one test, in units of 2^30 bytes, as iperf3 counts.
 const GIB: u32 = 4;
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -24,8 +24,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         pairs,
         &format!(
-            "serve, confined and with --no-sandbox, as the far end of {TESTS} times iperf3 -n {GIB}G, one TCP stream, one veth pair: processor seconds of serve a GiB; \
-             pairs whose order is drawn"
+            "serve, confined and with --no-sandbox, as the far end of {TESTS} runs of iperf3 -n {GIB}G, one TCP stream, one veth pair: processor seconds of serve a GiB; \
+             pairs in random order"
         ),
     );
     let pair = Pair::build()?;
@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Of one far end, from its start to its end: the kernel adds up what a process took once it has been waited for.
+/// Measures one far end from its start to its end: the kernel adds up the time of a process once it has been waited for.
 fn seconds_a_gib(pair: &Pair, confined: bool) -> Result<f64> {
     let mut command = Command::new(FARWIRE);
     command.args(["serve", "--congestion", "cubic"]);
@@ -62,7 +62,7 @@ fn seconds_a_gib(pair: &Pair, confined: bool) -> Result<f64> {
     Ok((of_children()? - before) / f64::from(TESTS * GIB))
 }
 
-/// Waits until it has said all that it says at its start.
+/// Waits until the server has printed everything that it prints at its start.
 fn await_ready(server: &mut Child) -> Result<()> {
     let said = BufReader::new(server.stderr.take().context("a pipe was asked for")?);
     let mut lines = said.lines().map_while(Result::ok);

@@ -1,4 +1,4 @@
-//! How evenly a sender spaces datagrams: the kernel's stamps of their arrival at the other end of the veth pair.
+//! The pacing of a sender: the kernel's stamps of the arrival of datagrams at the other end of the veth pair.
 
 use std::thread;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const FRAMES: RingSlots = RingSlots {
     large: 4 << 10,
 };
 
-/// A sender and how it is run for [`SECONDS`].
+/// The name of a sender, and the function that runs it for [`SECONDS`].
 type Rival = (&'static str, fn(&Pair) -> Result<()>);
 
 const RIVALS: [Rival; 4] = [
@@ -98,7 +98,7 @@ fn load(pair: &Pair, line: &str) -> Result<()> {
     pair.run(line).map(drop)
 }
 
-/// |gap - ideal| of neighbouring datagrams as they arrive, sorted, in us.
+/// Measures |gap - ideal| of neighbouring datagrams as they arrive, sorted, in us.
 fn gaps(send: fn(&Pair) -> Result<()>) -> Result<Vec<f64>> {
     let pair = Pair::build()?;
     let mut port = pair.server.run(|| AfPacket::open(WAN, FRAMES))??;
@@ -125,7 +125,7 @@ fn gaps(send: fn(&Pair) -> Result<()>) -> Result<Vec<f64>> {
     Ok(gaps)
 }
 
-/// A train of datagrams arrives as one frame: its datagrams have no gap between them.
+/// Collects arrivals. A train of datagrams arrives as one frame, with no gap between its datagrams.
 fn collect(port: &mut AfPacket, arrivals: &mut Vec<u64>) {
     port.refresh(clock::now());
     while let Some((_, received)) = port.take() {

@@ -1,6 +1,6 @@
-//! Percentiles of what was seen.
+//! Percentiles of observed values.
 
-/// The value that `share` of the `sorted` ones do not pass.
+/// Returns the value that `share` of the `sorted` values do not exceed.
 pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len() - 1;
     #[expect(

@@ -1,4 +1,4 @@
-//! 64 bytes there and back over TCP.
+//! Round trips of 64 bytes over TCP.
 
 use anyhow::{Context, Result};
 
@@ -10,7 +10,7 @@ use crate::rounds::{rounds, shuffled};
 const MESSAGES: u32 = 40_000;
 const SECONDS: u32 = 2;
 
-/// What the row is called, what farwire is told, and what sockperf is.
+/// The name of the row, farwire's option, and sockperf's option.
 const MODES: [(&str, &str, &str); 2] = [
     ("blocking", "block", ""),
     ("spinning", "spin", "--nonblocked"),
@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "64 bytes there and back over TCP, one veth pair, {MESSAGES} times or {SECONDS} s: the median round trip; sockperf prints half of it, which is doubled"
+            "round trips of 64 bytes over TCP, one veth pair, {MESSAGES} times or {SECONDS} s: the median; sockperf prints half of it, which is doubled here"
         ),
     );
     for (mode, wait, option) in MODES {
@@ -58,7 +58,7 @@ fn with_sockperf(option: &str) -> Result<f64> {
     let text = pair.run(&format!(
         "sockperf ping-pong -i {SERVER} --tcp -m 64 -t {SECONDS} {option}"
     ))?;
-    // "---> percentile 50.000 =   12.345"
+    // The line looks like "---> percentile 50.000 =   12.345".
     let line = text.lines().find(|line| line.contains("percentile 50.0"));
     let half = line.and_then(|line| line.rsplit('=').next());
     let half: f64 = half.with_context(|| text.clone())?.trim().parse()?;

@@ -1,4 +1,4 @@
-//! Round trips on an idle path: what the network took, and what a user-space program sees.
+//! Round trips on an idle path: the time of the network, and the time that a user-space program sees.
 
 use anyhow::{Context, Result};
 
@@ -15,8 +15,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{PROBES} probes, one a millisecond, on an idle veth pair: the 99th percentile of the round trip. farwire tells what the network took \
-             from what a program sees; irtt has the latter"
+            "{PROBES} probes, one a millisecond, on an idle veth pair: the 99th percentile of the round trip. farwire separates the time of the network \
+             from the time that a program sees; irtt states only the latter"
         ),
     );
     let rivals: [fn() -> Result<[f64; 2]>; 2] = [with_farwire, with_irtt];
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The network's part, and the whole.
+/// Measures the network's part and the whole round trip.
 fn with_farwire() -> Result<[f64; 2]> {
     let pair = Pair::build()?;
     let _server = pair.serve_farwire()?;
@@ -46,7 +46,7 @@ fn with_farwire() -> Result<[f64; 2]> {
     Ok([p99("network_rtt_ms")?, p99("rtt_ms")?])
 }
 
-/// The whole, twice: irtt knows no other.
+/// Measures the whole round trip and returns it twice, because irtt states no other.
 fn with_irtt() -> Result<[f64; 2]> {
     let pair = Pair::build()?;
     let _server = pair.serve("irtt server -i 1ms")?;

@@ -1,4 +1,4 @@
-//! Probes a hundred thousand times a second, each with the kernel's stamps: how many are lost, and how many answers come.
+//! A hundred thousand probes a second, each with the kernel's stamps: the share lost, and the rate of answers.
 
 use anyhow::{Context, Result};
 
@@ -8,10 +8,10 @@ use crate::results::Outcome;
 use crate::rounds::{rounds, shuffled};
 
 const PROBES: u32 = 200_000;
-/// Two seconds of it.
+/// Probes a second; a session lasts two seconds.
 const RATE: f64 = 100_000.0;
 
-/// What a session came to: thousands of answers a second, percent lost, the median of the network's part in us.
+/// The result of a session: thousands of answers a second, percent lost, and the median of the network's part in us.
 type Session = [f64; 3];
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{PROBES} probes, {:.0},000 a second, on an idle veth pair, each stamped by the kernel at its four places",
+            "{PROBES} probes, {:.0},000 a second, on an idle veth pair, each stamped by the kernel at four places",
             RATE / 1e3
         ),
     );

@@ -1,4 +1,4 @@
-//! One TCP stream, as fast as it goes.
+//! One TCP stream, as fast as possible.
 
 use anyhow::{Context, Result};
 
@@ -10,7 +10,7 @@ use crate::rounds::{rounds, shuffled};
 
 const SECONDS: u32 = 4;
 
-/// A meter and what it says, in bit/s.
+/// The name of a meter, and the function that returns its result in bit/s.
 type Rival = (&'static str, fn(&Pair) -> Result<f64>);
 
 const RIVALS: [Rival; 5] = [
@@ -26,9 +26,9 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "TCP, one stream, buffers up to 128 MiB, MTU 1500, one veth pair, {SECONDS} s: goodput at the receiver; cubic, but for nuttcp, which has what the \
-             kernel has by default. Processor seconds are those of client and server. \
-             farwire's receiver has the kernel discard what comes, as no peer's does; with --rx-copy it copies it"
+            "TCP, one stream, buffers up to 128 MiB, MTU 1500, one veth pair, {SECONDS} s: goodput at the receiver; cubic, except nuttcp, which uses the \
+             kernel's default. Processor seconds are those of client and server. \
+             farwire's receiver lets the kernel discard the bytes, unlike its peers; with --rx-copy it copies them"
         ),
     );
     let found = Found {
@@ -75,7 +75,7 @@ fn with_iperf3(pair: &Pair) -> Result<f64> {
         .context("iperf3 said no rate")
 }
 
-/// iperf 2 reports what the server counted when the client asks for enhanced reports; its CSV is the client's.
+/// Measures with iperf 2, whose enhanced reports contain the server's count; its CSV has the client's.
 fn with_iperf(pair: &Pair) -> Result<f64> {
     let _server = pair.serve("iperf -s")?;
     let text = pair.run(&format!("iperf -c {SERVER} -t {SECONDS} -Z cubic -y C"))?;
@@ -90,7 +90,7 @@ fn with_nuttcp(pair: &Pair) -> Result<f64> {
     Ok(value(&text, "rate_Mbps")? * 1e6)
 }
 
-/// The value of `key` in what nuttcp -fparse prints.
+/// Returns the value of `key` in the output of nuttcp -fparse.
 pub(crate) fn value(text: &str, key: &str) -> Result<f64> {
     let mut words = text.split_whitespace();
     let found = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='));

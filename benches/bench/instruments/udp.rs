@@ -1,4 +1,4 @@
-//! The highest rate of datagrams of 1,448 bytes of which nearly none is lost.
+//! The highest rate of datagrams of 1,448 bytes at which nearly none is lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::results::Outcome;
 use crate::rounds::{rounds, shuffled};
 use crate::search::{Attempt, LONG, MOST_LOST_PERCENT, highest};
 
-/// The most that a socket's buffer may be set to by any program, in bytes: iperf3 ends when it is given less than it asked for.
+/// Returns the largest buffer that any program may set for a socket, in bytes: iperf3 ends if it gets less than it asked for.
 fn window() -> Result<u64> {
     let most = |name| -> Result<u64> {
         Ok(fs::read_to_string(format!("/proc/sys/net/core/{name}"))?
@@ -25,7 +25,7 @@ fn window() -> Result<u64> {
     Ok(most("rmem_max")?.min(most("wmem_max")?))
 }
 
-/// A meter, and the rate that it is tried at first, in bit/s.
+/// A meter, and the first rate of its search, in bit/s.
 struct Rival {
     name: &'static str,
     first: f64,
@@ -72,8 +72,8 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "UDP, datagrams of 1,448 bytes, one veth pair: the highest rate at which no more than {MOST_LOST_PERCENT} % are lost for {LONG} s, in the better of two runs, as received. \
-             The peers are given buffers of {} bytes, the most that this system allows a program to ask for. farwire's datagrams travel as trains (UDP GSO), \
-             as no peer's do; with --no-gso each by itself",
+             The peers get buffers of {} bytes, the most that this system allows a program to ask for. farwire's datagrams travel as trains (UDP GSO), \
+             unlike its peers'; with --no-gso each travels alone",
             window()?
         ),
     );
@@ -103,7 +103,7 @@ pub(crate) fn run() -> Result<Outcome> {
 impl Rival {
     fn highest(&self, start: f64) -> Result<f64> {
         let pair = Pair::build()?;
-        // A server each: the second client of one iperf 2 server is lost now and then.
+        // Start a new server each time, because an iperf 2 server sometimes loses its second client.
         highest(start, |rate, seconds| {
             let _server = (self.server)(&pair)?;
             (self.run)(&pair, rate, seconds)
@@ -136,7 +136,7 @@ fn with_iperf3(pair: &Pair, rate: f64, seconds: u32) -> Result<Attempt> {
     })
 }
 
-/// The server's report is the line with the lost and all datagrams: "... 0.005 ms 0/43164 (0%)".
+/// Measures with iperf 2. The server's report is the line with the lost and all datagrams: "... 0.005 ms 0/43164 (0%)".
 fn with_iperf(pair: &Pair, rate: f64, seconds: u32) -> Result<Attempt> {
     let text = pair.run(&format!(
         "iperf -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w {} -f b",

@@ -1,4 +1,4 @@
-//! How late packets leave: as the emulator states it, and against a capture at the far end.
+//! Lateness of packets: as the emulator states it, and by a capture at the far end.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,9 +18,9 @@ use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::{Outcome, scratch};
 use crate::rounds::{rounds, shuffled};
 
-/// Datagrams a second, and how many are sent.
+/// Datagrams a second, and the number of datagrams.
 const PACES: [(u32, u32); 3] = [(1, 5), (50, 100), (1000, 2000)];
-/// How the forwarder waits.
+/// The ways in which the forwarder waits.
 const WAITS: [&str; 2] = ["spin", "gentle"];
 const SLOTS: RingSlots = RingSlots {
     small: 8 << 10,
@@ -29,24 +29,24 @@ const SLOTS: RingSlots = RingSlots {
 const PAYLOAD: usize = 1000;
 const DELAY: Nanos = Nanos(20_000_000);
 
-/// The statistics of a run: their names, the share of the packets, and where the summary has each.
+/// The statistics of a run: the name, the share of packets, and the key in the summary.
 const STATISTICS: [(&str, f64, &str); 2] = [("median", 0.5, "p50_ns"), ("p99", 0.99, "p99_ns")];
 
-/// What one run came to, in us but for the share.
+/// The result of one run; times are in us.
 struct Lateness {
-    /// Of each statistic, until the send call returned, as the summary states it.
+    /// Lateness until the send call returned, by statistic, as the summary states it.
     sent: [f64; 2],
-    /// Likewise until the send call began; nothing of a summary that does not have it.
+    /// Lateness until the send call began, if the summary has it.
     handed_over: Option<[f64; 2]>,
-    /// Likewise from the sender's time to the far end's capture, less the delay.
+    /// Lateness from the sender's time to the far end's capture, less the delay.
     captured: [f64; 2],
-    /// Of a processor, by the forwarder, in percent.
+    /// The forwarder's use of one processor, in percent.
     forwarder_percent: f64,
-    /// How often the machine itself stood still.
+    /// The number of stalls of the machine itself.
     stalls: u64,
 }
 
-/// A number of datagrams a second, how many, and how the forwarder waits.
+/// Datagrams a second, their number, and the way in which the forwarder waits.
 type Case = (u32, u32, &'static str);
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -54,8 +54,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "datagrams of {PAYLOAD} bytes through {DELAY} each way: how long after its due time each left, as the summary states it; beside it what a capture \
-             at the far end saw, sender's time plus delay taken off, which has the sender's and the far end's stacks in it"
+            "datagrams of {PAYLOAD} bytes through {DELAY} in each direction: the time from the due time of each to its departure, as the summary states it. Beside it, the same by a capture \
+             at the far end, less the sender's time and the delay, which includes the stacks of the sender and the far end"
         ),
     );
     let cases: Vec<Case> = PACES
@@ -69,12 +69,12 @@ pub(crate) fn run() -> Result<Outcome> {
     }
     let stalls: u64 = found.iter().flatten().map(|lateness| lateness.stalls).sum();
     outcome.note(&format!(
-        "the machine itself stood still {stalls} times while a forwarder spun, for more than 30 us each"
+        "stalls of the machine itself, of more than 30 us, while a forwarder spun: {stalls}"
     ));
     Ok(outcome)
 }
 
-/// What a case came to in all rounds.
+/// Makes the rows of a case over all rounds.
 fn rows((pace, _, wait): Case, of: &[&Lateness]) -> Vec<Row> {
     let mut rows = Vec::new();
     let beside = |name: &str, unit: &str, value: &dyn Fn(&Lateness) -> [Option<f64>; 2]| {
@@ -143,14 +143,14 @@ fn one((pace, count, wait): &Case) -> Result<Lateness> {
     })
 }
 
-/// Processor seconds of the forwarder so far.
+/// Returns the processor seconds of the forwarder so far.
 fn forwarder_s(pid: u32) -> f64 {
     let threads = threads(pid).into_iter();
     let forwarders = threads.filter(|(name, _)| name == "forwarder");
     forwarders.map(|(_, seconds)| seconds).sum()
 }
 
-/// Sends the datagrams, each with its time, and reads the kernel's stamps of their arrival: how late each was, in us, sorted.
+/// Sends the datagrams, each with its time, reads the kernel's stamps of their arrival, and returns the lateness of each in us, sorted.
 fn capture(bed: &Bed, count: u32, interval: Duration) -> Result<Vec<f64>> {
     let mut port = bed.server().run(|| AfPacket::open(WAN, SLOTS))??;
     let socket = bed.client().run(|| UdpSocket::bind("0.0.0.0:0"))??;

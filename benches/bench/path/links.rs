@@ -1,5 +1,5 @@
-//! A thousand links of one emulator: how long they take to stand and to go, what they cost while nothing passes, and what ten
-//! busy ones lose by the others.
+//! A thousand links of one emulator: the time to open and close them, their cost while nothing passes, and the effect of the others on
+//! ten busy ones.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,19 +23,19 @@ use crate::rounds::{rounds, shuffled};
 
 const ALL: usize = 1000;
 const BUSY: usize = 10;
-/// How long each busy link carries a stream, in seconds.
+/// The duration of the stream on each busy link, in seconds.
 const SECONDS: u32 = 4;
-/// Until the links are idle, and how long their processor time is then counted.
+/// The time until the links are idle, and the time for which their processor time is then counted.
 const SETTLED: Duration = Duration::from_secs(10);
 const COUNTED: Duration = Duration::from_secs(3);
 
-/// What a box of links came to.
+/// The result for a box of links.
 struct Came {
     opened_s: f64,
     closed_s: f64,
-    /// Of a processor; only of all links.
+    /// The use of one processor; only for all links.
     idle_percent: Option<f64>,
-    /// All busy links together.
+    /// The goodput of all busy links together.
     gbit_per_s: f64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "one emulator with {ALL} links of 1 ms each way, and with {BUSY} of them: from its start until they stand, from SIGTERM to its end, its processor time \
+            "one emulator with {ALL} links of 1 ms in each direction, and with {BUSY} of them: the time from its start until they are open, from SIGTERM to its end, its processor time \
              over {} s when nothing has passed for {} s, and {BUSY} TCP streams (cubic, {SECONDS} s), one through each of those {BUSY} links",
             COUNTED.as_secs(),
             SETTLED.as_secs()
@@ -53,7 +53,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let ends = Ends::build(ALL, BUSY)?;
     let counts = [ALL, BUSY];
     let mut found = Vec::new();
-    // The long wait for silence is for the first round only.
+    // Only the first round waits until the links are idle, which takes long.
     for number in 0..rounds {
         let round = shuffled(1, &counts, |links| {
             ends.emulate(*links, number == 0 && *links == ALL)
@@ -62,7 +62,7 @@ pub(crate) fn run() -> Result<Outcome> {
     }
     let names = vec![
         format!("farwire, {ALL} links"),
-        format!("those {BUSY} alone"),
+        format!("these {BUSY} alone"),
     ];
     let of = |value: fn(&Came) -> f64| Found {
         names: names.clone(),
@@ -92,7 +92,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The links' ends: clients in one namespace, servers in another, their interfaces' peers in a third.
+/// The ends of the links: clients in one namespace, servers in another, the peers of their interfaces in a third.
 pub(crate) struct Ends {
     pub(crate) client: NetNs,
     pub(crate) middle: NetNs,
@@ -101,7 +101,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// With so many links, of which the first so many have addresses.
+    /// Builds this many links; the first `addressed` ones have addresses.
     pub(crate) fn build(links: usize, addressed: usize) -> Result<Self> {
         let [client, middle, server] = [NetNs::create()?, NetNs::create()?, NetNs::create()?];
         let sides = [(&client, 'a', 1), (&server, 'b', 2)];
@@ -112,7 +112,7 @@ impl Ends {
             }
         }
         for (ns, side, number) in sides {
-            // The peers go to the namespace of a process: a thread's own is not for others.
+            // The peers go to the namespace of a process, because other programs cannot use a thread's own.
             let mut there = Running::start(&middle, Command::new("sleep").arg("60"))?;
             let mut batch = String::new();
             for link in 0..links {
@@ -149,7 +149,7 @@ impl Ends {
         })
     }
 
-    /// Puts the first so many links up, has the busy ones carry their streams, and takes all down.
+    /// Opens the first `links` links, lets the busy ones carry their streams, and closes all.
     fn emulate(&self, links: usize, with_idle: bool) -> Result<Came> {
         let file = links_file(links, "delay = \"1ms\"")?;
         let mut command = Command::new(FARWIRE);
@@ -162,7 +162,7 @@ impl Ends {
         let ready = said.any(|line| line.is_ok_and(|line| line.contains("until a signal")));
         ensure!(ready, "emulate --links did not stand");
         let opened_s = started.elapsed().as_secs_f64();
-        // What it says at its end must find a reader.
+        // A reader must take the output at its end.
         let rest = thread::spawn(move || said.count());
         let pid = emulator.streams().id();
         let idle_percent = with_idle.then(|| idle_percent(pid)).transpose()?;
@@ -180,7 +180,7 @@ impl Ends {
         })
     }
 
-    /// A stream through each busy link, all at once: their goodputs together, in bit/s.
+    /// Sends a stream through each busy link simultaneously; returns the sum of their goodputs, in bit/s.
     fn streams(&self) -> Result<f64> {
         let mut clients = Vec::new();
         for link in 0..BUSY {
@@ -212,12 +212,12 @@ impl Ends {
     }
 }
 
-/// Of an end of a link: the client's is number 1, the server's 2.
+/// Returns the address of an end of a link: the client's number is 1, the server's 2.
 pub(crate) fn address(link: usize, number: usize) -> String {
     format!("10.{}.{}.{number}", 80 + link / 250, link % 250)
 }
 
-/// The file that `emulate --links` reads, of the first so many links under these conditions.
+/// Writes the file for `emulate --links` with the first `links` links under these conditions.
 pub(crate) fn links_file(links: usize, conditions: &str) -> Result<PathBuf> {
     let file = scratch("links.toml")?;
     let table =
@@ -226,7 +226,7 @@ pub(crate) fn links_file(links: usize, conditions: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Of a processor, by that process, when nothing has passed for a while.
+/// Measures the use of one processor by that process when nothing has passed for a while.
 fn idle_percent(pid: u32) -> Result<f64> {
     let seconds = || processor_seconds(pid).context("the emulator has ended");
     thread::sleep(SETTLED);

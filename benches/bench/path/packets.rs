@@ -1,4 +1,4 @@
-//! Small packets: how many datagrams of 64 bytes a second cross without loss, each a frame of its own.
+//! Small packets: the rate of datagrams of 64 bytes, each in a separate frame, that cross without loss.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use crate::results::Outcome;
 use crate::rounds::{rounds, shuffled};
 use crate::search::{Attempt, LONG, MOST_LOST_PERCENT, highest};
 
-/// Payload bytes of a datagram.
+/// The payload bytes of a datagram.
 const LENGTH: u32 = 64;
-/// Socket buffers at both ends: the default holds what comes in a millisecond and a half, less than a receiver on two cores waits
-/// for its turn.
+/// Socket buffers at both ends. The default holds the datagrams of 1.5 ms, but a receiver on two cores waits longer than that for a
+/// processor.
 const BUFFER: &str = "4MiB";
-/// Datagrams a second that are tried first.
+/// The first rate of the search, in datagrams a second.
 const FIRST: f64 = 100_000.0;
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -26,8 +26,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "datagrams of {LENGTH} bytes, a frame each: the highest rate at which no more than {MOST_LOST_PERCENT} % are lost for {LONG} s, \
-             in the better of two runs; buffers of {BUFFER} at both ends; farwire and rattan with 1 ms each way"
+            "datagrams of {LENGTH} bytes, one in each frame: the highest rate at which no more than {MOST_LOST_PERCENT} % are lost for {LONG} s, \
+             in the better of two runs; buffers of {BUFFER} at both ends; farwire and rattan with 1 ms in each direction"
         ),
     );
     let rivals = Rival::all(true);
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// One run at so many datagrams a second.
+/// Runs once at this rate, in datagrams a second.
 fn attempt(standing: &mut Standing, rate: f64, seconds: u32) -> Result<Attempt> {
     let bits = rate * f64::from(LENGTH) * 8.0;
     let said = standing

@@ -1,4 +1,4 @@
-//! What being watched costs the emulator: a page's events open and a scrape a second, beside farwire that does not listen.
+//! The cost of observers for the emulator: with a page's events open and a scrape a second, beside a farwire that does not listen.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use crate::results::Outcome;
 use crate::rounds::{rounds, shuffled};
 
 const PAIRS: usize = 11;
-/// Between two scrapes.
+/// The time between two scrapes.
 const SCRAPE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -24,8 +24,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         pairs,
         &format!(
-            "farwire whose events a page reads, with a scrape of /metrics a second, beside farwire without --listen, 1 ms each way, one TCP stream, cubic, \
-             {SECONDS} s: processor seconds of the whole process; pairs whose order is drawn"
+            "farwire whose events a page reads, with a scrape of /metrics a second, beside farwire without --listen, 1 ms in each direction, one TCP stream, cubic, \
+             {SECONDS} s: processor seconds of the whole process; pairs in random order"
         ),
     );
     let found = shuffled(pairs, &[true, false], |is_watched| one(*is_watched))?;
@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// One stream, watched or not.
+/// Runs one stream, watched or not.
 fn one(is_watched: bool) -> Result<Stream> {
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("api");
@@ -56,7 +56,7 @@ fn one(is_watched: bool) -> Result<Stream> {
     let mut standing = Rival::Farwire(options).stand(Over::Plain, "iperf3 -s")?;
     let watcher = is_watched.then(|| Watcher::start(&socket)).transpose()?;
     let carried = standing.carry(&format!("iperf3 -c $TARGET -t {SECONDS} -C cubic -J"))?;
-    // While there is something to scrape.
+    // Stop scraping while the emulator still runs.
     let watcher = watcher.map(Watcher::stop_scraping).transpose()?;
     let summary = standing.end()?;
     if let Some((events, scrapes)) = watcher {
@@ -82,7 +82,7 @@ impl Watcher {
         let events = get(socket, "/v1/links/link/events")?;
         let reads = thread::spawn(move || {
             let lines = BufReader::new(events).lines();
-            // It ends with the emulator.
+            // The stream of events ends with the emulator.
             let lines = lines.map_while(Result::ok);
             Ok(lines.filter(|line| line == "event: sample").count() as u64)
         });
@@ -107,7 +107,7 @@ impl Watcher {
         })
     }
 
-    /// What reads events still, and how many scrapes there were.
+    /// Returns the thread that still reads events, and the number of scrapes.
     fn stop_scraping(self) -> Result<(JoinHandle<Result<u64>>, u64)> {
         drop(self.scraping);
         Ok((self.events, joined(self.scrapes)?))
@@ -119,7 +119,7 @@ fn joined(thread: JoinHandle<Result<u64>>) -> Result<u64> {
     ended.map_err(|_| anyhow!("a reader of the API panicked"))?
 }
 
-/// Asks for a resource; what comes can be read.
+/// Asks for a resource; the answer can be read from the stream.
 fn get(socket: &Path, path: &str) -> Result<UnixStream> {
     let stream = UnixStream::connect(socket);
     let mut stream = stream.with_context(|| format!("{}: cannot connect", socket.display()))?;

@@ -1,4 +1,4 @@
-//! What something costs the emulator, as a ratio of pairs: each with and without it, in turns.
+//! The cost of an option for the emulator, as a ratio of pairs: each pair runs with and without it, in random order.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use crate::rounds::{rounds, shuffled};
 
 const PAIRS: usize = 21;
 
-/// Writing a line a packet.
+/// Measures the cost of a packet log.
 pub(crate) fn packet_log() -> Result<Outcome> {
     let log = scratch("packets.csv")?;
     let file = log.display().to_string();
@@ -19,27 +19,27 @@ pub(crate) fn packet_log() -> Result<Outcome> {
         "--packet-log FILE",
         &["--packet-log", &file],
     );
-    // Not there if nothing was measured.
+    // The file is missing if nothing was measured.
     let _ = std::fs::remove_file(log);
     outcome
 }
 
-/// Conditions that are asked for and do nothing.
+/// Measures the cost of conditions that have no effect.
 pub(crate) fn effects() -> Result<Outcome> {
     beside_plain(
-        "conditions that do nothing",
+        "conditions without effect",
         "--jitter 0ms --loss 0%",
         &["--jitter", "0ms", "--loss", "0%"],
     )
 }
 
-/// `said` is what the options are, for who reads the table.
+/// Compares farwire with these options with a plain one; `said` describes the options in the table.
 fn beside_plain(what: &str, said: &str, options: &[&str]) -> Result<Outcome> {
     let pairs = rounds(PAIRS)?;
     let mut outcome = Outcome::new(
         pairs,
         &format!(
-            "{what} (`{said}`) beside farwire without, 1 ms each way, one TCP stream, cubic, {SECONDS} s; pairs whose order is drawn"
+            "{what} (`{said}`) beside farwire without, 1 ms in each direction, one TCP stream, cubic, {SECONDS} s; pairs in random order"
         ),
     );
     let options = options.iter().map(|&option| option.to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Many slow paths at once: how far each is from its rate when all are full.
+//! Many slow paths simultaneously: the error of each rate when all paths are full.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,9 +17,9 @@ use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::Outcome;
 use crate::rounds::rounds;
 
-/// So many at a time.
+/// The numbers of simultaneous paths.
 const PATHS: [usize; 2] = [256, 512];
-/// Of each path, in bit/s of L2 frames; a tenth more is offered.
+/// The rate of each path, in bit/s of L2 frames; a tenth more is offered.
 const RATE: f64 = 3e6;
 const PORT: u16 = 9;
 const PAYLOAD: usize = 1472;
@@ -27,7 +27,7 @@ const FRAME: usize = PAYLOAD + 42;
 const SETTLED: Duration = Duration::from_secs(3);
 const COUNTED: Duration = Duration::from_secs(10);
 
-/// What the errors of all paths come to.
+/// A statistic of the errors of all paths.
 type OfAll = fn(&[f64]) -> f64;
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{} and {} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: what the far interface of each received in {} s, beside its rate",
+            "{} and {} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate",
             PATHS[0],
             PATHS[1],
             COUNTED.as_secs()
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What the errors of so many paths came to in all rounds.
+/// Makes the rows for this number of paths from the errors of all rounds.
 fn rows(paths: usize, found: &[Vec<f64>]) -> Vec<Row> {
     let rows: [(&str, &str, OfAll); 3] = [
         ("slowest, error", "%", |all| {
@@ -80,14 +80,14 @@ fn rows(paths: usize, found: &[Vec<f64>]) -> Vec<Row> {
     rows.into_iter().filter_map(row).collect()
 }
 
-/// How far each path is from its rate, in percent.
+/// Measures the error of the rate of each path, in percent.
 fn errors(ends: &Ends, paths: usize) -> Result<Vec<f64>> {
     let file = links_file(paths, "rate = \"3mbit\", queue = \"50pkt\"")?;
     let mut command = Command::new(FARWIRE);
     command.args(["emulate", "--links"]).arg(&file);
     let mut emulator = Running::start(&ends.middle, &mut command)?;
     await_thread(emulator.pid(), "forwarder")?;
-    // What nobody reads is dropped there; without a socket each datagram would be answered.
+    // The socket drops unread datagrams; without it, each datagram would be answered by ICMP.
     let _sink = ends.server.run(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
     let is_over = AtomicBool::new(false);
     let counted = thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn offer(paths: usize, is_over: &AtomicBool) -> Result<()> {
     let mut next = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
         for socket in &sockets {
-            // What is refused is not offered.
+            // A refused datagram is not offered.
             let _ = socket.send(&[0; PAYLOAD]);
         }
         next += turn;
@@ -125,7 +125,7 @@ fn offer(paths: usize, is_over: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// What the far interface of each path receives, in bit/s.
+/// Measures the rate that the far interface of each path receives, in bit/s.
 fn count(server: &NetNs, paths: usize) -> Result<Vec<f64>> {
     thread::sleep(SETTLED);
     let (before, started) = (received(server)?, Instant::now());
@@ -140,7 +140,7 @@ fn count(server: &NetNs, paths: usize) -> Result<Vec<f64>> {
     (0..paths).map(rate).collect()
 }
 
-/// Bytes that each interface has received (proc(5), net/dev).
+/// Reads the bytes that each interface has received (proc(5), net/dev).
 fn received(ns: &NetNs) -> Result<HashMap<String, f64>> {
     let text = ns.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
     let counts = text.lines().filter_map(|line| {

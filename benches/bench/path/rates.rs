@@ -1,5 +1,5 @@
-//! How exactly a rate leaves: by the packet log, from the first departure to the last; a burst, packet by packet; and how many
-//! frames a second carry much.
+//! The accuracy of rates: by the packet log, from the first departure to the last; for a burst, packet by packet; and the frames a second
+//! at high rates.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,7 +16,7 @@ use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::{Outcome, scratch};
 use crate::rounds::rounds;
 
-/// As the command line takes them, in bit/s of L2 frames, and how much is offered.
+/// Rates as the command line takes them, in bit/s of L2 frames, and the offered load.
 const RATES: [(&str, f64, &str); 4] = [
     ("1mbit", 1e6, "1.3mbit"),
     ("10mbit", 1e7, "13mbit"),
@@ -24,7 +24,7 @@ const RATES: [(&str, f64, &str); 4] = [
     ("1gbit", 1e9, "1.2gbit"),
 ];
 const SECONDS: u32 = 10;
-/// Datagrams of a burst of 64 KiB, and what each is in a frame, in bytes.
+/// The number of datagrams in a burst of 64 KiB, and the bytes of each.
 const BURST: usize = 45;
 const PAYLOAD: usize = 1472;
 const FRAME: usize = PAYLOAD + 42;
@@ -36,8 +36,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "UDP above the rate for {SECONDS} s: L2 bytes of all departures but the first over the time between the first and the last, as the packet log has them; \
-             {BURST} datagrams of {PAYLOAD} bytes sent at once into 10mbit: the gaps between their departures, {:.4} ms by the rate; TCP through {FAST}: frames that the far \
+            "UDP above the rate for {SECONDS} s: L2 bytes of all departures except the first, over the time between the first and the last, in the packet log; \
+             {BURST} datagrams of {PAYLOAD} bytes sent together into 10mbit: the gaps between their departures, {:.4} ms by the rate; TCP through {FAST}: frames that the far \
              interface received, a second",
             FRAME as f64 * 8.0 / 1e4
         ),
@@ -66,7 +66,7 @@ pub(crate) fn run() -> Result<Outcome> {
         &frames,
     ));
     outcome.note(&format!(
-        "departures before their due time, in all of that: {early}"
+        "departures before their due time, over all these measurements: {early}"
     ));
     Ok(outcome)
 }
@@ -86,16 +86,16 @@ fn alone(what: &str, unit: &str, values: &[f64]) -> Option<Row> {
     found.alone(&quantity, 0)
 }
 
-/// Departures from client to server, as a packet log has them.
+/// The departures from client to server in a packet log.
 struct Departures {
-    /// When each left, in ns, and its L2 bytes.
+    /// The departure time of each packet, in ns, and its L2 bytes.
     left: Vec<(f64, f64)>,
-    /// Those that left before they were due.
+    /// The number of packets that left before they were due.
     early: u64,
 }
 
 impl Departures {
-    /// Reads those of frames longer than 1,000 bytes.
+    /// Reads the departures of frames longer than 1,000 bytes.
     fn read(log: &Path) -> Result<Self> {
         let text = fs::read_to_string(log)?;
         let mut all = Self {
@@ -111,7 +111,7 @@ impl Departures {
                 (bytes.parse()?, due.parse()?, departure.parse()?);
             if bytes > 1000.0 {
                 all.early += u64::from(departure < due);
-                // The day's part of a stamp fits a float to the nanosecond.
+                // The time of day fits into a float to the nanosecond.
                 all.left
                     .push(((departure % 86_400_000_000_000) as f64, bytes));
             }
@@ -120,7 +120,7 @@ impl Departures {
         Ok(all)
     }
 
-    /// Bits a second from the first departure to the last.
+    /// Returns bits a second from the first departure to the last.
     fn rate(&self) -> f64 {
         let bytes: f64 = self.left[1..].iter().map(|(_, bytes)| bytes).sum();
         let (first, last) = (self.left[0].0, self.left[self.left.len() - 1].0);
@@ -176,7 +176,7 @@ fn udp_through(rate: &str, offered: &str) -> Result<Departures> {
     logged.end()
 }
 
-/// The least, the median and the largest gap between departures of a burst, in ms.
+/// Measures the smallest, the median and the largest gap between departures of a burst, in ms.
 fn burst() -> Result<[f64; 3]> {
     let logged = Logged::stand("10mbit", "1000pkt")?;
     let socket = logged.bed.client().run(|| UdpSocket::bind("0.0.0.0:0"))??;
@@ -216,7 +216,7 @@ fn frames_a_second() -> Result<f64> {
     Ok(frames / started.elapsed().as_secs_f64())
 }
 
-/// Frames that the far interface has received (proc(5), net/dev).
+/// Reads the number of frames that the far interface has received (proc(5), net/dev).
 fn received(bed: &Bed) -> Result<f64> {
     let text = bed
         .server()

@@ -1,5 +1,5 @@
-//! What carries the packets between client and server: the kernel's bridge, farwire, farwire of an earlier commit,
-//! or rattan.
+//! The rivals that carry packets between client and server: the kernel's bridge, farwire, farwire of an earlier commit, or
+//! rattan.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,27 +17,27 @@ use crate::processes::{
 };
 use crate::results::scratch;
 
-/// Largest TCP buffer at both ends.
+/// The largest TCP buffer at both ends.
 pub(crate) const WINDOW: Bytes = Bytes(128 << 20);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rival {
     Bridge,
-    /// With a millisecond each way, and these options.
+    /// farwire with a millisecond in each direction, and these options.
     Farwire(Vec<String>),
     /// The binary of another commit.
     Base(PathBuf),
     Rattan,
 }
 
-/// How client and server talk.
+/// The way in which client and server communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// On the wire.
+    /// Directly over the wire.
     Plain,
-    /// On the wire, every packet on its own.
+    /// Directly over the wire, every packet in a separate frame.
     NoOffloads,
-    /// Through a VXLAN tunnel whose trains reach the middle whole.
+    /// Through a VXLAN tunnel, whose trains reach the middle whole.
     Vxlan,
 }
 
@@ -56,13 +56,13 @@ enum Middle {
         emulator: Running,
         report: PathBuf,
     },
-    /// Started anew for each load, as it runs the client itself.
+    /// rattan is started for each load, because it runs the client itself.
     Rattan,
 }
 
-/// How a load went.
+/// The result of a load.
 pub(crate) struct Carried {
-    /// What the client said.
+    /// The client's JSON.
     pub(crate) said: Value,
     /// The processor seconds that the emulator took.
     pub(crate) emulator_s: Option<f64>,
@@ -73,12 +73,12 @@ pub(crate) struct Carried {
 }
 
 impl Rival {
-    /// farwire with nothing but the delay.
+    /// Returns farwire with only the delay.
     pub(crate) fn farwire() -> Self {
         Self::Farwire(Vec::new())
     }
 
-    /// farwire, and what it is held against: the bridge, the base if there is one, and rattan if it is asked for and installed.
+    /// Returns farwire and its rivals: the bridge, the base if there is one, and rattan if it is asked for and installed.
     pub(crate) fn all(with_rattan: bool) -> Vec<Self> {
         let mut rivals = vec![Self::farwire(), Self::Bridge];
         rivals.extend(base_path().map(Self::Base));
@@ -98,7 +98,7 @@ impl Rival {
         }
     }
 
-    /// Stands between client and server, where `far_end`, a line of the shell, listens.
+    /// Puts the rival between client and server, where `far_end`, a shell command, listens.
     pub(crate) fn stand(&self, over: Over, far_end: &str) -> Result<Standing> {
         let bed = Bed::build(&BedConfig {
             tcp_memory: Some(WINDOW),
@@ -130,7 +130,7 @@ impl Rival {
 }
 
 impl Over {
-    /// Prepares the ends; the server's address.
+    /// Prepares the ends and returns the server's address.
     fn set_up(self, bed: &Bed) -> Result<String> {
         if self != Self::Vxlan {
             return Ok(SERVER.v4.to_string());
@@ -156,7 +156,8 @@ impl Over {
 }
 
 impl Middle {
-    /// Uses only what every commit's binary has, but for `options`: `emulate`, `--delay`, `--json` and the thread's name.
+    /// Starts farwire. Except for `options`, it uses only what the binary of every commit has: `emulate`, `--delay`, `--json` and the
+    /// thread's name.
     fn farwire(binary: &Path, options: &[String], bed: &Bed) -> Result<Self> {
         let report = scratch("emulate.json")?;
         let mut command = Command::new(binary);
@@ -169,7 +170,7 @@ impl Middle {
 }
 
 impl Standing {
-    /// Has `client`, a line of the shell that knows $TARGET and says in JSON how it went, talk to the far end.
+    /// Runs `client`, a shell command that uses $TARGET and prints its result as JSON, against the far end.
     pub(crate) fn carry(&mut self, client: &str) -> Result<Carried> {
         let machine = of_machine()?;
         let mut carried = match &mut self.middle {
@@ -188,7 +189,7 @@ impl Standing {
         Ok(carried)
     }
 
-    /// Takes everything down; what farwire said of itself, null of others.
+    /// Ends everything; returns the summary of farwire, null for other rivals.
     pub(crate) fn end(self) -> Result<Value> {
         drop(self.server);
         let Middle::Farwire { emulator, report } = self.middle else {
@@ -206,7 +207,7 @@ impl Standing {
         output(self.bed.client(), command)
     }
 
-    /// rattan makes namespaces of its own; its far end is the namespace that it is started in.
+    /// Runs a load through rattan, which creates its own namespaces; its far end is the namespace in which it is started.
     fn through_rattan(&self, client: &str) -> Result<Carried> {
         let rattan = rattan_path().context("rattan is not installed")?;
         let report = scratch("rattan.json")?;
@@ -225,7 +226,7 @@ impl Standing {
         }
         let text = fs::read_to_string(&report).context("rattan ran no client")?;
         fs::remove_file(&report)?;
-        // Its work is in processes of their own: only the whole machine's processors say what it takes.
+        // rattan works in separate processes, so only the processors of the whole machine show its cost.
         Carried::said(&text, None)
     }
 }
@@ -241,7 +242,7 @@ impl Carried {
     }
 }
 
-/// Frames that farwire itself lost, as its summary says.
+/// Returns the number of frames that farwire itself lost, from its summary.
 pub(crate) fn own_loss(summary: &Value) -> u64 {
     let ways = ["up", "down"].iter();
     let lost = ways.filter_map(|way| summary[way]["emulator_lost"].as_array());
@@ -249,12 +250,12 @@ pub(crate) fn own_loss(summary: &Value) -> u64 {
     counts.sum()
 }
 
-/// The binary that `make bench BASE=COMMIT` built.
+/// Returns the binary that `make bench BASE=COMMIT` built.
 pub(crate) fn base_path() -> Option<PathBuf> {
     std::env::var_os("FARWIRE_BASE").map(PathBuf::from)
 }
 
-/// Where `make bench` installs it, or on the PATH.
+/// Finds rattan where `make bench` installs it, or on the PATH.
 pub(crate) fn rattan_path() -> Option<PathBuf> {
     let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/peers/bin/rattan");
     if installed.exists() {
@@ -263,7 +264,7 @@ pub(crate) fn rattan_path() -> Option<PathBuf> {
     which::which("rattan").ok()
 }
 
-/// The thread of `pid` that has used most of the processors, and how many seconds.
+/// Returns the thread of `pid` that has used the processors most, with its seconds.
 fn busiest(pid: u32) -> Option<(String, f64)> {
     threads(pid).into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
 }

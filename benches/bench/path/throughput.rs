@@ -10,7 +10,7 @@ use crate::rounds::{rounds, shuffled};
 
 pub(crate) const SECONDS: u32 = 4;
 
-/// How it is run, and whether rattan takes part.
+/// The modes of the stream: name, path, and whether rattan takes part.
 const MODES: [(&str, Over, bool); 3] = [
     ("one TCP stream", Over::Plain, true),
     ("in a VXLAN tunnel", Over::Vxlan, false),
@@ -22,8 +22,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "TCP, one stream, cubic, MTU 1500, buffers up to 128 MiB, {SECONDS} s; farwire and rattan with 1 ms each way; offloads as they are \
-             unless said. Processor seconds are those of the emulator; \"whole machine\" has sender, receiver and the kernel's work for them as well"
+            "TCP, one stream, cubic, MTU 1500, buffers up to 128 MiB, {SECONDS} s; farwire and rattan with 1 ms in each direction; default offloads \
+             unless stated. Processor seconds are those of the emulator; \"whole machine\" includes sender, receiver and the kernel's work for them"
         ),
     );
     if rattan_path().is_none() {
@@ -57,20 +57,20 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What one stream came to.
+/// The result of one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    /// Received payload, bits a second.
+    /// The received payload, in bits a second.
     pub(crate) goodput: f64,
     /// Processor seconds of the emulator for each 10^9 bytes received.
     pub(crate) emulator_s_a_gb: Option<f64>,
-    /// Those of the whole machine.
+    /// The same for the whole machine.
     pub(crate) machine_s_a_gb: f64,
-    /// What kept it from being more.
+    /// The limit of the goodput.
     limit: String,
 }
 
-/// One stream through a rival.
+/// Runs one stream through a rival.
 pub(crate) fn one(rival: &Rival, over: Over) -> Result<Stream> {
     let mut standing = rival.stand(over, "iperf3 -s")?;
     let carried = standing.carry(&format!("iperf3 -c $TARGET -t {SECONDS} -C cubic -J"))?;
@@ -79,7 +79,7 @@ pub(crate) fn one(rival: &Rival, over: Over) -> Result<Stream> {
 }
 
 impl Stream {
-    /// What a load came to, and its own loss.
+    /// Reads the result of a load, with the loss of farwire itself.
     pub(crate) fn of(carried: &Carried, own_loss: u64) -> Result<Self> {
         if let Some(error) = carried.said["error"].as_str() {
             bail!("iperf3: {error}");
@@ -98,7 +98,7 @@ impl Stream {
     }
 }
 
-/// What each side was busy with.
+/// Describes how busy each side was.
 fn limit(carried: &Carried, own_loss: u64) -> String {
     let number = |path| {
         let value = carried.said.pointer(path).and_then(Value::as_f64);
@@ -133,7 +133,7 @@ fn limit(carried: &Carried, own_loss: u64) -> String {
     parts.join(", ")
 }
 
-/// What limited rival `at` in the round in the middle.
+/// Returns the limit of rival `at` in the median round.
 fn typical(found: &[Vec<Stream>], at: usize) -> &str {
     let mut streams: Vec<&Stream> = found.iter().map(|round| &round[at]).collect();
     streams.sort_by(|a, b| a.goodput.total_cmp(&b.goodput));
@@ -141,7 +141,7 @@ fn typical(found: &[Vec<Stream>], at: usize) -> &str {
     middle.map_or("", |stream| stream.limit.as_str())
 }
 
-/// Every stream as a sample.
+/// Converts every stream to a sample.
 pub(crate) fn each(found: &[Vec<Stream>], sample: impl Fn(&Stream) -> Sample) -> Vec<Vec<Sample>> {
     let round = |round: &Vec<Stream>| round.iter().map(&sample).collect();
     found.iter().map(round).collect()

@@ -7,18 +7,18 @@ use crate::report::spread::short;
 use crate::results::Kept;
 
 const WIDTH: f64 = 860.0;
-/// Of the names to the left of the axis, and of the figures to its right.
+/// The width of the names to the left of the axis, and of the figures to its right.
 const LEFT: f64 = 420.0;
 const RIGHT: f64 = 64.0;
 const TOP: f64 = 40.0;
 const LINE: f64 = 17.0;
-/// Above each part.
+/// The space above each part.
 const GAP: f64 = 8.0;
 const BOTTOM: f64 = 12.0;
-/// As the figures of reports have it.
+/// The colour of marks, as in reports.
 const COLOUR: &str = "#0072b2";
 
-/// A row's place on the axis: how many times as good as the peer, and the ends of its bar.
+/// The place of a row on the axis: how many times as good as the peer it is, and the ends of its bar.
 struct Mark<'a> {
     row: &'a Row,
     peer: &'a Beside,
@@ -27,7 +27,7 @@ struct Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    /// Nothing of a row without a rival, or of a figure that was 0.
+    /// Returns the mark of a row, or nothing if it has no rival or a figure is 0.
     fn of(row: &'a Row) -> Option<Self> {
         let peer = row.peer.as_ref()?;
         let [low, high] = peer.ratio.ends();
@@ -70,7 +70,7 @@ impl Axis {
         LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
     }
 
-    /// Every power of ten.
+    /// Returns every power of ten on the axis.
     fn ticks(&self) -> Vec<f64> {
         let mut ticks = Vec::new();
         let mut power = self.low;
@@ -82,7 +82,7 @@ impl Axis {
     }
 }
 
-/// All parts' rows that have a peer.
+/// Draws the rows of all parts that have a peer.
 pub(super) fn svg(parts: &[Kept]) -> String {
     let marks: Vec<Vec<Mark<'_>>> = parts
         .iter()

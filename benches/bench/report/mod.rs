@@ -1,4 +1,4 @@
-//! What parts found, as a text table, a page and a figure.
+//! The results of parts as a text table, a page and a figure.
 
 mod figure;
 pub(crate) mod page;

@@ -1,4 +1,4 @@
-//! docs/bench.md and its figure, made of what all usual parts found at one commit.
+//! docs/bench.md and its figure, made from the results of all usual parts at one commit.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use crate::results::Kept;
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/bench.md");
 const FIGURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pictures/bench.svg");
 
-/// Writes both.
+/// Writes the page and its figure.
 pub(crate) fn write(parts: &[Kept]) -> Result<()> {
     fs::write(FIGURE, figure::svg(parts))?;
     Ok(fs::write(PAGE, page(parts))?)
@@ -23,10 +23,10 @@ pub(crate) fn write(parts: &[Kept]) -> Result<()> {
 fn page(parts: &[Kept]) -> String {
     let mut page = String::from(
         "# Measured against peers\n\n\
-         `make bench` writes this page and its figure. Each figure is the median of some rounds, with the least and the most in brackets; \
-         of ten rounds and more, with the 95 % interval of the median. In every round each rival has its turn, in an order that is drawn; ratios are taken \
-         round by round. Absolute figures belong to the machine and the hour: the ratios are what is claimed. Processor seconds for each 10^9 bytes carried \
-         (CPU s/GB) are there so that machines with other numbers of processors can compare.\n\n\
+         `make bench` writes this page and its figure. Each figure is the median over several rounds, with the minimum and the maximum in brackets; \
+         with ten rounds or more, the 95 % interval of the median. Every round has each rival once, in a random order, and ratios are computed round \
+         by round. Compare the ratios: absolute figures depend on the machine and the hour. Processor seconds for each 10^9 bytes carried (CPU s/GB) \
+         allow a comparison with machines that have another number of processors.\n\n\
          ![How many times as good as its peers farwire is](pictures/bench.svg)\n\n",
     );
     host(&mut page, parts);
@@ -61,14 +61,14 @@ fn page(parts: &[Kept]) -> String {
     page
 }
 
-/// What is left out of the comparison with rattan.
+/// The limits of the comparison with rattan.
 const RATTAN: &str = "
-rattan is taken as `cargo install` gives its newest release: packet sockets, a system call a packet, and a channel between any two of its cells. Its authors also have a network
-interface of their own, a kernel module outside the kernel's tree, on whose rings the emulator works in place of packet sockets; with it they publish 0.1 to 6 Gbit/s over one
-path (rattan, USENIX ATC 2026, arXiv 2507.08134). It is not in this table, because it takes root and a module that fits the running kernel.
+rattan is the newest release that `cargo install` gives: it uses packet sockets, one system call for each packet, and a channel between any two of its cells. Its authors also have
+a network interface in a kernel module outside the kernel's tree, whose rings their emulator uses in place of packet sockets; with it they publish 0.1 to 6 Gbit/s over one
+path (rattan, USENIX ATC 2026, arXiv 2507.08134). It is not in this table, because it needs root and a module that fits the running kernel.
 ";
 
-/// The machine, the commit and the peers.
+/// Writes the machine, the commit and the peers.
 fn host(page: &mut String, parts: &[Kept]) {
     let hosts: BTreeSet<String> = parts
         .iter()
@@ -110,5 +110,7 @@ fn host(page: &mut String, parts: &[Kept]) {
         "- Peers: {}",
         tools.into_iter().collect::<Vec<_>>().join(", ")
     );
-    page.push_str("- TCP's congestion control is cubic for every rival that can be told\n");
+    page.push_str(
+        "- TCP's congestion control is cubic for every rival that has an option for it\n",
+    );
 }

@@ -1,15 +1,15 @@
-//! Rows of the table: a figure of farwire's beside a peer's, and their ratio, taken round by round.
+//! Rows of the table: a figure of farwire beside a peer's, and their ratio, computed round by round.
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::spread::Spread;
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// In the unit of the row.
+    /// The value, in the unit of the row.
     pub(crate) value: f64,
-    /// Processor seconds a gigabyte (10^9 bytes) carried, where that was counted.
+    /// Processor seconds for each gigabyte (10^9 bytes) carried, if that was counted.
     pub(crate) cpu: Option<f64>,
 }
 
@@ -19,22 +19,22 @@ impl From<f64> for Sample {
     }
 }
 
-/// What is measured in a row.
+/// The quantity that a row measures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Quantity {
-    /// In a few words.
+    /// A short description.
     pub(crate) what: String,
-    /// Of both values.
+    /// The unit of both values.
     pub(crate) unit: String,
     pub(crate) better: Better,
 }
 
-/// Which way the figure is better.
+/// Whether larger or smaller figures are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Better {
     More,
     Less,
-    /// What stands beside it is no rival.
+    /// Neither: the other value is not from a rival.
     Neither,
 }
 
@@ -42,12 +42,12 @@ pub(crate) enum Better {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) quantity: Quantity,
-    /// What the first value is of: farwire, with its options if they are not the usual ones.
+    /// The owner of the first value: farwire, with its options if they are unusual.
     pub(crate) name: String,
     pub(crate) value: Spread,
-    /// Processor seconds a gigabyte.
+    /// Processor seconds for each gigabyte.
     pub(crate) cpu: Option<Spread>,
-    /// What stood beside it, if anything did.
+    /// The other side, if there is one.
     pub(crate) peer: Option<Beside>,
 }
 
@@ -56,17 +56,17 @@ pub(crate) struct Row {
 pub(crate) struct Beside {
     pub(crate) name: String,
     pub(crate) value: Spread,
-    /// Processor seconds a gigabyte.
+    /// Processor seconds for each gigabyte.
     pub(crate) cpu: Option<Spread>,
-    /// The first value over this one, in each round.
+    /// The ratio of the first value to this one, in each round.
     pub(crate) ratio: Spread,
 }
 
-/// What all rivals gave in some rounds.
+/// The samples of all rivals in some rounds.
 pub(crate) struct Found {
-    /// Of the rivals.
+    /// The names of the rivals.
     pub(crate) names: Vec<String>,
-    /// In each round, in the order of the names.
+    /// The samples of each round, in the order of the names.
     pub(crate) rounds: Vec<Vec<Sample>>,
 }
 
@@ -89,7 +89,7 @@ impl Quantity {
 }
 
 impl Found {
-    /// The first rival beside each of the others; nothing of no rounds.
+    /// Makes rows of the first rival beside each of the others; none if there were no rounds.
     pub(crate) fn rows(&self, quantity: &Quantity) -> Vec<Row> {
         let others = 1..self.names.len();
         others
@@ -97,7 +97,7 @@ impl Found {
             .collect()
     }
 
-    /// Rival `own` beside what was best of `others` in each round.
+    /// Makes a row of rival `own` beside the best of `others` in each round.
     pub(crate) fn beside_best(
         &self,
         quantity: &Quantity,
@@ -121,7 +121,7 @@ impl Found {
         pairs(quantity, &self.names[own], &peer, &both)
     }
 
-    /// Rival `own` by itself.
+    /// Makes a row of rival `own` alone.
     pub(crate) fn alone(&self, quantity: &Quantity, own: usize) -> Option<Row> {
         let samples: Vec<Sample> = self.rounds.iter().map(|round| round[own]).collect();
         Some(Row {
@@ -133,7 +133,7 @@ impl Found {
         })
     }
 
-    /// Rival `own` beside rival `other`, which is called `peer`.
+    /// Makes a row of rival `own` beside rival `other`, under the name `peer`.
     pub(crate) fn row(
         &self,
         quantity: &Quantity,

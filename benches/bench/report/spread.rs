@@ -1,23 +1,23 @@
-//! What a few rounds came to: median, least, most, and how sure the median is.
+//! The spread of a few rounds: median, minimum, maximum, and the interval of the median.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use stats::order_statistics::{median_interval, quantile, sorted};
 
-/// Of at least one value.
+/// The spread of at least one value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) least: f64,
     pub(crate) most: f64,
     pub(crate) lower_quartile: f64,
-    /// Between which the median lies at 95 %; of fewer than ten values there is none.
+    /// The 95 % interval of the median; none with fewer than ten values.
     pub(crate) interval: Option<[f64; 2]>,
 }
 
 impl Spread {
-    /// Nothing of no values.
+    /// Computes the spread of values; nothing if there are none.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         Some(Self {
@@ -29,7 +29,7 @@ impl Spread {
         })
     }
 
-    /// The median's interval where there is one, else the least and the most value: what an error bar shows.
+    /// Returns the ends of an error bar: the median's interval if there is one, else the smallest and the largest value.
     pub(crate) fn ends(&self) -> [f64; 2] {
         self.interval.unwrap_or([self.least, self.most])
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Three digits that count; none behind the point of what is 1,000 or more.
+/// Formats a value with three significant digits, and without decimal places from 1,000 on.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

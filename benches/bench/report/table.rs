@@ -1,4 +1,4 @@
-//! The table: its columns, and as text.
+//! The columns of the table, and its text.
 
 use ::report::{Terminal, prose, table_text};
 use record::table::{Column, Table};
@@ -7,21 +7,21 @@ use crate::report::rows::{Beside, Row};
 use crate::report::spread::{Spread, short};
 use crate::results::Kept;
 
-/// What the columns show; the values are medians, with the least and the most in brackets.
+/// The headings of the columns. Values are medians, with the minimum and the maximum in brackets.
 pub(crate) const COLUMNS: [&str; 7] = [
     "part",
     "what",
     "farwire",
     "peer",
-    "its figure",
+    "figure of the peer",
     "farwire / peer",
     "CPU s/GB, farwire : peer",
 ];
 
-/// Of the text, in characters.
+/// The width of the text, in characters.
 const WIDE: usize = 160;
 
-/// One cell a column.
+/// Returns one cell for each column.
 pub(crate) fn cells(part: &str, row: &Row) -> [String; 7] {
     let own = match row.name.as_str() {
         "farwire" => row.value.to_string(),
@@ -39,7 +39,7 @@ pub(crate) fn cells(part: &str, row: &Row) -> [String; 7] {
     ]
 }
 
-/// With the interval of its median where there are pairs enough for one.
+/// Formats a ratio, with the interval of its median if there are enough pairs.
 fn ratio(ratio: &Spread) -> String {
     match ratio.interval {
         Some(_) => format!(
@@ -62,7 +62,7 @@ fn processors(row: &Row) -> String {
     }
 }
 
-/// One part as text, with what there is to know.
+/// Formats one part as text, with its notes.
 pub(crate) fn text(kept: &Kept) -> String {
     let outcome = &kept.outcome;
     let title = format!("{}: {}; rounds: {}", kept.part, outcome.how, outcome.rounds);

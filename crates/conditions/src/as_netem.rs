@@ -1,4 +1,4 @@
-//! Conditions as netem's options, as far as these can say them.
+//! Conditions as options of tc-netem(8), as far as these can express them.
 
 use std::num::NonZeroU8;
 
@@ -13,29 +13,29 @@ use crate::condition::{
 };
 use crate::layer::{ConditionSet, Layer};
 
-/// One direction in netem's options.
+/// One direction of a link as netem's options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AsNetem {
-    /// What can be said.
+    /// The options that express its conditions.
     pub netem: NetemSpec,
-    /// What cannot, in words.
+    /// The conditions that no option expresses, in words.
     pub unsaid: Vec<String>,
 }
 
 impl AsNetem {
-    /// What `direction` asks for.
+    /// Expresses the conditions of `direction`.
     pub(crate) fn of(direction: &Layer) -> Self {
-        let said = &direction.at_first;
+        let conditions = &direction.at_first;
         let mut options = Options {
-            netem: said.get::<NetemSpec>().copied().unwrap_or_default().0,
+            netem: conditions.get::<NetemSpec>().copied().unwrap_or_default().0,
             keys: vec!["netem"],
         };
-        // Beside a netem everything else would be a second one.
-        if !said.has::<NetemSpec>() {
-            options.say(said);
+        // A netem excludes options for the other conditions, which would be a second netem.
+        if !conditions.has::<NetemSpec>() {
+            options.add(conditions);
         }
-        let is_said = |one: &&Condition| options.keys.contains(&one.kind().key);
-        let rest = said.iter().filter(|one| !is_said(one));
+        let is_expressed = |one: &&Condition| options.keys.contains(&one.kind().key);
+        let rest = conditions.iter().filter(|one| !is_expressed(one));
         let mut unsaid: Vec<String> = rest
             .map(|one| format!("{} {one}", one.kind().key.replace('_', "-")))
             .collect();
@@ -43,9 +43,9 @@ impl AsNetem {
             unsaid.push("schedule".to_owned());
         }
         unsaid.sort();
-        if options.keys.contains(&"rate") && !said.has::<QueueSpec>() {
+        if options.keys.contains(&"rate") && !conditions.has::<QueueSpec>() {
             unsaid.push(
-                "the rate's usual queue: netem's limit counts what is in flight too".to_owned(),
+                "the default queue of the rate, because netem's limit also counts packets in flight".to_owned(),
             );
         }
         Self {
@@ -55,40 +55,40 @@ impl AsNetem {
     }
 }
 
-/// The options so far, and the conditions that they say.
+/// The options so far, and the keys of the conditions that they express.
 struct Options {
     netem: Netem,
     keys: Vec<&'static str>,
 }
 
 impl Options {
-    fn say(&mut self, said: &ConditionSet) {
+    fn add(&mut self, conditions: &ConditionSet) {
         let share = |share: Probability| NetemShare {
             share,
             correlation: None,
         };
-        if let Some(DelaySpec(delay)) = said.get() {
+        if let Some(DelaySpec(delay)) = conditions.get() {
             self.netem.delay = *delay;
             self.keys.push("delay");
         }
-        // netem flips one bit, and mends nothing.
-        let flips = said.get::<CorruptSpec>();
+        // netem flips one bit and corrects no checksum.
+        let flips = conditions.get::<CorruptSpec>();
         if let Some(flips) = flips.filter(|of| of.bits == NonZeroU8::MIN && !of.repair) {
             self.netem.corrupt = Some(share(flips.share));
             self.keys.push("corrupt");
         }
-        let copies = said.get::<DuplicateSpec>();
+        let copies = conditions.get::<DuplicateSpec>();
         if let Some(copies) = copies.filter(|of| of.delay == Nanos::ZERO) {
             self.netem.duplicate = Some(share(copies.share));
             self.keys.push("duplicate");
         }
-        if let Some((loss, ecn)) = said.get().and_then(loss) {
+        if let Some((loss, ecn)) = conditions.get().and_then(loss) {
             self.netem.loss = loss;
             self.netem.ecn = ecn;
             self.keys.push("loss");
         }
-        // tc wants a delay beside it.
-        let reorder = said.get().filter(|_| self.netem.delay > Nanos::ZERO);
+        // tc requires a delay next to it.
+        let reorder = conditions.get().filter(|_| self.netem.delay > Nanos::ZERO);
         if let Some(ReorderSpec { share: hits, gap }) = reorder {
             self.netem.reorder = Some(share(*hits));
             self.netem.gap = match gap.get() {
@@ -98,8 +98,8 @@ impl Options {
             };
             self.keys.push("reorder");
         }
-        if let Some((jitter, law)) = said.get().and_then(jitter) {
-            // tc wants both times beside a distribution.
+        if let Some((jitter, law)) = conditions.get().and_then(jitter) {
+            // tc requires both times next to a distribution.
             let has_both = self.netem.delay > Nanos::ZERO && jitter > Nanos::ZERO;
             if law.is_none() || has_both {
                 self.netem.jitter = jitter;
@@ -107,14 +107,15 @@ impl Options {
                 self.keys.push("jitter");
             }
         }
-        if let Some(rate) = said.get().and_then(rate) {
+        if let Some(rate) = conditions.get().and_then(rate) {
             self.netem.rate = Some(rate);
             self.keys.push("rate");
         }
     }
 }
 
-/// Single losses, or bursts, which are netem's gemodel; and whether packets are marked in their place.
+/// Returns random losses, or bursts as netem's gemodel, and whether packets are marked instead; `None` if netem cannot
+/// express the loss.
 fn loss(spec: &LossSpec) -> Option<(NetemLoss, bool)> {
     match spec.effects() {
         [Effect::Nothing, Effect::Nothing] => Some((NetemLoss::Nothing, false)),
@@ -130,7 +131,8 @@ fn loss(spec: &LossSpec) -> Option<(NetemLoss, bool)> {
     }
 }
 
-/// A jitter that lets packets overtake each other, as netem's does, drawn for each by itself from a law that tc has.
+/// Returns a jitter that netem can express: packets may overtake each other, each is drawn independently, and tc has
+/// the law.
 fn jitter(spec: &JitterSpec) -> Option<(Nanos, Option<NetemDistribution>)> {
     let law = match spec.law {
         LawName::Uniform => None,
@@ -143,7 +145,7 @@ fn jitter(spec: &JitterSpec) -> Option<(Nanos, Option<NetemDistribution>)> {
     is_alike.then_some((spec.spread, law))
 }
 
-/// A rate of whole bytes a second, without a bucket.
+/// Returns a rate of whole bytes per second without a token bucket.
 fn rate(RateSpec { rate, burst }: &RateSpec) -> Option<NetemRate> {
     let bits = (*rate)?.get();
     (burst.is_none() && bits.is_multiple_of(8)).then_some(NetemRate {
@@ -162,7 +164,7 @@ mod tests {
     use crate::LinkSpec;
     use crate::read;
 
-    /// What the way up is in netem's options, and what these cannot say.
+    /// Returns the up direction as netem's options, and what these cannot express.
     fn as_netem(text: &str) -> (String, Vec<String>) {
         let link: LinkSpec = read::toml_text(text).unwrap();
         let [up, _] = link.as_netem();
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_said_in_netems_options() {
+    fn conditions_are_written_as_netem_options() {
         for case in [
             "delay = '20ms'\njitter = '2ms,free' => delay 20ms 2ms",
             "delay = '20ms'\njitter = '2ms,normal,free' => delay 20ms 2ms distribution normal",
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_netems_options_cannot_say_is_named() {
+    fn conditions_without_a_netem_option_are_listed() {
         for case in [
             "delay = '20ms'\njitter = '2ms' => delay 20ms => jitter 2ms",
             "delay = '20ms'\njitter = '2ms,per-flow' => delay 20ms => jitter 2ms,per-flow",
@@ -223,14 +225,14 @@ mod tests {
         }
         let (_, unsaid) = as_netem("rate = '8mbit'");
         assert!(
-            unsaid[0].starts_with("the rate's usual queue"),
+            unsaid[0].starts_with("the default queue of the rate"),
             "{unsaid:?}"
         );
     }
 
     proptest! {
         #[test]
-        fn what_is_said_is_said_in_words_that_are_read_again(
+        fn netem_options_are_read_back_as_the_same_value(
             delay in prop_oneof![Just(0), 0_u64..1 << 40],
             spread in prop_oneof![Just(0), 0_u64..1 << 32],
             law in prop::sample::select(vec!["", ",normal", ",pareto", ",lognormal"]),

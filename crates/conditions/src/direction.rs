@@ -22,19 +22,19 @@ use strum::{EnumIter, IntoStaticStr};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Direction {
-    /// From client to server.
+    /// The direction from client to server.
     Up,
-    /// From server to client.
+    /// The direction from server to client.
     Down,
 }
 
 impl Direction {
-    /// Its name in files, records and CSV.
+    /// Returns its name in files, records and CSV.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The one of two things that is of this direction.
+    /// Returns the one of two values that belongs to this direction.
     pub fn choose<T>(self, up: T, down: T) -> T {
         match self {
             Self::Up => up,
@@ -42,7 +42,7 @@ impl Direction {
         }
     }
 
-    /// One sentence that explains it in reports.
+    /// Returns a sentence that explains it in reports.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Up => "From client to server.",

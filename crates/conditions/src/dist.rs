@@ -1,39 +1,41 @@
-//! netem's distribution files, as `maketable` of iproute2 writes them.
+//! netem's distribution files, as iproute2's `maketable` writes them.
 
 use model::Table;
 
-/// What is wrong with a distribution file.
+/// An error in a distribution file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DistError {
-    /// A word that is no value.
+    /// A word is not a value.
     #[error(
-        "line {line}: `{word}` is no value: write whole numbers from -32768 to 32767, 8192 for one spread"
+        "line {line}: `{word}` is not a value: write whole numbers from -32768 to 32767, where 8192 stands for one spread"
     )]
     NoValue {
-        /// Its line, from 1.
+        /// The number of its line, from 1.
         line: usize,
-        /// Its beginning.
+        /// The beginning of the word.
         word: String,
     },
-    /// More values than netem takes.
-    #[error("line {line}: there are more than {most} values, which is what netem takes at most", most = Table::MOST)]
+    /// The file has more values than netem takes.
+    #[error("line {line}: more than {most} values, netem's maximum", most = Table::MOST)]
     TooMany {
-        /// The line of the first that is too many, from 1.
+        /// The number of the line with the first excess value, from 1.
         line: usize,
     },
-    /// No value at all.
-    #[error("there is no value: write whole numbers from -32768 to 32767, 8192 for one spread")]
+    /// The file has no value.
+    #[error(
+        "the file has no values: write whole numbers from -32768 to 32767, where 8192 stands for one spread"
+    )]
     Empty,
 }
 
-/// The distribution in `text`: values with white space between, and lines that begin with `#`, which say nothing (iproute2,
-/// `tc/q_netem.c`, `get_distribution`).
+/// Reads the distribution in `text`: values separated by white space, and lines that begin with `#`, which are comments
+/// (iproute2, `tc/q_netem.c`, `get_distribution`).
 ///
-/// What tc would take for something else is refused: it ends a line at the first word that is no number, cuts numbers to 16
-/// bits, and reads those that begin with 0 in base 8.
+/// It refuses text that tc would read differently: tc ignores the rest of a line from the first word that is not a
+/// number, cuts numbers to 16 bits, and reads those that begin with 0 in base 8.
 ///
 /// # Errors
-/// A word that is no 16-bit number, no value, or more than [`Table::MOST`].
+/// Returns an error for a word that is not a 16-bit number, for no values and for more than [`Table::MOST`].
 pub fn parse(text: &str) -> Result<Table, DistError> {
     let mut values: Vec<i16> = Vec::new();
     let lines = text.lines().zip(1..);
@@ -52,7 +54,7 @@ pub fn parse(text: &str) -> Result<Table, DistError> {
     Table::new(values).map_err(|_| DistError::Empty)
 }
 
-/// `table` as [`parse`] reads it, in one line.
+/// Writes `table` in one line, in the form that [`parse`] reads.
 pub fn print(table: &Table) -> String {
     let values: Vec<String> = table.values().iter().map(i16::to_string).collect();
     values.join(" ")
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_and_lines_of_comments_are_not() {
+    fn values_are_read_and_comments_are_skipped() {
         let text = "# made by hand\n\n -8192 0\t8192\n  # 5\n32767 -32768\n";
         let table = parse(text).unwrap();
         assert_eq!(table.values(), [-32_768, -8_192, 0, 8_192, 32_767]);
@@ -77,9 +79,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused_with_its_line() {
+    fn an_invalid_distribution_is_refused_with_its_line() {
         let refused = |text: &str| parse(text).unwrap_err().to_string();
-        let right = "is no value: write whole numbers from -32768 to 32767, 8192 for one spread";
+        let right = "is not a value: write whole numbers from -32768 to 32767, where 8192 stands for one spread";
         for word in [
             "abc", "1.5", "0x10", "010", "-01", "32768", "-32769", "--1", "5,",
         ] {
@@ -90,12 +92,12 @@ mod tests {
         }
         let long = "9".repeat(100);
         assert_eq!(refused(&long), format!("line 1: `{}` {right}", &long[..20]));
-        assert!(refused("# 1\n\n").starts_with("there is no value"));
+        assert!(refused("# 1\n\n").starts_with("the file has no values"));
         let most = "1 2\n".repeat(Table::MOST / 2);
         assert_eq!(parse(&most).unwrap().values().len(), 16_384);
         assert_eq!(
             refused(&(most + "3")),
-            "line 8193: there are more than 16384 values, which is what netem takes at most"
+            "line 8193: more than 16384 values, netem's maximum"
         );
     }
 }

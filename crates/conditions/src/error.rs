@@ -1,4 +1,4 @@
-//! The one error of conditions, and of everything else that is read with [`crate::read`].
+//! The error of conditions, and of everything else that is read with [`crate::read`].
 
 use std::fmt;
 use std::ops::Range;
@@ -8,103 +8,103 @@ use serde::de;
 
 use crate::nearest;
 
-/// What is wrong, where, and what would be right.
+/// An error with its place and the advice on how to correct it.
 ///
-/// It has a path of keys, and the place in the text where one is known. Whoever shows it decides what to do with them: a
-/// terminal shows file and line, the API the path as a field of its own.
+/// It has a path of keys, and the position in the text if one is known. Its receiver decides how to show them: a
+/// terminal shows file and line, the API shows the path in a separate field.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct Error {
-    /// The keys that lead to what is wrong, the outermost first.
+    /// The keys that lead to the faulty value, the outermost first.
     pub path: Vec<PathStep>,
-    /// The bytes of the text that are wrong, where it was read from a text that keeps places.
+    /// The bytes of the text that are faulty, if the value was read from a text with known positions.
     pub span: Option<Range<usize>>,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: Box<Problem>,
 }
 
-/// One step on the way to a value.
+/// One step of the path to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathStep {
     /// The value of this key.
     Key(String),
     /// An item of a list.
     Item {
-        /// Its place, from 0.
+        /// Its index, from 0.
         index: usize,
-        /// Its own name, where it has one.
+        /// Its name, if it has one.
         name: Option<String>,
     },
 }
 
-/// What can be wrong with a value.
+/// A problem of a value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
-    /// A key that is not known here.
+    /// The key is not known here.
     #[error("unknown key `{key}`{}", or_all(key, known))]
     UnknownKey {
         /// The key.
         key: String,
-        /// Those that are known.
+        /// The known keys.
         known: Vec<String>,
     },
-    /// A name that stands for nothing here.
+    /// The name is not known here.
     #[error("unknown name `{name}`{}", or_all(name, known))]
     UnknownName {
         /// The name.
         name: String,
-        /// Those that are known.
+        /// The known names.
         known: Vec<String>,
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("`{key}` is missing{}", advice(example))]
     Missing {
         /// The key.
         key: String,
-        /// What could be written.
+        /// An example of what could be written.
         example: String,
     },
-    /// A key that is there twice.
+    /// A key is given twice.
     #[error("{key}: given twice")]
     Twice {
         /// The key.
         key: String,
     },
-    /// A value of another type, or out of its type's range.
+    /// The value has another type, or is out of its type's range.
     #[error("expected {right}, found {found}")]
     WrongType {
-        /// What was found.
+        /// The value that was found.
         found: String,
-        /// What is right.
+        /// The value that is expected.
         right: String,
     },
-    /// A value that the model refuses.
+    /// The model refuses the value.
     #[error("{}{value} is out of range: {right}", assigned(*field))]
     OutOfRange {
-        /// The parameter, where it has another name than the key.
+        /// The parameter, if its name differs from the key.
         field: Option<&'static str>,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What is right.
+        /// The advice on how to write it.
         right: String,
     },
-    /// What the model refuses of a link as a whole.
+    /// The model refuses the link as a whole.
     #[error(transparent)]
     Model(ConfigError),
-    /// Something is wrong within a text that stands for a table, such as `1%,burst=8`.
+    /// The problem is inside a text that represents a table, such as `1%,burst=8`.
     #[error("{}", in_text(error, right))]
     InText {
-        /// What is wrong.
+        /// The error inside the text.
         error: Error,
-        /// What is right.
+        /// The text that is expected.
         right: String,
     },
-    /// A sentence that says what is wrong and what would be right.
+    /// A sentence that states the problem and the advice.
     #[error("{0}")]
     Other(String),
 }
 
 impl Error {
-    /// A problem at the place that the caller looks at.
+    /// Creates an error at the place that the caller looks at.
     pub fn new(problem: Problem) -> Self {
         Self {
             path: Vec::new(),
@@ -113,12 +113,12 @@ impl Error {
         }
     }
 
-    /// A problem that needs a sentence of its own.
+    /// Creates an error with a sentence.
     pub fn other(sentence: impl fmt::Display) -> Self {
         Self::new(Problem::Other(sentence.to_string()))
     }
 
-    /// A key that is missing; `example` is what could be written.
+    /// Creates an error for a missing key; `example` is what could be written.
     pub fn missing(key: &str, example: &str) -> Self {
         Self::new(Problem::Missing {
             key: key.to_owned(),
@@ -126,7 +126,7 @@ impl Error {
         })
     }
 
-    /// A name that is not among those that are `known`.
+    /// Creates an error for a name that is not among the `known` ones.
     pub fn unknown_name<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Self {
         Self::new(Problem::UnknownName {
             name: name.to_owned(),
@@ -134,12 +134,12 @@ impl Error {
         })
     }
 
-    /// The same below a key.
+    /// Returns the error with a key in front of its path.
     pub fn at(self, key: impl Into<String>) -> Self {
         self.within(PathStep::Key(key.into()))
     }
 
-    /// The same in an item of a list.
+    /// Returns the error with an item of a list in front of its path.
     pub fn at_item(self, index: usize, name: Option<&str>) -> Self {
         self.within(PathStep::Item {
             index,
@@ -152,13 +152,13 @@ impl Error {
         self
     }
 
-    /// The same with a place, unless it has one already.
+    /// Returns the error with a position, unless it has one already.
     pub(crate) fn with_span(mut self, span: Option<&Range<usize>>) -> Self {
         self.span = self.span.or_else(|| span.cloned());
         self
     }
 
-    /// The path of what is wrong as API clients write it, `up.loss` or `classes[0].loss`; nothing where all of it is wrong.
+    /// Returns the path as API clients write it, `up.loss` or `classes[0].loss`; `None` if it is empty.
     pub fn field(&self) -> Option<String> {
         let mut field = String::new();
         for step in &self.path {
@@ -182,7 +182,7 @@ fn push_key(field: &mut String, key: &str) {
 }
 
 impl fmt::Display for Error {
-    /// The path and the problem in one line: `link: up: queue: it needs a rate ...`.
+    /// Writes the path and the problem in one line: `link: up: queue: it needs a rate ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for step in &self.path {
@@ -216,14 +216,14 @@ fn assigned(field: Option<&str>) -> String {
 
 fn in_text(error: &Error, right: &str) -> String {
     match *error.problem {
-        // A sentence says itself what would be right.
+        // A sentence itself contains the advice.
         Problem::Other(_) => error.to_string(),
         _ => format!("{error}; expected {right}"),
     }
 }
 
 impl From<ConfigError> for Error {
-    /// At no path: [`crate::LinkSpec::check`] knows the keys of a stage.
+    /// Makes an error without a path: [`crate::LinkSpec::check`] knows the keys of a stage.
     fn from(error: ConfigError) -> Self {
         Self::new(Problem::Model(error))
     }
@@ -267,18 +267,18 @@ impl de::Error for Error {
     }
 }
 
-/// Adds the path to the errors of a check.
+/// Adds a path to the errors of a check.
 pub trait At<T> {
-    /// The same, with its errors below a key.
+    /// Returns the result with a key in front of its error's path.
     ///
     /// # Errors
-    /// Those that it had.
+    /// Returns the error that it had.
     fn at(self, key: impl Into<String>) -> Result<T, Error>;
 
-    /// The same, with its errors in an item of the list of a key.
+    /// Returns the result with an item of a key's list in front of its error's path.
     ///
     /// # Errors
-    /// Those that it had.
+    /// Returns the error that it had.
     fn at_item(self, key: &str, index: usize, name: Option<&str>) -> Result<T, Error>;
 }
 
@@ -292,7 +292,8 @@ impl<T, E: Into<Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Refuses with an [`Error`] of a sentence unless something holds; before the sentence may be the key that is at fault.
+/// Returns an [`Error`] with a sentence unless a condition holds. The key that is at fault may come before the
+/// sentence.
 #[macro_export]
 macro_rules! require {
     ($holds:expr, $key:literal: $($sentence:tt)+) => {

@@ -1,4 +1,4 @@
-//! What a link's conditions mean in effect: what follows from them, and what became of packets in model time.
+//! The meaning of a link's conditions: figures derived from them, and the outcomes of packets in model time.
 
 mod tried;
 
@@ -16,61 +16,63 @@ use crate::link::hop::emulated_link;
 use crate::route::{FULL_FRAME, PathStages};
 use crate::{LinkSpec, reach, warnings};
 
-/// What conditions mean, each way.
+/// The meaning of conditions in both directions.
 #[derive(Clone, Debug, Serialize)]
 pub struct InEffect {
-    /// From client to server.
+    /// The direction from client to server.
     pub up: DirectionInEffect,
-    /// From server to client.
+    /// The direction from server to client.
     pub down: DirectionInEffect,
-    /// Propagation both ways, in ms.
+    /// The round-trip propagation delay, in ms.
     pub round_trip_ms: f64,
-    /// What whoever wrote them should know, a sentence each.
+    /// Notes for the author of the conditions, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// What conditions mean one way, at first, for packets that no class takes.
+/// The meaning of conditions in one direction, at first, for packets of no class.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectionInEffect {
-    /// What is lost at random in the long run, or marked where it allows that, in percent; absent where no formula says it.
+    /// The share of packets that are lost at random in the long run, or marked if they support ECN, in percent; absent
+    /// if no formula gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_percent: Option<f64>,
-    /// How many packets that loses in a row, in the mean.
+    /// The average number of packets that are lost in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_packets: Option<f64>,
-    /// How many packets pass a delay at once, and so overtake others, in percent; absent where none do, or at several stages.
+    /// The share of packets that skip a delay and so overtake others, in percent; absent if none do, or if several
+    /// stages let them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_once_percent: Option<f64>,
-    /// The slowest rate, in bit/s of the L2 bytes of full frames; in the mean, if it fluctuates.
+    /// The slowest rate, in bit/s of the L2 bytes of full frames; the average, if it fluctuates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<u64>,
-    /// The slowest policer's rate, in bit/s of L2 bytes: what comes faster is dropped.
+    /// The slowest policer's rate, in bit/s of L2 bytes; packets beyond it are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub police_bit_per_s: Option<u64>,
-    /// The slowest rate times the propagation both ways: what one connection has in flight to fill it, in bytes.
+    /// The bandwidth-delay product: the slowest rate times the round-trip propagation delay, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bdp_bytes: Option<u64>,
-    /// What may wait for that rate, in L2 bytes; packets are taken for full frames. Of netem it is all that it may hold.
+    /// The capacity of that rate's queue, in L2 bytes of full frames. For netem, it is the capacity of its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_bytes: Option<u64>,
-    /// How long the last of those waits, in ms.
+    /// The time that a full queue takes, in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_ms: Option<f64>,
-    /// The wait that the queue's AQM aims at, in ms; absent of disciplines that have no such aim.
+    /// The queueing delay at which the queue's AQM aims, in ms; absent for disciplines without a target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aqm_target_ms: Option<f64>,
-    /// What queue and propagation hold together when that rate is full, in bytes.
+    /// The bytes that queue and propagation hold together when that rate is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What became of packets in model time.
+    /// The outcomes of packets in model time.
     pub tried: Tried,
 }
 
 impl InEffect {
-    /// What `spec` means.
+    /// Derives the meaning of `spec`.
     ///
     /// # Errors
-    /// As [`LinkSpec::check`].
+    /// Returns the errors of [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
         let config = emulated_link(slice::from_ref(&hop), spec.seed(), 0).config;
@@ -78,10 +80,10 @@ impl InEffect {
         notes.extend(reach::beyond(&config, &reach::Host::default()));
         let all = hop.rest.up.iter().chain(&hop.rest.down);
         if all.clone().any(|stage| !stage.schedule.is_empty()) {
-            notes.push("schedules: what they change later is left out here".to_owned());
+            notes.push("schedules: later changes are not shown here".to_owned());
         }
         if !hop.classes.is_empty() {
-            notes.push("classes: what their packets meet is left out here".to_owned());
+            notes.push("classes: the conditions of classes are not shown here".to_owned());
         }
         let [up, down] = [hop.rest.up, hop.rest.down].map(PathStages);
         let round_trip = up.propagation() + down.propagation();
@@ -108,7 +110,7 @@ impl DirectionInEffect {
             .as_ref()
             .and_then(|(rate, stage)| room(*rate, stage));
         let queue = rate.zip(queue_bytes);
-        // Where the stage delays packets too, its room counts those that it delays.
+        // If the stage delays packets, too, its room includes those that it delays.
         let in_flight = slowest.as_ref().map(|(rate, stage)| {
             let others = Nanos(stages.propagation().0 - stage.propagation.0);
             rate.bytes_in(others).0
@@ -134,29 +136,30 @@ impl DirectionInEffect {
     }
 }
 
-/// What rate and delay of a link have on its way each way when the rate is full: frames are held as long as that takes.
+/// The memory that packets in flight need when the rates are full: each is held for the propagation delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryNeed {
-    /// L2 bytes of full frames, up.
+    /// L2 bytes of full frames from client to server.
     pub up: u64,
-    /// And down.
+    /// L2 bytes of full frames from server to client.
     pub down: u64,
-    /// The packets that can come of one; 0 counts as 1.
+    /// The number of packets that can result from one; 0 counts as 1.
     pub copies: u32,
 }
 
-/// The bytes that are kept beside each frame, as the forwarder counts them.
+/// The bytes that are kept in addition to each frame, as the forwarder counts them.
 pub const BESIDE_FRAME: u64 = 160;
 
-/// The bytes that are kept beside each packet of a frame and each copy that can be made of it, as the forwarder counts them. A packet
-/// that waits takes 84 in a stage or 32 in the schedule of departures, whose memory grows by doubling.
+/// The bytes that are kept in addition to each packet of a frame and each copy that can be made of it, as the forwarder
+/// counts them. A packet that waits takes 84 bytes in a stage or 32 in the schedule of departures, whose memory grows
+/// by doubling.
 pub const BESIDE_PACKET: u64 = 128;
 
 impl MemoryNeed {
-    /// What `spec` implies at first; nothing of a way whose rate it leaves open.
+    /// Derives the need of `spec` at first; a direction without a rate needs nothing.
     ///
     /// # Errors
-    /// As [`LinkSpec::check`].
+    /// Returns the errors of [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
         let config = emulated_link(slice::from_ref(&hop), spec.seed(), 0).config;
@@ -165,7 +168,7 @@ impl MemoryNeed {
         Ok(Self { copies, ..need })
     }
 
-    /// What these stages imply.
+    /// Derives the need of these stages.
     pub fn on(up: &PathStages, down: &PathStages) -> Self {
         let [up, down] = [up, down].map(|stages| {
             let slowest = stages.slowest(FULL_FRAME);
@@ -178,7 +181,7 @@ impl MemoryNeed {
         }
     }
 
-    /// Bytes of memory, what is kept beside full frames included.
+    /// Returns the bytes of memory, including what is kept in addition to full frames.
     pub fn bytes(&self) -> u64 {
         let frames = self.up.saturating_add(self.down).div_ceil(FULL_FRAME.0);
         let packets = BESIDE_PACKET * u64::from(self.copies.max(1));
@@ -186,7 +189,7 @@ impl MemoryNeed {
     }
 }
 
-/// How many bytes wait at most before `stage`, which serves at this rate.
+/// Returns the most bytes that can wait before `stage`, which serves at this rate.
 fn room(rate: BitsPerSec, stage: &Behaviour<'_>) -> Option<u64> {
     Some(match stage.room? {
         QueueLimit::Packets(packets) => u64::from(packets) * FULL_FRAME.0,
@@ -195,15 +198,15 @@ fn room(rate: BitsPerSec, stage: &Behaviour<'_>) -> Option<u64> {
     })
 }
 
-/// The loss of the only stage that loses packets, whatever their rate; none where several do, where no formula is known, and where
-/// a stage copies packets too, because one of two equal packets passes.
+/// Returns the loss of the only stage that loses packets, regardless of their rate. `None` if several stages do, if no
+/// formula is known, or if a stage also copies packets, because one of two equal packets passes.
 fn known_loss(stages: &PathStages) -> Option<LongRunLoss> {
     let mut known = LongRunLoss::NONE;
     for stage in stages.behaviours() {
         if matches!(stage.loss, LossLaw::FasterThan(_)) {
             continue;
         }
-        // Of full packets, on which most depends.
+        // The loss is computed for full frames, which matter most.
         let own = stage.loss.long_run(FULL_FRAME)?;
         if own.share > 0.0 {
             if known.share > 0.0 || stage.copies.is_some() {
@@ -215,7 +218,7 @@ fn known_loss(stages: &PathStages) -> Option<LongRunLoss> {
     Some(known)
 }
 
-/// The share of packets that skip a delay, of the only stage at which any do.
+/// Returns the share of packets that skip a delay at the only stage where any do.
 fn at_once(stages: &PathStages) -> Option<f64> {
     let laws = stages.behaviours().filter_map(|stage| stage.skips);
     let mut shares = laws.map(|law| law.long_run()).filter(|share| *share > 0.0);
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_the_conditions_is_said() {
+    fn figures_are_derived_from_conditions() {
         let both =
             of("rate = '8mbit'\nqueue = '100pkt'\ndelay = '25ms'\n[up]\nloss = '1%,burst=8'");
         assert_eq!(both.round_trip_ms, 50.0);
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_the_rate_has_on_its_way() {
+    fn memory_covers_the_packets_in_flight() {
         let need = |text: &str| MemoryNeed::of(&toml::from_str(text).unwrap()).unwrap();
         let both = need("rate = '8mbit'\ndelay = '1s'\n[down]\ndelay = '10ms'");
         assert_eq!((both.up, both.down), (1_000_000, 10_000));
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_in_model_time_show_what_formulas_do_not() {
+    fn packets_in_model_time_show_effects_without_a_formula() {
         let free = of("delay = '20ms'\njitter = '10ms,free'\nduplicate = '10%'")
             .up
             .tried;
@@ -276,7 +279,7 @@ mod tests {
         assert!((8.0..12.0).contains(&free.copied_percent));
         let fifo = of("delay = '20ms'\njitter = '10ms'").up.tried;
         assert_eq!(fifo.reordered_percent, 0.0);
-        // Who waits for others takes longer.
+        // A packet that waits for others takes longer.
         assert!(fifo.delay_ms.unwrap().mean > 23.0);
         let stalled = of("[up]\nnetem = 'loss 100%'").up;
         assert!(stalled.tried.delay_ms.is_none());
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_rate_is_tried_at_half_of_what_it_serves() {
+    fn a_slow_rate_is_tested_at_half_load() {
         let slow = of("rate = '100kbit'").up.tried;
         assert_eq!(slow.gap_ms, 160.0);
         assert_eq!(slow.dropped_percent, 0.0);
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_said_in_the_frames_that_it_serves() {
+    fn a_rate_is_given_in_l2_bytes_of_full_frames() {
         let wire = of("rate = '10mbit'\nrate_at = 'l1'\nqueue = '100ms'").up;
         let served = 10_000_000 * 1_514 / 1_538;
         assert_eq!(wire.rate_bit_per_s, Some(served));
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_whose_discipline_aims_at_a_wait_says_it() {
+    fn the_target_of_an_aqm_is_reported() {
         for (aqm, target) in [
             ("drop-head", None),
             ("red", None),
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_at_once_is_said_of_the_one_stage_that_lets_it() {
+    fn the_share_that_skips_a_delay_is_given_for_a_single_stage() {
         let at_once = |text: &str| of(text).up.at_once_percent;
         let netem = "netem = 'delay 9ms reorder 25% gap 5'";
         let delay = "delay = '9ms'\nreorder = '25%,gap=5'";
@@ -336,17 +339,17 @@ mod tests {
     }
 
     #[test]
-    fn netems_limit_holds_its_queue_and_what_its_delay_has_in_flight() {
+    fn netems_limit_covers_its_queue_and_the_packets_in_its_delay() {
         let own = of("netem = 'limit 10 delay 10ms rate 8mbit'\ndelay = '5ms'").up;
         assert_eq!(own.rate_bit_per_s, Some(8_000_000));
         assert_eq!(own.bdp_bytes, Some(30_000));
         assert_eq!(own.queue_bytes, Some(15_140));
-        // 5 ms of 8 Mbit/s besides.
+        // 5 ms at 8 Mbit/s are added.
         assert_eq!(own.memory_bytes, Some(20_140));
     }
 
     #[test]
-    fn it_is_what_a_link_does_at_first() {
+    fn the_first_conditions_count_without_schedules_and_classes() {
         let own = of("delay = '10ms'\nschedule = [{ at = '1s', delay = '50ms' }]");
         assert_eq!(own.up.tried.delay_ms.unwrap().most, 10.0);
         assert!(own.notes[0].starts_with("schedules: "), "{own:?}");
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_for_all_is_not_asked_for_more_than_half() {
+    fn a_shared_server_is_tested_at_half_load() {
         let own = of("toffee = 'delay=5ms'").up.tried;
         assert_eq!(own.gap_ms, 10.0);
         assert_eq!(own.dropped_percent, 0.0);
@@ -369,12 +372,12 @@ mod tests {
     }
 
     #[test]
-    fn where_one_loss_hides_another_no_formula_says_both() {
+    fn no_loss_is_given_if_one_loss_hides_another() {
         let known = |text: &str| of(text).up.loss_percent;
         assert_eq!(known("netem = 'duplicate 1%'"), Some(0.0));
         assert_eq!(known("netem = 'loss 1% ecn'"), Some(1.0));
         assert_eq!(known("loss = '1%,ecn'"), Some(1.0));
-        // Of 12,144 bits, FCS and all.
+        // A frame has 12,144 bits with its FCS.
         let lost = known("ber = '1e-6'").unwrap();
         assert!((lost - 1.207).abs() < 1e-3, "{lost}");
         let states = "[[stages]]\nkind = 'four-state'\np13 = '1%'\np31 = '99%'";
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn netems_words_are_said_as_what_they_come_to() {
+    fn netem_options_are_reported_with_their_effect() {
         let own = of("netem = 'delay 10ms loss 10% 25%'");
         assert!((own.up.loss_percent.unwrap() - 1.75).abs() < 0.1, "{own:?}");
         assert_eq!(own.round_trip_ms, 20.0);

@@ -1,4 +1,4 @@
-//! The conditions of one direction, or those of both, and what changes of them later.
+//! The conditions of one direction, or of both, and their later changes.
 
 use std::fmt;
 use std::mem;
@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::condition::{
-    CONDITIONS, Condition, ConditionKind, InCondition, LAYER_KEYS, Needs, STEP_KEYS, Shapes,
+    CONDITIONS, Condition, ConditionKind, ConditionValue, LAYER_KEYS, Needs, STEP_KEYS, Shapes,
 };
 use crate::error::{At, Error};
 use crate::require;
@@ -22,62 +22,62 @@ pub struct ConditionSet(Vec<Condition>);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Layer {
-    /// What holds at first.
+    /// The conditions at first.
     #[serde(flatten)]
     pub at_first: ConditionSet,
-    /// What changes later, in order of time.
+    /// The later changes, in order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub schedule: Vec<ScheduleStep>,
 }
 
-/// Conditions from a time on; what it does not name stays as it was.
+/// Conditions from a time on; those that it does not name stay as they were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ScheduleStep {
-    /// From when on, counted from the link's start.
+    /// The time from which on they hold, counted from the link's start.
     pub at: Nanos,
-    /// Conditions that hold no longer.
+    /// The conditions that no longer hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub without: Vec<ConditionName>,
-    /// Conditions that hold from then on.
+    /// The conditions that hold from then on.
     #[serde(flatten)]
     pub conditions: ConditionSet,
 }
 
-/// The key of a condition, where one is named.
+/// The key of a condition, where only its name is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ConditionName(&'static str);
 
 impl ConditionSet {
-    /// The condition of this type.
-    pub fn get<T: InCondition>(&self) -> Option<&T> {
+    /// Returns the condition of this type.
+    pub fn get<T: ConditionValue>(&self) -> Option<&T> {
         self.0.iter().find_map(T::of)
     }
 
-    /// Whether there is a condition of this type.
-    pub fn has<T: InCondition>(&self) -> bool {
+    /// Returns whether there is a condition of this type.
+    pub fn has<T: ConditionValue>(&self) -> bool {
         self.get::<T>().is_some()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no condition.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The bytes that it takes beside itself.
+    /// Returns the bytes of memory that it takes in addition to itself.
     fn memory(&self) -> usize {
         let own = self.0.iter().map(Condition::memory);
         self.0.capacity() * size_of::<Condition>() + own.sum::<usize>()
     }
 
-    /// The conditions in order.
+    /// Returns the conditions in order.
     pub fn iter(&self) -> impl Iterator<Item = &Condition> {
         self.0.iter()
     }
 
-    /// Says this, in the place of another one of its kind.
+    /// Adds a condition, which replaces another one of its kind.
     pub fn set(&mut self, condition: impl Into<Condition>) {
         let condition = condition.into();
         let place = |one: &Condition| one.number().cmp(&condition.number());
@@ -87,20 +87,20 @@ impl ConditionSet {
         }
     }
 
-    /// What this says, and of all other conditions what `other` says.
+    /// Returns these conditions, and those of `other` whose kinds these do not have.
     pub fn or(self, mut other: Self) -> Self {
         self.0.into_iter().for_each(|one| other.set(one));
         other
     }
 
-    /// Whether it says something of the condition with this key.
-    pub(crate) fn says(&self, key: &str) -> bool {
+    /// Returns whether it has the condition with this key.
+    pub(crate) fn contains(&self, key: &str) -> bool {
         self.kinds().any(|kind| kind.key == key)
     }
 
-    /// Those of `other` apart.
+    /// Returns these conditions without those whose kinds `other` has.
     fn without(mut self, other: &Self) -> Self {
-        self.0.retain(|one| !other.says(one.kind().key));
+        self.0.retain(|one| !other.contains(one.kind().key));
         self
     }
 
@@ -108,18 +108,18 @@ impl ConditionSet {
         self.0.iter().map(Condition::kind)
     }
 
-    /// Whether it says something of a stage.
+    /// Returns whether any of its conditions shapes this stage.
     pub(crate) fn shapes(&self, stage: Shapes) -> bool {
         self.kinds().any(|kind| kind.stage == stage)
     }
 
-    /// Whether it says that packets are delayed.
+    /// Returns whether any of its conditions delays packets.
     pub(crate) fn delays(&self) -> bool {
         self.kinds()
             .any(|kind| kind.stage == Shapes::Delay && kind.needs.is_none())
     }
 
-    /// Refuses what needs a rate or a delay, where there is none.
+    /// Refuses conditions that need a rate or a delay, if there is none.
     pub(crate) fn check_needs(&self, has_rate: bool, has_delay: bool) -> Result<(), Error> {
         for kind in self.kinds() {
             let (other, why) = match kind.needs {
@@ -136,7 +136,7 @@ impl ConditionSet {
         Ok(())
     }
 
-    /// Reads the value of a key into it; `known` are the keys that there are.
+    /// Reads the value of a key into it; `known` are the keys that are allowed.
     pub(crate) fn read<'de, A: MapAccess<'de>>(
         &mut self,
         key: &str,
@@ -173,23 +173,23 @@ impl From<ConditionSet> for Layer {
 }
 
 impl ScheduleStep {
-    /// What holds from it on, where `before` held.
-    pub(crate) fn over(&self, mut before: ConditionSet) -> ConditionSet {
+    /// Returns the conditions that hold from it on, after `before`.
+    pub(crate) fn applied_to(&self, mut before: ConditionSet) -> ConditionSet {
         let goes = |one: &Condition| self.without.contains(&ConditionName(one.kind().key));
         before.0.retain(|one| !goes(one));
         self.conditions.clone().or(before)
     }
 
-    /// The kinds of conditions that it states or takes away.
+    /// Returns the kinds of the conditions that it states or removes.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &'static ConditionKind> {
         let of_name = |name: &ConditionName| CONDITIONS.iter().find(|kind| kind.key == name.0);
-        let gone = self.without.iter().filter_map(of_name);
-        self.conditions.kinds().chain(gone)
+        let removed = self.without.iter().filter_map(of_name);
+        self.conditions.kinds().chain(removed)
     }
 
-    /// The step that makes `now` of `before` at a time; none where nothing differs.
+    /// Returns the step at `at` that changes `before` to `now`; `None` if they are equal.
     pub(crate) fn between(at: Nanos, before: &ConditionSet, now: &ConditionSet) -> Option<Self> {
-        let gone = before.kinds().filter(|kind| !now.says(kind.key));
+        let gone = before.kinds().filter(|kind| !now.contains(kind.key));
         let differs = |one: &&Condition| !before.0.contains(one);
         let step = Self {
             at,
@@ -202,17 +202,17 @@ impl ScheduleStep {
 }
 
 impl Layer {
-    /// The condition of this type that holds at first.
-    pub fn get<T: InCondition>(&self) -> Option<&T> {
+    /// Returns the condition of this type that holds at first.
+    pub fn get<T: ConditionValue>(&self) -> Option<&T> {
         self.at_first.get()
     }
 
-    /// Whether it says nothing.
+    /// Returns whether it has no condition and no schedule.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The bytes that it takes beside itself.
+    /// Returns the bytes of memory that it takes in addition to itself.
     pub(crate) fn memory(&self) -> usize {
         let steps = self.schedule.iter().map(|step| {
             step.without.capacity() * size_of::<ConditionName>() + step.conditions.memory()
@@ -222,7 +222,7 @@ impl Layer {
             + steps.sum::<usize>()
     }
 
-    /// What this says, and of all else what `other` says.
+    /// Returns this layer, with the conditions and the schedule of `other` that it does not have.
     pub fn or(self, other: Self) -> Self {
         Self {
             at_first: self.at_first.or(other.at_first),
@@ -230,7 +230,7 @@ impl Layer {
         }
     }
 
-    /// What this says and `other` does not.
+    /// Returns the conditions and the schedule of this layer that `other` does not have.
     pub(crate) fn without(mut self, other: &Self) -> Self {
         if !other.schedule.is_empty() {
             self.schedule.clear();
@@ -241,43 +241,43 @@ impl Layer {
         }
     }
 
-    /// All that it says at one time or another.
+    /// Returns the conditions that it has at any time; of several of one kind, the last.
     pub(crate) fn ever(&self) -> ConditionSet {
         let steps = self.schedule.iter().map(|step| step.conditions.clone());
         steps.fold(self.at_first.clone(), ConditionSet::or)
     }
 
-    /// The keys of the conditions that it states at all times, whatever their values.
+    /// Returns the keys of the conditions that it states at all times. Their values may change.
     pub(crate) fn always(&self) -> impl Iterator<Item = &'static str> {
-        let goes = |key| {
+        let is_removed = |key| {
             let name = ConditionName(key);
             self.schedule
                 .iter()
                 .any(|step| step.without.contains(&name))
         };
         let keys = self.at_first.kinds().map(|kind| kind.key);
-        keys.filter(move |key| !goes(key))
+        keys.filter(move |key| !is_removed(key))
     }
 
-    /// What it says at a time.
+    /// Returns the conditions that it has at a time.
     pub(crate) fn then(&self, time: Nanos) -> ConditionSet {
-        let mut moving = Moving::of(self);
-        moving.go_to(time);
-        moving.now
+        let mut cursor = ScheduleCursor::of(self);
+        cursor.advance_to(time);
+        cursor.now
     }
 
-    /// Refuses a schedule out of order, and a step that takes away what it sets.
+    /// Refuses a schedule that is out of order, and a step that removes a condition that it also sets.
     pub(crate) fn check_schedule(&self) -> Result<(), Error> {
         let mut last = Nanos::ZERO;
         for (number, step) in self.schedule.iter().enumerate() {
-            let both = |name: &&ConditionName| step.conditions.says(name.0);
+            let both = |name: &&ConditionName| step.conditions.contains(name.0);
             let check = || {
                 if let Some(ConditionName(key)) = step.without.iter().find(both) {
-                    require!(false, "without": "it has {key}, and {key} is beside it: leave one of them out");
+                    require!(false, "without": "{key} is both removed and set: leave one of them out");
                 }
                 require!(
                     last <= step.at,
-                    "at": "{} is behind {last}: put the schedule in order of time", step.at
+                    "at": "{} comes after {last}: put the schedule in order of time", step.at
                 );
                 Ok::<_, Error>(())
             };
@@ -302,47 +302,48 @@ impl Layer {
     }
 }
 
-/// Conditions as they go with the time of their schedule, which is in order.
-pub(crate) struct Moving<'s> {
-    /// What they say.
+/// The conditions of a layer as time advances along its schedule, which is in order.
+pub(crate) struct ScheduleCursor<'s> {
+    /// The conditions that hold now.
     pub(crate) now: ConditionSet,
-    /// All steps, and how many of them are over.
+    /// All steps that the cursor follows.
     steps: Vec<&'s ScheduleStep>,
-    over: usize,
+    /// The number of steps that have been applied.
+    applied: usize,
 }
 
-impl<'s> Moving<'s> {
-    /// As they are at first, before any step.
+impl<'s> ScheduleCursor<'s> {
+    /// Starts before the first step of a layer.
     pub(crate) fn of(layer: &'s Layer) -> Self {
         Self::with_steps(layer, |_| true)
     }
 
-    /// As they are at first. Later they follow only those steps for which `counts` is true.
+    /// Starts before the first step of a layer, and follows only the steps for which `counts` is true.
     pub(crate) fn with_steps(layer: &'s Layer, counts: impl Fn(&ScheduleStep) -> bool) -> Self {
         let steps = layer.schedule.iter();
         Self {
             now: layer.at_first.clone(),
             steps: steps.filter(|step| counts(step)).collect(),
-            over: 0,
+            applied: 0,
         }
     }
 
-    /// The times of all steps.
+    /// Returns the times of all steps that it follows.
     pub(crate) fn times(&self) -> impl Iterator<Item = Nanos> {
         self.steps.iter().map(|step| step.at)
     }
 
-    /// What they say at a time, which is none before the one asked for last.
-    pub(crate) fn go_to(&mut self, time: Nanos) -> &ConditionSet {
-        while let Some(step) = self.steps.get(self.over).filter(|step| step.at <= time) {
-            self.now = step.over(mem::take(&mut self.now));
-            self.over += 1;
+    /// Advances to `time`, which must not be before the last one, and returns the conditions that hold then.
+    pub(crate) fn advance_to(&mut self, time: Nanos) -> &ConditionSet {
+        while let Some(step) = self.steps.get(self.applied).filter(|step| step.at <= time) {
+            self.now = step.applied_to(mem::take(&mut self.now));
+            self.applied += 1;
         }
         &self.now
     }
 }
 
-/// The first list, unless it is empty.
+/// Returns the first list, unless it is empty.
 pub(crate) fn either<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
     if first.is_empty() { second } else { first }
 }
@@ -390,7 +391,7 @@ impl<'de> Visitor<'de> for StepVisitor {
             }
         }
         step.at = at.ok_or_else(|| de::Error::missing_field("at"))?;
-        // There may be many steps, each with a condition or two.
+        // There may be many steps, with one or two conditions each.
         step.conditions.0.shrink_to_fit();
         Ok(step)
     }
@@ -402,16 +403,17 @@ impl<'de> Deserialize<'de> for ScheduleStep {
     }
 }
 
-/// By hand, because serde's derive would borrow the name from the input.
+/// Written by hand, because serde's derive would borrow the name from the input.
 impl<'de> Deserialize<'de> for ConditionName {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let name = String::deserialize(source)?;
-        let known = CONDITIONS.iter().find(|kind| kind.key == name);
-        let known = known.map(|kind| Self(kind.key));
         // The keys of a layer are those of all conditions, and one more.
-        known.ok_or_else(|| {
-            de::Error::unknown_variant(&name, LAYER_KEYS.split_last().map_or(&[], |(_, all)| all))
-        })
+        let keys = LAYER_KEYS.split_last().map_or(&[][..], |(_, all)| all);
+        CONDITIONS
+            .iter()
+            .find(|kind| kind.key == name)
+            .map(|kind| Self(kind.key))
+            .ok_or_else(|| de::Error::unknown_variant(&name, keys))
     }
 }
 

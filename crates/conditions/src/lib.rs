@@ -1,4 +1,5 @@
-//! The conditions of a link as users write them, in a file, on the command line or by the API, and what follows from them.
+//! The conditions of a link as users write them in a file, on the command line or in the API, and figures derived from
+//! them.
 #![forbid(unsafe_code)]
 
 mod as_netem;

@@ -1,4 +1,4 @@
-//! The conditions of a link as users write them, in a file or on the command line.
+//! The conditions of a link as users write them in a file or on the command line.
 
 pub(crate) mod class;
 pub(crate) mod hop;
@@ -27,20 +27,20 @@ use crate::require;
 use crate::rules::EmulatedLink;
 use crate::toffee::ToffeeSpec;
 
-/// The seed of a link for which none was given, so that a command repeated loses the same packets.
+/// The seed of a link without a given seed; it is constant, so that a repeated command loses the same packets.
 const DEFAULT_SEED: u64 = 1;
 
-/// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
+/// Conditions of one link; the values in `up` or `down` override the common value in that direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields, transform = with_profile)]
 pub struct LinkSpec {
-    /// In each direction.
+    /// The conditions in both directions.
     #[serde(flatten)]
     pub both: Layer,
     /// TOFFEE-Mocha's box: one server that both directions share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toffee: Option<ToffeeSpec>,
-    /// Every random draw follows from it; 1 when absent.
+    /// The seed of all random draws; 1 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Overrides from client to server.
@@ -51,23 +51,24 @@ pub struct LinkSpec {
     #[serde(skip_serializing_if = "Layer::is_empty")]
     #[schemars(default)]
     pub down: Layer,
-    /// Stages that no condition makes.
+    /// Further stages, which conditions cannot express.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub stages: Vec<ExtraStage>,
-    /// Packets that meet something else; the first class that takes a packet has it.
+    /// Classes of packets with other conditions; a packet belongs to the first class whose rule it matches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub classes: Vec<ClassSpec>,
 }
 
 impl LinkSpec {
-    /// The seed asked for, or the default.
+    /// Returns the seed, or the default.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(DEFAULT_SEED)
     }
 
-    /// What this says, and of all else what `other` says; what this says of both directions holds in each.
+    /// Returns these conditions, and those of `other` that these do not state; a condition that these state for both
+    /// directions replaces those of each direction.
     pub fn or(self, other: Self) -> Self {
         Self {
             up: self.up.or(other.up.without(&self.both)),
@@ -80,12 +81,12 @@ impl LinkSpec {
         }
     }
 
-    /// Whether anything in it changes by a schedule.
+    /// Returns whether any of it changes by a schedule.
     pub fn has_schedule(&self) -> bool {
         self.last_step().is_some()
     }
 
-    /// When the last change of its schedules comes, if it has some.
+    /// Returns the time of the last step of its schedules, if it has any.
     pub fn last_step(&self) -> Option<Nanos> {
         let steps = self.layers().flat_map(|layer| &layer.schedule);
         let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
@@ -95,7 +96,7 @@ impl LinkSpec {
             .max()
     }
 
-    /// The memory that it takes, in bytes: all that it holds, lists that it shares with others included.
+    /// Returns the bytes of memory that it takes, including lists that it shares with others.
     pub fn memory(&self) -> usize {
         let layers = self.layers().map(Layer::memory);
         let stages = self.stages.iter().map(ExtraStage::memory);
@@ -106,8 +107,8 @@ impl LinkSpec {
             + layers.chain(stages).chain(names).sum::<usize>()
     }
 
-    /// With schedules that count from the link's start, where these count by `clock`. A step that will never come has a time of
-    /// [`Nanos::MAX`].
+    /// Converts schedules that follow `clock` to schedules that count from the link's start. A step that will never
+    /// come gets the time [`Nanos::MAX`].
     pub fn on_clock(mut self, clock: ScheduleClock) -> Self {
         for layer in self.layers_mut() {
             for step in &mut layer.schedule {
@@ -120,7 +121,7 @@ impl LinkSpec {
         self
     }
 
-    /// What is in force at a time of its schedules, without them.
+    /// Returns the conditions in force at a time of its schedules, without the schedules.
     pub fn then(mut self, time: Nanos) -> Self {
         for layer in self.layers_mut() {
             *layer = layer.then(time).into();
@@ -132,60 +133,68 @@ impl LinkSpec {
     }
 
     fn layers(&self) -> impl Iterator<Item = &Layer> {
-        let classes = self.classes.iter();
-        let classes = classes.flat_map(|class| [&class.both, &class.up, &class.down]);
+        let classes = self
+            .classes
+            .iter()
+            .flat_map(|class| [&class.both, &class.up, &class.down]);
         [&self.both, &self.up, &self.down]
             .into_iter()
             .chain(classes)
     }
 
     fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        let classes = self.classes.iter_mut();
-        let classes = classes.flat_map(|class| [&mut class.both, &mut class.up, &mut class.down]);
+        let classes = self
+            .classes
+            .iter_mut()
+            .flat_map(|class| [&mut class.both, &mut class.up, &mut class.down]);
         [&mut self.both, &mut self.up, &mut self.down]
             .into_iter()
             .chain(classes)
     }
 
-    /// Each direction as options of netem: up, then down.
+    /// Returns each direction as options of netem: up, then down.
     pub fn as_netem(&self) -> [AsNetem; 2] {
-        let rest = [
+        let shared = [
             (self.toffee.is_some(), "toffee, which both directions share"),
             (!self.stages.is_empty(), "stages"),
             (
                 !self.classes.is_empty(),
-                "classes, which are filters and qdiscs of their own",
+                "classes, which need their own filters and qdiscs",
             ),
         ];
-        let rest = rest.into_iter().filter(|(is_there, _)| *is_there);
-        let rest: Vec<String> = rest.map(|(_, words)| words.to_owned()).collect();
+        let shared: Vec<String> = shared
+            .into_iter()
+            .filter(|(is_there, _)| *is_there)
+            .map(|(_, words)| words.to_owned())
+            .collect();
         [&self.up, &self.down].map(|own| {
-            let mut said = AsNetem::of(&own.clone().or(self.both.clone()));
-            said.unsaid.extend(rest.iter().cloned());
-            said
+            let mut as_netem = AsNetem::of(&own.clone().or(self.both.clone()));
+            as_netem.unsaid.extend(shared.iter().cloned());
+            as_netem
         })
     }
 
-    /// A link of one hop of this name under these conditions.
+    /// Creates a link of one hop with this name under these conditions.
     ///
     /// # Errors
-    /// As [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::hop`].
     pub fn to_link(&self, hop: &str) -> Result<EmulatedLink, Error> {
         self.to_link_of(hop, 0)
     }
 
-    /// As [`LinkSpec::to_link`], as link `number` of several: links of one seed have draws of their own.
+    /// Creates a link as [`LinkSpec::to_link`] does, as number `number` of several: links with one seed have different
+    /// draws.
     ///
     /// # Errors
-    /// As [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::hop`].
     pub fn to_link_of(&self, hop: &str, number: u64) -> Result<EmulatedLink, Error> {
         Ok(emulated_link(&[self.hop(hop)?], self.seed(), number))
     }
 
-    /// Refuses what the model would refuse, before anything is built.
+    /// Refuses conditions that the model would refuse, before anything is built.
     ///
     /// # Errors
-    /// Conditions that contradict each other or lie out of range, with their keys.
+    /// Returns an error with the keys if conditions contradict each other or lie out of range.
     pub fn check(&self) -> Result<(), Error> {
         let config = self.to_link("link")?.config;
         Link::new(&config).map_err(|error| self.located(error))?;
@@ -194,12 +203,12 @@ impl LinkSpec {
         let mut stages = config.paths.iter().flat_map(|path| &path.stages);
         require!(
             !stages.any(|stage| stage.effects().all(is_stalled)),
-            "rate": "at 0bit for good nothing ever passes: state a rate, or let a schedule say when there is one"
+            "rate": "at 0bit nothing ever passes: state a rate, or a schedule that sets one later"
         );
         Ok(())
     }
 
-    /// What the model refuses, with the keys of the condition whose stage it names.
+    /// Converts an error of the model to one with the keys of the condition whose stage it names.
     pub fn located(&self, error: ConfigError) -> Error {
         let (stage, field, problem) = match &error {
             ConfigError::OutOfRange {
@@ -244,31 +253,32 @@ impl LinkSpec {
         }
         let key = key_of(name, field);
         let error = at_key(problem, key, field);
-        let way = |up, down| if direction == "up" { up } else { down };
-        let says = |layer: &Layer| layer.ever().says(key);
+        let choose = |up, down| if direction == "up" { up } else { down };
+        let contains = |layer: &Layer| layer.ever().contains(key);
         let classes = self.classes.iter().enumerate();
         for (index, one) in classes.filter(|(_, one)| Some(one.rule.name.as_str()) == class) {
             let here = |error: Error| error.at_item(index, Some(&one.rule.name)).at("classes");
-            if says(way(&one.up, &one.down)) {
+            if contains(choose(&one.up, &one.down)) {
                 return here(error.at(direction));
             }
-            if says(&one.both) {
+            if contains(&one.both) {
                 return here(error);
             }
         }
-        match says(way(&self.up, &self.down)) {
-            true => error.at(direction),
-            false => error,
+        if contains(choose(&self.up, &self.down)) {
+            error.at(direction)
+        } else {
+            error
         }
     }
 
-    /// One of its two overrides.
+    /// Returns the override of a direction.
     pub(crate) fn layer(&self, direction: Direction) -> &Layer {
         direction.choose(&self.up, &self.down)
     }
 }
 
-/// The key of the condition that a parameter of a stage comes from.
+/// Returns the key of the condition that a parameter of a stage comes from.
 fn key_of<'n>(stage: &'n str, field: Option<&'n str>) -> &'n str {
     let first = field.and_then(|field| field.split('.').next());
     let is_key = |key: &&str| CONDITIONS.iter().any(|kind| kind.key == *key);
@@ -280,7 +290,7 @@ fn key_of<'n>(stage: &'n str, field: Option<&'n str>) -> &'n str {
     }
 }
 
-/// The problem at a key; the parameter is named where it is only a part of the key's value.
+/// Returns the problem at a key. The parameter is named if it is only a part of the key's value.
 fn at_key(mut problem: Problem, key: &str, parameter: Option<&'static str>) -> Error {
     if let Problem::OutOfRange { field, .. } = &mut problem {
         let last = parameter.and_then(|parameter| parameter.rsplit('.').next());
@@ -289,12 +299,12 @@ fn at_key(mut problem: Problem, key: &str, parameter: Option<&'static str>) -> E
     Error::new(problem).at(key)
 }
 
-/// A link in a file may begin with a profile.
+/// Adds the key `profile` to a link's schema, because a link in a file may begin with a profile.
 fn with_profile(schema: &mut Schema) {
     let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
     keys.into_iter().for_each(|keys| {
         let profile = json!({
-            "description": "A link that ships, as `farwire profiles` lists them; what is written beside overrides it.",
+            "description": "A link that ships with farwire, as `farwire profiles` lists them; conditions next to it override it.",
             "type": "string",
             "enum": profiles::NAMES
         });
@@ -302,7 +312,7 @@ fn with_profile(schema: &mut Schema) {
     });
 }
 
-/// Whether it may be part of the names of stages.
+/// Returns whether a text may be part of the names of stages.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_right = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !text.is_empty() && text.chars().all(is_right)

@@ -1,8 +1,9 @@
-//! What a name that is not there should perhaps have been.
+//! Suggestions for an unknown name.
 
-/// The one of `all` that is near to `name`: one that begins with it, or else differs in few letters.
+/// Returns the member of `all` that is nearest to `name`: one that begins with it, or otherwise one that differs in few
+/// letters.
 pub fn of<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Shorter ones begin too many.
+    /// The least length of a name that is compared with beginnings; shorter ones begin too many names.
     const BEGINNING: usize = 3;
     all.into_iter()
         .map(|known| {
@@ -17,13 +18,13 @@ pub fn of<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<&'a 
         .map(|(_, _, known)| known)
 }
 
-/// The end of a message: the nearest to `name`, or else all there are.
+/// Returns the end of a message: the nearest name, or otherwise all of them.
 pub fn or_all<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<&str> = all.into_iter().collect();
     match of(name, all.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`?"),
-        None if all.is_empty() => "; there is none at all".to_owned(),
-        None => format!("; there are: {}", all.join(", ")),
+        None if all.is_empty() => "; there are none".to_owned(),
+        None => format!("; use one of: {}", all.join(", ")),
     }
 }
 
@@ -32,14 +33,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_is_named_or_else_all() {
+    fn the_nearest_name_is_suggested_or_all_are_listed() {
         assert_eq!(or_all("lien", ["line", "bus"]), "; did you mean `line`?");
         assert_eq!(
             of("goodput", ["host_ms", "goodput_bit_per_s"]),
             Some("goodput_bit_per_s")
         );
-        assert_eq!(or_all("tram", ["line", "bus"]), "; there are: line, bus");
-        assert_eq!(or_all("z", ["a"]), "; there are: a");
-        assert_eq!(or_all("z", []), "; there is none at all");
+        assert_eq!(or_all("tram", ["line", "bus"]), "; use one of: line, bus");
+        assert_eq!(or_all("z", ["a"]), "; use one of: a");
+        assert_eq!(or_all("z", []), "; there are none");
     }
 }

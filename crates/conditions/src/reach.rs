@@ -1,41 +1,41 @@
-//! What conditions ask for and cannot get: said before, because afterwards it looks like a measurement.
+//! Conditions that cannot be reached: farwire says so before, because afterwards the effect looks like a measurement.
 
 use model::{BitsPerSec, LinkConfig, Nanos, StageSpec};
 
-/// What stands in the way of a link's conditions, whatever they say.
+/// The limits of a host, whatever the conditions are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host {
-    /// How late a thread wakes up, in the median: no packet is noticed sooner.
+    /// The median lateness of a thread's wake-up: no packet is noticed sooner.
     pub wake_up: Nanos,
-    /// What the slower of its interfaces carries, on L1; `None` where nothing bounds it.
+    /// The rate of the slower interface, at L1; `None` if nothing limits it.
     pub wire: Option<BitsPerSec>,
 }
 
-/// The shortest delay that is asked for; `None` where there is none but 0.
+/// Returns the shortest delay above 0 in the conditions; `None` if there is none.
 pub fn shortest_delay(link: &LinkConfig) -> Option<Nanos> {
     let stages = link.paths.iter().flat_map(|path| &path.stages);
     stages.filter_map(delay).min()
 }
 
-/// A line for each delay and rate that `host` does not reach, and for each rate that another one on its way never lets packets
-/// wait for. It begins with the stages that it is about.
+/// Returns a line for each delay and rate that `host` does not reach, and for each rate at which no packet ever waits
+/// because another rate on the path is lower. A line begins with the stages that it concerns.
 pub fn beyond(link: &LinkConfig, host: &Host) -> Vec<String> {
-    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut known: Vec<(String, Vec<&str>)> = Vec::new();
     for path in &link.paths {
         let rates = path.stages.iter().filter_map(rate);
         let slowest = rates.min_by_key(|&(_, rate)| rate.get());
         for stage in &path.stages {
             let of_delay = of_delay(stage, host).into_iter();
             for line in of_delay.chain(of_rate(stage, host, slowest)) {
-                match said.iter_mut().find(|(known, _)| *known == line) {
+                match known.iter_mut().find(|(other, _)| *other == line) {
                     Some((_, names)) if names.contains(&stage.name.as_str()) => {}
                     Some((_, names)) => names.push(&stage.name),
-                    None => said.push((line, vec![&stage.name])),
+                    None => known.push((line, vec![&stage.name])),
                 }
             }
         }
     }
-    let lines = said.iter();
+    let lines = known.iter();
     lines
         .map(|(line, names)| format!("{}: {line}", names.join(", ")))
         .collect()
@@ -44,8 +44,8 @@ pub fn beyond(link: &LinkConfig, host: &Host) -> Vec<String> {
 fn of_delay(stage: &StageSpec, host: &Host) -> Option<String> {
     let delay = delay(stage).filter(|&delay| delay < host.wake_up)?;
     Some(format!(
-        "a delay of {delay} is less than what this host takes to notice a packet, {} us in the median: packets leave later \
-         than due by about that",
+        "a delay of {delay} is less than the {} us that this host takes (median) to notice a packet: packets leave late by about \
+         the difference",
         host.wake_up.0.div_ceil(1_000)
     ))
 }
@@ -60,24 +60,24 @@ fn of_rate<'a>(
     let cable = host.wire.and_then(|wire| {
         let own = beyond(own?, wire)?;
         Some(format!(
-            "a rate of {own} is beyond the interfaces, which carry {wire}: no more than that passes"
+            "a rate of {own} exceeds the speed of the interfaces, {wire}: no more than that passes"
         ))
     });
     let other = slowest.and_then(|(name, least)| {
         let own = beyond(own?, least)?;
         Some(format!(
-            "a rate of {own} is beyond {name}, where {least} pass: it makes no packet wait"
+            "a rate of {own} has no effect, because {name} lets only {least} pass"
         ))
     });
     [cable, other].into_iter().flatten()
 }
 
-/// The delay of every packet at a stage, if it has one.
+/// Returns the delay of every packet at a stage, if it is above 0.
 fn delay(stage: &StageSpec) -> Option<Nanos> {
     Some(stage.effect.behaviour().propagation).filter(|&time| time > Nanos::ZERO)
 }
 
-/// A stage's name and the rate that it always has.
+/// Returns a stage's name and the rate that it always has.
 fn rate(stage: &StageSpec) -> Option<(&str, BitsPerSec)> {
     let bottleneck = stage.effect.behaviour().bottleneck;
     let rate = bottleneck
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::LinkSpec;
 
-    fn said(text: &str, wake_up_us: u64, wire: Option<&str>) -> Vec<String> {
+    fn lines_of(text: &str, wake_up_us: u64, wire: Option<&str>) -> Vec<String> {
         let spec: LinkSpec = toml::from_str(text).unwrap();
         let host = Host {
             wake_up: Nanos::from_micros(wake_up_us),
@@ -101,16 +101,16 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_below_what_the_host_adds_is_said() {
-        let lines = said("delay = '5us'", 24, None);
+    fn a_delay_below_the_hosts_latency_is_noted() {
+        let lines = lines_of("delay = '5us'", 24, None);
         let [line] = &lines[..] else {
             panic!("{lines:?}")
         };
-        let begin = "box.up.delay, box.down.delay: a delay of 5us is less than what this host takes to notice a packet, 24 us";
+        let begin = "box.up.delay, box.down.delay: a delay of 5us is less than the 24 us that this host takes";
         assert!(line.starts_with(begin), "{line}");
-        assert!(said("delay = '25us'", 24, None).is_empty());
-        assert!(said("loss = '1%'", 24, None).is_empty());
-        let netem = said("up.netem = 'delay 5us'", 24, None);
+        assert!(lines_of("delay = '25us'", 24, None).is_empty());
+        assert!(lines_of("loss = '1%'", 24, None).is_empty());
+        let netem = lines_of("up.netem = 'delay 5us'", 24, None);
         assert!(
             netem[0].starts_with("box.up.netem: a delay of 5us"),
             "{netem:?}"
@@ -118,27 +118,28 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_beyond_the_interfaces_is_said() {
-        let lines = said("up.rate = '2gbit'\ndown.rate = '1gbit'", 0, Some("1gbit"));
+    fn a_rate_above_that_of_the_interfaces_is_noted() {
+        let lines = lines_of("up.rate = '2gbit'\ndown.rate = '1gbit'", 0, Some("1gbit"));
         assert_eq!(
             lines,
             [
-                "box.up.rate: a rate of 2gbit is beyond the interfaces, which carry 1gbit: no more than that passes"
+                "box.up.rate: a rate of 2gbit exceeds the speed of the interfaces, 1gbit: no more than that passes"
             ]
         );
     }
 
     #[test]
-    fn a_rate_of_netem_is_a_rate() {
-        let lines = said("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
+    fn a_rate_of_netem_is_noted_too() {
+        let lines = lines_of("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
         assert!(
-            lines[0].starts_with("box.up.netem: a rate of 2gbit is beyond the interfaces"),
+            lines[0]
+                .starts_with("box.up.netem: a rate of 2gbit exceeds the speed of the interfaces"),
             "{lines:?}"
         );
     }
 
     #[test]
-    fn a_rate_that_another_one_hides_is_said() {
+    fn a_rate_above_another_rate_is_noted() {
         let stages = |hop, rate| {
             let spec: LinkSpec = toml::from_str(&format!("up.rate = '{rate}'")).unwrap();
             spec.to_link(hop).unwrap().config.paths.remove(0).stages
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "box.up.rate: a rate of 2mbit is beyond wire.up.rate, where 1mbit pass: it makes no packet wait"
+                "box.up.rate: a rate of 2mbit has no effect, because wire.up.rate lets only 1mbit pass"
             ]
         );
     }

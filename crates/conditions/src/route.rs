@@ -1,4 +1,4 @@
-//! What packets meet between client and server, read from the stages that they pass.
+//! The route between client and server, with figures that follow from the stages of its paths.
 
 use model::{
     Behaviour, BitsPerSec, Bottleneck, Bytes, Factor, LossLaw, Nanos, NetemShare, StageSpec,
@@ -6,17 +6,17 @@ use model::{
 
 use crate::Direction;
 
-/// The frame by whose bytes a line's rate is named where nothing else is: a full one of an MTU of 1500, without FCS.
+/// The frame whose bytes define the rate of a line by default: a full frame at an MTU of 1500, without FCS.
 pub const FULL_FRAME: Bytes = Bytes(1_514);
 
-/// All that is emulated between client and server.
+/// Everything that is emulated between client and server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Route {
-    /// From client to server.
+    /// The stages from client to server.
     pub up: PathStages,
-    /// From server to client.
+    /// The stages from server to client.
     pub down: PathStages,
-    /// Whether all packets meet the same at all times: nothing is scheduled, and there are no classes.
+    /// Whether all packets always meet the same stages and effects: there are no schedules and no classes.
     pub is_steady: bool,
 }
 
@@ -25,24 +25,25 @@ pub struct Route {
 pub struct PathStages(pub Vec<StageSpec>);
 
 impl Route {
-    /// The stages of one direction.
+    /// Returns the stages of one direction.
     pub fn stages(&self, direction: Direction) -> &PathStages {
         direction.choose(&self.up, &self.down)
     }
 }
 
 impl PathStages {
-    /// What each stage does at first.
+    /// Returns the behaviour of each stage at first.
     pub fn behaviours(&self) -> impl Iterator<Item = Behaviour<'_>> {
         self.0.iter().map(|stage| stage.effect.behaviour())
     }
 
-    /// What serves packets one after the other.
+    /// Returns the servers on the path.
     pub fn bottlenecks(&self) -> impl Iterator<Item = Bottleneck<'_>> {
         self.behaviours().filter_map(|stage| stage.bottleneck)
     }
 
-    /// The rate that serves frames of this many L2 bytes, without FCS, most slowly, in such bytes; and its stage.
+    /// Returns the stage that serves frames of this many L2 bytes (without FCS) most slowly, and its rate in such
+    /// bytes.
     pub fn slowest(&self, frame: Bytes) -> Option<(BitsPerSec, Behaviour<'_>)> {
         let rates = self
             .behaviours()
@@ -50,29 +51,29 @@ impl PathStages {
         rates.min_by_key(|(rate, _)| *rate)
     }
 
-    /// Every rate, of frames of this many L2 bytes, without FCS, in such bytes.
+    /// Returns every rate for frames of this many L2 bytes (without FCS), in such bytes.
     pub fn rates(&self, frame: Bytes) -> impl Iterator<Item = BitsPerSec> {
         self.bottlenecks()
             .filter_map(move |bottleneck| bottleneck.rate(frame))
     }
 
-    /// The delay of a packet without a length, over all stages.
+    /// Returns the delay of a packet of length 0, summed over all stages.
     pub fn propagation(&self) -> Nanos {
         let delays = self.behaviours().map(|stage| stage.propagation);
         delays.fold(Nanos::ZERO, |sum, time| sum + time)
     }
 
-    /// The delays that grow with the packet.
+    /// Returns the delays that grow with the packet's length.
     pub fn by_size(&self) -> impl Iterator<Item = Factor> {
         self.behaviours().filter_map(|stage| stage.by_size)
     }
 
-    /// Servers that both directions share.
+    /// Returns the servers that both directions share.
     pub fn shared_servers(&self) -> impl Iterator<Item = Bottleneck<'_>> {
         self.bottlenecks().filter(Bottleneck::is_shared)
     }
 
-    /// The slowest policer's rate, in L2 bytes: what comes faster is dropped.
+    /// Returns the slowest policer's rate, in L2 bytes; packets beyond it are dropped.
     pub fn slowest_policer(&self) -> Option<BitsPerSec> {
         let rates = self.behaviours().filter_map(|stage| match stage.loss {
             LossLaw::FasterThan(rate) => Some(rate),
@@ -81,13 +82,14 @@ impl PathStages {
         rates.min()
     }
 
-    /// The share of packets that is lost in the long run, in percent. Packets with flipped bits count, because no receiver takes
-    /// them, unless their checksum is repaired. What may be marked in place of being dropped is lost to those who do not understand
-    /// marks. Bit errors are those of full frames. Losses that depend on the packets themselves do not count.
+    /// Returns the share of packets that are lost in the long run, in percent. Packets with flipped bits count, because
+    /// no receiver accepts them, unless their checksum is corrected. Packets that may be marked instead of dropped
+    /// count as lost, because senders without ECN lose them. Bit errors are those of full frames. Losses that depend on
+    /// the packets themselves do not count.
     pub fn loss_percent(&self) -> f64 {
         let losses = self.behaviours().flat_map(|stage| {
             let share = |of: Option<NetemShare>| of.map_or(0.0, |of| of.long_run().share);
-            // What is both copied and lost passes once.
+            // A packet that is both copied and lost passes once.
             let loss = stage
                 .loss
                 .long_run(FULL_FRAME)
@@ -96,7 +98,7 @@ impl PathStages {
             let damage = stage.damage.filter(|damage| !damage.repaired);
             [loss, share(damage.map(|damage| damage.share))]
         });
-        // Of two independent losses one is enough.
+        // One of two independent losses is enough to lose a packet.
         100.0 * losses.fold(0.0, |sum, loss| sum + loss - sum * loss)
     }
 }
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn netem_loses_what_it_neither_copies_nor_lets_through_whole() {
+    fn netem_loss_counts_copies_and_corruption() {
         let lost = up("netem = 'loss 10% duplicate 50% corrupt 1%'").loss_percent();
         assert!((lost - (5.0 + 1.0 - 0.05)).abs() < 1e-9, "{lost}");
         let both = up("loss = '10%'\nnetem = 'loss 10%'").loss_percent();
@@ -121,15 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_serves_of_a_frame_counts_the_frame_alone() {
+    fn the_rate_for_a_frame_excludes_overhead() {
         let served = |text: &str, frame| up(text).slowest(Bytes(frame)).unwrap().0.get();
         assert_eq!(served("rate = '10mbit'", 1_514), 10_000_000);
-        // 1,538 bytes of wire for 1,514 of frame; 33 cells of 53 bytes.
+        // These are 1,538 bytes of wire for 1,514 bytes of frame, and 33 cells of 53 bytes.
         let wire = "rate = '10mbit'\nrate_at = 'l1'";
         assert_eq!(served(wire, 1_514), 10_000_000 * 1_514 / 1_538);
         let adsl = "rate = '10mbit'\nrate_at = 'pppoe-llcsnap'";
         assert_eq!(served(adsl, 1_514), 10_000_000 * 1_514 / 1_749);
-        // 32 cells of 53 bytes for 1,514 and 20 of overhead; slower than the rate before it.
+        // These are 32 cells of 53 bytes for 1,514 bytes and 20 of overhead; netem is slower than the rate before it.
         let netem = "rate = '10mbit'\nnetem = 'rate 8mbit 20 48 5'";
         assert_eq!(served(netem, 1_514), 8_000_000 * 1_514 / 1_696);
         assert_eq!(
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_by_counting_is_a_loss_and_one_that_depends_on_the_packets_has_no_share() {
+    fn periodic_loss_has_a_share_and_packet_dependent_loss_has_none() {
         let nth = up("[[stages]]\nkind = 'every-nth'\nn = 50").loss_percent();
         assert!((nth - 2.0).abs() < 1e-9, "{nth}");
         for text in [

@@ -1,23 +1,23 @@
-//! Which packets belong to which class.
+//! The rules that assign packets to classes.
 
 use model::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A link as the forwarder takes it: what the model decides by, and what tells its classes apart.
+/// A link for the forwarder: the configuration of the model, and the rules of its classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulatedLink {
-    /// The model's.
+    /// The configuration of the model.
     pub config: LinkConfig,
-    /// The class of each packet.
+    /// The rules that give the class of each packet.
     pub rules: Rules,
 }
 
-/// The classes of a link: the rule of each, in their order.
+/// The classes of a link: the rules in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
-/// Whose packets a class takes.
+/// The rule of a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Rule {
     /// The class's name in summaries.
@@ -43,20 +43,21 @@ pub enum Protocol {
 }
 
 impl Rules {
-    /// The class of a packet: the first one whose rule takes it, counted from 1; 0 where none does. `protocol` is the one
-    /// that IP carries, `ports` those of source and destination, where it has any.
+    /// Returns the class of a packet: the number of the first class whose rule it matches, from 1; 0 if it matches
+    /// none. `protocol` is the one that IP carries; `ports` are those of source and destination, if there are any.
     pub fn class_of(&self, protocol: u8, ports: Option<[u16; 2]>) -> u16 {
-        let found = (1..).zip(&self.0);
-        let mut found = found.filter(|(_, rule)| rule.takes(protocol, ports));
-        found.next().map_or(0, |(class, _)| class)
+        (1..)
+            .zip(&self.0)
+            .find(|(_, rule)| rule.takes(protocol, ports))
+            .map_or(0, |(class, _)| class)
     }
 
-    /// The names of the classes, from class 1 on.
+    /// Returns the names of the classes, from class 1 on.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|rule| rule.name.as_str())
     }
 
-    /// Whether every packet is of class 0.
+    /// Returns whether every packet is of class 0.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,7 +80,7 @@ impl Rule {
 }
 
 impl Protocol {
-    /// In the headers of IPv4 and IPv6.
+    /// Returns its numbers in the headers of IPv4 and IPv6.
     const fn numbers(self) -> &'static [u8] {
         match self {
             Self::Udp => &[17],
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_rule_that_takes_a_packet_names_its_class() {
+    fn the_first_matching_rule_determines_the_class() {
         let rule = |name: &str, protocol, port| Rule {
             name: name.to_owned(),
             protocol,

@@ -1,4 +1,4 @@
-//! Conditions as they are written, and the stages that they become.
+//! Conditions as they are written, and the stages that they make.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ fn hop(text: &str) -> Hop {
     spec.hop("box").unwrap()
 }
 
-/// What the stage of this name does, in either direction.
+/// Returns the effect of the stage with this name, in either direction.
 fn effect(hop: &Hop, name: &str) -> Option<Effect> {
     let mut all = hop.rest.up.iter().chain(&hop.rest.down);
     let found = all.find(|stage| stage.name == format!("box.{name}"));
@@ -104,7 +104,7 @@ fn toffee_is_a_table_or_a_text() {
 }
 
 #[test]
-fn the_drop_factor_stands_for_the_fitted_loss() {
+fn the_drop_factor_gives_the_fitted_loss() {
     let loss = |drop: &str, way: &str| {
         let hop = hop(&format!("toffee = '{drop}'"));
         match effect(&hop, &format!("{way}.drop")) {
@@ -139,7 +139,7 @@ fn a_rate_may_fluctuate() {
 }
 
 #[test]
-fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
+fn a_rate_may_fluctuate_in_one_direction_and_be_written_as_text() {
     let table = hop("rate = '1mbit'\n[up]\nfluctuation = { spread = '20%', hold = '5s' }");
     let text = hop("rate = '1mbit'\n[up]\nfluctuation = 'spread=20%,hold=5s'");
     assert_eq!(table, text);
@@ -152,14 +152,14 @@ fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
 }
 
 #[test]
-fn an_unknown_key_comes_with_the_known_ones() {
+fn an_unknown_key_is_refused_with_the_known_ones() {
     let message = refusal("dealy = '1ms'");
     assert!(message.contains("unknown key `dealy`; did you mean `delay`?"));
     assert!(refusal("[up]\ntoffee = 'drop=1'").contains("up: unknown key `toffee`"));
 }
 
 #[test]
-fn what_overrides_does_so_in_each_direction_that_it_is_of() {
+fn overrides_apply_in_each_of_their_directions() {
     let spec = |text: &str| read::toml_text::<LinkSpec>(text).unwrap();
     let file = spec("delay = '1ms'\nloss = '1%'\nseed = 3\n[up]\ndelay = '2ms'\nloss = '2%'");
     let merged = spec("delay = '5ms'\n[down]\nloss = '3%'").or(file);
@@ -182,7 +182,7 @@ fn a_bare_number_and_an_unknown_unit_are_refused() {
 }
 
 #[test]
-fn what_is_written_reads_back_equal() {
+fn written_values_are_read_back_equal() {
     let text = "delay = '20ms'\nloss = '1%'\nrate = '10mbit'\nqueue = '64KiB'\nseed = 7\n\
                 toffee = 'drop=2'\n[down]\nsize_delay = 2";
     let spec: LinkSpec = read::toml_text(text).unwrap();
@@ -195,7 +195,7 @@ fn names(stages: &[StageSpec]) -> Vec<&str> {
 }
 
 #[test]
-fn stages_stand_in_their_order() {
+fn stages_are_in_their_order() {
     let text = "path_mtu = 1300\npolice = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
                 toffee = 'delay=1ms,drop=2'\n\
                 stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
@@ -276,9 +276,9 @@ fn slots_are_a_stage_of_files() {
     let refused = |keys: &str| refusal(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
     for case in [
         "packets = 3 => `min` is missing",
-        "min = '2ms', max = '1ms' => max: 1ms is below min, 2ms",
+        "min = '2ms', max = '1ms' => max: 1ms is less than min, 2ms",
         "min = '2ms', delay = '1ms' => delay: either delay, with jitter, or min and max",
-        "min = '2ms', jitter = '1ms' => jitter: it is of delay",
+        "min = '2ms', jitter = '1ms' => jitter: jitter belongs to delay",
         "delay = '2ms', jitter = '1ms,free' => jitter: slots keep the order",
         "delay = '2ms', jitter = '1ms,half-life=1s' => jitter: half_life = 1s is out of range",
         "delay = '2ms', bytes = '0b' => bytes: 0b is out of range",
@@ -330,22 +330,22 @@ fn an_aqm_manages_the_queue_of_a_rate() {
     assert_eq!(of("drop-head").limit, DEFAULT_QUEUE);
     assert!(
         refusal("rate = '1mbit'\naqm = 'red'\nqueue = '50kb'")
-            .contains("max = 90kb is out of range: it is at most what may wait, the queue")
+            .contains("max = 90kb is out of range: max must not exceed the queue")
     );
     let limited = hop("rate = '1mbit'\naqm = 'codel'\nqueue = '64KiB'");
     assert_eq!(
         rate(&limited, "up").queue.limit,
         QueueLimit::Bytes(Bytes(65_536))
     );
-    assert!(refusal("aqm = 'codel'").starts_with("aqm: it manages the queue of a rate"));
+    assert!(refusal("aqm = 'codel'").starts_with("aqm: AQM manages the queue of a rate"));
     assert!(
         refusal("rate = '1mbit'\naqm = 'sfq'")
-            .contains("unknown name `sfq`; there are: drop-head, red, codel")
+            .contains("unknown name `sfq`; use one of: drop-head, red, codel")
     );
 }
 
 #[test]
-fn a_rate_says_what_it_counts() {
+fn a_rate_counts_bytes_at_its_layer() {
     let counted = |text: &str| rate(&hop(&format!("rate = '1mbit'\n{text}")), "up").framing;
     assert_eq!(counted(""), Framing::L2);
     assert_eq!(counted("rate_at = 'l1'"), Framing::L1);
@@ -357,7 +357,9 @@ fn a_rate_says_what_it_counts() {
     assert_eq!(counted("rate_at = 'pppoe-llcsnap'"), adsl);
     assert_eq!(counted("rate_at = 'atm,overhead=26'"), adsl);
     assert_eq!(counted("rate_at = 'l2'\n[up]\nrate_at = 'l1'"), Framing::L1);
-    assert!(refusal("rate_at = 'l1'").starts_with("rate_at: it says what a rate counts"));
+    assert!(
+        refusal("rate_at = 'l1'").starts_with("rate_at: `rate_at` says which bytes a rate counts")
+    );
     assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
 }
 
@@ -376,12 +378,14 @@ fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
     );
     let varying = "rate = '1mbit,burst=32KiB'\nfluctuation = 'spread=20%,hold=5s'";
     assert!(
-        refusal(varying).contains("rate: burst = 32KiB is out of range: a token bucket has a rate")
+        refusal(varying).contains(
+            "rate: burst = 32KiB is out of range: the rate of a token bucket cannot vary"
+        )
     );
     assert!(refusal("police = '2mbit'").contains("police: `burst` is missing"));
 }
 
-/// When the stage of this name changes, in milliseconds, and to what.
+/// Returns when the stage with this name changes, in milliseconds, and to which effect.
 fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
     let stage = stages.iter().find(|stage| stage.name == name);
     let schedule = stage
@@ -394,7 +398,7 @@ fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
 }
 
 #[test]
-fn what_a_schedule_does_not_name_stays_as_it_was() {
+fn conditions_that_a_schedule_does_not_name_stay() {
     let hop = hop("rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
                    schedule = [{ at = '10s', rate = '5mbit', delay = '40ms' }, { at = '20s', loss = '1%,burst=8' }]\n\
                    [up]\ndelay = '1ms'\nschedule = [{ at = '10s', jitter = '1ms' }]");
@@ -410,7 +414,7 @@ fn what_a_schedule_does_not_name_stays_as_it_was() {
     let [(10_000, Effect::Delay(later))] = &later[..] else {
         panic!("{later:?}");
     };
-    // A direction's own delay stays; its jitter comes.
+    // The direction's own delay stays, and the common jitter is added.
     assert_eq!(before.time, Nanos::from_millis(1));
     assert_eq!(later.time, Nanos::from_millis(1));
     assert!(before.jitter.is_none() && later.jitter.is_some());
@@ -425,16 +429,18 @@ fn what_a_schedule_does_not_name_stays_as_it_was() {
 }
 
 #[test]
-fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
+fn a_rate_of_zero_keeps_the_queue_limit() {
     let hop = hop(
         "rate = '8mbit'\nschedule = [{ at = '1s', rate = '0bit' }, { at = '2s', rate = '16mbit' }]",
     );
     let served = schedule(&hop.rest.up, "box.up.rate");
-    let rates = served.iter().map(|(_, effect)| match effect {
-        Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
-        other => panic!("{other:?}"),
-    });
-    let rates: Vec<_> = rates.collect();
+    let rates: Vec<_> = served
+        .iter()
+        .map(|(_, effect)| match effect {
+            Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
+            other => panic!("{other:?}"),
+        })
+        .collect();
     assert_eq!(
         rates,
         [
@@ -447,11 +453,11 @@ fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
         rate(&at_first, "up").queue.limit,
         QueueLimit::Bytes(Bytes(100_000))
     );
-    assert!(refusal("rate = '0bit'").starts_with("rate: at 0bit for good nothing ever passes"));
+    assert!(refusal("rate = '0bit'").starts_with("rate: at 0bit nothing ever passes"));
 }
 
 #[test]
-fn a_step_takes_conditions_away() {
+fn a_step_removes_conditions() {
     let hop = hop(
         "rate = '1mbit'\nqueue = '5pkt'\nloss = '1%'\nup = { loss = '2%', schedule = [{ at = '3s', without = ['loss'] }] }\n\
          schedule = [{ at = '2s', without = ['rate', 'queue'], delay = '5ms' }]",
@@ -465,12 +471,12 @@ fn a_step_takes_conditions_away() {
     };
     let seconds = |at: u64| Nanos::from_millis(at * 1_000);
     assert_eq!(schedule("rate"), [(seconds(2), Effect::Nothing)]);
-    // What stands below it comes through.
+    // The common value below it takes effect.
     assert_eq!(schedule("loss"), [(seconds(3), loss("1%").unwrap())]);
     assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
     for case in [
         "without = ['rat'] => without 1: unknown name `rat`; did you mean `rate`?",
-        "without = ['loss'], loss = '1%' => schedule 1: without: it has loss, and loss is beside it",
+        "without = ['loss'], loss = '1%' => schedule 1: without: loss is both removed and set",
     ] {
         let (step, words) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!(
@@ -485,18 +491,18 @@ fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
     let back = "schedule = [{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }]";
     assert_eq!(
         refusal(back),
-        "schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+        "schedule 2: at: 1s comes after 2s: put the schedule in order of time"
     );
     assert!(refusal(&format!("[up]\n{back}")).starts_with("up: schedule 2: at: 1s"));
     assert!(refusal("schedule = [{ delay = '1ms' }]").contains("schedule 1: `at` is missing"));
     assert!(refusal("schedule = [{ at = '1s', dealy = '1ms' }]").contains("unknown key `dealy`"));
     assert!(refusal("schedule = [{ at = '1s', queue = '1pkt' }]").contains("needs a rate"));
     let late = "schedule = [{ at = '1s', delay = '7200s' }]";
-    assert!(refusal(late).contains("delay: 7200s is out of range: a delay is at most 3600s"));
+    assert!(refusal(late).contains("delay: 7200s is out of range: a delay must be at most 3600s"));
     let gate = "stages = [{ kind = 'gate', schedule = [{ at = '2s', open = false }, { at = '1s', open = true }] }]";
     assert_eq!(
         refusal(gate),
-        "stages: gate: schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+        "stages: gate: schedule 2: at: 1s comes after 2s: put the schedule in order of time"
     );
 }
 
@@ -558,30 +564,30 @@ fn a_stage_has_the_keys_of_its_kind() {
 }
 
 #[test]
-fn what_no_stage_can_be_is_refused_by_its_name() {
+fn an_invalid_stage_is_refused_with_its_name() {
     for case in [
-        "kind = 'gate', times = [1] => stages 1: unknown key `times`; there are: open, queue",
-        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
-        "kind = 'trace' => stages: trace: times: a trace is out of range: give at least one time",
-        "kind = 'trace', times = [] => give at least one time",
-        "kind = 'trace', times = [5, 3] => must not run backwards",
+        "kind = 'gate', times = [1] => stages 1: unknown key `times`; use one of: open, queue",
+        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: state a gate's queue in packets or bytes",
+        "kind = 'trace' => stages: trace: times: a trace is out of range: write at least one time",
+        "kind = 'trace', times = [] => write at least one time",
+        "kind = 'trace', times = [5, 3] => must be in ascending order",
         "kind = 'trace', times = [0] => above 0",
         "kind = 'trace', times = [1], queue = '1s' => \
-         stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
+         stages: trace: queue: 1s is out of range: a trace has no rate, so state its queue in packets or bytes",
         "kind = 'gemodel', p = '1%' => stages: gemodel: `r` is missing: write r = \"10%\"",
         "kind = 'mtu' => stages: mtu: `mtu` is missing: write mtu = 1400",
         "kind = 'mtu', mtu = 60 => stages: mtu: mtu: 60 is out of range",
         "kind = 'delay' => stages: delay: `delay` is missing: write delay = \"20ms\"",
-        "kind = 'delay', reorder = '5%' => stages: delay: reorder: it has packets pass others that a delay holds",
+        "kind = 'delay', reorder = '5%' => stages: delay: reorder: reordered packets skip a delay",
         "kind = 'reorder', share = '1%' => stages: reorder: `extent` is missing: write extent = 3",
         "kind = 'reorder', share = '1%', extent = 0 => nonzero",
         "kind = 'reorder', share = '1%', extent = 3, timeout = '0s' => \
-         stages: reorder: timeout: 0ns is out of range: a packet is held for more than 0 and at most 3600s",
+         stages: reorder: timeout: 0ns is out of range: a packet must be held for more than 0 and at most 3600s",
         "kind = 'four-state', p31 = '1%' => stages: four-state: `p13` is missing: write p13 = \"1%\"",
         "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%' => \
-         stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",
+         stages: four-state: p32: 50% and p31 = 60% is out of range: p31 and p32, which leave state 3, must not exceed 100%",
         "kind = 'four-state', p13 = '60%', p14 = '50%' => \
-         stages: four-state: p14: 50% and p13 = 60% is out of range: what leads out of state 1, p13 and p14, is at most 100%",
+         stages: four-state: p14: 50% and p13 = 60% is out of range: p13 and p14, which leave state 1, must not exceed 100%",
         "kind = 'indexes' => stages: indexes: `indexes` is missing: write indexes = [0, 3, 7]",
         "kind = 'indexes', indexes = [3, 1] => \
          stages: indexes: indexes: 3, 1 is out of range: write each packet's number once, in ascending order",
@@ -598,11 +604,11 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         assert!(refused.contains(cause), "{case}: {refused}");
     }
     let twice = "loss = '1%'\nstages = [{ kind = 'loss', loss = '1%' }]";
-    assert!(refusal(twice).starts_with("stages: loss: link.up.loss stands twice in one path"));
+    assert!(refusal(twice).starts_with("stages: loss: link.up.loss occurs twice in one path"));
 }
 
 #[test]
-fn a_class_says_what_differs_and_shares_the_rest() {
+fn a_class_shares_the_stages_that_do_not_differ() {
     let spec: LinkSpec = read::toml_text(
         "rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
          [[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5004\njitter = '1ms'\nloss = '0%'\n\
@@ -650,7 +656,7 @@ fn a_class_says_what_differs_and_shares_the_rest() {
 }
 
 #[test]
-fn a_class_follows_the_schedule_of_what_it_does_not_state_itself() {
+fn a_class_follows_the_schedules_of_conditions_that_it_does_not_state() {
     let hop = hop(
         "loss = '1%'\nschedule = [{ at = '1s', loss = '2%', delay = '5ms' }, { at = '2s', without = ['loss'] }]\n\
          [[classes]]\nname = 'own'\nport = 1\nloss = '3%'\n\
@@ -673,14 +679,14 @@ fn a_class_follows_the_schedule_of_what_it_does_not_state_itself() {
 }
 
 #[test]
-fn classes_that_could_not_be_told_apart_are_refused() {
+fn indistinguishable_classes_are_refused() {
     for case in [
         "{ port = 1 } => classes 1: `name` is missing",
         "{ name = '', port = 1 } => classes: : name: ``: a class needs a name",
-        "{ name = 'a' } => classes: a: no rule: say which packets it takes",
-        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two are named a",
+        "{ name = 'a' } => classes: a: no rule: state protocol, port or both",
+        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two classes have the name a",
         "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has none",
-        "{ name = 'a', port = 0 } => port: 0 is no port",
+        "{ name = 'a', port = 0 } => port: 0 is not a port",
         "{ name = 'a', port = 65536 } => 65536",
         "{ name = 'a', protocol = 'sctp' } => classes 1: protocol: unknown name `sctp`; did you mean",
         "{ name = 'a', port = 1, queue = '5pkt' } => classes: a: queue: a queue needs a rate",
@@ -693,7 +699,7 @@ fn classes_that_could_not_be_told_apart_are_refused() {
 }
 
 #[test]
-fn what_is_written_of_stages_and_classes_reads_back_equal() {
+fn stages_and_classes_are_read_back_equal() {
     let text = "jitter = '2ms,normal'\nrate = '0bit'\naqm = 'codel,ecn'\nloss = '1%,burst=8'\n\
                 schedule = [{ at = '1s', rate = '1mbit' }]\n\
                 [up]\nschedule = [{ at = '2s', corrupt = '1%' }]\n\
@@ -709,7 +715,7 @@ fn what_is_written_of_stages_and_classes_reads_back_equal() {
 }
 
 #[test]
-fn the_documented_file_is_a_link() {
+fn the_documented_example_is_a_valid_link() {
     let text = include_str!("../../../docs/conditions.md");
     let (_, file) = text.split_once("```toml\n").unwrap();
     let (file, _) = file.split_once("```").unwrap();
@@ -725,7 +731,7 @@ fn the_documented_file_is_a_link() {
 }
 
 #[test]
-fn reordering_belongs_to_a_delay_that_packets_pass() {
+fn reordering_needs_a_delay() {
     let hop = hop("delay = '20ms'\nreorder = '5%,gap=3'\n[up]\nreorder = '0%'");
     let Some(Effect::Delay(delay)) = effect(&hop, "down.delay") else {
         panic!("{hop:?}");
@@ -736,7 +742,7 @@ fn reordering_belongs_to_a_delay_that_packets_pass() {
     };
     assert_eq!(delay.reorder, Some(reorder));
     assert_eq!(effect(&hop, "up.delay"), self::delay("20ms"));
-    let why = "reorder: it has packets pass others that a delay holds: state delay too, or leave reorder out";
+    let why = "reorder: reordered packets skip a delay: state delay too, or leave reorder out";
     assert_eq!(refusal("reorder = '5%'"), why);
     assert_eq!(
         refusal("up.delay = '1ms'\ndown.reorder = '5%'"),
@@ -757,7 +763,7 @@ fn reordering_belongs_to_a_delay_that_packets_pass() {
 }
 
 #[test]
-fn what_costs_too_much_is_refused_before_it_is_built() {
+fn expensive_conditions_are_refused_before_they_are_built() {
     let copier =
         |n: usize| format!("[[stages]]\nkind = 'duplicate'\nname = 'd{n}'\nduplicate = '100%'\n");
     let class = |n: usize| format!("[[classes]]\nname = 'c{n}'\nport = {}\n", n + 1);
@@ -767,7 +773,7 @@ fn what_costs_too_much_is_refused_before_it_is_built() {
         (
             all(30, &copier),
             "stages",
-            "30 stages of one path copy packets, which makes 1073741824 packets of one: at most 16",
+            "30 stages of one path duplicate packets, which makes 1073741824 packets of one: at most 16",
         ),
         (all(800, &copier), "stages", "there are 800: at most 64"),
         (
@@ -785,8 +791,8 @@ fn what_costs_too_much_is_refused_before_it_is_built() {
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(error.field().as_deref(), Some(field));
     }
-    let error = toml::from_str::<LinkSpec>(&all(40, &loss)).unwrap().check();
-    let error = error.unwrap_err().to_string();
+    let spec: LinkSpec = toml::from_str(&all(40, &loss)).unwrap();
+    let error = spec.check().unwrap_err().to_string();
     assert!(
         error.contains("40 stages of one path: at most 32"),
         "{error}"
@@ -796,7 +802,7 @@ fn what_costs_too_much_is_refused_before_it_is_built() {
 }
 
 #[test]
-fn conditions_count_all_memory_that_they_take() {
+fn conditions_count_all_their_memory() {
     let memory = |text: &str| toml::from_str::<LinkSpec>(text).unwrap().memory();
     let empty = memory("");
     let numbers = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();

@@ -1,20 +1,21 @@
-//! Conditions that took each other's place while a link ran, as those of one link with a schedule.
+//! Conditions that replaced each other while a link ran, converted to one link with a schedule.
 
 use model::Nanos;
 
 use crate::condition::Shapes;
 use crate::error::{At, Error};
-use crate::layer::{ConditionSet, Layer, Moving, ScheduleStep};
+use crate::layer::{ConditionSet, Layer, ScheduleCursor, ScheduleStep};
 use crate::link::LinkSpec;
 use crate::link::class::ClassSpec;
 use crate::link::stage::{ExtraStage, StageKind};
 use crate::require;
 
-/// Conditions with a schedule that do what `revisions` did: what stood from each of their times on, in order of time. Those times,
-/// as those of the revisions' own schedules, count from the link's start; the ones of the answer from the first revision.
+/// Returns conditions with a schedule that have the same effect as `revisions`: the conditions in force from each of
+/// their times on, in order of time. These times, like those of the revisions' own schedules, count from the link's
+/// start; the times in the result count from the first revision.
 ///
 /// # Errors
-/// A change that no schedule says, with its key.
+/// Returns an error with its key for a change that no schedule can express.
 pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     let Some((start, first)) = revisions.first() else {
         return Ok(LinkSpec::default());
@@ -22,7 +23,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     for (_, spec) in revisions {
         require!(
             spec.toffee == first.toffee,
-            "toffee": "it was changed while the link ran, and has no schedule"
+            "toffee": "this condition was changed while the link ran, and cannot have a schedule"
         );
     }
     let line = Timeline {
@@ -42,7 +43,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     Ok(spec)
 }
 
-/// What stood when.
+/// The conditions in force, by time.
 #[derive(Clone, Copy)]
 struct Timeline<'r> {
     start: Nanos,
@@ -50,30 +51,30 @@ struct Timeline<'r> {
 }
 
 impl<'r> Timeline<'r> {
-    /// The revisions, and when each ended.
+    /// Returns the revisions with their beginnings and ends.
     fn spans(self) -> impl Iterator<Item = (Nanos, Nanos, &'r LinkSpec)> {
         let ends = self.revisions.iter().skip(1).map(|(at, _)| *at);
         let spans = self.revisions.iter().zip(ends.chain([Nanos(u64::MAX)]));
         spans.map(|((at, spec), end)| (*at, end, spec))
     }
 
-    /// An instant as the time from the start on.
+    /// Converts a time of the link to the time since the first revision.
     fn since(self, at: Nanos) -> Nanos {
         Nanos(at.0.saturating_sub(self.start.0))
     }
 
-    /// One layer of conditions over time; a revision that has none says nothing of it.
+    /// Returns one layer of conditions over time; a revision without this layer has no conditions in it.
     fn of(self, layer: impl Fn(&LinkSpec) -> Option<&Layer>) -> Layer {
         let mut all: Option<Layer> = None;
         let mut now = ConditionSet::default();
         let nothing = Layer::default();
         for (begin, end, spec) in self.spans() {
             let layer = layer(spec).unwrap_or(&nothing);
-            let mut moving = Moving::of(layer);
+            let mut cursor = ScheduleCursor::of(layer);
             let steps = layer.schedule.iter().map(|step| step.at);
             let later = steps.filter(|at| *at > begin && *at < end);
             for at in [begin].into_iter().chain(later) {
-                let then = moving.go_to(at).clone();
+                let then = cursor.advance_to(at).clone();
                 match &mut all {
                     None => all = Some(then.clone().into()),
                     Some(all) => {
@@ -93,7 +94,7 @@ impl<'r> Timeline<'r> {
             .first()
             .map_or(&[][..], |(_, spec)| &spec.stages);
         let same = |one: &ExtraStage, other: &ExtraStage| {
-            one.does.kind() == other.does.kind()
+            one.parameters.kind() == other.parameters.kind()
                 && one.name() == other.name()
                 && one.direction == other.direction
                 && one.place == other.place
@@ -107,7 +108,7 @@ impl<'r> Timeline<'r> {
                     .all(|(one, other)| same(one, other));
             require!(
                 is_same,
-                "stages": "some came, went or changed their places while the link ran, which no schedule says: what they do can change"
+                "stages": "stages were added, removed or moved while the link ran, which a schedule cannot express"
             );
         }
         let all = first.iter().enumerate();
@@ -118,10 +119,10 @@ impl<'r> Timeline<'r> {
         over_time.collect()
     }
 
-    /// The stage of this number over time.
+    /// Returns the stage with this number over time.
     fn stage(self, number: usize, first: &ExtraStage) -> Result<ExtraStage, Error> {
         let mut now: Option<StageKind> = None;
-        let mut at_first = first.does.clone();
+        let mut at_first = first.parameters.clone();
         let mut schedule = Vec::new();
         for (begin, end, spec) in self.spans() {
             let stage = &spec.stages[number];
@@ -133,8 +134,7 @@ impl<'r> Timeline<'r> {
                     None => at_first = then.clone(),
                     Some(now) => {
                         let step = then.step_from(now, self.since(at));
-                        let left_out =
-                            "it was left out later, which no schedule says: say its value";
+                        let left_out = "this condition was removed while the link ran, which a schedule cannot express: state a value";
                         schedule.extend(step.map_err(|key| Error::other(left_out).at(key))?);
                     }
                 }
@@ -144,11 +144,14 @@ impl<'r> Timeline<'r> {
         Ok(first.with(at_first, schedule))
     }
 
-    /// Classes keep their order while a link runs, and new ones come behind them: the longest list has all.
+    /// Returns the classes over time. Classes keep their order while a link runs, and new ones are appended, so the
+    /// longest list has all of them.
     fn classes(self) -> Result<Vec<ClassSpec>, Error> {
         let lists = self.revisions.iter().map(|(_, spec)| &spec.classes);
-        let all = lists.clone().max_by_key(|list| list.len());
-        let all = all.map_or(&[][..], Vec::as_slice);
+        let all = lists
+            .clone()
+            .max_by_key(|list| list.len())
+            .map_or(&[][..], Vec::as_slice);
         let mut classes = Vec::new();
         for (number, ClassSpec { rule, .. }) in all.iter().enumerate() {
             let refused = |why: &str| {
@@ -158,7 +161,7 @@ impl<'r> Timeline<'r> {
             let mut others = lists.clone().filter_map(|list| list.get(number));
             if others.any(|class| class.rule != *rule) {
                 return Err(refused(
-                    "which packets it takes was changed while the link ran, which no schedule says",
+                    "the packets of the class were changed while the link ran, which a schedule cannot express",
                 ));
             }
             let layer = |layer: fn(&ClassSpec) -> &Layer| {
@@ -173,7 +176,7 @@ impl<'r> Timeline<'r> {
             let layers = [&class.both, &class.up, &class.down];
             if !layers.into_iter().all(Layer::keeps_its_servers) {
                 return Err(refused(
-                    "it had a bottleneck of its own for a part of the time, which no schedule says",
+                    "the class had its own bottleneck for a part of the time, which a schedule cannot express",
                 ));
             }
             classes.push(class);
@@ -183,19 +186,19 @@ impl<'r> Timeline<'r> {
 }
 
 impl Layer {
-    /// Whether it says at all times something of each of those stages that packets share a queue in, or at none.
+    /// Returns whether each stage in which packets share a queue always has conditions in this layer, or never does.
     fn keeps_its_servers(&self) -> bool {
-        let servers = |said: &ConditionSet| {
-            [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| said.shapes(stage))
+        let servers = |conditions: &ConditionSet| {
+            [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| conditions.shapes(stage))
         };
         let ever = servers(&self.ever());
-        let mut moving = Moving::of(self);
-        let is_as_ever = |said: &ConditionSet| servers(said) == ever;
-        is_as_ever(&moving.now)
+        let mut cursor = ScheduleCursor::of(self);
+        let has_all_servers = |conditions: &ConditionSet| servers(conditions) == ever;
+        has_all_servers(&cursor.now)
             && self
                 .schedule
                 .iter()
-                .all(|step| is_as_ever(moving.go_to(step.at)))
+                .all(|step| has_all_servers(cursor.advance_to(step.at)))
     }
 }
 
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_was_moved_and_stopped_is_told_as_it_ran() {
+    fn a_moved_and_stopped_schedule_is_converted_as_it_ran() {
         let own = spec(
             "loss = '1%'\nschedule = [{ at = '1s', loss = '2%' }, { at = '2s', loss = '3%' }, { at = '3s', loss = '4%' }]\n\
             stages = [{ kind = 'gate', schedule = [{ at = '1500ms', open = false }] }]",
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stages_do_and_what_classes_differ_in_is_scheduled() {
+    fn effects_of_stages_and_classes_are_scheduled() {
         let ran = ran(&[
             (0, "stages = [{ kind = 'gate' }]"),
             (500, "stages = [{ kind = 'gate', open = false }]"),
@@ -285,15 +288,15 @@ mod tests {
     }
 
     #[test]
-    fn what_no_schedule_says_is_refused_with_its_key() {
+    fn changes_without_a_schedule_are_refused_with_their_key() {
         for case in [
             " => toffee = 'drop=2' => toffee: ",
-            " => stages = [{ kind = 'gate' }] => stages: some came",
+            " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
-             stages = [{ kind = 'gate' }] => stages: gate: open: it was left out later",
-            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: which packets",
+             stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
+            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: the packets of the class",
             "rate = '1mbit' => \
-             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: it had a bottleneck",
+             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: the class had its own bottleneck",
         ] {
             let [first, second, words] = case.split(" => ").collect::<Vec<_>>()[..] else {
                 panic!("{case}")

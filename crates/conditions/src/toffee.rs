@@ -1,4 +1,4 @@
-//! TOFFEE-Mocha's box, whose one server both directions share.
+//! TOFFEE-Mocha's box, which has one server for both directions.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::read::{self, OrText};
 
-/// The waiting room of a TOFFEE box, both directions together.
+/// The default queue of a TOFFEE box, for both directions together.
 pub(crate) const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
 
 /// TOFFEE's conditions, written as a table or as `delay=1ms,dynamic=1,drop=2`.
@@ -21,16 +21,16 @@ pub(crate) const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
 )]
 #[schemars(transform = OrText::of("delay"))]
 pub struct ToffeeSpec {
-    /// Constant service time a packet.
+    /// The constant service time of a packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
-    /// Service time of microseconds = L2 bytes / factor.
+    /// The service time that grows with the packet: microseconds = L2 bytes / factor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dynamic: Option<Factor>,
-    /// Drop factor k: loss of 5.5 % / k^2.5 in each direction.
+    /// The drop factor k: a loss of 5.5 % / k^2.5 in each direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drop: Option<Factor>,
-    /// The waiting room; 1000 packets when absent.
+    /// The size of the queue; 1000 packets when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
 }
@@ -49,7 +49,7 @@ impl ToffeeSpec {
         })
     }
 
-    /// The loss in each direction.
+    /// Returns the loss in each direction.
     pub(crate) fn loss(&self) -> Result<Probability, Error> {
         let Some(k) = self.drop else {
             return Ok(Probability::ZERO);
@@ -70,12 +70,13 @@ impl FromStr for ToffeeSpec {
     }
 }
 
-/// The loss in each direction that TOFFEE-Mocha's drop factor `k` of 1 or more stands for, 5.5 % / k^2.5.
+/// Returns the loss in each direction that TOFFEE-Mocha's drop factor `k`, which is at least 1, represents: 5.5 % /
+/// k^2.5.
 ///
-/// TOFFEE-Mocha publishes no law. This one is fitted to the downloads in The TOFFEE Project,
-/// "TOFFEE-Mocha test cases, Raspberry Pi", 2016, cases 6 (k = 1: 0.70 MB/s) and 7 (k = 2: 5.5 MB/s), by a
-/// sweep over the loss on the same reference path (CUBIC, 60 Mb/s, 1.86 ms RTT), which needed 5.5 % and
-/// 0.95 %; the published pings (2 of 13 and 0 of 9 lost) agree.
+/// TOFFEE-Mocha publishes no law. This one is fitted to the downloads in The TOFFEE Project, "TOFFEE-Mocha test cases,
+/// Raspberry Pi", 2016, cases 6 (k = 1: 0.70 MB/s) and 7 (k = 2: 5.5 MB/s), by a sweep over the loss on the same
+/// reference path (CUBIC, 60 Mb/s, 1.86 ms RTT), which needed 5.5 % and 0.95 %. The published pings (2 of 13 and 0 of 9
+/// lost) agree.
 fn loss_of(k: Factor) -> Probability {
     let k = k.get();
     let percent = 5.5 / (k * k * k.sqrt());

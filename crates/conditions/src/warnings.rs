@@ -1,23 +1,25 @@
-//! What conditions do that their words do not say.
+//! Effects of conditions that differ from what their words suggest.
 
 use model::{Behaviour, Delay, Effect, LinkConfig, Nanos, Ordering};
 
 use crate::condition::netem;
 
-/// The packet rate for which an estimate is made: one a millisecond.
+/// The distance of packets for which an estimate is made: one each millisecond.
 const GAP: Nanos = Nanos::from_millis(1);
 
-/// What comes of a link's jitter that is not asked for (a mean that order adds to, and delays that cannot be below 0), and what
-/// netem does otherwise than its options say. A line each, which begins with the stages that it is about.
+/// Returns notes about a link: side effects of jitter (order adds to the mean, and delays cannot be below 0), and
+/// deviations of netem from its options. Each is a line that begins with the stages that it concerns.
 pub fn of_link(link: &LinkConfig) -> Vec<String> {
     let mut known: Vec<(&Effect, Vec<&str>)> = Vec::new();
     for stage in link.paths.iter().flat_map(|path| &path.stages) {
         for effect in stage.effects() {
-            let place = known.iter().position(|(other, _)| *other == effect);
-            let place = place.unwrap_or_else(|| {
-                known.push((effect, Vec::new()));
-                known.len() - 1
-            });
+            let place = known
+                .iter()
+                .position(|(other, _)| *other == effect)
+                .unwrap_or_else(|| {
+                    known.push((effect, Vec::new()));
+                    known.len() - 1
+                });
             let names = &mut known[place].1;
             if !names.contains(&stage.name.as_str()) {
                 names.push(&stage.name);
@@ -26,8 +28,8 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
     }
     let lines = known.iter().flat_map(|(effect, names)| {
         let names = names.join(", ");
-        let said = of_effect(effect).into_iter();
-        said.map(move |line| format!("{names}: {line}"))
+        let lines = of_effect(effect).into_iter();
+        lines.map(move |line| format!("{names}: {line}"))
     });
     lines.collect()
 }
@@ -45,11 +47,11 @@ fn of_delay(delay: &Delay) -> Vec<String> {
         return Vec::new();
     };
     let mut lines = Vec::new();
-    // A twentieth of what was asked for is not seen.
+    // An addition of less than a twentieth of the spread is not noticeable.
     if delay.ordering == Ordering::Fifo && estimate.added.0 > jitter.spread.0 / 20 {
         lines.push(format!(
-            "jitter that keeps order holds packets up: at 1000 a second, {} more in the mean, and a standard deviation of {}; \
-             none of that with `free` or `per-flow`, less with a half-life",
+            "order-preserving jitter adds {} on average at 1000 packets/s, with a standard deviation of {}; `free` or `per-flow` \
+             avoids that, and a half-life reduces it",
             Milliseconds(estimate.added),
             Milliseconds(estimate.deviation)
         ));
@@ -58,13 +60,13 @@ fn of_delay(delay: &Delay) -> Vec<String> {
         let percent = 100.0 * estimate.clamped;
         let digits = if percent < 1.0 { 2 } else { 0 };
         lines.push(format!(
-            "about {percent:.digits$} % of its delays would be below 0, and are 0: the mean grows by that"
+            "about {percent:.digits$} % of delays would be negative and are set to 0, which raises the mean"
         ));
     }
     lines
 }
 
-/// A time in milliseconds, to two digits behind the point.
+/// A time in milliseconds, with two decimal places.
 struct Milliseconds(Nanos);
 
 impl std::fmt::Display for Milliseconds {
@@ -86,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn jitter_in_order_is_said_to_add_to_the_mean() {
+    fn jitter_in_order_is_noted_to_raise_the_mean() {
         let both = warnings("delay = '50ms'\njitter = '5ms,normal'");
         let [line] = &both[..] else {
             panic!("{both:?}")
         };
-        let begin = "box.up.delay, box.down.delay: jitter that keeps order holds packets up: at 1000 a second, 4.";
+        let begin = "box.up.delay, box.down.delay: order-preserving jitter adds 4.";
         assert!(line.starts_with(begin), "{line}");
         assert!(line.contains("a standard deviation of 3."), "{line}");
         let up = warnings("[up]\ndelay = '50ms'\njitter = '5ms'");
@@ -99,20 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn what_does_as_it_says_is_not_warned_of() {
+    fn plain_conditions_have_no_warning() {
         for jitter in ["5ms,normal,free", "5ms,per-flow", "5ms,half-life=10s"] {
-            let said = warnings(&format!("delay = '50ms'\njitter = '{jitter}'"));
-            assert!(said.is_empty(), "{said:?}");
+            let lines = warnings(&format!("delay = '50ms'\njitter = '{jitter}'"));
+            assert!(lines.is_empty(), "{lines:?}");
         }
         assert!(warnings("delay = '50ms'").is_empty());
     }
 
     #[test]
-    fn delays_below_zero_are_said() {
-        let said = warnings("delay = '5ms'\njitter = '5ms,normal,free'");
+    fn delays_below_zero_are_noted() {
+        let lines = warnings("delay = '5ms'\njitter = '5ms,normal,free'");
         // Phi(-1) is 15.9 %.
-        let [line] = &said[..] else {
-            panic!("{said:?}")
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
         };
         assert!(line.contains("down.delay: about 16 % of"), "{line}");
     }

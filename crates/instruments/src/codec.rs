@@ -1,24 +1,24 @@
-//! Binary messages: values with one form on the wire, big-endian, and structs of them.
+//! Binary messages: values with a fixed big-endian form, and structs of such values.
 
 use bytes::{Buf, BufMut};
 
 /// A value that always takes the same number of bytes in a message.
 pub(crate) trait Wire {
-    /// Writes it.
+    /// Writes the value.
     fn put(&self, to: &mut impl BufMut);
 
-    /// Reads it.
+    /// Reads a value.
     ///
     /// # Panics
-    /// Too few bytes are left: a message's length is checked before its fields are read.
+    /// Panics if too few bytes are left. Callers check the length of a message before they read its fields.
     fn get(from: &mut impl Buf) -> Self;
 }
 
-/// Bytes that mean nothing: zero when sent, not looked at when received.
+/// Reserved bytes, which are zero when sent and ignored when received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reserved<const BYTES: usize>;
 
-/// Makes a struct a [`Wire`] value: names its fields in the order in which they stand in the message.
+/// Implements [`Wire`] for a struct. The fields are listed in their order in the message.
 macro_rules! wire_order {
     ($type:ty: $($field:ident),+ $(,)?) => {
         impl $crate::codec::Wire for $type {
@@ -34,16 +34,19 @@ macro_rules! wire_order {
 }
 pub(crate) use wire_order;
 
-/// RFC 1071's sum of 16-bit words, folded; 0xffff when the words hold their own checksum.
+/// Returns the folded sum of 16-bit words of RFC 1071. It is 0xffff if the bytes include their own correct checksum.
 pub(crate) fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2);
-    let words = words.map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
-    let sum: u32 = words.map(u32::from).sum();
+    let sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]))
+        .map(u32::from)
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }
 
-/// Serde for a type by its text, as [`Display`](std::fmt::Display) writes it and [`FromStr`](std::str::FromStr) reads it.
+/// Implements serde for a type through its text, which [`Display`](std::fmt::Display) writes and
+/// [`FromStr`](std::str::FromStr) reads.
 macro_rules! as_text {
     ($type:ty) => {
         impl ::serde::Serialize for $type {
@@ -82,7 +85,7 @@ integer!(u32, put_u32, get_u32);
 integer!(i32, put_i32, get_i32);
 integer!(u64, put_u64, get_u64);
 
-/// A byte; all but 0 is true.
+/// A byte; every value except 0 is true.
 impl Wire for bool {
     fn put(&self, to: &mut impl BufMut) {
         to.put_u8((*self).into());

@@ -1,4 +1,4 @@
-//! Which echo request was answered when, and the figures of it.
+//! Echo requests, their answers, and the figures computed from both.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use stats::t_interval;
 
 use crate::measured::{LOSS_INTERVAL, distribution, lost_percent, total};
 
-/// More answers than this to so many probes are not those of a network.
-pub(crate) fn most_answers(probes: usize) -> usize {
+/// Returns how many answers to this number of probes a network can cause. A far end that sends more floods its client.
+pub(crate) fn max_answers(probes: usize) -> usize {
     const EACH: usize = 4;
     EACH * probes + 1000
 }
 
-/// Probes numbered from 1 in the order of sending, and their answers.
+/// The probes, numbered from 1 in the order of sending, and their answers.
 #[derive(Debug, Default)]
 pub(crate) struct EchoStats {
     timeout: Duration,
@@ -32,7 +32,7 @@ struct Probe {
 }
 
 impl EchoStats {
-    /// No probe yet; an answer after `timeout` is late.
+    /// Returns statistics without probes. An answer after more than `timeout` is late.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -40,7 +40,7 @@ impl EchoStats {
         }
     }
 
-    /// One more probe left at `at_s`.
+    /// Adds a probe that left at `at_s` seconds.
     pub(crate) fn sent(&mut self, at_s: f64) {
         self.probes.push(Probe {
             sent_s: at_s,
@@ -49,26 +49,26 @@ impl EchoStats {
         });
     }
 
-    /// How many probes left.
+    /// Returns the number of probes that left.
     pub(crate) fn count(&self) -> u64 {
         self.probes.len() as u64
     }
 
-    /// How many probes were answered in time.
+    /// Returns the number of probes that were answered in time.
     pub(crate) fn answers(&self) -> u64 {
         self.probes.iter().filter(|p| p.rtt_ms.is_some()).count() as u64
     }
 
-    /// When probe `index` left, if it did.
+    /// Returns when probe `index` left, in seconds, or `None` if it did not leave.
     pub(crate) fn sent_at(&self, index: u64) -> Option<f64> {
-        let probe = self.probes.get(place(index)?)?;
+        let probe = self.probes.get(position(index)?)?;
         Some(probe.sent_s)
     }
 
-    /// An answer to probe `index`; one to a probe that never left is not counted.
+    /// Adds an answer to probe `index`. An answer to a probe that never left is ignored.
     pub(crate) fn answered(&mut self, index: u64, rtt_ms: f64) {
         let timeout_ms = self.timeout.as_secs_f64() * 1e3;
-        let Some(probe) = place(index).and_then(|at| self.probes.get_mut(at)) else {
+        let Some(probe) = position(index).and_then(|at| self.probes.get_mut(at)) else {
             return;
         };
         let extra = if probe.rtt_ms.is_some() || probe.late {
@@ -84,27 +84,28 @@ impl EchoStats {
             .push(Sample::new(probe.sent_s, extra, index, rtt_ms));
     }
 
-    /// Compares the time at which the last probe left with the schedule of one probe an `interval`.
+    /// Compares the time at which the last probe left with a schedule of one probe per `interval`.
     fn pace(&self, interval: Duration) -> Option<Pace> {
         let sent = self.count();
         let last_s = self.sent_at(sent)? - self.sent_at(1)?;
         Pace::of_interval(PaceUnit::Requests, interval.as_secs_f64(), sent, last_s)
     }
 
-    /// Whether the far end sends more than any network makes of answers.
+    /// Returns whether there are more late and duplicate answers than a network can cause.
     pub(crate) fn flooded(&self) -> bool {
-        self.extra.len() > most_answers(self.probes.len())
+        self.extra.len() > max_answers(self.probes.len())
     }
 
-    /// Whether nothing more is awaited: every probe has its answer.
+    /// Returns whether every probe has an answer, in time or late.
     pub(crate) fn complete(&self) -> bool {
         self.probes
             .iter()
             .all(|probe| probe.rtt_ms.is_some() || probe.late)
     }
 
-    /// What it all adds up to. The round trips' interval allows for the part that the hosts have at most, where that is known. Probes
-    /// of a sender that keeps a schedule left once an `interval`. No answer at all is a failure.
+    /// Computes the measurement. `interval` is the schedule of a sender that keeps one. `hosts_ms` is the largest part
+    /// of a round trip that the hosts can cause, if it is known; it lowers the lower bound of each round trip's
+    /// interval. A measurement without any answer is a failure.
     pub(crate) fn finish(self, interval: Option<Duration>, hosts_ms: Option<f64>) -> Measurement {
         let pace = interval.and_then(|interval| self.pace(interval));
         let rtts: Vec<f64> = self.probes.iter().filter_map(|p| p.rtt_ms).collect();
@@ -120,8 +121,10 @@ impl EchoStats {
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
         figures.extend(round_trips(&rtts).into_iter().map(|figure| {
-            let interval = figure.interval.zip(hosts_ms);
-            let interval = interval.map(|([low, high], hosts)| [(low - hosts).max(0.0), high]);
+            let interval = figure
+                .interval
+                .zip(hosts_ms)
+                .map(|([low, high], hosts)| [(low - hosts).max(0.0), high]);
             Figure { interval, ..figure }
         }));
         let failure = (received == 0).then(|| {
@@ -154,7 +157,7 @@ impl EchoStats {
     }
 }
 
-/// The metrics of echo requests and their answers.
+/// Returns the metrics of echo requests and their answers.
 pub(crate) fn metrics() -> MetricTable {
     use Statistic::{Max, Mdev, Mean, Median, Min};
     MetricTable::new([
@@ -169,7 +172,7 @@ pub(crate) fn metrics() -> MetricTable {
     ])
 }
 
-/// What people see of each probe.
+/// Returns a line of text for each probe.
 pub(crate) fn lines(measurement: &Measurement) -> String {
     let line = |sample: &Sample| {
         let (index, value) = (sample.index, sample.value);
@@ -184,17 +187,17 @@ pub(crate) fn lines(measurement: &Measurement) -> String {
     measurement.samples.iter().filter_map(line).collect()
 }
 
-/// Where the probe of this number is.
-fn place(index: u64) -> Option<usize> {
+/// Returns the position of the probe with this number in the list.
+fn position(index: u64) -> Option<usize> {
     usize::try_from(index).ok()?.checked_sub(1)
 }
 
-/// What ping(8) says of round-trip times, and their median; nothing of none.
+/// Returns the statistics that ping(8) prints of round-trip times, and the median. Without values there are none.
 fn round_trips(values: &[f64]) -> Vec<Figure> {
     let squares: Vec<f64> = values.iter().map(|v| v * v).collect();
     let statistics = metrics().statistics(Metric::RttMs);
     let mut figures = distribution(Metric::RttMs, values, statistics);
-    // The square root of the mean square less the squared mean.
+    // The deviation is the square root of the mean square minus the squared mean, as in ping(8).
     let means = t_interval::mean(&squares).zip(t_interval::mean(values));
     let mdev = means.map(|(s, m)| (s - m * m).max(0.0).sqrt());
     figures.extend(mdev.map(|mdev| Figure::new(Metric::RttMs, Statistic::Mdev, mdev)));
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_is_behind_at_the_last_probe_fell_short() {
-        // They left once a second.
+        // The probes left once a second.
         let fell_short = |interval: Option<u64>| {
             let measurement = stats(100).finish(interval.map(Duration::from_millis), None);
             measurement.shortfall(Duration::from_millis(1))
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_lateness_and_duplicates_are_counted_apart() {
+    fn lost_late_and_duplicate_answers_are_counted_separately() {
         let mut stats = stats(4);
         stats.answered(1, 2.0);
         stats.answered(1, 3.0);
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_s_duplicates_are_no_flood() {
+    fn duplicates_by_the_network_are_no_flood() {
         let mut stats = stats(2);
         (0..1000).for_each(|_| stats.answered(1, 2.0));
         assert!(!stats.flooded());
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_come_in_the_order_of_sending() {
+    fn samples_are_in_the_order_of_sending() {
         let mut stats = stats(2);
         stats.answered(2, 1.0);
         let metrics: Vec<_> = stats
@@ -272,13 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_have_pings_mdev_and_the_middle_of_an_even_count() {
+    fn round_trips_have_the_mdev_of_ping_and_a_median() {
         let value = |values: &[f64], statistic| {
-            let figures = round_trips(values);
-            let mut figures = figures.into_iter();
-            figures.find(|f| f.statistic == statistic).unwrap().value
+            round_trips(values)
+                .into_iter()
+                .find(|f| f.statistic == statistic)
+                .unwrap()
+                .value
         };
-        // From a real run of ping(8): rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
+        // A run of ping(8) printed rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
         let three = [0.907, 0.038, 0.034];
         assert!((value(&three, Statistic::Mean) - 0.326).abs() < 0.001);
         assert!((value(&three, Statistic::Mdev) - 0.410).abs() < 0.001);
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_nothing_sent_is_not_counted() {
+    fn an_answer_without_a_probe_is_not_counted() {
         let mut stats = stats(1);
         stats.answered(0, 1.0);
         stats.answered(9, 1.0);

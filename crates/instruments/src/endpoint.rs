@@ -1,4 +1,4 @@
-//! The ends of a measurement: what HOST names, which local address or interface to use, and sockets between the two.
+//! The ends of a measurement: the address that HOST names, the local address or interface, and sockets between the two.
 
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
@@ -14,16 +14,16 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use netio::stop::{STOP_INTERVAL, Stop};
 
-/// How long a connection may take to come about, unless the user says.
+/// The time-out for setting up a connection, unless the user sets one.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Which IP version to use.
+/// The IP version to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
-    /// Whichever the name resolves to first.
+    /// The version to which the name resolves first.
     #[default]
     Any,
     /// IPv4 only.
@@ -32,25 +32,26 @@ pub enum Family {
     V6,
 }
 
-/// The near end, as `--bind` has it: an address of this machine, or an interface.
+/// The near end, given by `--bind`: an address of this machine, or an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
     /// This address.
     Address(IpAddr),
-    /// Whatever goes through this interface only, with its address.
+    /// This interface only, with its address.
     Interface(String),
 }
 
-/// The address that `host` names: a name, an IPv4 or IPv6 address (in brackets or not), or either with a port behind it;
-/// `port` stands for one that is not said.
+/// Resolves `host`: a name or an IPv4 or IPv6 address (in brackets or not), optionally with a port behind it. Without
+/// one, the result has `port`.
 ///
 /// # Errors
-/// It does not resolve, or not to `family`.
+/// Returns an error if the host does not resolve, or has no address of `family`.
 pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
     let (name, port) = split_port(host, port)?;
-    let found = (name, port).to_socket_addrs();
-    let mut found = found.with_context(|| format!("{name} does not resolve"))?;
-    let fitting = found.find(|address| match family {
+    let mut addresses = (name, port)
+        .to_socket_addrs()
+        .with_context(|| format!("{name} does not resolve"))?;
+    let fitting = addresses.find(|address| match family {
         Family::Any => true,
         Family::V4 => address.is_ipv4(),
         Family::V6 => address.is_ipv6(),
@@ -59,10 +60,11 @@ pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
     fitting.with_context(|| format!("{name} has no {version} address"))
 }
 
-/// A TCP socket that is bound to `local`, if any, and not yet connected to `target`, so that options can be set on it.
+/// Returns a TCP socket that is bound to `local`, if any. It is not yet connected to `target`, so that options can be
+/// set.
 ///
 /// # Errors
-/// `local` is not of this machine, or not of the target's IP version.
+/// Returns an error if `local` is not of this machine, or not of the target's IP version.
 pub(crate) fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
     bound(target, local, Type::STREAM, Protocol::TCP)
 }
@@ -70,7 +72,8 @@ pub(crate) fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
 /// Connects `socket` to `target` within `timeout`, unless `stop` comes first.
 ///
 /// # Errors
-/// Refused, unreachable or timed out, and names the target; or stopped.
+/// Returns an error that names the target if it refuses, is unreachable or does not answer in time, or an error for the
+/// stop.
 pub(crate) fn connect(
     socket: Socket,
     target: SocketAddr,
@@ -80,7 +83,7 @@ pub(crate) fn connect(
     let outcome = attempt(&socket, target, timeout, stop)?;
     outcome.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => Error::Peer(format!(
-            "{target} refuses the connection: nothing listens there"
+            "{target} refuses the connection: no program listens there"
         )),
         io::ErrorKind::TimedOut => {
             let timeout_s = timeout.as_secs_f64();
@@ -92,10 +95,11 @@ pub(crate) fn connect(
     Ok(socket.into())
 }
 
-/// How connecting `socket`, which does not block from now on, to `target` went; it timed out after `timeout`.
+/// Connects `socket`, which is non-blocking afterwards, to `target`, and returns the outcome: a time-out after
+/// `timeout`.
 ///
 /// # Errors
-/// Stopped, or the kernel has no memory for it.
+/// Returns an error if the measurement was stopped, or the kernel has no memory.
 pub(crate) fn attempt(
     socket: &Socket,
     target: SocketAddr,
@@ -111,11 +115,11 @@ pub(crate) fn attempt(
     }
 }
 
-/// How connecting went.
+/// Waits for the outcome of a connection attempt on `socket`.
 fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Result<()>> {
     let begun = Instant::now();
     loop {
-        go_on(stop)?;
+        check_stop(stop)?;
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return Ok(Err(io::ErrorKind::TimedOut.into()));
@@ -127,10 +131,11 @@ fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Resu
     }
 }
 
-/// Sleeps until `socket` is ready for one of `events`, or for `most` at most, or less if interrupted; whether it is.
+/// Waits until `socket` is ready for one of `events`, at most for `most`, and returns whether it is ready. A signal
+/// ends the wait early.
 ///
 /// # Errors
-/// The kernel has no memory for it.
+/// Returns an error if the kernel has no memory.
 pub(crate) fn wait_for(socket: &impl AsFd, events: PollFlags, most: Duration) -> nix::Result<bool> {
     let mut fds = [PollFd::new(socket.as_fd(), events)];
     match ppoll(&mut fds, Some(TimeSpec::from_duration(most)), None) {
@@ -139,22 +144,22 @@ pub(crate) fn wait_for(socket: &impl AsFd, events: PollFlags, most: Duration) ->
     }
 }
 
-/// A UDP socket that is bound to `local`, if any, and connected to `target`.
+/// Returns a UDP socket that is bound to `local`, if any, and connected to `target`.
 ///
 /// # Errors
-/// As [`tcp`]; or there is no route to the target.
+/// Returns the errors of [`tcp`], or an error if there is no route to the target.
 pub(crate) fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
     let socket = bound(target, local, Type::DGRAM, Protocol::UDP)?;
     socket
         .connect(&target.into())
-        .with_context(|| format!("no way to {target}"))?;
+        .with_context(|| format!("{target} cannot be reached"))?;
     Ok(socket.into())
 }
 
-/// Binds `socket` to `local`, if any, for what it will send to `target`.
+/// Binds `socket` to `local`, if any, before it sends to `target`.
 ///
 /// # Errors
-/// As [`tcp`].
+/// Returns an error if `local` is not of this machine, or not of the target's IP version.
 pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
     match local {
         None => {}
@@ -163,7 +168,7 @@ pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -
             ensure!(
                 Input,
                 address.is_ipv4() == target.is_ipv4(),
-                "cannot bind to {address}: {} is of the other IP version",
+                "cannot bind to {address}: {} has the other IP version",
                 target.ip()
             );
             let bound = socket.bind(&SocketAddr::new(*address, 0).into());
@@ -174,10 +179,11 @@ pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -
     Ok(())
 }
 
-/// A TCP socket that listens on `port` of `local`, or of all addresses of both IP versions; port 0 is a free one.
+/// Returns a TCP socket that listens on `port` of `local`, or of all addresses of both IP versions. Port 0 means any
+/// free port.
 ///
 /// # Errors
-/// The port is taken or not allowed, or `local` is not of this machine; says which.
+/// Returns an error that states the cause: the port is taken or not allowed, or `local` is not of this machine.
 pub(crate) fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
     const BACKLOG: i32 = 1024;
     let listen = |socket: &Socket, at: SocketAddr| {
@@ -188,19 +194,19 @@ pub(crate) fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener
     Ok(listening(local, port, Type::STREAM, Protocol::TCP, listen)?.into())
 }
 
-/// A UDP socket on `port` of `local`, or of all addresses of both IP versions; port 0 is a free one.
+/// Returns a UDP socket on `port` of `local`, or of all addresses of both IP versions. Port 0 means any free port.
 ///
 /// # Errors
-/// As [`listen_tcp`].
+/// Returns the errors of [`listen_tcp`].
 pub(crate) fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> {
     let bind = |socket: &Socket, at: SocketAddr| socket.bind(&at.into());
     Ok(listening(local, port, Type::DGRAM, Protocol::UDP, bind)?.into())
 }
 
-/// A UDP socket on a free port of `address`, one of this machine's; on the interface only, where `local` is one.
+/// Returns a UDP socket bound to `address`, and to the interface if `local` is one.
 ///
 /// # Errors
-/// As socket(2) and bind(2) have it.
+/// Returns the errors of socket(2), bind(2) and the SO_BINDTODEVICE option.
 pub(crate) fn udp_on(address: SocketAddr, local: Option<&Local>) -> io::Result<UdpSocket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -238,10 +244,11 @@ fn bind_interface(socket: &Socket, name: &str) -> Result<()> {
 fn split_port(host: &str, default: u16) -> Result<(&str, u16)> {
     let (name, port) = if let Some(rest) = host.strip_prefix('[') {
         let closed = rest.split_once(']');
-        let (name, rest) = closed.with_context(|| format!("{host}: the bracket is not closed"))?;
+        let (name, rest) =
+            closed.with_context(|| format!("{host}: the closing bracket is missing"))?;
         (name, rest.strip_prefix(':'))
     } else {
-        // More than one colon is an IPv6 address without a port.
+        // A text with more than one colon is an IPv6 address without a port.
         let named = host.split_once(':').filter(|(_, text)| !text.contains(':'));
         named.map_or((host, None), |(name, text)| (name, Some(text)))
     };
@@ -251,7 +258,7 @@ fn split_port(host: &str, default: u16) -> Result<(&str, u16)> {
     let port = text.parse();
     Ok((
         name,
-        port.with_context(|| format!("{host}: `{text}` is no port (0 to 65535)"))?,
+        port.with_context(|| format!("{host}: `{text}` is not a port (0 to 65535)"))?,
     ))
 }
 
@@ -278,7 +285,7 @@ fn listening(
             let domain = Domain::for_address((*address, port).into());
             (Socket::new(domain, kind, Some(protocol))?, *address)
         }
-        // Without IPv6 in the kernel, all addresses are those of IPv4.
+        // If the kernel has no IPv6, the socket listens on all addresses of IPv4.
         _ => match Socket::new(Domain::IPV6, kind, Some(protocol)) {
             Ok(socket) => (socket, Ipv6Addr::UNSPECIFIED.into()),
             Err(_) => {
@@ -288,7 +295,7 @@ fn listening(
         },
     };
     if address.is_ipv6() {
-        // All addresses are those of IPv4 too, whatever net.ipv6.bindv6only says.
+        // The socket also accepts IPv4, whatever net.ipv6.bindv6only says.
         socket.set_only_v6(false)?;
     }
     if let Some(Local::Interface(name)) = local {
@@ -297,7 +304,7 @@ fn listening(
     let at = SocketAddr::new(address, port);
     open(&socket, at).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Error::Input(format!(
-            "{at} is in use by another program: choose another port or end that program"
+            "another program uses {at}: choose another port, or end that program"
         )),
         io::ErrorKind::PermissionDenied => Error::from(error).during(format!(
             "{at}: a port below {} needs CAP_NET_BIND_SERVICE: choose another port",
@@ -308,7 +315,7 @@ fn listening(
     Ok(socket)
 }
 
-/// The first port that needs no privilege (ip(7)).
+/// Returns the first port that needs no privilege (ip_unprivileged_port_start in ip(7)).
 pub(crate) fn first_free_port() -> u16 {
     const USUAL: u16 = 1024;
     let path = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
@@ -321,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_may_say_its_port() {
+    fn a_host_may_include_a_port() {
         for (host, wanted) in [
             ("127.0.0.1", "127.0.0.1:7"),
             ("127.0.0.1:9", "127.0.0.1:9"),
@@ -335,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused_with_its_cause() {
+    fn an_invalid_host_is_refused_with_its_cause() {
         for (host, family, cause) in [
             ("127.0.0.1:x", Family::Any, "no port"),
             ("[::1", Family::Any, "not closed"),

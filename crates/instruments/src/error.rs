@@ -1,4 +1,4 @@
-//! Why an instrument cannot measure, or a far end cannot serve.
+//! Errors of instruments that cannot measure and of far ends that cannot serve.
 
 use std::fmt::{self, Formatter};
 use std::io;
@@ -6,45 +6,45 @@ use std::io;
 use netio::stop::StopCause;
 use nix::errno::Errno;
 
-/// What went wrong, by whose word it is known. `{:#}` is the error with all its causes in one line.
+/// An error, by its origin. `{:#}` formats it with all its causes in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody asked for something that cannot be.
+    /// The user asked for something impossible.
     #[error("{0}")]
     Input(String),
-    /// The other end said or did something that it should not, or went silent.
+    /// The other end violated the protocol or fell silent.
     #[error("{0}")]
     Peer(String),
-    /// An external tool is not there, cannot do what is asked for, or failed.
+    /// An external tool is missing, cannot do what was asked for, or failed.
     #[error("{0}")]
     Tool(String),
-    /// The measurement was stopped, for this cause.
+    /// The measurement was stopped for this cause.
     #[error("{0}")]
     Stopped(StopCause),
-    /// Something that is needed is not there.
+    /// Something required does not exist.
     #[error("{0}")]
     Missing(String),
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A library refused a text or a value.
+    /// A library rejected a text or a value.
     #[error(transparent)]
     Library(Box<dyn std::error::Error + Send + Sync>),
-    /// What was being done when something else went wrong.
+    /// An error together with the task during which it happened.
     #[error(fmt = with_cause)]
     While {
-        /// What was being done.
+        /// The task.
         doing: String,
-        /// What went wrong.
+        /// The error.
         #[source]
         cause: Box<Self>,
     },
 }
 
-/// What may fail with an [`Error`].
+/// The result of an operation that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Adds what was being done to an error, or makes an error of what is missing.
+/// Adds the task to an error, or turns an absent value into an error.
 pub(crate) trait Context<T> {
     fn context(self, doing: &str) -> Result<T>;
     fn with_context<D: fmt::Display>(self, doing: impl FnOnce() -> D) -> Result<T>;
@@ -71,7 +71,7 @@ impl<T> Context<T> for Option<T> {
 }
 
 impl Error {
-    /// The same, while `doing`.
+    /// Returns the same error with the task during which it happened.
     pub(crate) fn during(self, doing: impl fmt::Display) -> Self {
         Self::While {
             doing: doing.to_string(),
@@ -79,7 +79,7 @@ impl Error {
         }
     }
 
-    /// What the operating system said, if it was the cause.
+    /// Returns the operating system's error, if it was the cause.
     pub(crate) fn system(&self) -> Option<&io::Error> {
         match self {
             Self::System(error) => Some(error),
@@ -103,7 +103,7 @@ impl From<Errno> for Error {
     }
 }
 
-/// Errors of libraries that are not told apart.
+/// Converts errors of libraries that need no separate variant.
 macro_rules! libraries {
     ($($error:ty,)*) => {
         $(impl From<$error> for Error {
@@ -130,14 +130,14 @@ libraries! {
     netio::netns::NetNsError,
 }
 
-/// Returns an [`Error`] of this kind, with a text as of [`format!`].
+/// Returns an [`Error`] of this variant from the enclosing function; the text is formatted as by [`format!`].
 macro_rules! bail {
     ($kind:ident, $($text:tt)+) => {
         return Err($crate::error::Error::$kind(format!($($text)+)))
     };
 }
 
-/// Returns an [`Error`] of this kind unless the condition holds.
+/// Returns an [`Error`] of this variant from the enclosing function unless the condition is true.
 macro_rules! ensure {
     ($kind:ident, $condition:expr, $($text:tt)+) => {
         if !$condition {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_has_its_causes_in_one_line_and_the_system_s_word() {
+    fn an_error_shows_its_causes_in_one_line_and_keeps_the_system_error() {
         let refused: Result<()> = Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
         let error = refused.context("connecting").context("tcp").unwrap_err();
         assert_eq!(error.to_string(), "tcp");

@@ -1,4 +1,4 @@
-//! External tools: found on PATH, run where the traffic is, their output kept with its time of arrival.
+//! External tools: found on PATH, run where the traffic is. Their output is kept with its time of arrival.
 
 use serde::Deserialize;
 use std::ffi::OsString;
@@ -16,62 +16,64 @@ use netio::netns::NetNs;
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Measurement;
 
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use crate::measured::failed;
 
-/// What a tool may say; iperf3 says 1 KiB a stream and interval.
+/// The most bytes that a tool may write. iperf3 writes about 1 KiB per stream and interval.
 const MOST_OUTPUT: usize = 64 << 20;
-/// Lines read ahead of who parses them.
+/// The number of lines that may wait for the parser.
 const LINES_AHEAD: usize = 1024;
 
-/// Where tools are started, always in the calling thread's network namespace, with a locale whose output the parsers know.
+/// The way to start tools: always in the calling thread's network namespace, and with a locale whose output the parsers
+/// know.
 #[derive(Clone, Copy, Debug)]
 pub enum Launcher {
     /// On the host: a tool ends with the calling thread.
     OnHost,
-    /// In a test bed, where this program may make process namespaces: nothing that a tool started outlives it.
+    /// In a test bed, where this program may create PID namespaces: a tool ends together with everything that it
+    /// started.
     InTestBed,
 }
 
-/// A tool that runs; ended when dropped.
+/// A running tool, which ends when this value is dropped.
 #[derive(Debug)]
 pub enum Running {
-    /// With all that it started.
+    /// A tool in its own PID namespace, together with everything that it started.
     Contained(Contained),
-    /// By itself.
+    /// Only the process of the tool.
     ByItself(KillOnDrop),
 }
 
 /// An external program.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    /// Where it was found.
+    /// The path where it was found.
     pub path: PathBuf,
-    /// The first line it says of itself.
+    /// The first line of its version text.
     pub version: String,
 }
 
-/// What a tool said.
+/// The output of a tool that has ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolOutput {
-    /// Of standard output and standard error, in the order of arrival.
+    /// The lines of standard output and standard error, in the order of arrival.
     pub(crate) lines: Vec<OutputLine>,
-    /// Exit code; 128 + n when signal n ended it.
+    /// The exit code, or 128 + n if signal n ended the tool.
     pub(crate) code: i32,
 }
 
-/// One line and when its end arrived.
+/// A line of output and its time of arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutputLine {
-    /// Seconds since the tool started.
+    /// Time when the end of the line arrived, in seconds since the tool started.
     pub(crate) at_s: f64,
-    /// Where it was said.
+    /// The stream on which the line arrived.
     pub(crate) stream: OutputStream,
-    /// Without the line feed.
+    /// The line without its line feed.
     pub(crate) text: String,
 }
 
-/// Where a tool said something.
+/// A standard stream of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputStream {
     Stdout,
@@ -79,13 +81,13 @@ pub(crate) enum OutputStream {
 }
 
 impl Tool {
-    /// The program `name` on PATH and its version.
+    /// Finds the program `name` on PATH and its version.
     ///
     /// # Errors
-    /// It is not there: says which Debian package has it.
+    /// Returns an error that names the Debian package if the program is not on PATH.
     pub fn find(name: &str, version_flag: &str, package: &str) -> Result<Self> {
         let path = which::which(name).map_err(|_| {
-            Error::Tool(format!("{name} is not on PATH; on Debian it is in the package {package} (apt-get install {package})"))
+            Error::Tool(format!("{name} is not on PATH; on Debian, install the package {package} (apt-get install {package})"))
         })?;
         let output = Command::new(&path)
             .arg(version_flag)
@@ -93,8 +95,12 @@ impl Tool {
             .output()
             .with_context(|| path.display().to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let version = text.lines().next().unwrap_or("version unknown");
-        let version = version.trim().to_owned();
+        let version = text
+            .lines()
+            .next()
+            .unwrap_or("version unknown")
+            .trim()
+            .to_owned();
         Ok(Self { path, version })
     }
 
@@ -104,10 +110,10 @@ impl Tool {
 }
 
 impl Launcher {
-    /// Starts `tool`; it ends when the result is dropped.
+    /// Starts `tool`, which ends when the result is dropped.
     ///
     /// # Errors
-    /// The tool did not start.
+    /// Returns an error if the tool does not start.
     pub fn start(self, tool: &Tool, arguments: &[String]) -> Result<Running> {
         let started = match self {
             Self::OnHost => {
@@ -125,10 +131,10 @@ impl Launcher {
         started.with_context(|| format!("{} did not start", tool.name()))
     }
 
-    /// Runs `tool` to its end and keeps its output.
+    /// Runs `tool` to its end and returns its output.
     ///
     /// # Errors
-    /// The tool did not start, said too much, or was stopped for the cause that is named.
+    /// Returns an error if the tool does not start, writes too much, or is stopped; a stop names its cause.
     pub(crate) fn run(self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<ToolOutput> {
         let mut running = self.start(tool, arguments)?;
         let lines = lines_of(running.streams(), stop).with_context(|| tool.name())?;
@@ -136,7 +142,7 @@ impl Launcher {
         Ok(ToolOutput { lines, code })
     }
 
-    /// Measures with a tool and its arguments, whose output `parse` understands.
+    /// Runs `tool` with `arguments` and returns the measurement that `parse` reads from its output.
     pub(crate) fn measure(
         self,
         tool: &Tool,
@@ -167,28 +173,30 @@ impl Running {
 }
 
 impl ToolOutput {
-    /// Standard output alone.
+    /// Returns the text of standard output.
     pub(crate) fn text(&self) -> String {
-        let lines = self.lines.iter();
-        let lines = lines.filter(|line| line.stream == OutputStream::Stdout);
-        lines.map(|line| line.text.clone() + "\n").collect()
+        self.lines
+            .iter()
+            .filter(|line| line.stream == OutputStream::Stdout)
+            .map(|line| line.text.clone() + "\n")
+            .collect()
     }
 
-    /// The lines of both streams.
+    /// Returns the lines of both streams.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(|line| line.text.as_str())
     }
 
-    /// The last line that says something, for an error message.
-    pub(crate) fn last_words(&self) -> &str {
-        let mut said = self.lines.iter().rev().map(|line| line.text.trim());
-        said.find(|text| !text.is_empty()).unwrap_or("no output")
+    /// Returns the last line that is not empty, for an error message.
+    pub(crate) fn last_line(&self) -> &str {
+        let mut texts = self.lines.iter().rev().map(|line| line.text.trim());
+        texts.find(|text| !text.is_empty()).unwrap_or("no output")
     }
 
-    /// How `tool` ended, for an error message.
-    pub(crate) fn ending(&self, tool: &str) -> String {
-        let (code, said) = (self.code, self.last_words());
-        format!("{tool} ended with code {code}: {said}")
+    /// Returns a description of how `tool` ended, for an error message.
+    pub(crate) fn exit_message(&self, tool: &str) -> String {
+        let (code, last_line) = (self.code, self.last_line());
+        format!("{tool} ended with code {code}: {last_line}")
     }
 }
 
@@ -200,7 +208,7 @@ fn prepared(command: &mut Command) -> &mut Command {
         .stderr(Stdio::piped())
 }
 
-/// Every line that `child` says, until it closes its streams.
+/// Reads all lines of `child` until it closes its streams.
 fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
     let start = Instant::now();
     let (sender, receiver) = mpsc::sync_channel(LINES_AHEAD);
@@ -221,12 +229,12 @@ fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
             Err(RecvTimeoutError::Disconnected) => return Ok(lines),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        ensure!(Tool, room > 0, "said more than {MOST_OUTPUT} bytes");
-        go_on(stop)?;
+        ensure!(Tool, room > 0, "printed more than {MOST_OUTPUT} bytes");
+        check_stop(stop)?;
     }
 }
 
-/// Sends on every line of `source`, one that is too long in pieces.
+/// Sends every line of `source` to the channel; a line that is too long is sent in pieces.
 fn read_lines(
     source: impl Read + Send + 'static,
     stream: OutputStream,
@@ -255,31 +263,31 @@ fn read_lines(
     });
 }
 
-/// A tool's own server, to run at the far end.
+/// The server program of an external tool, to run at the far end.
 pub struct FarTool {
     /// The program.
     pub tool: Tool,
-    /// What it is started with.
+    /// The arguments of its command line.
     pub arguments: Vec<String>,
-    /// Where it listens.
+    /// The port on which it listens.
     pub port: u16,
 }
 
-/// A number as a word of a command line.
+/// Returns a number as a word of a command line.
 pub(crate) fn word(number: impl ToString) -> Option<String> {
     Some(number.to_string())
 }
 
-/// Flags, each with its value, as words of a command line; without those that have none.
+/// Returns flags and their values as words of a command line. Flags without a value are left out.
 pub(crate) fn words(flags: &[(&str, Option<String>)]) -> Vec<String> {
-    let said = flags
+    let present = flags
         .iter()
         .filter_map(|(flag, value)| Some([(*flag).to_owned(), value.clone()?]));
-    said.flatten().collect()
+    present.flatten().collect()
 }
 
-/// A number that a tool said and that can be an amount of anything here: not negative, and no more than a year at
-/// 100 Tbit/s has bits.
+/// A number from a tool's output that can be an amount: not negative, and at most 1e22, which is more than the number
+/// of bits in a year at 100 Tbit/s.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "f64")]
 pub(crate) struct ToolNumber(pub(crate) f64);
@@ -290,7 +298,7 @@ impl TryFrom<f64> for ToolNumber {
     fn try_from(value: f64) -> Result<Self, Self::Error> {
         const MOST: f64 = 1e22;
         let possible = (0.0..=MOST).contains(&value).then_some(Self(value));
-        possible.ok_or("this cannot be an amount")
+        possible.ok_or("this is not a possible amount")
     }
 }
 
@@ -299,7 +307,7 @@ pub(crate) mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Captured standard output with times of arrival of 0.
+    /// Returns captured standard output whose lines arrived at 0 s.
     pub(crate) fn captured(text: &str, code: i32) -> ToolOutput {
         let line = |text: &str| OutputLine {
             at_s: 0.0,
@@ -336,7 +344,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_tool_that_does_not_end_is_stopped_at_the_time_out() {
+    fn a_tool_is_stopped_at_the_time_out() {
         let stop = Stop::default().within(Duration::ZERO);
         let error = shell("exec sleep 60", &stop).unwrap_err();
         assert!(
@@ -346,10 +354,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_tool_that_never_stops_talking_is_ended() {
+    fn a_tool_with_endless_output_is_ended() {
         for script in ["exec yes", "exec tr '\\0' x < /dev/zero"] {
             let error = format!("{:#}", shell(script, &Stop::default()).unwrap_err());
-            assert!(error.contains("said more than"), "{error}");
+            assert!(error.contains("printed more than"), "{error}");
         }
     }
 
@@ -359,8 +367,9 @@ pub(crate) mod tests {
             path: "/dev/null".into(),
             version: String::new(),
         };
-        let error = Launcher::OnHost.run(&tool, &[], &Stop::default());
-        let error = error.unwrap_err();
+        let error = Launcher::OnHost
+            .run(&tool, &[], &Stop::default())
+            .unwrap_err();
         assert!(
             format!("{error:#}").contains("/dev/null did not start"),
             "{error:#}"

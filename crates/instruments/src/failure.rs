@@ -1,4 +1,4 @@
-//! Why something was not done, and whose fault that is.
+//! Failures of a command, with an exit code that tells the cause.
 
 use std::error;
 use std::fmt::{self, Display, Formatter};
@@ -8,10 +8,10 @@ use netio::stop::Stop;
 
 use crate::error::{Error, Result as Outcome};
 
-/// An error of any library, or of the program.
+/// An error of any library or of the program.
 pub type AnyError = Box<dyn error::Error + Send + Sync>;
 
-/// Why a command ended without doing what was asked.
+/// The reason why a command did not complete its task.
 #[derive(Debug)]
 pub struct Failure {
     code: ExitCode,
@@ -25,11 +25,11 @@ enum ExitCode {
     Machine = 3,
 }
 
-/// Says whose fault an error is.
+/// Assigns an exit code to an error.
 pub trait Blame<T> {
-    /// What the user asked for cannot be right: exit code 2.
+    /// Assigns exit code 2: the user's input cannot be right.
     fn or_bad_input(self) -> Result<T, Failure>;
-    /// The machine lacks what is needed: exit code 3.
+    /// Assigns exit code 3: the machine lacks something required.
     fn or_machine(self) -> Result<T, Failure>;
 }
 
@@ -43,8 +43,8 @@ impl<T, E: Into<AnyError>> Blame<T> for Result<T, E> {
     }
 }
 
-/// Fails with the cause for which to stop now, if there is one.
-pub(crate) fn go_on(stop: &Stop) -> Outcome<()> {
+/// Returns [`Error::Stopped`] if there is a cause to stop now.
+pub(crate) fn check_stop(stop: &Stop) -> Outcome<()> {
     stop.cause()
         .map_or(Ok(()), |cause| Err(Error::Stopped(cause)))
 }
@@ -54,17 +54,17 @@ impl Failure {
         Self { code, error }
     }
 
-    /// The user asked for something that cannot be.
+    /// Returns a failure because the user asked for something impossible.
     pub fn bad_input(message: impl Display) -> Self {
         Self::new(ExitCode::BadInput, message.to_string().into())
     }
 
-    /// The machine lacks what is needed.
+    /// Returns a failure because the machine lacks something required.
     pub fn machine(message: impl Display) -> Self {
         Self::new(ExitCode::Machine, message.to_string().into())
     }
 
-    /// The exit code: 1 a run failed, 2 bad input, 3 the machine lacks something.
+    /// Returns the exit code: 1 for a failed run, 2 for bad input, 3 if the machine lacks something.
     pub fn code(&self) -> u8 {
         self.code as u8
     }
@@ -76,17 +76,18 @@ impl Display for Failure {
     }
 }
 
-/// The error and its causes in one line, without those that the one before has quoted.
+/// Formats the error and its causes in one line, without causes that the text before them already quotes.
 fn in_one_line(error: &(dyn error::Error + 'static)) -> String {
     let causes = iter::successors(error.source(), |cause| cause.source());
-    let causes = causes.map(ToString::to_string);
-    causes.fold(error.to_string(), |told, cause| {
-        if told.contains(&cause) {
-            told
-        } else {
-            format!("{told}: {cause}")
-        }
-    })
+    causes
+        .map(ToString::to_string)
+        .fold(error.to_string(), |text, cause| {
+            if text.contains(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        })
 }
 
 impl<E: Into<AnyError>> From<E> for Failure {

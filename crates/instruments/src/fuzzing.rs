@@ -1,7 +1,7 @@
-//! The parsers of what strangers send, each as one function that fuzzers call.
+//! Entry points for fuzzers, one per parser of untrusted input.
 //!
-//! Whatever the bytes, a parser ends without a panic, and what it takes to be right it takes the same way once more after
-//! writing it: nothing means one thing to one end and another to the other.
+//! A parser must never panic. Input that it accepts is written and parsed again, and the result must be equal:
+//! otherwise two ends could read the same message differently.
 
 pub(crate) mod tools;
 
@@ -15,7 +15,7 @@ use crate::messages::wire::{EchoResult, MessageGrant, MessageRequest, TransferRe
 use crate::stamp::tlv::{self, FollowUp, SameClock, TlvKind};
 use crate::stamp::wire;
 
-/// iperf3's messages: parameters, results, states, cookies and errors.
+/// Fuzzes iperf3's messages: parameters, results, states, cookies and errors.
 pub fn iperf3(bytes: &[u8]) {
     if let Ok(params) = Params::parse(bytes) {
         let written = params.to_json().to_string();
@@ -38,7 +38,7 @@ pub fn iperf3(bytes: &[u8]) {
     }
 }
 
-/// STAMP's packets with their extensions, at both ends.
+/// Fuzzes STAMP's packets with their extensions, at both ends.
 pub fn stamp(bytes: &[u8]) {
     if let Some(request) = wire::ProbeRequest::parse(bytes) {
         assert_eq!(wire::ProbeRequest::parse(&request.emit()), Some(request));
@@ -52,7 +52,7 @@ pub fn stamp(bytes: &[u8]) {
             extension.recognise();
         }
     });
-    // A reflector answers with as many bytes as came.
+    // A reflector answers with as many bytes as it received.
     assert_eq!(packet.len(), bytes.len());
     tlv::read(&mut packet, |kind, value| {
         let known = match kind {
@@ -64,7 +64,7 @@ pub fn stamp(bytes: &[u8]) {
     });
 }
 
-/// The PDUs of the UDP Speed Test Protocol, of its oldest and its newest version.
+/// Fuzzes the PDUs of the UDP Speed Test Protocol, in its oldest and its newest version.
 pub fn capacity(bytes: &[u8]) {
     if let Ok(setup) = Setup::decode(bytes) {
         assert_eq!(Setup::decode(&setup.encode()), Ok(setup));
@@ -84,24 +84,24 @@ pub fn capacity(bytes: &[u8]) {
     }
 }
 
-/// The lines of pingpong, blast and transfer.
+/// Fuzzes the lines of pingpong, blast and transfer.
 pub fn messages(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
-    again::<MessageRequest>(&line);
-    again::<TransferResult>(&line);
-    again::<EchoResult>(&line);
+    assert_round_trip::<MessageRequest>(&line);
+    assert_round_trip::<TransferResult>(&line);
+    assert_round_trip::<EchoResult>(&line);
     if let Ok(grant) = MessageGrant::parse(&line) {
         let written = MessageGrant::parse(&grant.to_string());
         assert_eq!(written.expect("what was written is right"), grant);
     }
 }
 
-/// The output of external tools.
+/// Fuzzes the output of external tools.
 pub fn tools(bytes: &[u8]) {
     tools::parse_all(&String::from_utf8_lossy(bytes));
 }
 
-/// netem's distribution files.
+/// Fuzzes netem's distribution files.
 pub fn dist(bytes: &[u8]) {
     if let Ok(table) = conditions::dist::parse(&String::from_utf8_lossy(bytes)) {
         assert_eq!(
@@ -111,13 +111,13 @@ pub fn dist(bytes: &[u8]) {
     }
 }
 
-/// netem's options.
+/// Fuzzes netem's options.
 pub fn netem(bytes: &[u8]) {
-    again::<conditions::NetemSpec>(&String::from_utf8_lossy(bytes));
+    assert_round_trip::<conditions::NetemSpec>(&String::from_utf8_lossy(bytes));
 }
 
-/// What a line says, it says again after it was written.
-fn again<T: FromStr<Err: Debug> + Display + PartialEq + Debug>(line: &str) {
+/// Asserts that an accepted line has the same value after it was written and parsed again.
+fn assert_round_trip<T: FromStr<Err: Debug> + Display + PartialEq + Debug>(line: &str) {
     if let Ok(value) = line.parse::<T>() {
         let written = value.to_string().parse::<T>();
         assert_eq!(written.expect("what was written is right"), value);
@@ -146,7 +146,7 @@ mod tests {
         "result received=99 duplicates=1",
     ];
 
-    /// A STAMP request with a Follow-Up Telemetry extension.
+    /// Returns a STAMP request with a Follow-Up Telemetry extension.
     fn stamp_packet() -> Vec<u8> {
         let mut packet = vec![0; wire::BASE];
         packet[12] = 1;
@@ -154,7 +154,7 @@ mod tests {
         packet
     }
 
-    /// Messages as they should be, and beginnings of the binary ones of which most of the rest is free.
+    /// Returns valid messages, and beginnings of binary messages whose remaining bytes are mostly arbitrary.
     fn proper() -> Vec<Vec<u8>> {
         let texts = [PARAMS, RESULTS, DIST, NETEM].into_iter().chain(LINES);
         let mut all: Vec<Vec<u8>> = texts.map(|text| text.as_bytes().to_vec()).collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_as_they_should_be_are_taken() {
+    fn valid_messages_are_accepted() {
         assert!(Params::parse(PARAMS.as_bytes()).is_ok());
         assert!(Results::parse(RESULTS.as_bytes()).is_ok());
         assert!(wire::ProbeRequest::parse(&stamp_packet()).is_some());
@@ -207,7 +207,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_nearly_right_makes_a_parser_panic(bytes in mutated()) {
+        fn no_mutated_message_makes_a_parser_panic(bytes in mutated()) {
             ALL.iter().for_each(|parse| parse(&bytes));
         }
     }

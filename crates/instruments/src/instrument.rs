@@ -1,4 +1,4 @@
-//! What every instrument is: arguments that people write, what it makes of a far end, and what it says of its numbers.
+//! The interface of every instrument: its command-line arguments, its measurement, and the description of its figures.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,81 +20,89 @@ use crate::endpoint::{Family, Local};
 use crate::external::{FarTool, Tool};
 use crate::failure::Failure;
 
-/// What all instruments take.
+/// The arguments that all instruments take.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CommonArgs {
     /// Send from this address, or through this interface
-    #[arg(short = 'B', long, value_name = "ADDR|IF")]
+    #[arg(short = 'B', long, value_name = "ADDR|IF", help_heading = NETWORK)]
     pub bind: Option<Local>,
-    /// IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    /// Use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = NETWORK)]
     ipv4: bool,
-    /// IPv6 only
-    #[arg(short = '6', long)]
+    /// Use IPv6 only
+    #[arg(short = '6', long, help_heading = NETWORK)]
     ipv6: bool,
-    /// Write the measurement as JSON there; - is standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write the measurement as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub json: Option<PathBuf>,
 }
 
-/// An instrument with its arguments. What a plan keeps of them is their serde form; what names a host, or concerns the
-/// terminal, is skipped there.
+/// The heading of addresses, interfaces and marks of packets in help.
+pub(crate) const NETWORK: &str = "Network";
+/// The heading of files that an instrument writes in help.
+pub(crate) const OUTPUT: &str = "Output";
+/// The heading of options of sockets in help.
+pub(crate) const SOCKETS: &str = "Sockets";
+
+/// An instrument with its arguments. A plan records the arguments in their serde form, without those that name a host
+/// or concern the terminal.
 pub trait Instrument: Sync {
-    /// What reports need to know of its numbers.
+    /// Returns the description of its figures that reports need.
     fn profile(&self) -> InstrumentProfile;
 
-    /// The metrics of which it states figures.
+    /// Returns the metrics and statistics that it states as figures.
     ///
     /// # Errors
-    /// Its arguments contradict each other.
+    /// Returns an error if the arguments contradict each other.
     fn metrics(&self) -> Result<MetricTable>;
 
-    /// Which packets its figures are of, so that an emulator's lateness counts against those alone.
+    /// Returns the traffic that its figures describe. The emulator's lateness matters only for these packets.
     fn traffic(&self) -> Vec<Traffic>;
 
-    /// Measures toward `far_end` from now on.
-    fn aim(&mut self, far_end: &FarEnd);
+    /// Sets the far end to measure towards.
+    fn set_far_end(&mut self, far_end: &FarEnd);
 
-    /// Its TCP senders use this congestion control unless its arguments say otherwise.
+    /// Sets the congestion control of its TCP senders, unless its arguments name one.
     fn use_congestion(&mut self, _name: &str) {}
 
-    /// The file that it sends, its option `file`.
+    /// Returns the file that it sends, given by its option `file`.
     fn file(&self) -> Option<&Path> {
         None
     }
 
-    /// The same file, for a scenario to make a whole path of it.
+    /// Returns the path of the same file, so that a scenario can resolve it against its own directory.
     fn file_mut(&mut self) -> Option<&mut PathBuf> {
         None
     }
 
-    /// Whether it has a CSV of its own, for [`Session::csv`].
+    /// Returns whether it writes a CSV to [`Session::csv`].
     fn writes_csv(&self) -> bool {
         false
     }
 
-    /// How long it should take, where its arguments say so.
+    /// Returns how long the measurement takes, if its arguments determine that.
     fn expected(&self) -> Option<Duration> {
         None
     }
 
-    /// About how long it takes over a path of this pace, or over one that is not known, where that can be said.
+    /// Estimates how long the measurement takes over a path of this pace, or over an unknown path. `None` means that
+    /// there is no estimate.
     fn estimate(&self, _pace: Option<&PathPace>) -> Option<Duration> {
         self.expected()
     }
 
-    /// The server that it needs besides `farwire serve`.
+    /// Returns the server that the far end needs besides `farwire serve`, if any.
     ///
     /// # Errors
-    /// It is not on this machine, or cannot do what is asked for.
+    /// Returns an error if the server is not on this machine, or cannot do what the arguments ask for.
     fn server(&self) -> Result<Option<FarTool>> {
         Ok(None)
     }
 
-    /// The external tool that measures, if it is not farwire itself.
+    /// Returns the external tool that measures, or `None` if farwire itself measures.
     ///
     /// # Errors
-    /// It is not on this machine.
+    /// Returns an error if the tool is not on this machine.
     fn tool(&self) -> Result<Option<Tool>> {
         Ok(None)
     }
@@ -102,38 +110,39 @@ pub trait Instrument: Sync {
     /// Measures.
     ///
     /// # Errors
-    /// What was asked for cannot be; what goes wrong while measuring is part of the measurement.
+    /// Returns a failure if the arguments cannot be fulfilled. An error during the measurement becomes part of the
+    /// measurement.
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure>;
 
-    /// What people see above the figures.
+    /// Returns the text to print above the figures.
     fn text(&self, _measurement: &Measurement) -> String {
         String::new()
     }
 
-    /// A table of the instrument's own, which takes the place of the figures.
+    /// Returns the table to print in place of the figures, if the instrument has one.
     ///
     /// # Errors
-    /// What was asked for cannot be.
+    /// Returns a failure if the arguments cannot be fulfilled.
     fn table(&self, _measurement: &Measurement) -> Result<Option<Table>, Failure> {
         Ok(None)
     }
 }
 
-/// Where the client reaches `farwire serve`.
+/// The place where the client reaches `farwire serve`.
 #[derive(Clone, Debug)]
 pub struct FarEnd {
-    /// Of the host.
+    /// Address of the host.
     pub address: IpAddr,
-    /// Of its web server.
+    /// TCP port of the web server.
     pub http: u16,
 }
 
-/// What an instrument found.
+/// The result of an instrument.
 #[derive(Debug, Default)]
 pub struct MeasureOutput {
-    /// What goes into a record.
+    /// The part that a record keeps.
     pub measurement: Measurement,
-    /// Of a test over iperf3's protocol with details: the measurement as iperf3's JSON has it.
+    /// The measurement in iperf3's JSON format: only of a test over iperf3's protocol, and only with details.
     pub iperf3: Option<Value>,
 }
 
@@ -147,7 +156,7 @@ impl From<Measurement> for MeasureOutput {
 }
 
 impl CommonArgs {
-    /// The IP version asked for.
+    /// Returns the IP version that the user asked for.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
             (true, _) => Family::V4,
@@ -157,14 +166,15 @@ impl CommonArgs {
     }
 }
 
-/// The time of `-i` that is not 0: bare seconds as with ping(8) and iperf3, or with a unit.
+/// Parses the value of `-i`, which must be above 0: seconds without a unit, as in ping(8) and iperf3, or a time with a
+/// unit.
 pub(crate) fn interval(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     ensure!(Input, time > Nanos::ZERO, "must be above 0");
     Ok(time)
 }
 
-/// A time, whose unit is the second where it has none.
+/// Parses a time. A number without a unit means seconds.
 pub(crate) fn seconds(text: &str) -> Result<Nanos> {
     match text.parse::<f64>() {
         Ok(number) => Ok(Duration::try_from_secs_f64(number)?.into()),
@@ -172,21 +182,21 @@ pub(crate) fn seconds(text: &str) -> Result<Nanos> {
     }
 }
 
-/// The longest time that is estimated: ten years, so that sums of estimates stay times.
+/// The longest estimate, ten years. It keeps sums of estimates within the range of a [`Duration`].
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-/// This many seconds of an estimate, at most ten years.
+/// Returns this number of seconds as an estimate of at most ten years.
 pub(crate) fn estimated(seconds: f64) -> Duration {
     let time = Duration::try_from_secs_f64(seconds);
     time.map_or(LONGEST, |time| time.min(LONGEST))
 }
 
-/// The time that `count` intervals take, at most ten years.
+/// Returns the time that `count` intervals take, at most ten years.
 pub(crate) fn intervals(interval: Duration, count: u32) -> Duration {
     interval.saturating_mul(count).min(LONGEST)
 }
 
-/// A time that is not 0.
+/// Parses a time that must be above 0.
 pub(crate) fn above_zero(text: &str) -> Result<Nanos> {
     let time: Nanos = text.parse()?;
     if time == Nanos::ZERO {
@@ -201,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_bare_seconds_or_has_a_unit() {
+    fn an_interval_is_seconds_or_has_a_unit() {
         let ms = |text| interval(text).unwrap();
         assert_eq!(ms("0.05"), Nanos::from_millis(50));
         assert_eq!(ms("1"), Nanos::from_secs(1));

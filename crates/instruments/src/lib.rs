@@ -1,4 +1,5 @@
-//! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`](record::Measurement).
+//! The measuring instruments. Each one runs in the calling thread's network namespace and returns one
+//! [`Measurement`](record::Measurement).
 #![forbid(unsafe_code)]
 
 pub mod capacity;
@@ -36,30 +37,32 @@ use external::Launcher;
 pub use live::Live;
 use output::Prepared;
 
-/// What an instrument is used within: when to end, and who looks on.
+/// The surroundings of a measurement: when it stops, and where its progress and additional output go.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// Asked for at least every [`netio::stop::STOP_INTERVAL`].
+    /// Ends the measurement early. Instruments check it at least every [`netio::stop::STOP_INTERVAL`].
     pub stop: Stop,
-    /// Told a line an interval.
+    /// Prints a line of progress per interval.
     pub live: Live,
-    /// Whether external tools run in a test bed, contained.
+    /// Whether the measurement runs in a test bed, where external tools run in their own process namespace.
     pub in_bed: bool,
-    /// The far end's network namespace, where this program may enter it: what its sockets dropped is read there.
+    /// The far end's network namespace, if this program may enter it. Instruments read there what the far sockets
+    /// dropped.
     pub far: Option<Arc<NetNs>>,
-    /// Whether somebody is shown more than the measurement: each interval in words, and another tool's JSON.
+    /// Whether to produce more than the measurement: text for each interval, and another tool's JSON.
     pub details: bool,
-    /// Where an instrument with a CSV of its own writes it, unless its arguments say where.
+    /// The file for the CSV of an instrument that writes one. A file named in the instrument's arguments takes
+    /// precedence.
     pub csv: Option<Arc<Prepared>>,
 }
 
-/// Locks `mutex`; what a thread did until it panicked stands.
+/// Locks `mutex`, even if a thread panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {
-    /// Without an onlooker, until `stop`.
+    /// Returns a session that runs until `stop` and prints no progress.
     pub fn quiet(stop: Stop) -> Self {
         Self {
             stop,
@@ -71,7 +74,7 @@ impl Session {
         }
     }
 
-    /// What starts external tools.
+    /// Returns the launcher for external tools.
     pub fn launcher(&self) -> Launcher {
         if self.in_bed {
             Launcher::InTestBed

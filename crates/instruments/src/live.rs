@@ -1,4 +1,4 @@
-//! The line that a running instrument says an interval, to a terminal only.
+//! Progress lines of a running instrument, printed only to a terminal.
 
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal};
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 use netio::console;
 use record::printable::printable_lines;
 
-/// Says lines on standard error, or nothing.
+/// A printer of lines on standard error, which can be disabled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
     enabled: bool,
 }
 
 impl Live {
-    /// Says nothing.
+    /// Returns a printer that prints nothing.
     pub fn quiet() -> Self {
         Self::default()
     }
 
-    /// Speaks if standard error is a terminal.
+    /// Returns a printer that prints if standard error is a terminal.
     pub fn on_terminal() -> Self {
         Self {
             enabled: io::stderr().is_terminal(),
         }
     }
 
-    /// Says a line a second about what began at `start`.
+    /// Returns a printer of one line per second for a measurement that began at `start`.
     pub(crate) fn since(self, start: Instant) -> ProgressLine {
         ProgressLine {
             live: self,
@@ -35,7 +35,7 @@ impl Live {
         }
     }
 
-    /// Says one line.
+    /// Prints one line.
     pub(crate) fn line(self, text: Arguments<'_>) {
         if self.enabled {
             console::say(&printable_lines(&text.to_string()));
@@ -43,10 +43,10 @@ impl Live {
     }
 }
 
-/// From one line about a running measurement to the next.
+/// The least time between two lines about a running measurement.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Says a line a second about a running measurement.
+/// A printer of one line per second about a running measurement.
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     live: Live,
@@ -55,8 +55,8 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Says what `text` gives, behind the time since the start, if the line before was said a second ago.
-    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
+    /// Prints the time since the start and the result of `text`, if the previous line is at least a second old.
+    pub(crate) fn print(&mut self, text: impl FnOnce() -> String) {
         let now = self.start.elapsed();
         if now >= self.next {
             self.next = now + SECOND;

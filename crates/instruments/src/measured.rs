@@ -1,4 +1,4 @@
-//! Measurements put together from tables of what was found; what was not found is left out.
+//! Figures and samples of a measurement, made from tables of values. Absent values are left out.
 
 use crate::error::{Error, Result};
 use record::metric_table::MetricRow;
@@ -9,11 +9,12 @@ use stats::losses::Losses;
 use stats::quantile::Quantile;
 use stats::{order_statistics, t_interval};
 
-/// The method of the intervals of quantiles of consecutive samples, for the facts of a measurement.
+/// The method behind the confidence intervals of quantiles of consecutive samples, stated among the facts of a
+/// measurement.
 pub(crate) const QUANTILE_INTERVAL: &str =
     "of quantiles by Woodruff's method, from blocks of neighbouring samples";
 
-/// The row of a goodput of streams of `protocol`.
+/// Returns the table row for the goodput of streams of `protocol`.
 pub(crate) fn goodput(protocol: &str) -> MetricRow {
     let series = FlentSeries::of_streams(protocol);
     MetricRow::mean(Metric::GoodputBitPerS)
@@ -21,7 +22,7 @@ pub(crate) fn goodput(protocol: &str) -> MetricRow {
         .flent_series(series)
 }
 
-/// Figures of what was found, all of one direction if they are of any.
+/// Returns a figure for each value that is present, all with the same direction, if there is one.
 pub(crate) fn figures(
     direction: Option<Direction>,
     found: impl IntoIterator<Item = (Metric, Statistic, Option<f64>)>,
@@ -37,7 +38,7 @@ pub(crate) fn figures(
         })
 }
 
-/// Samples of what was found in the interval or probe `index`, taken at `at_s`.
+/// Returns a sample for each value that is present, taken at `at_s` seconds in the interval or for the probe `index`.
 pub(crate) fn samples(
     at_s: f64,
     index: u64,
@@ -49,17 +50,17 @@ pub(crate) fn samples(
     })
 }
 
-/// A count of all there was.
+/// Returns a figure with a total count.
 pub(crate) fn total(metric: Metric, count: u64) -> Figure {
     Figure::new(metric, Statistic::Total, count as f64)
 }
 
-/// A mean.
+/// Returns a figure with a mean.
 pub(crate) fn mean(metric: Metric, value: f64) -> Figure {
     Figure::new(metric, Statistic::Mean, value)
 }
 
-/// The percentage of packets that were lost, with its interval.
+/// Returns the percentage of lost packets, with its confidence interval.
 pub(crate) fn lost_percent(losses: Losses) -> Figure {
     let interval = losses.interval();
     Figure {
@@ -69,11 +70,12 @@ pub(crate) fn lost_percent(losses: Losses) -> Figure {
     }
 }
 
-/// What [`lost_percent`]'s interval is, for the facts of a measurement.
+/// The meaning of the interval of [`lost_percent`], stated among the facts of a measurement.
 pub(crate) const LOSS_INTERVAL: &str =
     "of the probability with which a packet is lost, from the observed bursts of losses";
 
-/// The share of values, from 0 to 1, that this statistic is the quantile at.
+/// Returns the share of values, from 0 to 1, below which a quantile lies. `None` means that the statistic is no
+/// quantile.
 pub(crate) fn quantile_share(statistic: Statistic) -> Option<f64> {
     match statistic {
         Statistic::Median => Some(0.5),
@@ -83,8 +85,8 @@ pub(crate) fn quantile_share(statistic: Statistic) -> Option<f64> {
     }
 }
 
-/// These statistics of `values`, in the order in which they were taken, quantiles with their interval from blocks of
-/// neighbours; nothing of no values.
+/// Returns these statistics of `values`, which are in the order of measurement. The intervals of quantiles are computed
+/// from blocks of neighbouring values. Without values there are no figures.
 pub(crate) fn distribution(
     metric: Metric,
     values: &[f64],
@@ -109,7 +111,7 @@ pub(crate) fn distribution(
     statistics.iter().filter_map(figure).collect()
 }
 
-/// A goodput, and the rates that it takes on the layers below, where those are known.
+/// Returns a goodput and the rates that it causes on layers 3, 2 and 1, if `layers` is known.
 pub(crate) fn at_layers(goodput: f64, layers: Option<Layers>) -> Vec<(Metric, f64)> {
     let below = layers.map(|layers| {
         [
@@ -122,7 +124,7 @@ pub(crate) fn at_layers(goodput: f64, layers: Option<Layers>) -> Vec<(Metric, f6
     all.chain(below.into_iter().flatten()).collect()
 }
 
-/// The same as figures, with the interval of the goodput taken to each layer.
+/// Returns the rates of [`at_layers`] as figures. The bounds of the goodput's interval are converted in the same way.
 pub(crate) fn rates(
     goodput: f64,
     interval: Option<[f64; 2]>,
@@ -136,12 +138,12 @@ pub(crate) fn rates(
     })
 }
 
-/// A measurement that never came about, with all causes of the error.
+/// Returns a failed measurement that states the error with all its causes.
 pub(crate) fn failed(error: Error) -> Measurement {
     Measurement::failed(format!("{error:#}"))
 }
 
-/// Why something did not end well, with all causes; nothing if it did.
+/// Returns the text of an error with all its causes, or `None` after success.
 pub(crate) fn failure(outcome: Result<()>) -> Option<String> {
     outcome.err().map(|error| format!("{error:#}"))
 }
@@ -150,12 +152,12 @@ pub(crate) fn failure(outcome: Result<()>) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// 400 values whose neighbours have a correlation of 0.9.
+    /// Returns 400 values whose neighbours have a correlation of 0.9.
     fn alike() -> Vec<f64> {
         let mut random = fastrand::Rng::with_seed(1);
         let mut value = 0.0;
         let mut next = || {
-            // The sum of twelve is nearly normal, of variance 1.
+            // The sum of twelve uniform draws is nearly normal, with a variance of 1.
             let draw = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
             value = 0.9 * value + 0.19_f64.sqrt() * draw;
             100.0 + value
@@ -164,11 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_median_is_woodruffs_as_facts_and_documentation_say() {
+    fn the_interval_of_a_median_is_woodruff_s_as_documented() {
         let values = alike();
         let figures = distribution(Metric::RttMs, &values, &[Statistic::Median]);
         let [low, high] = figures[0].interval.unwrap();
-        // The ranks of the binomial distribution would take the probes for independent: of 400 the 181st and the 220th.
+        // The ranks of the binomial distribution assume independent probes: they would be the 181st and the 220th of
+        // 400.
         let sorted = order_statistics::sorted(&values);
         let of_ranks = sorted[219] - sorted[180];
         assert!(high - low > 1.5 * of_ranks, "{low} to {high}: {of_ranks}");

@@ -1,10 +1,10 @@
-//! Bytes over time, in intervals of equal length.
+//! Received bytes in intervals of equal length.
 
 use std::time::Duration;
 
 use record::{Direction, Metric, Sample};
 
-/// Adds bytes up per interval; an interval without any is a sample of 0, so that a stall shows.
+/// A meter that sums bytes per interval. An interval without bytes is a sample of 0, which makes a stall visible.
 #[derive(Debug, Default)]
 pub(crate) struct IntervalMeter {
     interval_s: f64,
@@ -14,7 +14,7 @@ pub(crate) struct IntervalMeter {
 }
 
 impl IntervalMeter {
-    /// Nothing received yet; time starts at 0.
+    /// Returns a meter without bytes, whose time starts at 0.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval_s: interval.as_secs_f64(),
@@ -22,7 +22,7 @@ impl IntervalMeter {
         }
     }
 
-    /// `bytes` arrived at `at_s`; times never decrease.
+    /// Adds `bytes` that arrived at `at_s` seconds. Times never decrease.
     pub(crate) fn add(&mut self, at_s: f64, bytes: u64) {
         while at_s >= self.end_s() {
             self.close(self.end_s());
@@ -31,12 +31,12 @@ impl IntervalMeter {
         self.total += bytes;
     }
 
-    /// Bytes received so far.
+    /// Returns the number of bytes received so far.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The samples, the last of them of an interval cut short at `at_s`.
+    /// Returns the samples. An incomplete last interval that received bytes ends at `at_s`.
     pub(crate) fn finish(mut self, at_s: f64) -> Vec<Sample> {
         self.add(at_s, 0);
         if self.current > 0 {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_shows_as_intervals_of_nothing() {
+    fn a_stall_is_visible_as_empty_intervals() {
         let mut meter = IntervalMeter::new(Duration::from_secs(1));
         meter.add(0.5, 10);
         meter.add(3.5, 20);

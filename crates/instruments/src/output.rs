@@ -1,4 +1,4 @@
-//! Where results go: standard output or a file.
+//! Output of results to standard output or to a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use record::output_directory::OutputDirectory;
 use record::printable::printable_json;
 
-/// A file that was opened before there were results to write.
+/// A file that is opened before the results exist.
 #[derive(Debug)]
 pub struct Prepared {
     path: PathBuf,
@@ -19,15 +19,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// This `file`, which messages call `path`.
+    /// Wraps `file`. Messages call it `path`.
     pub fn of(path: PathBuf, file: File) -> Self {
         Self { path, file }
     }
 
-    /// The same file once more.
+    /// Returns a second handle of the same file.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// Returns an error if the process has no descriptor left.
     pub fn try_clone(&self) -> Result<Self> {
         let file = self
             .file
@@ -36,10 +36,11 @@ impl Prepared {
         Ok(Self::of(self.path.clone(), file?))
     }
 
-    /// Opens `path`, so that what cannot be written is found in time; what stands there stays until then.
+    /// Opens `path`, so that a file that cannot be written is found before the measurement. Its content stays until it
+    /// is replaced.
     ///
     /// # Errors
-    /// The file, named, cannot be written.
+    /// Returns an error that names the file if it cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).open(path);
@@ -49,25 +50,25 @@ impl Prepared {
         })
     }
 
-    /// Puts `value`, as indented JSON, in the place of what stood there.
+    /// Replaces the content with `value` as indented JSON.
     ///
     /// # Errors
-    /// As [`Prepared::replace`].
+    /// Returns the errors of [`Prepared::replace`], or an error if `value` cannot be JSON.
     pub fn write_json(self, value: &impl Serialize) -> Result<()> {
         let text = json(value)?;
         self.replace(|mut file| file.write_all(text.as_bytes()))
     }
 
-    /// Puts what `write` writes in the place of what stood there.
+    /// Replaces the content with the output of `write`.
     ///
     /// # Errors
-    /// It cannot be written; names the file.
+    /// Returns an error that names the file if it cannot be written.
     pub fn replace<E: Into<AnyError>>(
         self,
         write: impl FnOnce(&File) -> Result<(), E>,
     ) -> Result<()> {
         let replace = || {
-            // A pipe has nothing to remove.
+            // A pipe has no content to remove.
             if self.file.metadata()?.is_file() {
                 self.file.set_len(0)?;
             }
@@ -77,11 +78,11 @@ impl Prepared {
     }
 }
 
-/// Puts what `write` writes in the place of the file `path` once it is whole. What is no regular file, such as a pipe or a
-/// symbolic link, is written as it is.
+/// Replaces the file `path` with the output of `write` once the output is complete. A path that is not a regular file,
+/// such as a pipe or a symbolic link, is opened and written directly.
 ///
 /// # Errors
-/// Those of `write`, and the file system's. The file is as it was then.
+/// Returns the errors of `write` and of the file system. A regular file then keeps its old content.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&File) -> std::result::Result<(), E>,
@@ -95,15 +96,15 @@ pub fn replace<E: From<io::Error>>(
     }
 }
 
-/// Writes `text` to the file, or to standard output when there is none or it is `-`.
+/// Writes `text` to the file, or to standard output if there is no file or it is `-`.
 ///
 /// # Errors
-/// The file, named, cannot be written.
+/// Returns an error that names the file if it cannot be written.
 pub fn write(target: Option<&Path>, text: &str) -> Result<()> {
     match target.filter(|file| !is_stdout(file)) {
         Some(file) => std::fs::write(file, text).with_context(|| unwritable(file)),
         None => match io::stdout().write_all(text.as_bytes()) {
-            // Who reads no further has read enough.
+            // The reader closed the pipe because it has read enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             result => result.context("standard output"),
         },
@@ -113,21 +114,21 @@ pub fn write(target: Option<&Path>, text: &str) -> Result<()> {
 /// Writes `value` as indented JSON, as [`write()`] does.
 ///
 /// # Errors
-/// As [`write()`].
+/// Returns the errors of [`write()`], or an error if `value` cannot be JSON.
 pub fn write_json(target: &Path, value: &impl Serialize) -> Result<()> {
     write(Some(target), &json(value)?)
 }
 
-/// `value` as indented JSON.
+/// Returns `value` as indented JSON.
 ///
 /// # Errors
-/// It cannot be JSON.
+/// Returns an error if `value` cannot be JSON.
 pub fn json(value: &impl Serialize) -> Result<String> {
     let json = serde_json::to_string_pretty(value)? + "\n";
     Ok(printable_json(&json).into_owned())
 }
 
-/// Whether this FILE means standard output.
+/// Returns whether this FILE argument means standard output.
 pub fn is_stdout(file: &Path) -> bool {
     file == Path::new("-")
 }
@@ -136,7 +137,7 @@ fn unwritable(file: &Path) -> String {
     format!("{}: cannot write", file.display())
 }
 
-/// Whether to colour what goes to standard output; see no-color.org.
+/// Returns whether to colour standard output, which is a terminal if `terminal` is true; see no-color.org.
 pub fn coloured(terminal: bool) -> bool {
     terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stood_in_a_file_stays_until_it_is_replaced() {
+    fn the_content_of_a_file_stays_until_it_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         std::fs::write(&path, "older and longer").unwrap();
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_named_before() {
+    fn an_unwritable_file_is_named_before_the_measurement() {
         let error = Prepared::open(Path::new("/nowhere/results")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/results: cannot write"));
     }

@@ -1,30 +1,31 @@
-//! Which of a flow's numbers have come.
+//! A record of the sequence numbers of a flow that have arrived.
 
 const WORD: u64 = u64::BITS as u64;
 
-/// A bit for each of the `WINDOW` numbers up to the highest; a multiple of 64, so that each has a bit of its own.
+/// A bitmap of the `WINDOW` sequence numbers up to the highest one. `WINDOW` is a multiple of 64, so that each has its
+/// own bit.
 #[derive(Debug, Default)]
 pub(crate) struct SeenNumbers<const WINDOW: u64> {
     words: Box<[u64]>,
-    /// The highest number that came.
+    /// The highest number that arrived.
     pub(crate) highest: u64,
-    /// How many numbers came, each counted once.
+    /// The count of numbers that arrived, each counted once.
     pub(crate) arrivals: u64,
 }
 
-/// What is known of a number when it comes.
+/// The classification of an arriving sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SequenceVerdict {
-    /// It comes for the first time.
+    /// The number arrives for the first time.
     New,
-    /// It came before.
+    /// The number arrived before.
     Again,
-    /// It is behind the window.
+    /// The number is behind the window.
     TooLate,
 }
 
 impl<const WINDOW: u64> SeenNumbers<WINDOW> {
-    /// No number has come; numbers are from 1.
+    /// Returns a record without arrivals. Numbers start at 1.
     pub(crate) fn new() -> Self {
         let words = usize::try_from(WINDOW / WORD).expect("a window fits memory");
         Self {
@@ -34,7 +35,7 @@ impl<const WINDOW: u64> SeenNumbers<WINDOW> {
         }
     }
 
-    /// Notes that `number` came.
+    /// Records the arrival of `number`.
     pub(crate) fn insert(&mut self, number: u64) -> SequenceVerdict {
         if number > self.highest {
             self.advance(number);
@@ -51,8 +52,8 @@ impl<const WINDOW: u64> SeenNumbers<WINDOW> {
         SequenceVerdict::New
     }
 
-    /// Whether `number` came, as far as the window still tells: what is behind it is taken for come, and 0 precedes every flow.
-    pub(crate) fn came(&mut self, number: u64) -> bool {
+    /// Returns whether `number` arrived. A number behind the window, and 0, count as arrived.
+    pub(crate) fn has_arrived(&mut self, number: u64) -> bool {
         if number > self.highest {
             return false;
         }
@@ -60,7 +61,7 @@ impl<const WINDOW: u64> SeenNumbers<WINDOW> {
         !is_known || *self.word(number) & 1 << (number % WORD) != 0
     }
 
-    /// Forgets the numbers that leave the window when it reaches up to `number`.
+    /// Moves the window up to `number` and clears the bits that the new numbers take over.
     fn advance(&mut self, number: u64) {
         if number - self.highest >= WINDOW {
             self.words.fill(0);

@@ -1,4 +1,4 @@
-//! The far end of every instrument, for many clients at once.
+//! The far end of every instrument, which serves many clients simultaneously.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,56 +21,58 @@ pub use crate::service::{
 use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;
 
-/// Where to listen, how to send, and what clients may ask for.
+/// The configuration of a far end: where it listens, how it sends, and what clients may ask for.
 #[derive(Debug, Default)]
 pub struct ServeConfig {
-    /// All addresses of both IP versions when absent.
+    /// The address or interface to listen on. Absent, the far end listens on all addresses of both IP versions.
     pub bind: Option<Local>,
-    /// On which port each protocol is served.
+    /// The port of each protocol.
     pub ports: ServicePorts,
-    /// TCP_CONGESTION of the sending sockets, where the client does not choose; the system's default when absent.
+    /// TCP_CONGESTION of sending sockets, unless the client chooses it. Absent, the system's default is used.
     pub congestion: Option<String>,
-    /// What no client can pass.
+    /// The limits that no client can exceed.
     pub limits: ServiceLimits,
-    /// Whose tests are taken; everyone's when empty.
+    /// The networks whose clients may test. If the list is empty, everyone may.
     pub allow: Vec<ipnet::IpNet>,
-    /// Where tests are logged.
+    /// The log of tests.
     pub log: Log,
 }
 
-/// A port for each protocol; 0 takes a free one.
+/// The port of each protocol; 0 means any free port.
 #[derive(Clone, Copy, Debug)]
 pub struct ServicePorts {
-    /// TCP: HTTP/1.1.
+    /// TCP port for HTTP/1.1.
     pub http: u16,
-    /// TCP, and UDP where a client asks for it: pingpong, blast and transfer.
+    /// TCP port for pingpong, blast and transfer, and UDP port if a client asks for UDP.
     pub messages: u16,
-    /// TCP and UDP: iperf3.
+    /// TCP and UDP port for iperf3.
     pub iperf3: u16,
-    /// UDP: the UDP Speed Test Protocol.
+    /// UDP port for the UDP Speed Test Protocol.
     pub capacity: u16,
-    /// UDP: STAMP.
+    /// UDP port for STAMP.
     pub stamp: u16,
 }
 
-/// A running far end; ends, with its connections, when dropped.
+/// A running far end. Dropping it ends it and its connections.
 #[derive(Debug)]
 pub struct FarEndServer {
     pub(crate) shared: Arc<Shared>,
     services: Vec<RunningService>,
 }
 
-/// A far end whose ports are bound, and which serves nobody yet: it has no thread, so that privileges can be dropped.
+/// A far end whose ports are bound but which serves nobody yet. It has no threads, so that the caller can drop
+/// privileges.
 #[derive(Debug)]
 pub struct BoundServer {
     pub(crate) shared: Arc<Shared>,
     services: Vec<BoundService>,
 }
 
-/// Listens in the calling thread's network namespace, and serves from threads of its own.
+/// Listens in the calling thread's network namespace and serves from its own threads.
 ///
 /// # Errors
-/// An address cannot be bound, or the congestion control is not available.
+/// Returns an error if an address cannot be bound, the congestion control is not available, or a thread cannot be
+/// started.
 pub fn start(config: ServeConfig) -> Result<FarEndServer> {
     bind(config)?.start()
 }
@@ -78,7 +80,7 @@ pub fn start(config: ServeConfig) -> Result<FarEndServer> {
 /// Listens in the calling thread's network namespace.
 ///
 /// # Errors
-/// As [`start`].
+/// Returns an error if an address cannot be bound or the congestion control is not available.
 pub fn bind(config: ServeConfig) -> Result<BoundServer> {
     let ServeConfig { bind, ports, .. } = config;
     let shared = Shared::new(config.congestion, config.limits, config.allow, config.log)?;
@@ -98,25 +100,25 @@ pub fn bind(config: ServeConfig) -> Result<BoundServer> {
 }
 
 impl BoundServer {
-    /// The capabilities without which it could not serve as it is to: CAP_NET_BIND_SERVICE, where a client's UDP gets a socket of its
-    /// own on a port that needs it.
+    /// Returns the capabilities that serving needs. CAP_NET_BIND_SERVICE is needed if a service opens a UDP socket for
+    /// each client on its own port and that port is privileged.
     pub fn needs(&self) -> &'static [Capability] {
         const SHARED_BY_CLIENTS: [&str; 2] = ["iperf3", "messages"];
-        let mut shared = self.services.iter();
-        let needs = |service: &BoundService| {
-            let is_shared = SHARED_BY_CLIENTS.contains(&service.name());
-            is_shared && service.address().port() < endpoint::first_free_port()
+        let needs_bind_service = |service: &BoundService| {
+            SHARED_BY_CLIENTS.contains(&service.name())
+                && service.address().port() < endpoint::first_free_port()
         };
-        match shared.any(needs) {
-            true => &[Capability::CAP_NET_BIND_SERVICE],
-            false => &[],
+        if self.services.iter().any(needs_bind_service) {
+            &[Capability::CAP_NET_BIND_SERVICE]
+        } else {
+            &[]
         }
     }
 
-    /// Serves, from threads that have what the calling one has of privileges.
+    /// Starts to serve. The threads have the privileges of the calling thread.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// Returns an error if a thread cannot be started.
     pub fn start(self) -> Result<FarEndServer> {
         self.shared.fix_choices();
         self.shared.start_log()?;
@@ -132,35 +134,35 @@ impl BoundServer {
 }
 
 impl FarEndServer {
-    /// Where the service of this name listens.
+    /// Returns the address where the service of this name listens.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is no such service.
     pub fn address(&self, name: &str) -> Result<SocketAddr> {
-        let mut services = self.services.iter();
-        let service = services.find(|service| service.name == name);
-        service
+        self.services
+            .iter()
+            .find(|service| service.name == name)
             .map(|service| service.address)
             .with_context(|| format!("{name} is not served"))
     }
 
-    /// Every service.
+    /// Returns all services.
     pub fn services(&self) -> &[RunningService] {
         &self.services
     }
 
-    /// Logs refusals that were counted and not logged one by one, those of the last seconds excepted; to be called often.
+    /// Logs the refusals that were counted instead of logged, except those of the last few seconds. Call it often.
     pub fn log_refusals(&self) {
         self.shared.log_refusals(false);
     }
 
-    /// Returns a function that reads the present counts from any thread.
+    /// Returns a function that reads the current counts from any thread.
     pub fn counts(&self) -> impl Fn() -> Tally + Clone + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.tally()
     }
 
-    /// The congestion control in effect, as read back from a socket.
+    /// Returns the congestion control in effect, as read back from a socket.
     pub fn congestion(&self) -> &str {
         self.shared.congestion()
     }
@@ -170,7 +172,7 @@ impl Drop for FarEndServer {
     fn drop(&mut self) {
         self.shared.stop();
         for service in self.services.drain(..) {
-            // A panic there was printed there; there is nothing to add to it while dropping.
+            // A panic of the thread has already been printed, and a destructor has nothing to add.
             let _ = service.thread.join();
         }
         self.shared.log_refusals(true);
@@ -184,7 +186,7 @@ impl Default for ServicePorts {
 }
 
 impl ServicePorts {
-    /// What clients try first.
+    /// The ports that clients try first.
     const USUAL: Self = Self {
         http: 8080,
         messages: MESSAGES_PORT,
@@ -193,13 +195,13 @@ impl ServicePorts {
         stamp: STAMP_PORT,
     };
 
-    /// In a test bed, where every port is free: HTTP's is the usual one of the web.
+    /// The ports in a test bed, where every port is free. HTTP uses its well-known port 80.
     pub const IN_BED: Self = Self {
         http: 80,
         ..Self::USUAL
     };
 
-    /// Free ones only.
+    /// Returns a configuration with any free port for each protocol.
     pub fn free() -> Self {
         Self {
             http: 0,
@@ -212,7 +214,7 @@ impl ServicePorts {
 }
 
 impl ServeConfig {
-    /// Free ports on 127.0.0.1, with the system's congestion control.
+    /// Returns a configuration with free ports on 127.0.0.1 and the system's congestion control.
     pub fn on_loopback() -> Self {
         let loopback = std::net::Ipv4Addr::LOCALHOST;
         Self {
@@ -222,7 +224,7 @@ impl ServeConfig {
         }
     }
 
-    /// The same for so many tests at a time.
+    /// Returns the same configuration with a limit of `tests` simultaneous tests.
     #[cfg(test)]
     pub(crate) fn on_loopback_for(tests: usize) -> Self {
         let limits = ServiceLimits {

@@ -1,7 +1,8 @@
-//! How long a TLS handshake takes (RFC 8446, RFC 5246), after the TCP connection that carries it.
+//! The duration of TLS handshakes (RFC 8446, RFC 5246), after the TCP connection that carries each.
 //!
-//! One connection at a time, as [`connect`](crate::connect) makes them. The handshake is over when this end may send data; the
-//! certificate is received but not verified: this instrument measures a server and trusts it with nothing.
+//! Connections are made one at a time, as by [`connect`](crate::connect). The handshake ends when this end may send
+//! data. The certificate is received but not verified: this instrument measures a server and does not trust it with
+//! anything.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,11 +22,11 @@ use rustls::{
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
-use crate::connect::{ConnectPlan, ConnectProbes, Times, metrics, profile};
+use crate::connect::{ConnectPlan, ConnectProbes, ConnectionTimes, metrics, profile};
 use crate::echo_stats::lines;
 use crate::endpoint;
 use crate::error::{Context, Error, Result};
-use crate::failure::{Blame, Failure, go_on};
+use crate::failure::{Blame, Failure, check_stop};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::measured::{LOSS_INTERVAL, QUANTILE_INTERVAL};
 use netio::stop::{STOP_INTERVAL, Stop};
@@ -35,15 +36,15 @@ use record::pace::PathPace;
 use record::profile::InstrumentProfile;
 use record::{Measurement, Metric};
 
-/// How long the server's session tickets are awaited after a handshake.
-const TICKETS: Duration = Duration::from_millis(500);
+/// The longest wait for the server's session tickets after a handshake.
+const TICKET_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a TLS handshake takes, and what was agreed
+/// Measure the time of TLS handshakes, and show the negotiated parameters
 ///
-/// Each connection is made, greeted and closed. The server's certificate is not verified.
+/// Each connection completes the handshake and is closed. The server's certificate is not verified.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TlsArgs {
-    /// Name or address, and the TCP port if it is not that of --port
+    /// Name or address, and the TCP port if it differs from --port
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
@@ -53,13 +54,13 @@ pub struct TlsArgs {
     #[command(flatten)]
     #[serde(flatten)]
     plan: ConnectPlan,
-    /// Name that the server is asked for (SNI) [default: HOST]
+    /// Server name to request (SNI) [default: HOST]
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Application protocols to offer (ALPN), the preferred one first
+    /// Application protocols to offer (ALPN), the preferred one first: h2,http/1.1
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     alpn: Vec<String>,
-    /// Resume the session of an earlier connection where the server allows it
+    /// Resume the session of an earlier connection if the server allows it
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -80,7 +81,7 @@ impl Instrument for TlsArgs {
         vec![Traffic::Tcp(Some(self.port))]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -89,7 +90,7 @@ impl Instrument for TlsArgs {
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
-        // TCP's round trip and that of TLS 1.3.
+        // TLS 1.3 takes one round trip after the one of TCP.
         let round_trips = pace.map_or(0.0, |pace| 2.0 * pace.round_trip_s(0, 0));
         Some(self.plan.sending() + estimated(round_trips))
     }
@@ -111,7 +112,7 @@ impl Instrument for TlsArgs {
     }
 }
 
-/// The times that are measured of each connection.
+/// The times that are measured for each connection.
 const TIMED: [Metric; 2] = [Metric::TlsHandshakeMs, Metric::ConnectMs];
 
 impl TlsArgs {
@@ -135,7 +136,7 @@ impl TlsArgs {
         config
     }
 
-    /// What the server is asked for: a name, or the address where there is none.
+    /// Returns the name to request from the server, or the address if there is no name.
     fn name(&self, target: SocketAddr) -> Result<ServerName<'static>> {
         let host = self
             .host
@@ -160,9 +161,9 @@ struct Handshaker<'a> {
     name: ServerName<'static>,
 }
 
-/// What client and server agreed on.
+/// The parameters that client and server agreed on.
 #[derive(Debug)]
-struct Agreed {
+struct NegotiatedParameters {
     version: String,
     cipher: String,
     alpn: String,
@@ -181,7 +182,7 @@ impl Handshaker<'_> {
         });
         let (timeout, received) = (Duration::from(plan.timeout), probes.answered());
         let resumed = agreed.iter().filter(|agreed| agreed.is_resumed).count();
-        let all = |what: fn(&Agreed) -> &str| {
+        let all = |what: fn(&NegotiatedParameters) -> &str| {
             let all: BTreeSet<&str> = agreed.iter().map(what).collect();
             all.into_iter().collect::<Vec<_>>().join(", ")
         };
@@ -194,24 +195,26 @@ impl Handshaker<'_> {
             .with_fact("certificate", "received and not verified")
             .with_fact(
                 "handshake",
-                "from the TCP connection until this end may send data; the server's time for its signature is in it",
+                "from the TCP connection until this end may send data; the server's time for its signature is included",
             )
             .with_fact(
                 "interval",
-                format!("{QUANTILE_INTERVAL}; the hosts' own time is in it; of loss, {LOSS_INTERVAL}"),
+                format!("{QUANTILE_INTERVAL}; the hosts' own time is included; of loss, {LOSS_INTERVAL}"),
             )
-            .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
+            .with_fact("loss", format!("no handshake within {timeout:?} of the connection request"))
     }
 
-    /// One connection. A refused one, or one that the server breaks, ends the measurement.
-    fn probe(&self, stop: &Stop) -> Result<(Times, Option<Agreed>)> {
+    /// Makes one connection. The measurement ends if the server refuses or breaks it.
+    fn probe(&self, stop: &Stop) -> Result<(ConnectionTimes, Option<NegotiatedParameters>)> {
         let target = self.target;
         let socket = endpoint::tcp(target, self.args.common.bind.as_ref())?;
-        let asked = Instant::now();
+        let start = Instant::now();
         let timeout = Duration::from(self.args.plan.timeout);
         match endpoint::attempt(&socket, target, timeout, stop)? {
-            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok((Times::new(), None)),
-            went => went.with_context(|| format!("no connection to {target}"))?,
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                return Ok((ConnectionTimes::new(), None));
+            }
+            outcome => outcome.with_context(|| format!("no connection to {target}"))?,
         }
         let connected = Instant::now();
         socket.set_nonblocking(false)?;
@@ -221,37 +224,37 @@ impl Handshaker<'_> {
         let mut tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|error| Error::Library(error.into()))?;
         while tls.is_handshaking() {
-            go_on(stop)?;
-            if asked.elapsed() >= timeout {
-                return Ok((Times::new(), None));
+            check_stop(stop)?;
+            if start.elapsed() >= timeout {
+                return Ok((ConnectionTimes::new(), None));
             }
             advance(&mut tls, &mut stream)
                 .with_context(|| format!("no TLS handshake with {target}"))?;
         }
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let times = vec![
-            (Metric::ConnectMs, ms(connected - asked)),
+            (Metric::ConnectMs, ms(connected - start)),
             (Metric::TlsHandshakeMs, ms(connected.elapsed())),
         ];
-        let agreed = Agreed::of(&tls);
+        let agreed = NegotiatedParameters::of(&tls);
         if self.args.resume {
-            let until = Instant::now() + TICKETS;
+            let until = Instant::now() + TICKET_TIMEOUT;
             while tls.tls13_tickets_received() == 0 && Instant::now() < until {
-                go_on(stop)?;
-                // A server that closes sends no ticket.
+                check_stop(stop)?;
+                // A server that closes the connection sends no ticket.
                 if advance(&mut tls, &mut stream).is_err() {
                     break;
                 }
             }
         }
         tls.send_close_notify();
-        // Whether the server learns of the end does not matter any more.
+        // It no longer matters whether the server learns of the end.
         let _ = tls.write_tls(&mut stream);
         Ok((times, agreed))
     }
 }
 
-/// Sends and receives what there is, for at most the stream's read time-out.
+/// Sends pending data and receives at most once, within the read time-out of `stream`.
 fn advance(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
     while tls.wants_write() {
         tls.write_tls(stream)?;
@@ -260,7 +263,7 @@ fn advance(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()>
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
         Ok(_) => {
             let processed = tls.process_new_packets();
-            // An alert tells the server why.
+            // An alert tells the server the cause.
             let _ = tls.write_tls(stream);
             processed.map(drop).map_err(io::Error::other)
         }
@@ -271,7 +274,7 @@ fn advance(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()>
     }
 }
 
-impl Agreed {
+impl NegotiatedParameters {
     fn of(tls: &ClientConnection) -> Option<Self> {
         let name = |of: Option<&[u8]>| {
             of.map_or_else(
@@ -288,11 +291,12 @@ impl Agreed {
     }
 }
 
-/// Takes the certificates that pass a check, whoever signed them, from who can prove that they are theirs.
+/// A verifier that accepts every certificate that passes a check, whoever signed it, if the server proves that it has
+/// the key.
 pub struct CertificateVerifier<C> {
-    /// The provider whose algorithms the proof may use.
+    /// The provider of the signature algorithms for that proof.
     pub provider: Arc<CryptoProvider>,
-    /// Refuses a certificate.
+    /// The check, which returns an error to reject a certificate.
     pub check: C,
 }
 
@@ -354,7 +358,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// A server that ends each connection when its client does.
+    /// Starts a server that ends each connection when its client does.
     fn server() -> SocketAddr {
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = own.signing_key.serialize_der().try_into().unwrap();
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn every_handshake_is_timed_and_what_was_agreed_is_stated() {
+    fn every_handshake_is_timed_and_its_parameters_are_stated() {
         let args = TlsArgs {
             alpn: vec!["h2".to_owned(), "http/1.1".to_owned()],
             ..args(server())
@@ -425,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn later_connections_resume_the_session_where_that_is_asked_for() {
+    fn later_connections_resume_the_session_on_request() {
         let args = TlsArgs {
             resume: true,
             ..args(server())
@@ -468,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_asked_for_by_the_host_s_name() {
+    fn the_host_s_name_is_requested_from_the_server() {
         let of = |host: &str| {
             let args = TlsArgs {
                 host: host.to_owned(),

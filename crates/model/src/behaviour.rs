@@ -1,7 +1,7 @@
-//! What an effect does to packets, as the answers to one set of questions.
+//! The behaviour of each effect, described by one set of properties.
 //!
-//! Warnings, estimates, records and calibrations read these answers and never ask which effect it is. Each effect gives its
-//! own, beside its stage.
+//! Warnings, estimates, records and calibrations read these properties and never ask which effect it is. Each effect
+//! describes itself, next to its stage.
 
 use core::num::NonZeroU32;
 
@@ -16,114 +16,116 @@ pub use long_run::LongRunLoss;
 
 mod long_run;
 
-/// Opportunities of a trace over which its mean time is taken.
+/// The number of opportunities of a trace over which their mean distance is taken.
 const OPPORTUNITIES: u64 = 10_000;
 
-/// What an effect does to packets. By default it passes every packet unchanged when it comes.
+/// The behaviour of an effect. By default it passes every packet unchanged when it comes.
 #[derive(Clone, Debug, Default)]
 pub struct Behaviour<'a> {
-    /// Which packets it drops by its own law. It also drops those that find no `room`, and those that the AQM of its
+    /// The law by which it drops packets. It also drops packets that find no `room`, and those that the AQM of its
     /// `bottleneck` chooses.
     pub loss: LossLaw,
-    /// Whether it marks a packet in place of dropping it, where the packet's sender understands marks.
+    /// Whether it marks a packet instead of dropping it, if the packet's sender understands marks.
     pub marks: bool,
-    /// Which packets it copies.
+    /// The share of packets that it copies.
     pub copies: Option<NetemShare>,
-    /// Which packets it passes with flipped bits.
+    /// The packets that it passes with flipped bits.
     pub damage: Option<Damage>,
-    /// The constant part of its delay: that of a packet without a length.
+    /// The constant part of its delay: the delay of a packet of length 0.
     pub propagation: Nanos,
-    /// The part of its delay that grows with the packet: microseconds = L2 bytes / factor.
+    /// The part of its delay that grows with the packet's length: microseconds = L2 bytes / factor.
     pub by_size: Option<Factor>,
-    /// No packet passes in less time. It is 0 where a draw decides, and where nothing is known.
+    /// A lower bound of the time that a packet takes. It is 0 if the time is drawn at random or unknown.
     pub least_delay: Nanos,
-    /// Which packets skip its delay, and so overtake others.
+    /// The packets that skip its delay, and so overtake others.
     pub skips: Option<SkipLaw>,
     /// Whether a packet can leave before one that came earlier.
     pub reorders: bool,
     /// Whether packets of one length that meet no queue can take different times.
     pub varies: bool,
-    /// How long it can hold a packet.
+    /// The time for which it can hold a packet.
     pub holds: Holding,
-    /// How much it holds at most; it drops a packet for which there is no room. `None` where any number fits.
+    /// The most that it can hold; it drops a packet for which there is no room. `None` if any number fits.
     pub room: Option<QueueLimit>,
-    /// What serves packets one after the other.
+    /// The server that it has, which serves packets one after the other.
     pub bottleneck: Option<Bottleneck<'a>>,
-    /// The delay from which [`Delay::estimate`] says what its jitter does.
+    /// The delay, if [`Delay::estimate`] can tell the effect of its jitter.
     pub delay: Option<&'a Delay>,
-    /// The options of Linux's netem that it follows.
+    /// The options of Linux's netem, if it follows them.
     pub netem: Option<&'a Netem>,
-    /// Whether a packet's outcome depends on those before it, and when packets leave.
+    /// The order that it needs among entering packets, and the order in which they leave.
     pub(crate) timing: Timing,
 }
 
-/// Which packets an effect drops by its own law.
+/// The law by which an effect drops packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum LossLaw {
-    /// None.
+    /// It drops no packet.
     #[default]
     Never,
-    /// Each with a probability, independently of the others unless the share has a correlation.
+    /// It drops each packet with a probability, independently of the others unless the share has a correlation.
     Random(NetemShare),
-    /// Packets in a row, by a chain of states.
+    /// It drops consecutive packets, by a chain of states.
     Bursts(LongRunLoss),
-    /// Every n-th.
+    /// It drops every n-th packet.
     EveryNth(NonZeroU32),
-    /// Each with a probability that grows with its length, independently of the others.
+    /// It drops each packet with a probability that grows with its length, independently of the others.
     BitErrors(BitErrorRate),
-    /// Those of given numbers: a fixed count, and no share of all.
+    /// It drops the packets with given numbers: a fixed count and not a share.
     Numbered,
-    /// Those longer than this many L3 bytes.
+    /// It drops packets longer than this number of L3 bytes.
     LongerThan(u16),
-    /// Those that exceed this rate, in L2 bytes, and a burst.
+    /// It drops packets that exceed this rate, in L2 bytes, and a burst.
     FasterThan(BitsPerSec),
 }
 
-/// Which packets are passed with flipped bits.
+/// The packets that an effect passes with flipped bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damage {
-    /// How many.
+    /// Their share.
     pub share: NetemShare,
-    /// Whether the checksum is repaired. Otherwise the receiver's kernel drops such a packet.
+    /// Whether their checksum is corrected. Otherwise the receiver's kernel drops such a packet.
     pub repaired: bool,
 }
 
-/// Which packets skip a delay: behind each, `gap` less one wait, and then each skips it with the share's probability.
+/// The packets that skip a delay: after each of them, `gap` - 1 packets wait; from then on, each packet skips the delay
+/// with the probability of `share`, until one does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SkipLaw {
-    /// The probability.
+    /// The probability that a packet skips the delay when its turn has come.
     pub share: NetemShare,
-    /// At least 1.
+    /// The gap in packets, at least 1.
     pub gap: u32,
 }
 
-/// How long an effect can hold packets.
+/// The time for which an effect can hold packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holding {
-    /// Each leaves when it comes.
+    /// Each packet leaves when it comes.
     #[default]
     Never,
-    /// Each leaves some time later.
-    Awhile,
-    /// None leaves before the effect's parameters change.
+    /// Each packet leaves some time later.
+    Temporarily,
+    /// No packet leaves before the effect's parameters change.
     UntilChanged,
 }
 
-/// What serves packets one after the other.
+/// A server, which serves packets one after the other.
 #[derive(Clone, Copy, Debug)]
 pub enum Bottleneck<'a> {
     /// A rate.
     Rate(&'a Rate),
-    /// netem's rate. The room that limits its queue also holds what the delay has in flight.
+    /// netem's rate. The room that limits its queue also holds the packets in its delay.
     Netem(NetemRate),
-    /// A trace.
+    /// A trace of opportunities.
     Trace(&'a Trace),
     /// TOFFEE-Mocha's server, which both directions share.
     Toffee(&'a Toffee),
 }
 
 impl LossLaw {
-    /// The loss in the long run among frames of this length, FCS not included; `None` where it depends on how they come.
+    /// Returns the long-run loss among frames of this length (without FCS); `None` if it depends on when packets
+    /// arrive.
     #[must_use]
     pub fn long_run(&self, frame: Bytes) -> Option<LongRunLoss> {
         match self {
@@ -138,20 +140,21 @@ impl LossLaw {
 }
 
 impl SkipLaw {
-    /// The share of packets that skip the delay in the long run, 0 to 1.
+    /// Returns the share of packets that skip the delay in the long run, 0 to 1.
     #[must_use]
     pub fn long_run(&self) -> f64 {
         let share = self.share.long_run().share;
-        match share > 0.0 {
-            true => 1.0 / (f64::from(self.gap - 1) + 1.0 / share),
-            false => 0.0,
+        if share > 0.0 {
+            1.0 / (f64::from(self.gap - 1) + 1.0 / share)
+        } else {
+            0.0
         }
     }
 }
 
 impl Bottleneck<'_> {
-    /// How fast it serves frames of this many L2 bytes, in bit/s of such bytes; on average, if it fluctuates. `None` where it
-    /// stalls, and where it has no rate.
+    /// Returns how fast it serves frames of this many L2 bytes, in bit/s of such bytes; the average, if it fluctuates.
+    /// `None` if it stalls or has no rate.
     #[must_use]
     pub fn rate(&self, frame: Bytes) -> Option<BitsPerSec> {
         let (bits, counted) = match self {
@@ -168,7 +171,7 @@ impl Bottleneck<'_> {
         BitsPerSec::new(u64::try_from(bits).ok()?).ok()
     }
 
-    /// The rate as it was asked for, in bit/s of the bytes that it counts; `None` where it varies.
+    /// Returns the configured rate, in bit/s of the bytes that it counts; `None` if it varies or does not exist.
     #[must_use]
     pub fn constant_rate(&self) -> Option<BitsPerSec> {
         match self {
@@ -178,8 +181,8 @@ impl Bottleneck<'_> {
         }
     }
 
-    /// How long it serves a frame of this many L2 bytes, on average; 0 where it stalls. A trace is taken to serve one frame at
-    /// each opportunity.
+    /// Returns the average time that it serves a frame of this many L2 bytes; 0 if it stalls. A trace is assumed to
+    /// serve one frame at each opportunity.
     #[must_use]
     pub fn time_for(&self, frame: Bytes) -> Nanos {
         match self {
@@ -197,19 +200,20 @@ impl Bottleneck<'_> {
         }
     }
 
-    /// Whether packets pass it faster than its rate after a time without packets.
+    /// Returns whether packets pass it faster than its rate after a time without packets.
     #[must_use]
     pub fn passes_bursts(&self) -> bool {
         matches!(self, Self::Rate(rate) if rate.burst.is_some())
     }
 
-    /// Whether the packets of both directions wait for one server.
+    /// Returns whether the packets of both directions wait for one server.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::Toffee(_))
     }
 
-    /// What decides who waits, and who is dropped before the room is full.
+    /// Returns the discipline of its queue, which decides which packets wait and which are dropped before the room is
+    /// full.
     #[must_use]
     pub fn discipline(&self) -> Discipline {
         match self {
@@ -222,7 +226,7 @@ impl Bottleneck<'_> {
 }
 
 impl Discipline {
-    /// The waiting time that it aims at, if it has such an aim.
+    /// Returns the waiting time that it aims at, if it has such a target.
     #[must_use]
     pub fn target(&self) -> Option<Nanos> {
         match self {
@@ -234,7 +238,7 @@ impl Discipline {
         }
     }
 
-    /// Whether it marks packets in place of dropping them, where their senders understand marks.
+    /// Returns whether it marks packets instead of dropping them, if their senders understand marks.
     pub(crate) fn marks(&self) -> bool {
         match self {
             Self::DropTail | Self::DropHead => false,
@@ -246,7 +250,7 @@ impl Discipline {
         }
     }
 
-    /// Whether a packet can leave a queue under it before one that came earlier.
+    /// Returns whether a packet can leave its queue before one that came earlier.
     pub(crate) fn reorders(&self) -> bool {
         matches!(self, Self::FqCodel(_) | Self::DualPi2(_))
     }

@@ -1,4 +1,4 @@
-//! Other conditions for a link that runs.
+//! Changes of the conditions of a link that runs.
 
 use core::mem;
 
@@ -20,26 +20,28 @@ use crate::stage::{Entries, Timing};
 use crate::time::Nanos;
 
 impl Link {
-    /// Puts the conditions `paths` into force at `at`, in all paths at one instant; or refuses them, and changes nothing.
+    /// Puts the conditions `paths` into force in all paths at one instant, or refuses them and changes nothing.
     ///
-    /// The instant is the answer: `at`, or the latest arrival or event, if that was later. What is decided keeps its outcome.
-    /// What is not meets the new conditions at the stages of the path by which it came; a packet in service keeps what was
-    /// served of it. A stage that is not named any more does nothing from now on, and goes when nothing that it passed can be
-    /// overtaken; until then it keeps its place (to keep a stage's place for longer, name it with [`Nothing`](crate::Effect::Nothing)).
-    /// Schedules count from the link's start.
+    /// It returns the instant: `at`, or the time of the latest arrival or event if that is later. Outcomes that are
+    /// decided stay. A packet that is undecided meets the new conditions at the stages of the path by which it came; a
+    /// packet in service keeps the part of its service that is done. A stage that is no longer named does nothing from
+    /// now on, and leaves when nothing that it passed can be overtaken; until then it keeps its place. To keep a
+    /// stage's place for longer, name it with [`Nothing`](crate::Effect::Nothing). Schedules count from the link's
+    /// start.
     ///
     /// # Errors
-    /// What [`Link::new`] refuses; a name that becomes another kind of stage; stages that change places; a stage that leaves
-    /// some of its paths only; too many stages that leave while packets are on their way; a link that was stopped.
+    /// Returns the errors of [`Link::new`]. Also refuses a name that becomes another kind of stage, stages that change
+    /// places, a stage that leaves only some of its paths, too many stages that leave while packets are on their way,
+    /// and any change of a link that was stopped.
     pub fn change(&mut self, at: Nanos, paths: &[PathSpec]) -> Result<Nanos, ConfigError> {
         self.change_to(at, CheckedPaths::new(paths.to_vec())?)
     }
 
-    /// As [`Link::change`], where the conditions were checked before, and their schedules do not count from the link's start but
-    /// by a clock of their own, once `order` is carried out on it at the same instant.
+    /// Changes the conditions as [`Link::change`] does, to conditions that were checked before. Their schedules do not
+    /// count from the link's start but follow `clock`, after `order` was carried out on it at the same instant.
     ///
     /// # Errors
-    /// As [`Link::change`], for what depends on what is in force.
+    /// Returns those errors of [`Link::change`] that depend on the conditions in force.
     pub fn change_by_clock(
         &mut self,
         at: Nanos,
@@ -61,7 +63,7 @@ impl Link {
         self.clocks = [at; 2];
         let CheckedPaths { stages, mut paths } = new;
         let stages = self.set_stages(at, stages, places);
-        // A side that has no path any more still has what leaves its old one.
+        // A side that has no path any more still needs one for the stages that are leaving its old path.
         for side in Side::BOTH {
             if paths.iter().all(|path| path.side != side) {
                 paths.insert(
@@ -74,9 +76,11 @@ impl Link {
                 );
             }
         }
-        let new = paths.iter().map(|path| self.merge_leaving(path, &stages));
-        let new = new.collect();
-        self.replace_paths(new);
+        let merged = paths
+            .iter()
+            .map(|path| self.merge_leaving(path, &stages))
+            .collect();
+        self.replace_paths(merged);
         self.retire_settled(at);
         self.settle_order();
         Ok(at)
@@ -86,11 +90,15 @@ impl Link {
         at.max(self.clocks[0]).max(self.clocks[1])
     }
 
-    /// Finds the stage of the link that has the name of each new one.
+    /// Returns, for each new stage, the index of the link's stage with the same name.
     fn places(&self, new: &CheckedPaths) -> Vec<Option<usize>> {
-        let own = self.stages.iter().zip(0..);
-        let own = own.filter(|(stage, _)| !stage.is_retired());
-        let own: BTreeMap<&str, usize> = own.map(|(stage, at)| (stage.name(), at)).collect();
+        let own: BTreeMap<&str, usize> = self
+            .stages
+            .iter()
+            .zip(0..)
+            .filter(|(stage, _)| !stage.is_retired())
+            .map(|(stage, at)| (stage.name(), at))
+            .collect();
         let names = new.stages.iter().map(|stage| stage.name.as_str());
         names.map(|name| own.get(name).copied()).collect()
     }
@@ -120,7 +128,7 @@ impl Link {
         })
     }
 
-    /// Makes or changes every new stage, and has the others leave; their indexes.
+    /// Creates or changes every new stage, makes the others leave, and returns the indexes of the new stages.
     fn set_stages(
         &mut self,
         at: Nanos,
@@ -156,11 +164,12 @@ impl Link {
         new.into_iter().zip(places).map(set).collect()
     }
 
-    /// Makes the path of `new`, in which stages that leave keep their places. `stages` are the indexes of the new stages.
+    /// Makes the path of `new`, in which leaving stages keep their places. `stages` are the indexes of the new stages.
     fn merge_leaving(&self, new: &CheckedPath, stages: &[usize]) -> Path {
         let mut indexes: Vec<usize> = new.stages.iter().map(|number| stages[*number]).collect();
-        let old = self.current[new.side.index()].get(usize::from(new.class));
-        let old = old.map_or(&[][..], |old| &self.paths[*old as usize].steps);
+        let old = self.current[new.side.index()]
+            .get(usize::from(new.class))
+            .map_or(&[][..], |old| &self.paths[*old as usize].steps);
         let mut place = 0;
         for step in old {
             match indexes.iter().position(|index| *index == step.stage) {
@@ -174,7 +183,8 @@ impl Link {
         Path::new(new.side, new.class, indexes)
     }
 
-    /// Has packets that arrive from now on take the paths `new`, whose classes come in order. One that is as before stays.
+    /// Makes packets that arrive from now on take the paths `new`, whose classes come in order. An unchanged path
+    /// stays.
     fn replace_paths(&mut self, new: Vec<Path>) {
         let old = mem::take(&mut self.current);
         for path in old.iter().flatten() {
@@ -200,7 +210,7 @@ impl Link {
         }
     }
 
-    /// Puts `path` where there is room.
+    /// Puts `path` into a free place or a new one, and returns its index.
     fn install(&mut self, path: Path) -> u32 {
         let place = match self.paths.iter().position(Path::is_free) {
             Some(free) => {
@@ -215,7 +225,7 @@ impl Link {
         u32::try_from(place).expect("fewer paths than packets in flight")
     }
 
-    /// Takes stages out of the paths that are leaving and whose order nothing depends on any more at `at`.
+    /// Removes leaving stages from the paths when nothing depends on their order any more at `at`.
     pub(crate) fn retire_settled(&mut self, at: Nanos) {
         let settled: Vec<usize> = (0..self.stages.len())
             .filter(|stage| self.stages[*stage].is_leaving && self.stages[*stage].is_settled(at))
@@ -242,10 +252,10 @@ impl Link {
         self.settle_order();
     }
 
-    /// Finds out anew where packets wait, which directions share a stage, how many packets can come of one, and when every stage
-    /// is to be woken.
+    /// Determines again where packets wait, whether the directions share a stage, how many packets can result from one,
+    /// and when every stage is to be woken.
     fn settle_order(&mut self) {
-        // The number of paths of each side that have each stage.
+        // The number of paths of each side that contain each stage.
         let mut users = vec![[0_u32; 2]; self.stages.len()];
         self.most_copies = 1;
         for path in self.current.iter().flatten() {
@@ -277,7 +287,7 @@ impl Link {
         self.check_held();
     }
 
-    /// The places of stages that may be others': those have retired, and no packet will meet them any more.
+    /// Returns the indexes of stages that can be reused: they have retired, and no packet will meet them any more.
     fn free_stages(&self) -> Vec<usize> {
         let mut is_met = vec![false; self.stages.len()];
         let paths = self.paths.iter().filter(|path| !path.is_free());

@@ -1,4 +1,4 @@
-//! Which conditions a link can be built from.
+//! Checks of the conditions that a link is built from.
 
 use core::mem::discriminant;
 
@@ -16,22 +16,23 @@ use crate::spec::{
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
 
-/// The longest delay and the longest queue in time: a longer one is taken for a mistaken unit.
+/// The longest delay and the longest queue in time. A longer one is taken for a mistaken unit.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
-/// The shortest time for which a rate lasts, and between two ticks of a controller: each costs a step whenever it is caught up.
+/// The shortest time that a rate lasts, and the shortest interval of an AQM's controller. Each step costs time when the
+/// model catches up.
 const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
 
-/// The most periods of a fluctuating rate in which one full frame is served: each costs a draw.
+/// The largest number of periods of a fluctuating rate during the service of one full frame. Each period costs a draw.
 const MOST_PERIODS: u64 = 1_000;
 
-/// The longest packet that a delay by size must carry within [`LONGEST`]: a whole GSO frame.
+/// The longest packet that a delay by size must pass within [`LONGEST`]: a whole GSO frame.
 const LARGEST_PACKET: Bytes = Bytes(65_550);
 
-/// A frame of an MTU of 1,500, which a bucket must hold.
+/// A full frame at an MTU of 1,500, which a token bucket must be able to hold.
 const FULL_FRAME: Bytes = Bytes(1_514);
 
-/// Refuses what no link can be built from, or would cost too much.
+/// Refuses conditions that no link can be built from or that would cost too much.
 pub(crate) fn check(paths: &[PathSpec]) -> Result<(), ConfigError> {
     check_classes(paths)?;
     let mut known: BTreeMap<&str, &StageSpec> = BTreeMap::new();
@@ -99,13 +100,14 @@ fn check_costs(path: &PathSpec) -> Result<(), ConfigError> {
 }
 
 fn require_at_most(what: &'static str, count: usize, most: usize) -> Result<(), ConfigError> {
-    match count <= most {
-        true => Ok(()),
-        false => Err(ConfigError::TooMany { what, count, most }),
+    if count <= most {
+        Ok(())
+    } else {
+        Err(ConfigError::TooMany { what, count, most })
     }
 }
 
-/// Whether two effects are of one kind, so that a stage may turn from one to the other.
+/// Returns whether two effects are of one kind, so that a stage may change from one to the other.
 pub(crate) fn is_of_kind(effect: &Effect, kind: &Effect) -> bool {
     matches!((effect, kind), (Effect::Nothing, _) | (_, Effect::Nothing))
         || discriminant(effect) == discriminant(kind)
@@ -126,13 +128,13 @@ impl StageSpec {
         Ok(())
     }
 
-    /// Whether it copies packets at one time or another.
+    /// Returns whether any of its effects copies packets.
     pub(crate) fn copies(&self) -> bool {
         let mut all = self.effects().map(Effect::behaviour);
         all.any(|behaviour| behaviour.copies.is_some())
     }
 
-    /// The queues of flows that it has, at the time when it has most.
+    /// Returns the largest number of flow queues that it has at any time.
     fn flow_queues(&self) -> usize {
         let of = |effect: &Effect| match effect.behaviour().bottleneck?.discipline() {
             Discipline::FqCodel(fq) => Some(usize::from(fq.flows)),
@@ -141,7 +143,7 @@ impl StageSpec {
         self.effects().filter_map(of).max().unwrap_or(0)
     }
 
-    /// What kind of stage it is: its first effect that is one.
+    /// Returns the kind of the stage: its first effect that is not [`Effect::Nothing`].
     pub(crate) fn kind(&self) -> &Effect {
         let real = |effect: &&Effect| **effect != Effect::Nothing;
         self.effects().find(real).unwrap_or(&Effect::Nothing)
@@ -151,7 +153,7 @@ impl StageSpec {
         match effect {
             Effect::Rate(rate) => self.check_rate(rate),
             Effect::Trace(trace) => {
-                let right = "a trace has no rate, so its queue is in packets or bytes";
+                let right = "a trace has no rate, so state its queue in packets or bytes";
                 let limit = trace.queue.limit;
                 let within = !matches!(limit, QueueLimit::Time(_));
                 self.require(within, "queue", limit, right)?;
@@ -162,11 +164,11 @@ impl StageSpec {
             Effect::Police(police) => self.check_burst(police.burst),
             Effect::Slots(slots) => self.check_slots(slots),
             Effect::Mtu(mtu) => {
-                let right = "an MTU is at least 68, what IPv4 asks for";
+                let right = "an MTU must be at least 68, IPv4's minimum";
                 self.require(*mtu >= 68, "mtu", mtu, right)
             }
             Effect::Gate(Gate { queue, .. }) => {
-                let right = "a gate's queue is in packets or bytes, above 0";
+                let right = "state a gate's queue in packets or bytes, above 0";
                 let within = !matches!(queue, QueueLimit::Time(_)) && is_queue(*queue);
                 self.require(within, "queue", queue, right)
             }
@@ -179,25 +181,26 @@ impl StageSpec {
             }
             Effect::HoldBack(HoldBack { timeout, .. }) => {
                 let within = *timeout > Nanos::ZERO && *timeout <= LONGEST;
-                let right = "a packet is held for more than 0 and at most 3600s";
+                let right = "a packet must be held for more than 0 and at most 3600s";
                 self.require(within, "timeout", timeout, right)
             }
             Effect::Duplicate(law) => self.check_delay("delay", law.delay),
             Effect::Netem(netem) => self.check_netem(netem),
-            // What its types allow is right.
+            // The types of all other effects allow only valid values.
             _ => Ok(()),
         }
     }
 
-    /// What may follow a state is certain at most; written as percentages, so a hair's breadth more is theirs.
+    /// Checks that the probabilities of leaving a state add up to at most 100 %. The tolerance is for rounding, because
+    /// they are written as percentages.
     fn check_four_state(&self, law: &FourState) -> Result<(), ConfigError> {
         let sum = |one: Probability, other: Probability| one.percent() + other.percent();
         let from_3 = sum(law.p31, law.p32);
-        let right = "what leads out of state 3, p31 and p32, is at most 100% together";
+        let right = "p31 and p32, which leave state 3, must not exceed 100% together";
         let value = || alloc::format!("{} and p31 = {}", law.p32, law.p31);
         self.require(from_3 <= 100.0 + 1e-9, "p32", value(), right)?;
         let from_1 = sum(law.p13, law.p14);
-        let right = "what leads out of state 1, p13 and p14, is at most 100% together";
+        let right = "p13 and p14, which leave state 1, must not exceed 100% together";
         let value = || alloc::format!("{} and p13 = {}", law.p14, law.p13);
         self.require(from_1 <= 100.0 + 1e-9, "p14", value(), right)
     }
@@ -206,27 +209,26 @@ impl StageSpec {
         self.check_queue(&rate.queue)?;
         if let Some(burst) = rate.burst {
             self.check_burst(burst)?;
-            let right =
-                "a token bucket has a rate that does not vary: leave burst or fluctuation out";
+            let right = "the rate of a token bucket cannot vary: leave burst or fluctuation out";
             self.require(rate.fluctuation.is_none(), "burst", burst, right)?;
         }
         let Some(Fluctuation { spread, hold }) = rate.fluctuation else {
             return Ok(());
         };
-        let right = "a rate fluctuates by less than 100%";
+        let right = "a rate must fluctuate by less than 100%";
         self.require(spread.fraction() < 1.0, "fluctuation.spread", spread, right)?;
         let within = (SHORTEST_HOLD..=LONGEST).contains(&hold);
-        let right = "a rate lasts 1ms to 3600s";
+        let right = "a rate must last 1ms to 3600s";
         self.require(within, "fluctuation.hold", hold, right)?;
         let time_for_frame = |rate: BitsPerSec| rate.time_for(FULL_FRAME);
         let frame = rate.rate.map_or(Nanos::ZERO, time_for_frame);
         let within = hold.saturating_mul(MOST_PERIODS) >= frame;
-        let right = "a rate lasts at least a thousandth of the time that a full frame takes at it";
+        let right = "a rate must last at least a thousandth of the service time of a full frame";
         self.require(within, "fluctuation.hold", hold, right)
     }
 
     fn check_burst(&self, burst: Bytes) -> Result<(), ConfigError> {
-        let right = "a burst is at least 1514b, a full frame of an MTU of 1500";
+        let right = "a burst must be at least 1514b, a full frame of an MTU of 1500";
         self.require(burst >= FULL_FRAME, "burst", burst, right)
     }
 
@@ -243,15 +245,15 @@ impl StageSpec {
         jitter.map_or(Ok(()), |jitter| self.check_jitter(jitter, delay.time))
     }
 
-    /// What is drawn about `mean`.
+    /// Checks a jitter about `mean`.
     fn check_jitter(&self, jitter: &Jitter, mean: Nanos) -> Result<(), ConfigError> {
         self.check_delay("jitter", jitter.spread)?;
         if let Some(half_life) = jitter.half_life {
-            let right = "a half-life is above 0 and at most 3600s";
+            let right = "a half-life must be above 0 and at most 3600s";
             let within = half_life > Nanos::ZERO && half_life <= LONGEST;
             self.require(within, "jitter.half_life", half_life, right)?;
         }
-        let right = "a log-normal delay has a mean above 0: state delay too";
+        let right = "a log-normal delay needs a mean above 0: state delay too";
         let has_mean = jitter.law != Law::LogNormal || mean > Nanos::ZERO;
         self.require(has_mean, "delay", mean, right)
     }
@@ -260,7 +262,7 @@ impl StageSpec {
         self.check_delay("delay", slots.delay)?;
         if let Some(jitter) = &slots.jitter {
             self.check_jitter(jitter, slots.delay)?;
-            let right = "each slot's wait is drawn by itself";
+            let right = "the waits of slots are independent";
             let half_life = jitter.half_life;
             self.require(
                 half_life.is_none(),
@@ -269,18 +271,18 @@ impl StageSpec {
                 right,
             )?;
         }
-        let right = "a slot has room for a byte or more; leave it out for as many as come";
+        let right = "a slot must have room for at least a byte; leave it out for any number";
         let bytes = slots.bytes.unwrap_or(Bytes(1));
         self.require(bytes.0 > 0, "bytes", bytes, right)
     }
 
     fn check_netem(&self, netem: &Netem) -> Result<(), ConfigError> {
-        let right = "a netem that holds no packet drops them all: at least 1";
+        let right = "netem with limit 0 drops every packet: write at least 1";
         self.require(netem.limit > 0, "limit", netem.limit, right)?;
         self.check_delay("delay", netem.delay)?;
         self.check_delay("jitter", netem.jitter)?;
         if let Some(NetemRate { bytes_per_s, .. }) = netem.rate {
-            let right = "a rate is at least 1 byte a second";
+            let right = "a rate must be at least 1 byte per second";
             self.require(bytes_per_s > 0, "rate", bytes_per_s, right)?;
         }
         let (least, most) = match netem.slot.map(|slot| slot.delay) {
@@ -289,25 +291,30 @@ impl StageSpec {
             Some(NetemSlotDelay::Table(_, mean, jitter)) => (Nanos::ZERO, mean.max(jitter)),
         };
         self.check_delay("slot", most)?;
-        let right = "the longest delay is not below the shortest";
+        let right = "the longest delay must not be below the shortest";
         self.require(least <= most, "slot", most, right)
     }
 
     fn check_delay(&self, field: &'static str, delay: Nanos) -> Result<(), ConfigError> {
-        self.require(delay <= LONGEST, field, delay, "a delay is at most 3600s")
+        self.require(
+            delay <= LONGEST,
+            field,
+            delay,
+            "a delay must be at most 3600s",
+        )
     }
 
     fn check_by_size(&self, field: &'static str, k: Option<Factor>) -> Result<(), ConfigError> {
-        let right = "the factor is so small that a long packet takes more than 3600s";
+        let right = "with this factor, a long packet takes more than 3600s";
         k.map_or(Ok(()), |k| {
             self.require(k.time_for(LARGEST_PACKET) <= LONGEST, field, k, right)
         })
     }
 
     fn check_queue(&self, queue: &Queue) -> Result<(), ConfigError> {
-        let right = "a queue is above 0 and at most 3600s";
+        let right = "a queue must be above 0 and at most 3600s";
         self.require(is_queue(queue.limit), "queue", queue.limit, right)?;
-        let right = "it is above 0 and at most 3600s";
+        let right = "it must be above 0 and at most 3600s";
         let times: &[(&'static str, Nanos)] = match &queue.discipline {
             Discipline::DropTail | Discipline::DropHead => &[],
             Discipline::Red(red) => {
@@ -315,7 +322,7 @@ impl StageSpec {
                 &[]
             }
             Discipline::Pie(pie) => {
-                let right = "a controller looks every 1ms or less often";
+                let right = "the interval of a controller must be at least 1ms";
                 let within = pie.tupdate >= SHORTEST_HOLD;
                 self.require(within, "tupdate", pie.tupdate, right)?;
                 &[
@@ -326,12 +333,17 @@ impl StageSpec {
             }
             Discipline::Codel(codel) => &[("target", codel.target), ("interval", codel.interval)],
             Discipline::FqCodel(fq) => {
-                self.require(fq.flows > 0, "flows", fq.flows, "at least one queue")?;
-                self.require(fq.quantum > 0, "quantum", fq.quantum, "at least one byte")?;
+                self.require(fq.flows > 0, "flows", fq.flows, "write at least one queue")?;
+                self.require(
+                    fq.quantum > 0,
+                    "quantum",
+                    fq.quantum,
+                    "write at least one byte",
+                )?;
                 &[("target", fq.codel.target), ("interval", fq.codel.interval)]
             }
             Discipline::DualPi2(dual) => {
-                let right = "a controller looks every 1ms or less often";
+                let right = "the interval of a controller must be at least 1ms";
                 let within = dual.t_update >= SHORTEST_HOLD;
                 self.require(within, "t_update", dual.t_update, right)?;
                 &[
@@ -348,17 +360,17 @@ impl StageSpec {
     }
 
     fn check_red(&self, red: &Red, limit: QueueLimit) -> Result<(), ConfigError> {
-        let right = "it is above 0";
+        let right = "it must be above 0";
         self.require(red.min > Bytes(0), "min", red.min, right)?;
         self.require(red.avpkt > Bytes(0), "avpkt", red.avpkt, right)?;
         let p = red.probability;
         self.require(p > Probability::ZERO, "probability", p, right)?;
-        let right = "it is above min, at least twice as much to be of use";
+        let right = "max must be above min, and is useful from twice min on";
         self.require(red.max > red.min, "max", red.max, right)?;
-        let right = "it is at most what may wait, the queue";
+        let right = "max must not exceed the queue";
         let within = !matches!(limit, QueueLimit::Bytes(limit) if limit < red.max);
         self.require(within, "max", red.max, right)?;
-        let right = "it is at least min / avpkt packets, and not many thousand times that";
+        let right = "burst must be at least min / avpkt packets, and not thousands of times that";
         self.require(red.weight().is_some(), "burst", red.burst(), right)
     }
 
@@ -407,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_have_names_of_their_own() {
+    fn stage_names_are_unique() {
         assert_eq!(
             refusal(vec![loss("wire", "1%"), loss("", "1%")]),
             "stage 2 of a path has no name: give it one, such as box.up.loss"
@@ -418,12 +430,12 @@ mod tests {
                 loss("wire", "1%"),
                 loss("box", "1%")
             ]),
-            "box stands twice in one path: give each stage a name of its own"
+            "box occurs twice in one path: give each stage its own name"
         );
         let shared = LinkConfig::new(1, vec![loss("box", "1%")], vec![loss("box", "2%")]);
         assert_eq!(
             check(&shared.paths).unwrap_err().to_string(),
-            "box is not the same everywhere: a name in several paths is one stage"
+            "box differs between paths: a name in several paths must be the same stage"
         );
     }
 
@@ -436,7 +448,7 @@ mod tests {
         });
         assert_eq!(
             refusal(vec![late]),
-            "box.down.delay: delay = 7200s is out of range: a delay is at most 3600s"
+            "box.down.delay: delay = 7200s is out of range: a delay must be at most 3600s"
         );
         let crowded = Effect::Rate(Rate {
             rate: "1mbit".parse().ok(),
@@ -447,7 +459,7 @@ mod tests {
         });
         assert_eq!(
             refusal(vec![StageSpec::new("box.up.rate", crowded)]),
-            "box.up.rate: queue = 0pkt is out of range: a queue is above 0 and at most 3600s"
+            "box.up.rate: queue = 0pkt is out of range: a queue must be above 0 and at most 3600s"
         );
         let steep = delay(Delay {
             by_size: Factor::new(1e-9).ok(),
@@ -470,8 +482,8 @@ mod tests {
         assert_eq!(link.most_copies(), MOST_COPIES);
         assert_eq!(
             refusal(path(30)),
-            "30 stages of one path copy packets, which makes 1073741824 packets of one: at most 16 may come of one, so a path has \
-             at most 4 such stages"
+            "30 stages of one path duplicate packets, which makes 1073741824 packets of one: at most 16 are allowed, so use at most \
+             4 such stages"
         );
         assert!(refusal(path(most + 1)).contains("makes 32 packets of one: at most 16"));
         let one_later = StageSpec {
@@ -483,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_costs_is_limited() {
+    fn the_cost_of_a_link_is_limited() {
         let losses = |count: usize, prefix: &str| {
             let names = (0..count).map(|number| alloc::format!("{prefix}.{number}"));
             names.map(|name| loss(&name, "1%")).collect::<Vec<_>>()

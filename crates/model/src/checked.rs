@@ -1,4 +1,4 @@
-//! Conditions that were checked and prepared for a link, before the link takes them.
+//! Conditions that were checked and prepared before a link takes them.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -13,17 +13,18 @@ use crate::time::Nanos;
 
 /// The paths of a link, checked and prepared.
 ///
-/// Checking conditions and deriving what follows from them takes time that grows with the conditions. A program whose packets must
-/// not wait does it on another thread, and gives the link the result ([`Link::change_by_clock`](crate::Link::change_by_clock)).
+/// Checking and preparing conditions takes time that grows with the conditions. A program whose packets must not wait
+/// does it on another thread and hands the result to the link
+/// ([`Link::change_by_clock`](crate::Link::change_by_clock)).
 #[derive(Clone, Debug, Default)]
 pub struct CheckedPaths {
-    /// Every stage once, in the order in which paths name them.
+    /// All stages, each once, in the order in which the paths name them.
     pub(crate) stages: Vec<CheckedStage>,
     /// The paths, in the order of their classes.
     pub(crate) paths: Vec<CheckedPath>,
 }
 
-/// A stage, and what follows from its parameters.
+/// A stage, and the properties that follow from its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedStage {
     pub(crate) name: String,
@@ -32,13 +33,13 @@ pub(crate) struct CheckedStage {
     pub(crate) schedule: Vec<(Nanos, Effect)>,
     pub(crate) kind: Effect,
     pub(crate) timing: Timing,
-    /// It delays every packet by at least this.
+    /// A lower bound of its delay.
     pub(crate) least_delay: Nanos,
-    /// Whether it copies packets at one time or another.
+    /// Whether any of its effects copies packets.
     pub(crate) copies: bool,
 }
 
-/// A path by the numbers of its stages.
+/// A path, given by the indexes of its stages.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedPath {
     pub(crate) side: Side,
@@ -50,7 +51,7 @@ impl CheckedPaths {
     /// Checks and prepares `paths`.
     ///
     /// # Errors
-    /// What [`Link::new`](crate::Link::new) refuses.
+    /// Returns the errors of [`Link::new`](crate::Link::new).
     pub fn new(paths: Vec<PathSpec>) -> Result<Self, ConfigError> {
         check(&paths)?;
         let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
@@ -80,15 +81,23 @@ impl CheckedPaths {
         Ok(all)
     }
 
-    /// Whether a link that has these conditions in force, with nothing of others before them on its way, takes `next`.
+    /// Checks whether a link with these conditions in force, and no stages of former ones that are still leaving, would
+    /// take `next`.
     ///
     /// # Errors
-    /// As [`Link::change`](crate::Link::change) for what can be on its own.
+    /// Returns those errors of [`Link::change`](crate::Link::change) that depend only on these two sets of conditions.
     pub fn check_successor(&self, next: &Self) -> Result<(), ConfigError> {
-        let own = self.stages.iter().zip(0..);
-        let own: BTreeMap<&str, usize> = own.map(|(stage, at)| (stage.name.as_str(), at)).collect();
-        let places = next.stages.iter().map(|stage| own.get(stage.name.as_str()));
-        let places: Vec<Option<usize>> = places.map(Option::<&usize>::copied).collect();
+        let own: BTreeMap<&str, usize> = self
+            .stages
+            .iter()
+            .zip(0..)
+            .map(|(stage, at)| (stage.name.as_str(), at))
+            .collect();
+        let places: Vec<Option<usize>> = next
+            .stages
+            .iter()
+            .map(|stage| own.get(stage.name.as_str()).copied())
+            .collect();
         let stages: Vec<_> = self
             .stages
             .iter()
@@ -101,8 +110,9 @@ impl CheckedPaths {
         })
     }
 
-    /// Refuses to follow conditions with these `stages`: `places` says for each own stage which of them it is, `passed` which of
-    /// them packets of a path meet, in order.
+    /// Checks whether these conditions may follow others that have the stages `stages`. `places` gives, for each stage
+    /// here, its index in `stages`, if it has one. `passed` returns the indexes of the stages that packets of a path
+    /// met before, in order.
     pub(crate) fn check_follows(
         &self,
         stages: &[(&str, &Effect)],
@@ -120,7 +130,7 @@ impl CheckedPaths {
         for path in &self.paths {
             let mut last = 0;
             for place in passed(path) {
-                // One that is not named any more leaves all paths.
+                // A stage that is no longer named leaves all paths.
                 let Some(number) = numbers[place] else {
                     continue;
                 };
@@ -135,7 +145,7 @@ impl CheckedPaths {
         Ok(())
     }
 
-    /// Has the schedules, which follow `clock`, count from the link's start.
+    /// Converts the schedules, which follow `clock`, to times since the link's start.
     pub(crate) fn on_clock(&mut self, clock: ScheduleClock) {
         for (time, _) in self.stages.iter_mut().flat_map(|stage| &mut stage.schedule) {
             *time = clock.link_time(*time);
@@ -153,7 +163,7 @@ impl From<StageSpec> for CheckedStage {
             least = Some(least.map_or(delay, |least| least.min(delay)));
         }
         if !spec.schedule.is_empty() {
-            // Between two entries the schedule may move on, so they come in order.
+            // Between two packets the schedule may move on, so packets must enter in order.
             timing.entries = timing.entries.max(Entries::InOrder);
         }
         Self {

@@ -1,48 +1,49 @@
-//! What a link did, in counters that add up: packets + copies = delivered + dropped + held.
+//! Counters of what a link did. They add up: packets + copies = delivered + dropped + held.
 
 use crate::packet::DropCause;
 use crate::spec::Effect;
 use crate::time::Nanos;
 use crate::units::Bytes;
 
-/// Counts of the packets of one class that came from one side.
+/// Counters of the packets of one class that entered at one side.
 ///
-/// A packet counts as delivered or dropped when its outcome is handed out; until then it is held.
+/// A packet counts as delivered or dropped when its outcome is polled; until then it is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets offered.
     pub packets: u64,
-    /// Their L2 bytes.
+    /// L2 bytes of the packets offered.
     pub bytes: u64,
     /// Copies made of them.
     pub copies: u64,
-    /// Packets and copies delivered: their outcome was handed out.
+    /// Packets and copies delivered, with their outcome polled.
     pub delivered: u64,
     /// L2 bytes delivered.
     pub delivered_bytes: u64,
-    /// Of those delivered, with a congestion mark that they did not come with.
+    /// Packets and copies delivered with a congestion mark that they did not have on arrival.
     pub marked: u64,
-    /// Of those delivered, with changed bytes.
+    /// Packets and copies delivered with changed bytes.
     pub edited: u64,
     dropped: [u64; DropCause::ALL.len()],
-    /// Arrivals older than what was already decided for their direction, and taken as if they came then.
+    /// Packets that arrived before the latest arrival or event of their direction, and were treated as if they arrived
+    /// then.
     pub late: u64,
 }
 
 impl Counters {
-    /// Packets and copies dropped for `cause`.
+    /// Returns the number of packets and copies dropped for `cause`.
     #[must_use]
     pub fn dropped(&self, cause: DropCause) -> u64 {
         self.dropped[cause as usize]
     }
 
-    /// Packets and copies dropped for any cause.
+    /// Returns the number of packets and copies dropped for any cause.
     #[must_use]
     pub fn all_dropped(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// Packets and copies whose outcome was not handed out yet.
+    /// Returns the number of packets and copies whose outcome was not polled yet.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.packets + self.copies - self.delivered - self.all_dropped()
@@ -72,18 +73,19 @@ impl core::ops::Add for Counters {
     }
 }
 
-/// What one stage of a link did, in all paths together where it stands in several.
+/// A report of what one stage of a link did, summed over all paths that contain it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageReport<'a> {
-    /// Its name: "box.up.loss", or "box.toffee" for what both directions share.
+    /// Its name: "box.up.loss", or "box.toffee" for a stage that both directions share.
     pub name: &'a str,
-    /// Packets and copies that came to it.
+    /// Packets and copies that entered it.
     pub packets: u64,
-    /// What it does, if that has been the same all the time.
+    /// Its effect, if that has never changed.
     pub effect: Option<&'a Effect>,
-    /// Those that it dropped.
+    /// Packets and copies that it dropped.
     pub dropped: u64,
-    /// How often it began to drop them as they came: `dropped / runs` in a row in the mean, where nothing waits in it.
+    /// Runs of consecutive packets that it dropped as they entered. If nothing waits in the stage, a run has
+    /// `dropped / runs` packets on average.
     pub runs: u64,
     /// Copies that it made.
     pub copied: u64,
@@ -91,31 +93,31 @@ pub struct StageReport<'a> {
     pub held: u64,
     /// The most packets that ever waited in its queue.
     pub longest_queue: u64,
-    /// What its delays came to, if they vary at random.
-    pub delays: Option<Achieved>,
+    /// Statistics of its delays, if they vary at random.
+    pub delays: Option<DelayStatistics>,
 }
 
-/// What waits for a server.
+/// The packets that wait for a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Packets that wait; the one in service is not among them.
+    /// The number of packets that wait, without the one in service.
     pub packets: u64,
     /// Their L2 bytes.
     pub bytes: Bytes,
-    /// How long a packet that comes now waits until its own service begins, at the rate of now, if it goes behind all others. Of a
-    /// trace and in a stall it is what is left of the packet in service.
+    /// The time that a packet that arrives now would wait, behind all others, until its own service begins, at the
+    /// current rate. For a trace, and in a stall, it is the time that remains of the packet in service.
     pub delay: Nanos,
 }
 
-/// What a delay that varies at random came to.
+/// Statistics of the delays that a stage gave, where they vary at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Achieved {
-    /// Packets and copies that it gave a delay.
+pub struct DelayStatistics {
+    /// Packets and copies that it delayed.
     pub packets: u64,
-    /// The mean of their delays, what order added to them included.
+    /// The mean of their delays, including what keeping the order added.
     pub mean: Nanos,
-    /// Their standard deviation, of a sample.
+    /// The sample standard deviation of their delays.
     pub deviation: Nanos,
-    /// Those whose own delay would have been below 0, and was taken as 0.
+    /// Packets and copies whose own delay would have been below 0 and was set to 0.
     pub clamped: u64,
 }

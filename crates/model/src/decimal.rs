@@ -4,56 +4,57 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
 
-/// Digits of the fraction that are read: the largest multiplier is below 10^13, and 10^24 * 10^13 fits 128 bits.
+/// The number of digits of a fraction that are read: the largest multiplier is below 10^13, and 10^24 * 10^13 fits into
+/// 128 bits.
 const FRACTION_DIGITS: usize = 24;
 
-/// A regular expression of what [`Number::parse`] takes.
+/// A regular expression of the numbers that [`Number::parse`] accepts.
 #[cfg(feature = "schema")]
 pub(crate) const NUMBER: &str = r"[0-9]+(\.[0-9]+)?";
 
-/// A text that is no value of the unit asked for, and why.
+/// An error in a text that should be a value with a unit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// A bare number, where tools disagree on the unit that it has.
+    /// It is a bare number, and tools disagree on the unit that this has.
     #[error("`{text}` has no unit: {right}")]
     NoUnit {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What would be right.
+        /// The advice on how to write it.
         right: &'static str,
     },
-    /// No number, or a unit of another kind.
+    /// It is not a number, or its unit belongs to another quantity.
     #[error("`{text}` is not {what}: {right}")]
     Malformed {
-        /// What was written.
+        /// The text.
         text: String,
         /// The quantity, with its article.
         what: &'static str,
-        /// What would be right.
+        /// The advice on how to write it.
         right: &'static str,
     },
-    /// A value that this quantity cannot have.
+    /// The quantity cannot have this value.
     #[error("`{text}` is out of range: {right}")]
     OutOfRange {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What would be right.
+        /// The advice on how to write it.
         right: &'static str,
     },
 }
 
-/// A quantity: what it is called and how it is written.
+/// A quantity: its name and the way it is written.
 pub(crate) struct Quantity {
-    /// With its article: "a time".
+    /// The name with its article: "a time".
     pub(crate) what: &'static str,
     /// The advice that ends every error.
     pub(crate) right: &'static str,
-    /// Spellings and their multiples of the base unit: the ones to print first, from large to 1, then aliases.
+    /// The units and their multiples of the base unit: first those to print, from the largest to 1, then aliases.
     pub(crate) units: &'static [(&'static str, u64)],
 }
 
 impl Quantity {
-    /// The value of `text` in base units, rounded to the nearest; case does not matter, as in tc.
+    /// Parses `text` into base units, rounded to the nearest; case does not matter, as in tc.
     pub(crate) fn parse(&self, text: &str) -> Result<u64, UnitError> {
         let (number, unit) = split(text);
         let number = Number::parse(number).ok_or_else(|| self.malformed(text))?;
@@ -70,7 +71,7 @@ impl Quantity {
             .ok_or_else(|| self.out_of_range(text))
     }
 
-    /// Writes `value` in the largest unit that divides it, so that nothing is lost.
+    /// Writes `value` in the largest unit that divides it, so that no digit is lost.
     pub(crate) fn write(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, multiple) = self
             .units
@@ -80,7 +81,27 @@ impl Quantity {
         write!(f, "{}{name}", value / multiple)
     }
 
-    /// A regular expression of what [`Quantity::parse`] takes, but for its range; JSON Schema has no flag for either case.
+    /// Writes `value` exactly, in the largest unit in which it needs at most three decimal places: 26.55ms, 1.5s.
+    pub(crate) fn write_decimal(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_short = |multiple: u64| (value % multiple * 1_000).is_multiple_of(multiple);
+        let (name, multiple) = self
+            .units
+            .iter()
+            .find(|&&(_, multiple)| multiple == 1 || (value >= multiple && is_short(multiple)))
+            .expect("every table has a unit of 1");
+        write!(f, "{}", value / multiple)?;
+        let (mut fraction, mut digits) = (value % multiple * 1_000 / multiple, 3);
+        if fraction > 0 {
+            while fraction.is_multiple_of(10) {
+                (fraction, digits) = (fraction / 10, digits - 1);
+            }
+            write!(f, ".{fraction:0digits$}")?;
+        }
+        f.write_str(name)
+    }
+
+    /// Returns a regular expression of what [`Quantity::parse`] accepts, regardless of its range. It lists both cases
+    /// of each letter, because JSON Schema cannot ignore case.
     #[cfg(feature = "schema")]
     pub(crate) fn pattern(&self) -> String {
         let either_case = |letter: char| {
@@ -118,7 +139,7 @@ impl Quantity {
     }
 }
 
-/// The leading digits and points of `text`, and the rest.
+/// Splits `text` behind its leading digits and points.
 pub(crate) fn split(text: &str) -> (&str, &str) {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -126,7 +147,7 @@ pub(crate) fn split(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// An unsigned decimal number: digits, and perhaps a point and more digits; no sign, no exponent.
+/// An unsigned decimal number: digits, optionally followed by a point and more digits. It has no sign and no exponent.
 pub(crate) struct Number<'a> {
     whole: &'a str,
     fraction: &'a str,
@@ -139,7 +160,7 @@ impl<'a> Number<'a> {
         (digits(whole) && digits(fraction)).then_some(Self { whole, fraction })
     }
 
-    /// The number times `multiple`, rounded to the nearest whole; `None` above 64 bits.
+    /// Returns the number times `multiple`, rounded to the nearest integer; `None` above 64 bits.
     fn times(&self, multiple: u64) -> Option<u64> {
         let multiple = u128::from(multiple);
         let whole = self.whole.parse::<u64>().ok()?;
@@ -180,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_says_what_was_written_and_what_would_be_right() {
+    fn each_error_has_the_text_and_advice() {
         for case in [
             "20 => `20` has no unit: write it with m or km, as in 5km",
             "20s => `20s` is not a length: write it with m or km, as in 5km",

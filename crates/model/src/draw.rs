@@ -1,13 +1,13 @@
-//! Counter-based randomness: a draw depends on the seed, the link, the stage, the stream and the packet's index, never on
-//! other draws.
+//! Counter-based randomness: a draw depends on the seed, the link, the stage, the stream and the packet's index, and
+//! never on other draws.
 
 use crate::in_flight::Stream;
 use crate::units::Probability;
 
-/// The odd fraction of the golden ratio by which splitmix64 steps its counter.
+/// The odd 64-bit fraction of the golden ratio, by which splitmix64 advances its counter.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The draws of one stage of one link, each found by its index.
+/// The draws of one stage of one link. Each is found by its index.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Draws {
     inner: u64,
@@ -15,9 +15,9 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// The draws of the stage called `stage` in link number `link` under `seed`.
+    /// Creates the draws of the stage called `stage` in link number `link` under `seed`.
     ///
-    /// They depend on its name, not on its place, so adding or removing another stage does not change them.
+    /// They depend on the stage's name and not on its place, so adding or removing another stage does not change them.
     pub(crate) fn new(seed: u64, link: u64, stage: &str) -> Self {
         let root = absorb(absorb(mix(seed), link), stage.len() as u64);
         let inner = stage
@@ -29,7 +29,7 @@ impl Draws {
         }
     }
 
-    /// The draws of another purpose, or of other packets, at the same stage; stream 0 is these.
+    /// Returns the draws for another purpose, or for other packets, at the same stage; stream 0 is `self`.
     pub(crate) fn stream(self, stream: u64) -> Self {
         if stream == 0 {
             return self;
@@ -41,7 +41,7 @@ impl Draws {
         }
     }
 
-    /// The draws for packets of `stream`: those of originals are these.
+    /// Returns the draws for packets of `stream`; for originals, this is `self`.
     #[inline]
     pub(crate) fn of(self, stream: Stream) -> Self {
         match stream {
@@ -50,23 +50,23 @@ impl Draws {
         }
     }
 
-    /// The draw of packet number `index` as a share: from 0 to 1, which it never is.
+    /// Returns the draw of packet number `index` as a fraction, at least 0 and below 1.
     pub(crate) fn share(self, index: u64) -> f64 {
-        // The 53 bits that a float has.
+        // A float represents 53 bits exactly.
         (self.at(index) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The draw of packet number `index`, uniform over all 64-bit values.
+    /// Returns the draw of packet number `index`, uniform over all 64-bit values.
     ///
-    /// Two rounds with a key before each: with one, two stages' draws would be the same sequence from
-    /// different starts.
+    /// It takes two rounds, with a key before each: with one round, the draws of two stages would be the same sequence
+    /// with different starting points.
     #[inline]
     pub(crate) fn at(self, index: u64) -> u64 {
         mix(self.outer ^ mix(self.inner.wrapping_add(index.wrapping_mul(GOLDEN))))
     }
 }
 
-/// A probability, as the draws that hit; by default none does.
+/// A probability, as a threshold of draws; by default it is 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chance {
     threshold: u128,
@@ -81,7 +81,7 @@ impl Chance {
         }
     }
 
-    /// The chance that one or the other happens, which never happen both; certain where that is more than they can be.
+    /// Returns the chance that one of two mutually exclusive events happens; a sum above 100 % counts as 100 %.
     pub(crate) fn of_either(one: Probability, other: Probability) -> Self {
         let threshold = one.threshold() + other.threshold();
         Self {
@@ -89,22 +89,22 @@ impl Chance {
         }
     }
 
-    /// Whether that draw hits.
+    /// Returns whether `draw` is a hit.
     #[inline]
     pub(crate) fn hits(self, draw: u64) -> bool {
         u128::from(draw) < self.threshold
     }
 }
 
-/// A key that depends on all of `key` and `word`.
+/// Returns a key that depends on all bits of `key` and `word`.
 fn absorb(key: u64, word: u64) -> u64 {
     mix(key.wrapping_add(GOLDEN) ^ mix(word.wrapping_add(GOLDEN)))
 }
 
-/// A bijection of 64 bits in which every input bit flips every output bit half of the time.
+/// Maps 64 bits one to one, so that every input bit flips every output bit half of the time.
 ///
-/// The finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014), which is David Stafford's variant 13 of `MurmurHash3`'s.
+/// It is the finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014), David Stafford's variant 13 of the finaliser of `MurmurHash3`.
 fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -117,7 +117,7 @@ mod tests {
 
     const DRAWN: u64 = 1 << 18;
 
-    /// Pearson's statistic of `cells` over 256 equal cells.
+    /// Returns Pearson's chi-square statistic of `cells` over 256 cells of equal probability.
     fn chi_square(cells: impl Iterator<Item = u64>) -> f64 {
         let mut counts = [0_u32; 256];
         for cell in cells {
@@ -130,7 +130,8 @@ mod tests {
             .sum()
     }
 
-    /// The 0.05 % and 99.95 % quantiles of chi-square with 255 degrees of freedom.
+    /// Asserts that the statistic lies between the 0.05 % and 99.95 % quantiles of chi-square with 255 degrees of
+    /// freedom.
     fn assert_uniform(cells: impl Iterator<Item = u64>) {
         let statistic = chi_square(cells);
         assert!((187.0..=337.0).contains(&statistic), "{statistic}");
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn a_draw_tells_nothing_of_the_next() {
+    fn consecutive_draws_are_independent() {
         let draws = Draws::new(1, 0, "box.up.loss");
         assert_uniform((0..DRAWN).map(|i| draws.at(i) >> 60 << 4 | draws.at(i + 1) >> 60));
     }

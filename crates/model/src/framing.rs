@@ -1,4 +1,4 @@
-//! What a rate counts of a frame.
+//! The bytes of a frame that a rate counts.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,34 +12,36 @@ const FRAMING: Quantity = Quantity {
     units: &[],
 };
 
-/// Which bytes of a frame a rate counts: its L2 length without FCS and an overhead, at least a minimum, and what cells add, as
-/// tc-stab(8) has it.
+/// The bytes of a frame that a rate counts: its L2 length without FCS plus an overhead, at least a minimum, plus the
+/// bytes that cells add, as in tc-stab(8).
 ///
-/// Text: `l2`, which is the default, `l1`, the name of a line, or its parts: `atm,overhead=18,mpu=96`. Parts behind a name
-/// replace that name's. Names are those of tc-cake(8), which counts from the IP header on: their overheads are 14 bytes less here.
+/// Text: `l2`, which is the default; `l1`; the name of a line; or its parts: `atm,overhead=18,mpu=96`. Parts behind a
+/// name replace the parts of that line. The names are those of tc-cake(8). It counts from the IP header on, so its
+/// overheads are 14 bytes less here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Framing {
-    /// Bytes beside the L2 frame without FCS, VLAN tags not among them; below 0 if the line does without some of the frame.
+    /// The bytes that the line adds to the L2 frame without FCS, not counting VLAN tags; negative if the line omits
+    /// parts of the frame.
     pub overhead: i16,
-    /// What each frame counts for at least, before cells.
+    /// The smallest number of bytes that a frame counts for, before cells.
     pub mpu: u16,
-    /// How the line carries it.
+    /// The cells in which the line carries frames.
     pub cells: Cells,
 }
 
-/// How a line carries frames.
+/// The cells in which a line carries frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cells {
-    /// Whole.
+    /// No cells: frames are carried whole.
     #[default]
     None,
-    /// ATM: in cells of 53 bytes that carry 48, the last one padded (ADSL).
+    /// ATM cells of 53 bytes that carry 48 bytes, the last one padded (ADSL).
     Atm,
-    /// PTM: with a byte after each 64 (VDSL2; IEEE 802.3, 61.3).
+    /// PTM, with one byte more after each 64 (VDSL2; IEEE 802.3, 61.3).
     Ptm,
 }
 
-/// Lines by name.
+/// The lines by name.
 const LINES: [(&str, Framing); 15] = [
     ("l2", Framing::L2),
     ("l1", Framing::L1),
@@ -58,7 +60,7 @@ const LINES: [(&str, Framing); 15] = [
     ("conservative", line(48, 0, Cells::Atm)),
 ];
 
-/// A line that has so many bytes beside an IP packet.
+/// Returns a line that adds `beside_ip` bytes to an IP packet.
 const fn line(beside_ip: i16, mpu: u16, cells: Cells) -> Framing {
     Framing {
         overhead: beside_ip - 14,
@@ -82,13 +84,15 @@ impl Framing {
         cells: Cells::None,
     };
 
-    /// The bytes that a frame of `l2_len` (FCS not included) counts for.
+    /// Returns the number of bytes that a frame of `l2_len` bytes (without FCS) counts for.
     #[inline]
     #[must_use]
     pub fn bytes_counted(self, l2_len: Bytes) -> Bytes {
         let overhead = i64::from(self.overhead);
-        let whole = l2_len.0.saturating_add_signed(overhead);
-        let whole = whole.max(u64::from(self.mpu));
+        let whole = l2_len
+            .0
+            .saturating_add_signed(overhead)
+            .max(u64::from(self.mpu));
         Bytes(match self.cells {
             Cells::None => whole,
             Cells::Atm => whole.div_ceil(48).saturating_mul(53),
@@ -106,7 +110,7 @@ impl FromStr for Framing {
             let before = framing.unwrap_or_default();
             let named = LINES.iter().find(|(name, _)| *name == part);
             framing = Some(match (named, part.split_once('=')) {
-                // A name says everything, so nothing can come before it.
+                // A name defines all parts, so nothing may come before it.
                 (Some((_, line)), _) if framing.is_none() => *line,
                 (None, Some(("overhead", value))) => Self {
                     overhead: number(text, value, -64)?,
@@ -131,12 +135,13 @@ impl FromStr for Framing {
     }
 }
 
-/// A number of bytes from `least` to 256, as sch_cake takes it.
+/// Parses a number of bytes from `least` to 256, the range of sch_cake.
 fn number(text: &str, value: &str, least: i16) -> Result<i16, UnitError> {
     let value: i16 = value.trim().parse().map_err(|_| FRAMING.malformed(text))?;
-    match (least..=256).contains(&value) {
-        true => Ok(value),
-        false => Err(FRAMING.out_of_range(text)),
+    if (least..=256).contains(&value) {
+        Ok(value)
+    } else {
+        Err(FRAMING.out_of_range(text))
     }
 }
 
@@ -145,7 +150,7 @@ impl fmt::Display for Framing {
         match *self {
             Self::L2 => return f.write_str("l2"),
             Self::L1 => return f.write_str("l1"),
-            // Other names stand for parts, several for the same.
+            // Other names are written as parts, because several names mean the same.
             _ => {}
         }
         f.write_str(match self.cells {
@@ -182,13 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_filled_up() {
+    fn the_last_cell_is_padded() {
         // The example of tc-stab(8): 100 bytes are three cells, 159 bytes.
         assert_eq!(framing("atm").bytes_counted(Bytes(100)), Bytes(159));
         for (len, cells) in [(1, 1), (48, 1), (49, 2), (96, 2), (1_514, 32)] {
             assert_eq!(framing("atm").bytes_counted(Bytes(len)), Bytes(cells * 53));
         }
-        // An acknowledgement of 40 bytes of IP over PPPoE and LLC: 80 bytes in two cells. Of 1,500: 1,540 in 33.
+        // An acknowledgement of 40 bytes of IP over PPPoE and LLC has 80 bytes in two cells; a packet of 1,500 bytes
+        // has 1,540 bytes in 33.
         let adsl = framing("pppoe-llcsnap");
         assert_eq!(adsl.bytes_counted(Bytes(54)), Bytes(106));
         assert_eq!(adsl.bytes_counted(Bytes(1_514)), Bytes(33 * 53));
@@ -202,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minimum_is_of_the_frame_with_its_overhead() {
+    fn the_minimum_includes_the_overhead() {
         let cable = framing("docsis");
         for (len, counted) in [(42, 64), (60, 64), (61, 65), (1_514, 1_518)] {
             assert_eq!(cable.bytes_counted(Bytes(len)), Bytes(counted));
@@ -212,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_equal() {
+    fn written_values_are_read_back_equal() {
         for text in [
             "l2",
             "l1",
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_framing_is_refused_with_what_would_be_right() {
+    fn an_invalid_framing_is_refused_with_advice() {
         for text in ["ip", "", "mpu=1,docsis", "atm=1", "overhead=x", "overhead"] {
             let message = text.parse::<Framing>().unwrap_err().to_string();
             assert!(

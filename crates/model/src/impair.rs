@@ -1,8 +1,10 @@
-//! What happens to packets: one effect a file, and the list of them all.
+//! The effects on packets, one in each file, and the list of all.
 
 mod bit_errors;
+mod correlated_score;
 mod corrupt;
 mod delay;
+mod delay_accumulator;
 mod duplicate;
 mod estimate;
 mod every_nth;
@@ -20,21 +22,19 @@ mod reorder;
 mod score;
 mod slots;
 mod stall;
-mod tally;
-mod wandering;
 
 pub use self::estimate::DelayEstimate;
 use crate::behaviour::Behaviour;
-use crate::counters::{Achieved, Waiting};
+use crate::counters::{DelayStatistics, Waiting};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::queue::server::Server;
 use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 
 impl Effect {
-    /// What it does to packets.
+    /// Returns its behaviour.
     #[must_use]
     pub fn behaviour(&self) -> Behaviour<'_> {
         match self {
@@ -62,20 +62,20 @@ impl Effect {
     }
 }
 
-/// Lists every kind of stage: the one enum through which the link calls them.
+/// Lists every kind of stage in one enum, through which the link calls them.
 macro_rules! kinds {
     ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
         /// A stage of any kind.
         #[derive(Debug, Default)]
         pub(crate) enum AnyStage {
             $($kind($stage),)+
-            /// One that never does anything.
+            /// A stage that never does anything.
             #[default]
             Nothing,
         }
 
         impl AnyStage {
-            /// A stage of the kind of `effect`, which does nothing yet.
+            /// Creates a stage of the kind of `effect`, which does nothing yet.
             pub(crate) fn of_kind(effect: &Effect, start: Nanos, draws: Draws) -> Self {
                 match effect {
                     $($(Effect::$effect(_))|+ => Self::$kind(<$stage>::new(start, draws)),)+
@@ -86,10 +86,10 @@ macro_rules! kinds {
 
         impl Stage for AnyStage {
             #[inline]
-            fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+            fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
                 match self {
                     $(Self::$kind(stage) => stage.enter(at, index, t, out),)+
-                    Self::Nothing => Entered::Passes(at),
+                    Self::Nothing => EntryResult::Passes(at),
                 }
             }
 
@@ -137,7 +137,7 @@ macro_rules! kinds {
                 }
             }
 
-            fn delays(&self) -> Option<Achieved> {
+            fn delays(&self) -> Option<DelayStatistics> {
                 match self {
                     $(Self::$kind(stage) => stage.delays(),)+
                     Self::Nothing => None,
@@ -169,7 +169,7 @@ kinds! {
     Slots(slots::SlotStage): Slots,
     Gate(gate::GateStage): Gate,
     Policer(police::Policer): Police,
-    HoldBack(hold_back::HoldingBack): HoldBack,
+    HoldBack(hold_back::HoldBackStage): HoldBack,
     Stall(stall::StallStage): Stall,
     Netem(netem::NetemStage): Netem,
 }

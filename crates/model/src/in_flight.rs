@@ -3,30 +3,30 @@
 use crate::packet::{Ecn, Edit, Packet, Side};
 use crate::time::Nanos;
 
-/// A packet inside the link; a cache line.
+/// A packet inside the link. It fills one cache line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub(crate) packet: Packet,
-    /// When it came to the queue in which it waits.
+    /// The time at which it joined the queue in which it waits.
     pub(crate) since: Nanos,
-    /// The path that it entered by, which it keeps.
+    /// The index of the path by which it entered, which it keeps.
     pub(crate) path: u32,
-    /// Which of its copies; 0 is the packet itself.
+    /// The copy's number; 0 for the packet itself.
     pub(crate) copy: u32,
     pub(crate) edit: Option<Edit>,
-    /// The place of the stage in its path that it is in, or comes to next.
+    /// The index, in its path, of the stage that it is in or enters next.
     pub(crate) step: u16,
-    /// The class that it was taken for.
+    /// The class that the link assigned it to.
     pub(crate) class: u16,
-    /// Where it entered.
+    /// The side at which it entered.
     pub(crate) side: Side,
-    /// Whether it was marked on its way.
+    /// Whether it was marked (CE) inside the link.
     pub(crate) mark: bool,
 }
 
 const _: () = assert!(size_of::<InFlight>() == 64);
 
-/// Which sequence of draws a packet takes from: a copy never takes what is an original's.
+/// The sequence of draws that a packet uses. Copies have another one, so that they never change the draws of originals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Originals,
@@ -34,7 +34,7 @@ pub(crate) enum Stream {
 }
 
 impl InFlight {
-    /// One that enters by `side` at `at`, before its path is known.
+    /// Creates a packet that enters at `side` at `at`, before its path is known.
     #[inline]
     pub(crate) fn of(packet: Packet, side: Side, at: Nanos) -> Self {
         Self {
@@ -58,15 +58,12 @@ impl InFlight {
         }
     }
 
-    /// What its header says by now.
+    /// Returns the ECN codepoint of its header, with marks from inside the link.
     pub(crate) fn ecn(&self) -> Ecn {
-        match self.mark {
-            true => Ecn::Ce,
-            false => self.packet.ecn,
-        }
+        if self.mark { Ecn::Ce } else { self.packet.ecn }
     }
 
-    /// Marks it (CE), if its sender understands marks; whether it is marked now.
+    /// Marks it (CE) if its sender understands marks, and returns whether it is marked now.
     pub(crate) fn mark(&mut self) -> bool {
         self.mark |= matches!(self.packet.ecn, Ecn::Ect0 | Ecn::Ect1);
         self.ecn() == Ecn::Ce
@@ -75,7 +72,7 @@ impl InFlight {
 
 #[cfg(test)]
 impl InFlight {
-    /// An original of that length, of no flow, on no path.
+    /// Creates an original of length `len` without a flow or a path.
     pub(crate) fn for_test(len: u64) -> Self {
         use crate::packet::PacketId;
         use crate::units::Bytes;

@@ -1,15 +1,15 @@
 //! Limits of the cost of a link's conditions.
 
-/// The most packets that may come of one, itself included: each stage of a path that copies doubles them.
+/// The most packets that may result from one, itself included: each stage of a path that copies doubles them.
 pub const MOST_COPIES: u32 = 16;
 
 /// The most stages of one path.
 pub const MOST_STAGES: usize = 32;
 
-/// The most stages of a link; one that several paths share counts once.
+/// The most stages of a link; a stage that several paths share counts once.
 pub const MOST_STAGES_IN_ALL: usize = 256;
 
-/// The most classes of a link beside class 0.
+/// The most classes of a link, without class 0.
 pub const MOST_CLASSES: u16 = 64;
 
 /// The most steps of all schedules of a link together.

@@ -7,23 +7,24 @@ use crate::counters::{Counters, StageReport, Waiting};
 use crate::in_flight::InFlight;
 use crate::named::NamedStage;
 use crate::packet::{DropCause, Edit, Outcome, Packet, PacketId, Reply, Side};
-use crate::path::{After, Path, Step};
+use crate::path::{Handover, Path, Step};
 use crate::spec::{ConfigError, LinkConfig};
-use crate::stage::{Entered, Out, PacketOutcome};
+use crate::stage::{EntryResult, Out, PacketOutcome};
 use crate::time::Nanos;
 use crate::timers::Timers;
 use crate::units::Bytes;
 
 /// A link in model time: offer packets, poll outcomes, ask when to come back.
+/// A link in model time. The caller offers packets, polls outcomes and asks when to come back.
 ///
-/// Events inside the link happen at their *logical* times and in the order of those times, over all paths and
-/// stages. Events of the same time happen in the order in which they were scheduled,
-/// and a packet that leaves a stage goes before one that arrives at the link. So outcomes depend on the
-/// offers alone: a late or an extra `poll` changes nothing, unless a packet is offered that arrived
-/// before something already decided for its direction.
+/// Events inside the link happen at their *logical* times and in the order of those times, over all paths and stages.
+/// Events of the same time happen in the order in which they were scheduled, and a packet that leaves a stage goes
+/// before one that arrives at the link. Therefore outcomes depend on the offers alone: a late or an extra `poll`
+/// changes nothing, unless a packet is offered that arrived before an event that was already processed for its
+/// direction.
 ///
-/// A packet's outcome is decided as soon as nothing can change it any more: when the packet leaves its last
-/// server, or at once if its path has none. Its due time then lies ahead by the delays that remain.
+/// A packet's outcome is decided as soon as nothing can change it any more: when the packet leaves its last server, or
+/// on arrival if its path has none. Its due time then lies ahead by the delays that remain.
 #[derive(Debug)]
 pub struct Link {
     pub(crate) seed: u64,
@@ -31,30 +32,30 @@ pub struct Link {
     pub(crate) start: Nanos,
     pub(crate) stages: Vec<NamedStage>,
     pub(crate) paths: Vec<Path>,
-    /// The paths of packets that arrive now, by side and class.
+    /// The indexes of the paths that arriving packets take, by side and class.
     pub(crate) current: [Vec<u32>; 2],
-    /// Whether the directions share a stage, so that no arrival may lie before an event of either.
+    /// Whether the directions share a stage, so that no arrival may be earlier than an event of either direction.
     pub(crate) shared: bool,
-    /// Stages that left the conditions and still stand in paths.
+    /// The number of stages that the conditions no longer name and that paths still contain.
     pub(crate) leaving: usize,
-    /// The most packets that can come of one that arrives now.
+    /// The largest number of packets that can result from one that arrives now.
     pub(crate) most_copies: u32,
     pub(crate) is_stopped: bool,
     pub(crate) timers: Timers,
-    /// The latest arrival or event of each direction.
+    /// The time of the latest arrival or event of each direction.
     pub(crate) clocks: [Nanos; 2],
-    /// What stages said that was not followed yet.
+    /// Outputs of stages that were not processed yet.
     out: Out,
-    decided: VecDeque<Decided>,
+    decided: VecDeque<DecidedOutcome>,
     copies: u32,
     pub(crate) counters: [Vec<Counters>; 2],
 }
 
-/// An outcome that was not handed out yet.
+/// An outcome that was not polled yet.
 ///
-/// Kept flat and short: what it carries, every packet pays for.
+/// It is flat and short, because every packet pays for its size.
 #[derive(Debug)]
-struct Decided {
+struct DecidedOutcome {
     id: PacketId,
     len: Bytes,
     at: Nanos,
@@ -74,10 +75,11 @@ enum Verdict {
 }
 
 impl Link {
-    /// A link under `config`.
+    /// Creates a link with the conditions of `config`.
     ///
     /// # Errors
-    /// Conditions that contradict each other, lie out of range or cost too much, by stage and field.
+    /// Returns an error that names the stage and the field if conditions contradict each other, lie out of range or
+    /// cost too much.
     pub fn new(config: &LinkConfig) -> Result<Self, ConfigError> {
         let mut link = Self {
             seed: config.seed,
@@ -101,10 +103,11 @@ impl Link {
         Ok(link)
     }
 
-    /// Takes a packet that arrived at `at` by `ingress`.
+    /// Takes a packet that arrived at `at` on side `ingress`, and returns by how much it was late.
     ///
-    /// Offer in the order of arrival. A packet older than its direction's latest arrival or event (of
-    /// both directions, if they share a stage) is taken as if it came at that time, and counted as late; gives by how much.
+    /// Packets must be offered in the order of arrival. A packet that is older than the latest arrival or event of its
+    /// direction (of both directions, if they share a stage) counts as late and is treated as if it arrived at that
+    /// time.
     pub fn offer(&mut self, at: Nanos, ingress: Side, packet: Packet) -> Nanos {
         while self.step(at) {}
         let clock = self.clocks[ingress.index()];
@@ -137,13 +140,13 @@ impl Link {
         Nanos(arrival.0 - at.0)
     }
 
-    /// The next outcome decided by `now`, in the order of decision; `None` when there is no more.
+    /// Returns the next outcome that is decided by `now`, in the order of decision; `None` if there is no more.
     ///
-    /// Poll with a time up to which every arrival was offered: one offered afterwards that is older
-    /// than an event already processed is late.
+    /// Poll with a time up to which every arrival has been offered: a packet that is offered later and is older than an
+    /// event already processed is late.
     pub fn poll(&mut self, now: Nanos) -> Option<Outcome> {
         while self.decided.is_empty() && self.step(now) {}
-        let Decided {
+        let DecidedOutcome {
             id,
             len,
             at,
@@ -186,9 +189,10 @@ impl Link {
         })
     }
 
-    /// When the next undecided packet may be decided; `None` when none is held, or all that are wait for a change.
+    /// Returns when the next undecided packet may be decided; `None` if no packet is held, or if all held packets wait
+    /// for a change of the conditions.
     ///
-    /// While outcomes wait to be polled, a time that has passed.
+    /// While outcomes wait to be polled, it returns a time that has passed.
     #[must_use]
     pub fn next_at(&self) -> Option<Nanos> {
         if !self.decided.is_empty() {
@@ -197,7 +201,8 @@ impl Link {
         self.timers.first().map(|(at, _)| at)
     }
 
-    /// No packet that arrives is due sooner after its arrival: what is constant of its path's delays, as far as that is known.
+    /// Returns a lower bound of the time from a packet's arrival to its due time, for packets that arrive now: the
+    /// smallest sum, over all paths, of the delays that are known to be constant.
     #[must_use]
     pub fn least_delay(&self) -> Nanos {
         let paths = self.current.iter().flatten();
@@ -209,15 +214,15 @@ impl Link {
         paths.map(of_path).min().unwrap_or(Nanos::ZERO)
     }
 
-    /// The most packets that can come of one that arrives now, itself included: each stage that copies doubles them. At most
-    /// [`MOST_COPIES`](crate::MOST_COPIES).
+    /// Returns the largest number of packets that can result from one that arrives now, itself included: each stage
+    /// that copies doubles it. It is at most [`MOST_COPIES`](crate::MOST_COPIES).
     #[must_use]
     pub fn most_copies(&self) -> u32 {
         self.most_copies
     }
 
-    /// Ends the link: gives up every packet and copy whose outcome is not decided. Their outcomes never come; they stay
-    /// counted as held. Poll what is decided first.
+    /// Ends the link: gives up every packet and copy whose outcome is not decided, and returns their identifiers and
+    /// copy numbers. Their outcomes never come, and they stay counted as held. Poll all decided outcomes first.
     pub fn stop(&mut self) -> Vec<(PacketId, u32)> {
         self.is_stopped = true;
         let at = self.clocks[0].max(self.clocks[1]);
@@ -225,14 +230,16 @@ impl Link {
             self.stages[stage].empty(at, &mut self.out);
             self.timers.set(stage, None);
         }
-        let held = (0..self.out.len()).map(|place| self.out.get(place).t);
-        let held = held.map(|t| (t.packet.id, t.copy)).collect();
+        let held = (0..self.out.len())
+            .map(|place| self.out.get(place).t)
+            .map(|t| (t.packet.id, t.copy))
+            .collect();
         self.out.truncate(0);
         self.paths.iter_mut().for_each(|path| path.inside = 0);
         held
     }
 
-    /// What was counted for packets that entered by `ingress`, all classes together.
+    /// Returns the counters of packets that entered at `ingress`, summed over all classes.
     #[must_use]
     pub fn counters(&self, ingress: Side) -> Counters {
         self.by_class(ingress)
@@ -240,13 +247,13 @@ impl Link {
             .fold(Counters::default(), |sum, one| sum + *one)
     }
 
-    /// What was counted for packets that entered by `ingress`, by class.
+    /// Returns the counters of packets that entered at `ingress`, by class.
     #[must_use]
     pub fn by_class(&self, ingress: Side) -> &[Counters] {
         &self.counters[ingress.index()]
     }
 
-    /// What each stage did, in the order in which paths name them, side A's first.
+    /// Returns a report of each stage, in the order in which the paths name them, those of side A first.
     pub fn stages(&self) -> impl Iterator<Item = StageReport<'_>> {
         self.stages
             .iter()
@@ -254,8 +261,8 @@ impl Link {
             .map(NamedStage::report)
     }
 
-    /// What waits at `at` for the servers of packets that enter by `ingress` and are of no class: of that with the longest wait.
-    /// `None` where there is none.
+    /// Returns what waits at `at` for a server on the path of class 0 from `ingress`; of several servers, the one with
+    /// the longest wait counts. `None` if the path has no server.
     #[must_use]
     pub fn backlog(&self, at: Nanos, ingress: Side) -> Option<Waiting> {
         let path = *self.current[ingress.index()].first()?;
@@ -264,13 +271,13 @@ impl Link {
         backlogs.max_by_key(|backlog| backlog.delay)
     }
 
-    /// Processes the earliest event, if it lies at or before `now`.
+    /// Processes the earliest event if its time is at or before `now`, and returns whether there was one.
     #[inline]
     pub(crate) fn step(&mut self, now: Nanos) -> bool {
         let Some((at, index)) = self.timers.first().filter(|&(at, _)| at <= now) else {
             return false;
         };
-        let said = self.out.len();
+        let first_output = self.out.len();
         let stage = &mut self.stages[index];
         let released = stage.wake(at, &mut self.out);
         self.timers.set(index, stage.next());
@@ -279,15 +286,15 @@ impl Link {
             in_flight.step += 1;
             self.carry(at, at, &mut in_flight);
         }
-        if self.out.len() != said {
-            self.follow(index, said, at);
+        if self.out.len() != first_output {
+            self.process_outputs(index, first_output, at);
         }
         true
     }
 
-    /// Carries `t`, which passes the stage in which it is at `at`, further; now or later.
+    /// Carries `t`, which passes its stage at `at`, further; immediately or after it has waited.
     #[inline]
-    fn go_on(&mut self, now: Nanos, at: Nanos, mut t: InFlight) {
+    fn continue_path(&mut self, now: Nanos, at: Nanos, mut t: InFlight) {
         let step = self.paths[t.path as usize].steps[usize::from(t.step)];
         if !self.waits(step, now, at, &t) {
             t.step += 1;
@@ -302,73 +309,75 @@ impl Link {
             let Some(&step) = self.paths[path].steps.get(usize::from(place)) else {
                 return self.decide(at, t, Verdict::Delivered);
             };
-            let said = self.out.len();
+            let first_output = self.out.len();
             let stage = &mut self.stages[step.stage];
             let entered = stage.enter(at, t, &mut self.out);
-            if let Entered::Passes(later) = entered {
+            if let EntryResult::Passes(later) = entered {
                 at = later;
-            } else if entered == Entered::Taken {
+            } else if entered == EntryResult::Taken {
                 let next = stage.next();
                 self.rewake(step.stage, next);
             }
-            if self.out.len() != said {
-                return self.follow_entry(step, said, now, at, *t, entered);
+            if self.out.len() != first_output {
+                return self.finish_entry(step, first_output, now, at, *t, entered);
             }
             match entered {
-                Entered::Passes(_) if self.waits(step, now, at, t) => return,
-                Entered::Passes(_) => {
+                EntryResult::Passes(_) if self.waits(step, now, at, t) => return,
+                EntryResult::Passes(_) => {
                     place += 1;
                     t.step = place;
                 }
-                Entered::Taken => return,
-                Entered::Dropped(cause) => return self.drop(step.stage, at, t, cause, None),
-                Entered::Refused(cause, reply) => {
+                EntryResult::Taken => return,
+                EntryResult::Dropped(cause) => return self.drop(step.stage, at, t, cause, None),
+                EntryResult::Refused(cause, reply) => {
                     return self.drop(step.stage, at, t, cause, Some(reply));
                 }
             }
         }
     }
 
-    /// Goes on after `t` `entered` the stage of `step` and that said more than an answer for `t`.
+    /// Finishes the entry of `t`, whose result is `entered`, at a stage that had further outputs.
     #[cold]
     #[inline(never)]
-    fn follow_entry(
+    fn finish_entry(
         &mut self,
         step: Step,
-        said: usize,
+        first_output: usize,
         now: Nanos,
         at: Nanos,
         t: InFlight,
-        entered: Entered,
+        entered: EntryResult,
     ) {
-        self.announce_copies(step.stage, said);
+        self.announce_copies(step.stage, first_output);
         match entered {
-            Entered::Passes(at) => self.go_on(now, at, t),
-            Entered::Taken => {}
-            Entered::Dropped(cause) => self.drop(step.stage, at, &t, cause, None),
-            Entered::Refused(cause, reply) => self.drop(step.stage, at, &t, cause, Some(reply)),
+            EntryResult::Passes(at) => self.continue_path(now, at, t),
+            EntryResult::Taken => {}
+            EntryResult::Dropped(cause) => self.drop(step.stage, at, &t, cause, None),
+            EntryResult::Refused(cause, reply) => self.drop(step.stage, at, &t, cause, Some(reply)),
         }
-        self.follow(step.stage, said, now);
+        self.process_outputs(step.stage, first_output, now);
     }
 
-    /// Does what `stage` has said since it had said so much.
+    /// Processes the outputs of `stage` from index `first_output` on.
     #[inline(never)]
-    fn follow(&mut self, stage: usize, said: usize, now: Nanos) {
-        for place in said..self.out.len() {
+    fn process_outputs(&mut self, stage: usize, first_output: usize, now: Nanos) {
+        for place in first_output..self.out.len() {
             let mut one = *self.out.get(place);
             self.advance_clock(one.t.side, now);
             match one.outcome {
-                PacketOutcome::Passes | PacketOutcome::Copied => self.go_on(now, one.at, one.t),
+                PacketOutcome::Passes | PacketOutcome::Copied => {
+                    self.continue_path(now, one.at, one.t)
+                }
                 PacketOutcome::CopiedAgain => self.carry(now, one.at, &mut one.t),
                 PacketOutcome::Dropped(cause) => self.drop(stage, one.at, &one.t, cause, None),
             }
         }
-        self.out.truncate(said);
+        self.out.truncate(first_output);
     }
 
-    /// Numbers the copies that `stage` made since it had said so much, and says that there are.
-    fn announce_copies(&mut self, stage: usize, said: usize) {
-        for place in said..self.out.len() {
+    /// Numbers the copies among the outputs of `stage` from index `first_output` on, and announces them.
+    fn announce_copies(&mut self, stage: usize, first_output: usize) {
+        for place in first_output..self.out.len() {
             let one = self.out.get_mut(place);
             if matches!(
                 one.outcome,
@@ -379,29 +388,29 @@ impl Link {
                 let (at, t) = (one.at, one.t);
                 self.stages[stage].copied += 1;
                 self.paths[t.path as usize].inside += 1;
-                self.say(at, &t, Verdict::Copied);
+                self.push_decided(at, &t, Verdict::Copied);
             }
         }
     }
 
-    /// Whether `t`, which passed `step`, has to wait for `at`: then it does.
+    /// Returns whether `t`, which passed `step`, has to wait until `at`; if so, makes it wait.
     #[inline]
     fn waits(&mut self, step: Step, now: Nanos, at: Nanos, t: &InFlight) -> bool {
-        let waits = match step.after {
-            After::Go => false,
-            After::WaitIfAhead => at > now,
-            After::Wait => true,
+        let waits = match step.handover {
+            Handover::Immediate => false,
+            Handover::WaitIfAhead => at > now,
+            Handover::Wait => true,
         };
         if waits {
             let stage = &mut self.stages[step.stage];
-            stage.line.push(at, *t);
+            stage.delayed.push(at, *t);
             let next = stage.next();
             self.rewake(step.stage, next);
         }
         waits
     }
 
-    /// Has `stage` woken at `next`, if that is not settled already.
+    /// Sets the wake-up of `stage` to `next`, unless it is set to that time already.
     #[inline]
     pub(crate) fn rewake(&mut self, stage: usize, next: Option<Nanos>) {
         if next != self.timers.get(stage) {
@@ -424,12 +433,12 @@ impl Link {
     #[inline]
     fn decide(&mut self, at: Nanos, t: &InFlight, verdict: Verdict) {
         self.paths[t.path as usize].inside -= 1;
-        self.say(at, t, verdict);
+        self.push_decided(at, t, verdict);
     }
 
     #[inline]
-    fn say(&mut self, at: Nanos, t: &InFlight, verdict: Verdict) {
-        self.decided.push_back(Decided {
+    fn push_decided(&mut self, at: Nanos, t: &InFlight, verdict: Verdict) {
+        self.decided.push_back(DecidedOutcome {
             id: t.packet.id,
             len: t.packet.len,
             at,
@@ -451,7 +460,7 @@ impl Link {
         }
     }
 
-    /// In debug builds: what paths count as inside is what stages hold.
+    /// Asserts, in debug builds, that stages hold as many packets as paths count inside.
     pub(crate) fn check_held(&self) {
         debug_assert_eq!(
             self.paths.iter().map(|path| path.inside).sum::<u64>(),

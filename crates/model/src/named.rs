@@ -1,4 +1,4 @@
-//! A stage of a link with all that the link keeps for it.
+//! A stage of a link, with everything that the link keeps for it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,46 +8,47 @@ use crate::counters::{StageReport, Waiting};
 use crate::draw::Draws;
 use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
-use crate::line::Line;
 use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
+use crate::timed_queue::TimedQueue;
 
-/// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.
+/// A stage with its name, its schedule, its counters, and the packets that passed it with a time that lies ahead.
 #[derive(Debug, Default)]
 pub(crate) struct NamedStage {
     name: String,
-    /// What it may turn into: its kind.
+    /// The kind of its effects.
     kind: Effect,
     stage: AnyStage,
     timing: Timing,
-    /// What it delays every packet by, at least.
+    /// A lower bound of its delay.
     least_delay: Nanos,
     copies: bool,
-    /// What it will do, the next first, at times of the model.
+    /// Its later effects in order, at times of the model.
     schedule: Vec<(Nanos, Effect)>,
-    /// How much of the schedule is over.
-    over: usize,
-    /// When the schedule goes on.
+    /// The number of entries of the schedule that have taken effect.
+    applied: usize,
+    /// The time of the next entry of the schedule.
     pub(crate) changes_at: Nanos,
-    pub(crate) line: Line,
-    /// Whether it left the conditions, and stands in paths only until nothing that it passed can be overtaken.
+    pub(crate) delayed: TimedQueue,
+    /// Whether the conditions no longer name it, so that paths contain it only until nothing that it passed can be
+    /// overtaken.
     pub(crate) is_leaving: bool,
-    /// Whether it left for good: only packets that came before meet it, to whom it does nothing.
+    /// Whether it has left for good: only packets that came earlier still meet it, and it does nothing to them.
     is_retired: bool,
     entered: [u64; 2],
     pub(crate) dropped: u64,
     pub(crate) copied: u64,
-    /// Runs of packets in a row that it dropped as they came, and whether the last one was.
+    /// Runs of consecutive packets that it dropped as they entered, and whether it dropped the last one.
     runs: u64,
     is_dropping: bool,
-    /// What it does, if that has been the same all the time.
+    /// Its effect, if that has never changed.
     effect: Option<Effect>,
     is_set: bool,
 }
 
 impl NamedStage {
-    /// A stage that does nothing yet, and is of no kind.
+    /// Creates a stage that does nothing yet and has no kind.
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -64,13 +65,14 @@ impl NamedStage {
         &self.kind
     }
 
-    /// Does from `at` on what `new` says, which is of its kind if it has one; the schedule counts from `start`.
+    /// Takes over the effects of `new` from `at` on, which are of its kind if it has one. The schedule counts from
+    /// `start`.
     pub(crate) fn set(&mut self, new: CheckedStage, start: Nanos, at: Nanos, draws: Draws) {
         if self.kind == Effect::Nothing {
             self.kind = new.kind;
             self.stage = AnyStage::of_kind(&self.kind, start, draws);
         }
-        // Though it does nothing now, it may hold what it took in before.
+        // Even if it does nothing now, it may hold packets that it took in before.
         self.timing = new.timing.and(self.kind.behaviour().timing);
         self.least_delay = new.least_delay;
         self.copies |= new.copies;
@@ -79,26 +81,30 @@ impl NamedStage {
         for (time, _) in &mut self.schedule {
             *time = start + *time;
         }
-        // What is over by now is not gone through: what stood for no time would change what the stage holds.
-        self.over = self.schedule.partition_point(|(time, _)| *time <= at);
-        let last = self.over.checked_sub(1).map(|last| &self.schedule[last].1);
+        // Entries that are over by now are skipped: an effect that was in force for no time would change what the stage
+        // holds.
+        self.applied = self.schedule.partition_point(|(time, _)| *time <= at);
+        let last = self
+            .applied
+            .checked_sub(1)
+            .map(|last| &self.schedule[last].1);
         self.stage.set(at, last.unwrap_or(&new.effect));
         self.effect = (!self.is_set && self.schedule.is_empty()).then_some(new.effect);
         self.is_set = true;
         self.changes_at = self.next_change();
     }
 
-    /// Whether it copies packets, or did under former conditions, and may again.
+    /// Returns whether it copies packets, or did so under former conditions; false while it is leaving.
     pub(crate) fn copies(&self) -> bool {
         !self.is_leaving && self.copies
     }
 
     fn next_change(&self) -> Nanos {
-        let next = self.schedule.get(self.over);
+        let next = self.schedule.get(self.applied);
         next.map_or(Nanos::MAX, |(time, _)| *time)
     }
 
-    /// Does nothing from `at` on, and keeps the order of what it passed.
+    /// Does nothing from `at` on, except that it keeps the order of the packets that it passed.
     pub(crate) fn leave(&mut self, at: Nanos) {
         self.is_leaving = true;
         self.least_delay = Nanos::ZERO;
@@ -107,7 +113,7 @@ impl NamedStage {
         self.stage.set(at, &Effect::Nothing);
     }
 
-    /// Leaves for good: its name may be another's.
+    /// Leaves for good; another stage may then have its name.
     pub(crate) fn retire(&mut self) {
         self.is_leaving = false;
         self.is_retired = true;
@@ -117,58 +123,59 @@ impl NamedStage {
         self.is_retired
     }
 
-    /// Whether nothing that it passed can be overtaken any more.
+    /// Returns whether nothing that it passed can be overtaken any more.
     pub(crate) fn is_settled(&self, at: Nanos) -> bool {
-        self.line.len() == 0 && self.stage.settled(at)
+        self.delayed.len() == 0 && self.stage.settled(at)
     }
 
     pub(crate) fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// No packet leaves it sooner after it came; nothing is known of most kinds.
+    /// Returns a lower bound of its delay; 0 for most kinds, because nothing is known of them.
     pub(crate) fn least_delay(&self) -> Nanos {
         self.least_delay
     }
 
     /// Takes `t` in at `at`.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, at: Nanos, t: &mut InFlight, out: &mut Out) -> Entered {
+    pub(crate) fn enter(&mut self, at: Nanos, t: &mut InFlight, out: &mut Out) -> EntryResult {
         if at >= self.changes_at {
-            self.follow_schedule(at);
+            self.apply_schedule(at);
         }
-        let entered = &mut self.entered[usize::from(t.stream() == Stream::Copies)];
-        let index = *entered;
-        *entered += 1;
+        let count = &mut self.entered[usize::from(t.stream() == Stream::Copies)];
+        let index = *count;
+        *count += 1;
         let entered = self.stage.enter(at, index, t, out);
-        debug_assert!(!matches!(entered, Entered::Passes(later) if later < at));
-        let is_dropped = matches!(entered, Entered::Dropped(_) | Entered::Refused(..));
+        debug_assert!(!matches!(entered, EntryResult::Passes(later) if later < at));
+        let is_dropped = matches!(entered, EntryResult::Dropped(_) | EntryResult::Refused(..));
         self.runs += u64::from(is_dropped && !self.is_dropping);
         self.is_dropping = is_dropped;
         entered
     }
 
-    /// Does what is due at `at`; the packet that leaves then, if one does, before all that is said through `out`.
+    /// Does what is due at `at`. Returns the packet that leaves then, if any, which leaves before everything that is
+    /// reported through `out`.
     #[inline]
     pub(crate) fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
         if at >= self.changes_at {
-            self.follow_schedule(at);
+            self.apply_schedule(at);
             if self.next().is_none_or(|due| due > at) {
                 return None;
             }
         }
-        if self.line.next().is_some_and(|due| due <= at) {
-            return self.line.pop().map(|(_, t)| t);
+        if self.delayed.next().is_some_and(|due| due <= at) {
+            return self.delayed.pop().map(|(_, t)| t);
         }
         self.stage.wake(at, out)
     }
 
-    /// When it is to be woken next.
+    /// Returns when it is to be woken next.
     #[inline]
     pub(crate) fn next(&self) -> Option<Nanos> {
-        let held = match (self.line.next(), self.stage.next()) {
-            (Some(line), Some(stage)) => Some(line.min(stage)),
-            (line, stage) => line.or(stage),
+        let held = match (self.delayed.next(), self.stage.next()) {
+            (Some(delayed), Some(stage)) => Some(delayed.min(stage)),
+            (delayed, stage) => delayed.or(stage),
         };
         if self.changes_at != Nanos::MAX && self.stage.held() > 0 {
             return held.map_or(Some(self.changes_at), |held| {
@@ -178,9 +185,10 @@ impl NamedStage {
         held
     }
 
-    /// Gives up all that it holds, at the end, which changes nothing of what it did until then.
+    /// Releases everything that it holds, at the end of the link. Its report still shows the effect that it had until
+    /// then.
     pub(crate) fn empty(&mut self, at: Nanos, out: &mut Out) {
-        while let Some((_, t)) = self.line.pop() {
+        while let Some((_, t)) = self.delayed.pop() {
             out.pass(at, t);
         }
         let effect = self.effect.take();
@@ -201,25 +209,27 @@ impl NamedStage {
             dropped: self.dropped,
             runs: self.runs,
             copied: self.copied,
-            held: (self.stage.held() + self.line.len()) as u64,
+            held: (self.stage.held() + self.delayed.len()) as u64,
             longest_queue: self.stage.longest_queue() as u64,
             delays: self.stage.delays(),
         }
     }
 
-    /// What waits in it at `at`, if it is a server.
+    /// Returns what waits in it at `at`, if it is a server.
     pub(crate) fn backlog(&self, at: Nanos) -> Option<Waiting> {
         self.stage.backlog(at)
     }
 
-    /// Does what the schedule has for times up to `at`, each at its own time.
+    /// Applies the entries of the schedule up to `at`, each at its own time.
     #[cold]
-    fn follow_schedule(&mut self, at: Nanos) {
-        while let Some((time, effect)) =
-            self.schedule.get(self.over).filter(|(time, _)| *time <= at)
+    fn apply_schedule(&mut self, at: Nanos) {
+        while let Some((time, effect)) = self
+            .schedule
+            .get(self.applied)
+            .filter(|(time, _)| *time <= at)
         {
             self.stage.set(*time, effect);
-            self.over += 1;
+            self.applied += 1;
         }
         self.changes_at = self.next_change();
     }

@@ -1,57 +1,58 @@
-//! What the model knows of a packet, and what it says of it.
+//! Packets as the model sees them, and their outcomes.
 
 use core::num::NonZeroU8;
 
 use crate::time::Nanos;
 use crate::units::Bytes;
 
-/// The caller's name for a packet; the model hands it back unread.
+/// An identifier that the caller chooses; the model returns it unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(pub u64);
 
-/// A packet as the model sees it: what decides its way, and not a byte of it.
+/// The properties of a packet that the model uses. Its bytes are not among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The caller's name for it.
+    /// The caller's identifier.
     pub id: PacketId,
-    /// Length of the L2 frame, headers and VLAN tags included, FCS not.
+    /// The length of the L2 frame: with headers and VLAN tags, without FCS.
     pub len: Bytes,
-    /// Whose packet it is, for queues that tell flows apart.
+    /// The flow, for queues and delays that treat flows separately.
     pub flow: Flow,
-    /// The class of the rule that it met; 0 where it met none. A class that the link does not have is taken for 0.
+    /// The class of the rule that the packet matched; 0 if it matched none. A class that the link does not have counts
+    /// as 0.
     pub class: u16,
-    /// What its IP header says of congestion marks.
+    /// The ECN codepoint in its IP header.
     pub ecn: Ecn,
-    /// Where its L3 header begins: the L2 bytes before that do not count towards an MTU.
+    /// The offset of its L3 header in the frame: the L2 bytes before it do not count towards an MTU.
     pub l3_at: u8,
 }
 
-/// Hashes of who talks to whom; equal where those are equal.
+/// Hashes of a packet's addresses and ports; equal addresses and ports have equal hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// Of protocol, addresses and ports together.
+    /// The hash of protocol, addresses and ports together.
     pub id: u32,
-    /// Of the source address.
+    /// The hash of the source address.
     pub source: u32,
-    /// Of the destination address.
+    /// The hash of the destination address.
     pub destination: u32,
 }
 
-/// The four codepoints of RFC 3168, section 5.
+/// The ECN field of an IP header: the four codepoints of RFC 3168, section 5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// Its sender does not understand marks: it is dropped where others are marked.
+    /// Not-ECT: the sender does not understand congestion marks, so the packet is dropped where others are marked.
     #[default]
     NotEct,
-    /// ECT(1): its sender understands marks; under RFC 9331, frequent ones.
+    /// ECT(1): the sender understands congestion marks; under RFC 9331, it expects frequent ones.
     Ect1,
-    /// ECT(0): its sender understands marks.
+    /// ECT(0): the sender understands congestion marks.
     Ect0,
-    /// It is marked already.
+    /// CE: the packet is marked already.
     Ce,
 }
 
-/// The side by which a packet enters the link: `A` is the client's, and what enters there travels "up".
+/// The side at which a packet enters the link. `A` is the client's side, and packets that enter there travel "up".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// The client's side; packets from here go up.
@@ -60,86 +61,88 @@ pub enum Side {
     B,
 }
 
-/// Why a packet was dropped.
+/// The reason for a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropCause {
     /// Random loss.
     Loss,
     /// The queue was full.
     QueueFull,
-    /// Active queue management, before the queue was full.
+    /// Active queue management dropped it before the queue was full.
     Aqm,
     /// It was longer than the path's MTU.
     TooBig,
-    /// It came faster than a policer lets pass.
+    /// It exceeded the rate and the burst of a policer.
     Policed,
 }
 
-/// What became of a packet that was offered.
+/// The outcome of a packet that was offered, or of a copy of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is one more of it. Comes before every other outcome of this packet, and promises one for the copy.
+    /// A copy was made. This comes before every other outcome of the packet, and the copy's own outcome will follow.
     Copied {
         /// The packet.
         id: PacketId,
-        /// The copy's number: never 0, and another one for each of the last 4 billion copies.
+        /// The copy's number: never 0, and different from the numbers of the last 4 billion copies.
         copy: u32,
     },
-    /// It leaves by the other side at `due`, which may lie in the future.
+    /// It leaves the link at the other side at `due`, which may lie in the future.
     Deliver {
         /// The packet.
         id: PacketId,
-        /// Which of its copies; 0 is the packet itself.
+        /// The copy's number; 0 for the packet itself.
         copy: u32,
-        /// When its last bit leaves the link.
+        /// The time at which its last bit leaves the link.
         due: Nanos,
-        /// Whether it leaves with a congestion mark (CE) that it did not come with.
+        /// Whether it leaves with a congestion mark (CE) that it did not have when it arrived.
         mark: bool,
-        /// What is done to its bytes.
+        /// The change of its bytes, which the caller carries out.
         edit: Option<Edit>,
     },
     /// It is dropped.
     Drop {
         /// The packet.
         id: PacketId,
-        /// Which of its copies; 0 is the packet itself.
+        /// The copy's number; 0 for the packet itself.
         copy: u32,
-        /// When.
+        /// The time of the drop.
         at: Nanos,
-        /// Why.
+        /// The reason for the drop.
         cause: DropCause,
-        /// What its sender is told.
+        /// The message that its sender should get.
         reply: Option<Reply>,
     },
 }
 
-/// A change of a packet's bytes.
+/// A change of a packet's bytes, which the caller carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Bits are flipped: of those behind the IP header, and no checksum is mended; or with `repair` of those that TCP, UDP and
-    /// ICMP carry, and the checksum is mended.
+    /// Bits are flipped. Without `repair`, they are among all bits behind the IP header, and no checksum is corrected.
+    /// With `repair`, they are among the bits that TCP, UDP or ICMP carry, and the checksum is corrected.
     FlipBits {
-        /// The number of the first, from the first one there, modulo how many there are. The others follow from it.
+        /// The position of the first bit, counted from the first of those bits, modulo their number. The other
+        /// positions follow from it.
         first: u32,
-        /// How many.
+        /// The number of bits.
         count: NonZeroU8,
-        /// Whether the checksum stays right.
+        /// Whether the checksum is corrected.
         repair: bool,
     },
 }
 
-/// What the sender of a dropped packet is told, by ICMP.
+/// An ICMP message to the sender of a dropped packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It was too long: fragmentation needed (RFC 1191), or packet too big (RFC 4443, section 3.2). Says the MTU, in L3 bytes.
+    /// The packet was too long: fragmentation needed (RFC 1191), or packet too big (RFC 4443, section 3.2).
     TooBig {
-        /// The longest packet that would have passed, in L3 bytes.
+        /// The MTU that the message states: the length of the longest packet that would have passed, in L3 bytes.
         mtu: u16,
     },
 }
 
 impl Packet {
-    /// A packet of `len` L2 bytes of no flow, no class and no marks, behind an untagged Ethernet header.
+    /// Creates a packet of `len` L2 bytes behind an untagged Ethernet header, without a flow, a class or a congestion
+    /// mark.
     #[must_use]
     pub const fn new(id: PacketId, len: Bytes) -> Self {
         Self {
@@ -158,10 +161,10 @@ impl Packet {
 }
 
 impl Side {
-    /// Both.
+    /// Both sides.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
-    /// Where this side's entry stands in a pair.
+    /// Returns this side's index in a pair of values: 0 for `A`, 1 for `B`.
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -170,7 +173,7 @@ impl Side {
         }
     }
 
-    /// The side at which what enters here leaves.
+    /// Returns the opposite side, at which packets that enter here leave.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -181,7 +184,7 @@ impl Side {
 }
 
 impl DropCause {
-    /// Every cause.
+    /// All causes.
     pub const ALL: [Self; 5] = [
         Self::Loss,
         Self::QueueFull,
@@ -190,7 +193,7 @@ impl DropCause {
         Self::Policed,
     ];
 
-    /// Its name in records and logs.
+    /// Returns the cause's name in records and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -204,7 +207,7 @@ impl DropCause {
 }
 
 impl Outcome {
-    /// The packet.
+    /// Returns the packet's identifier.
     #[must_use]
     pub const fn id(&self) -> PacketId {
         match self {

@@ -1,37 +1,38 @@
-//! A path: the stages that packets of one class from one side meet, and where they must wait between them.
+//! A path: the stages that packets of one class from one side pass, and where they have to wait between them.
 
 use alloc::vec::Vec;
 
 use crate::packet::Side;
 use crate::stage::{Departures, Entries, Timing};
 
-/// A way through the link. It never changes: other conditions make another one, and packets keep theirs.
+/// A path through the link. It never changes: new conditions make a new path, and packets that are on their way keep
+/// theirs.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) side: Side,
     pub(crate) class: u16,
     pub(crate) steps: Vec<Step>,
-    /// Packets on it whose outcome is not decided.
+    /// Packets on this path whose outcome is not decided yet.
     pub(crate) inside: u64,
-    /// Whether packets that arrive now take another one.
+    /// Whether packets that arrive now take another path.
     pub(crate) is_old: bool,
 }
 
-/// A stage of a path.
+/// A stage of a path, and how packets continue behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) stage: usize,
-    pub(crate) after: After,
+    pub(crate) handover: Handover,
 }
 
-/// How a packet goes on that passed a stage.
+/// The way in which a packet continues behind a stage that it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
-    /// At once, even if its time lies ahead: nothing can change what becomes of it.
-    Go,
-    /// When model time is its time.
+pub(crate) enum Handover {
+    /// Immediately, even if its time lies ahead: nothing can change its outcome.
+    Immediate,
+    /// When model time reaches its time, if that lies ahead; otherwise immediately.
     WaitIfAhead,
-    /// When model time is its time, behind all events of that time that are due by then.
+    /// When model time reaches its time, and behind all events that are due by then.
     Wait,
 }
 
@@ -39,7 +40,7 @@ impl Path {
     pub(crate) fn new(side: Side, class: u16, stages: impl IntoIterator<Item = usize>) -> Self {
         let step = |stage| Step {
             stage,
-            after: After::Wait,
+            handover: Handover::Wait,
         };
         Self {
             side,
@@ -50,20 +51,20 @@ impl Path {
         }
     }
 
-    /// The stages, in order.
+    /// Returns the stages in order.
     pub(crate) fn stages(&self) -> impl Iterator<Item = usize> {
         self.steps.iter().map(|step| step.stage)
     }
 
-    /// Whether no packet takes it any more.
+    /// Returns whether no packet uses it any more.
     pub(crate) fn is_free(&self) -> bool {
         self.is_old && self.inside == 0
     }
 
-    /// Finds out where packets must wait.
+    /// Determines where packets have to wait.
     ///
-    /// Up to the last stage that needs model time, packets enter every stage at their time. After it they are carried ahead,
-    /// and wait only where order is needed and was lost.
+    /// Up to the last stage that needs model time, packets enter every stage at their time. Behind it they are carried
+    /// ahead, and wait only where a stage needs them in order and the order was lost.
     pub(crate) fn find_waits(&mut self, timing: impl Fn(usize) -> Timing) {
         let needs_now = |step: &Step| timing(step.stage).entries == Entries::Now;
         let last_now = self.steps.iter().rposition(needs_now);
@@ -78,17 +79,17 @@ impl Path {
             let waits = last_now.is_some_and(|last| place <= last) || is_lost;
             is_ordered |= waits;
             if let Some((before, given)) = before {
-                before.after = match (waits, given) {
-                    (false, _) => After::Go,
-                    (true, Departures::Immediate) => After::WaitIfAhead,
-                    (true, _) => After::Wait,
+                before.handover = match (waits, given) {
+                    (false, _) => Handover::Immediate,
+                    (true, Departures::Immediate) => Handover::WaitIfAhead,
+                    (true, _) => Handover::Wait,
                 };
             }
             is_ordered &= departures != Departures::AnyOrder;
             before = Some((step, departures));
         }
         if let Some((last, _)) = before {
-            last.after = After::Go;
+            last.handover = Handover::Immediate;
         }
     }
 }
@@ -99,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// Where packets wait among stages of these timings.
-    fn afters(timings: &[(Entries, Departures)]) -> Vec<After> {
+    /// Returns how packets continue behind stages with these timings.
+    fn handovers(timings: &[(Entries, Departures)]) -> Vec<Handover> {
         let mut path = Path::new(Side::A, 0, 0..timings.len());
         path.find_waits(|stage| {
             let (entries, departures) = timings[stage];
@@ -109,7 +110,7 @@ mod tests {
                 departures,
             }
         });
-        path.steps.iter().map(|step| step.after).collect()
+        path.steps.iter().map(|step| step.handover).collect()
     }
 
     const LOSS: (Entries, Departures) = (Entries::AnyOrder, Departures::Immediate);
@@ -119,14 +120,33 @@ mod tests {
 
     #[test]
     fn packets_wait_up_to_the_last_server_and_where_order_was_lost() {
-        use After::{Go, Wait, WaitIfAhead};
-        assert_eq!(afters(&[LOSS, DELAY, LOSS]), vec![Go, Go, Go]);
+        use Handover::{Immediate, Wait, WaitIfAhead};
         assert_eq!(
-            afters(&[DELAY, LOSS, SERVER, LOSS, DELAY, DELAY]),
-            vec![Wait, WaitIfAhead, Go, Go, Go, Go]
+            handovers(&[LOSS, DELAY, LOSS]),
+            vec![Immediate, Immediate, Immediate]
         );
-        assert_eq!(afters(&[JITTER, DELAY, DELAY]), vec![Wait, Go, Go]);
-        assert_eq!(afters(&[JITTER, LOSS, DELAY]), vec![Go, WaitIfAhead, Go]);
-        assert_eq!(afters(&[JITTER, LOSS, JITTER]), vec![Go, Go, Go]);
+        assert_eq!(
+            handovers(&[DELAY, LOSS, SERVER, LOSS, DELAY, DELAY]),
+            vec![
+                Wait,
+                WaitIfAhead,
+                Immediate,
+                Immediate,
+                Immediate,
+                Immediate
+            ]
+        );
+        assert_eq!(
+            handovers(&[JITTER, DELAY, DELAY]),
+            vec![Wait, Immediate, Immediate]
+        );
+        assert_eq!(
+            handovers(&[JITTER, LOSS, DELAY]),
+            vec![Immediate, WaitIfAhead, Immediate]
+        );
+        assert_eq!(
+            handovers(&[JITTER, LOSS, JITTER]),
+            vec![Immediate, Immediate, Immediate]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The bottleneck: a server, and the queue before it, one discipline a file, and the list of them all.
+//! The bottleneck: a server and the queue before it. Each discipline has its own file; this one lists them all.
 
 mod backlog;
 pub(crate) mod bucket;
@@ -21,11 +21,11 @@ use alloc::boxed::Box;
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::spec::{Discipline, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use backlog::Backlog;
 use codel::CodelQueue;
-use discipline::{Entry, QueueDiscipline};
+use discipline::{Arrival, QueueDiscipline};
 use drop_head::DropHead;
 use dual_pi2::DualPi2Queue;
 use fifo::Fifo;
@@ -46,7 +46,7 @@ pub(crate) enum AnyDiscipline {
     Pie(Box<PieQueue>),
 }
 
-/// Calls the discipline that it is.
+/// Calls a method of whichever discipline it is.
 macro_rules! each {
     ($any:expr, $queue:ident => $call:expr) => {
         match $any {
@@ -62,7 +62,7 @@ macro_rules! each {
 }
 
 impl AnyDiscipline {
-    /// An empty queue, from `at` on; what it drops at random is drawn from `draws`.
+    /// Creates an empty queue at `at`; its random drops are drawn from `draws`.
     pub(crate) fn new(at: Nanos, queue: &Queue, draws: Draws) -> Self {
         match queue.discipline {
             Discipline::DropTail => Self::Fifo(Fifo::new(queue.limit)),
@@ -77,20 +77,20 @@ impl AnyDiscipline {
         }
     }
 
-    /// Whether a packet that finds the server idle goes to it without looking at anything else.
+    /// Returns whether a packet that finds the server idle goes to it without any check.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Fifo(_) | Self::DropHead(_))
     }
 
-    /// Follows `queue`'s parameters from `at` on; if they are of another kind, as a new discipline that takes over what waits,
-    /// with the times of arrival.
-    pub(crate) fn turn_into(&mut self, at: Nanos, queue: &Queue, service: &Service, draws: Draws) {
+    /// Takes over the parameters of `queue` from `at` on. If they are of another kind, it becomes a new discipline that
+    /// takes over the waiting packets with their times of arrival.
+    pub(crate) fn change_to(&mut self, at: Nanos, queue: &Queue, service: &Service, draws: Draws) {
         if self.set(at, queue) {
             return;
         }
         let mut new = Self::new(at, queue, draws);
-        while let Some(t) = self.give_up(service) {
+        while let Some(t) = self.remove_head(service) {
             new.adopt(t, service);
         }
         *self = new;
@@ -99,12 +99,18 @@ impl AnyDiscipline {
 
 impl QueueDiscipline for AnyDiscipline {
     #[inline]
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         each!(self, queue => queue.enqueue(at, t, service, out))
     }
 
     #[inline]
-    fn enqueue_at_idle(&mut self, at: Entry, t: InFlight, service: &Service) -> Entered {
+    fn enqueue_at_idle(&mut self, at: Arrival, t: InFlight, service: &Service) -> EntryResult {
         each!(self, queue => queue.enqueue_at_idle(at, t, service))
     }
 
@@ -121,8 +127,8 @@ impl QueueDiscipline for AnyDiscipline {
         each!(self, queue => queue.adopt(t, service));
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        each!(self, queue => queue.give_up(service))
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        each!(self, queue => queue.remove_head(service))
     }
 
     #[inline]

@@ -1,41 +1,41 @@
-//! The time of a link's schedules: it runs, stands still, or goes to another time, while the link's own time goes on.
+//! The clock of a link's schedules: it runs, stops or jumps to another time, while the link's own time goes on.
 
 use crate::time::Nanos;
 
-/// How the time of schedules follows from a link's, which counts from its start. At first they are the same.
+/// The relation of the schedules' time to the link's time, which counts from its start. At first both are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleClock {
     /// It runs.
     Running {
-        /// From this time of the link on.
+        /// The time of the link from which on it runs.
         since: Nanos,
-        /// And from this time of the schedules.
+        /// The time of the schedules at that moment.
         from: Nanos,
     },
-    /// It stands still.
+    /// It is stopped.
     Stopped {
-        /// At this time of the schedules.
+        /// The time of the schedules at which it stopped.
         at: Nanos,
     },
 }
 
-/// What is to become of the time of schedules; nothing by default.
+/// A change of the schedules' clock; by default it changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleOrder {
-    /// Whether it runs from now on; as before, where nothing is said.
+    /// Whether the clock runs from now on; `None` leaves that as it is.
     pub runs: Option<bool>,
-    /// To which time it goes; it stays where it is, where nothing is said.
+    /// The time to which the clock jumps; `None` keeps its time.
     pub to: Option<Nanos>,
 }
 
 impl ScheduleClock {
-    /// Whether it runs.
+    /// Returns whether it runs.
     #[must_use]
     pub const fn is_running(self) -> bool {
         matches!(self, Self::Running { .. })
     }
 
-    /// The schedules' time at a time of the link.
+    /// Returns the schedules' time at a time of the link.
     #[must_use]
     pub fn at(self, link: Nanos) -> Nanos {
         match self {
@@ -44,8 +44,8 @@ impl ScheduleClock {
         }
     }
 
-    /// When, on the link's clock, that takes force which a schedule has for `step`: at 0 if it is over, at [`Nanos::MAX`] if it
-    /// will never come.
+    /// Returns the link's time at which an entry that a schedule has for `step` takes effect: 0 if it already has,
+    /// [`Nanos::MAX`] if it never will.
     #[must_use]
     pub fn link_time(self, step: Nanos) -> Nanos {
         match self {
@@ -56,7 +56,7 @@ impl ScheduleClock {
         }
     }
 
-    /// As it is once an order is carried out at a time of the link.
+    /// Returns the clock after `order` was carried out at `link`, a time of the link.
     #[must_use]
     pub fn ordered(self, link: Nanos, order: ScheduleOrder) -> Self {
         let runs = order.runs.unwrap_or(self.is_running());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_stopped_goes_on_from_where_it_stopped() {
+    fn a_stopped_clock_continues_where_it_stopped() {
         let stopped = ScheduleClock::default().ordered(ms(300), order(Some(false), None));
         assert_eq!(stopped, ScheduleClock::Stopped { at: ms(300) });
         assert_eq!(stopped.at(ms(900)), ms(300));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_goes_to_another_time_and_runs_on_only_if_it_ran() {
+    fn a_clock_jumps_and_stays_stopped_if_it_was() {
         let ahead = ScheduleClock::default().ordered(ms(100), order(None, Some(10_000)));
         assert_eq!(ahead.link_time(ms(10_000)), Nanos::ZERO);
         assert_eq!(ahead.link_time(ms(10_001)), ms(101));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_order_changes_nothing() {
+    fn an_empty_order_changes_nothing() {
         let running = ScheduleClock::Running {
             since: ms(5),
             from: ms(40),

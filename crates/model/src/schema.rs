@@ -1,4 +1,4 @@
-//! The units in a JSON Schema: their text form as a regular expression.
+//! The JSON Schema of each unit: its text form as a regular expression.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -44,7 +44,7 @@ schemas! {
         "description": "A number above 0."
     });
     Framing: "RateAt", text(
-        "What a rate counts: \"l2\", \"l1\", \"docsis\", \"atm,overhead=18\".",
+        "The bytes of a frame that a rate counts: \"l2\", \"l1\", \"docsis\", \"atm,overhead=18\".",
         "[a-z0-9, =-]+".into(),
     );
     Nanos: "Time", text("A time with its unit: \"20ms\".", TIME.pattern());

@@ -1,4 +1,4 @@
-//! The units as text for serde: the one form that they have in files.
+//! The units as text for serde, their only form in files.
 
 use alloc::string::ToString;
 use core::{fmt, fmt::Display, marker::PhantomData, str::FromStr};
@@ -40,7 +40,7 @@ as_text!(
     QueueLimit
 );
 
-/// Reads a text, or a number as if it were written as text, with the unit's own parser.
+/// Reads a text with the unit's own parser, or a number as if it were written as text.
 struct Text<T>(PhantomData<T>);
 
 impl<T: FromStr<Err: Display>> Visitor<'_> for Text<T> {

@@ -1,4 +1,4 @@
-//! What a link is built from: named stages in a list for each side and class, as plain data.
+//! The specification of a link as plain data: named stages in a list for each side and class.
 
 pub(crate) mod bit_errors;
 mod effects;
@@ -35,153 +35,161 @@ pub use self::netem::{
 /// A whole link: the seed of its randomness and its paths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkConfig {
-    /// Every random draw follows from it; the same seed gives the same verdicts.
+    /// The seed of every random draw; the same seed gives the same outcomes.
     pub seed: u64,
-    /// Tells links of one experiment apart, so that two of them never lose the same packets.
+    /// The number of the link in an experiment, so that two of its links never lose the same packets.
     pub link: u64,
-    /// When the link begins: the origin of schedules and traces.
+    /// The time at which the link begins: the origin of schedules and traces.
     pub start: Nanos,
-    /// The paths from either side, by class. A side without any passes everything at once.
+    /// The paths from either side, by class. A side without paths passes everything immediately.
     pub paths: Vec<PathSpec>,
 }
 
-/// What packets of one class that enter by one side meet, in this order.
+/// The stages that packets of one class from one side meet, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSpec {
-    /// Where they enter.
+    /// The side at which they enter.
     pub side: Side,
     /// Their class. The classes of a side are numbered from 0 without a gap.
     pub class: u16,
-    /// The stages. A name that stands in several paths is one stage, which all of them share.
+    /// The stages. A name that occurs in several paths is one stage, which all of them share.
     pub stages: Vec<StageSpec>,
 }
 
-/// A stage with its name.
+/// A stage: its name and its effects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageSpec {
-    /// What counters call it; its random draws follow from it: "box.up.loss".
+    /// Its name in counters, which also determines its random draws: "box.up.loss".
     pub name: String,
-    /// What it does at first.
+    /// Its first effect.
     pub effect: Effect,
-    /// What it does from later times on, counted from the link's start, in order.
+    /// Its later effects, each with its time since the link's start, in order.
     pub schedule: Vec<(Nanos, Effect)>,
 }
 
-/// What a stage does to packets.
+/// An effect of a stage on packets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Effect {
-    /// Nothing. Of a kind only where the schedule says something else.
+    /// No effect. A stage has a kind nevertheless if its schedule has another effect.
     #[default]
     Nothing,
-    /// A bottleneck of a rate.
+    /// A bottleneck with a rate.
     Rate(Rate),
-    /// A bottleneck that serves when a trace says so.
+    /// A bottleneck that serves at the times of a trace.
     Trace(Trace),
-    /// TOFFEE-Mocha's bottleneck: so long a packet.
+    /// TOFFEE-Mocha's bottleneck, which takes a given time for each packet.
     Toffee(Toffee),
     /// Every packet is lost with one probability.
     Loss(RandomLoss),
-    /// Packets of these numbers, ascending from 0 for the first one that comes to the stage, are lost; copies are not counted.
+    /// Packets with these numbers are lost. The numbers ascend; the first packet that enters the stage has number 0,
+    /// and copies are not counted.
     Indexes(Arc<[u64]>),
     /// Every n-th packet is lost.
     EveryNth(NonZeroU32),
-    /// Losses in bursts.
+    /// Packets are lost in bursts.
     GilbertElliott(GilbertElliott),
-    /// Losses in bursts within which packets are received.
+    /// Packets are lost in bursts within which some are received.
     FourState(FourState),
-    /// Bits are wrong, and with them packets lost.
+    /// Bits are wrong, and the packets that contain them are lost.
     BitErrors(BitErrorRate),
     /// Each packet is followed by a copy with this probability.
     Duplicate(Duplication),
-    /// Bits of each packet are flipped, with a probability.
+    /// Bits of a packet are flipped with this probability.
     Corrupt(Corruption),
-    /// What is longer, in L3 bytes, is dropped, and its sender told by ICMP. Whole GSO frames meet it segment by segment.
+    /// Packets longer than this number of L3 bytes are dropped, and ICMP tells their senders. Segments of a GSO frame
+    /// are compared one by one.
     Mtu(u16),
-    /// Propagation.
+    /// Packets are delayed by propagation.
     Delay(Delay),
     /// Packets leave in bursts.
     Slots(Slots),
     /// Packets are held back until others have overtaken them.
     HoldBack(HoldBack),
-    /// What comes while it is closed waits until it opens.
+    /// Packets that come while the gate is closed wait until it opens.
     Gate(Gate),
-    /// The link stands still for a while in every period.
+    /// The link stalls for a while in every period.
     Stall(Stall),
-    /// What comes faster than a rate is dropped, but for bursts.
+    /// Packets that exceed a rate and a burst are dropped.
     Police(Police),
-    /// All that Linux's netem does, in its order.
+    /// Everything that Linux's netem does, in its order.
     Netem(Box<Netem>),
 }
 
-/// A bottleneck: how fast it serves, what it counts, how much may wait.
+/// A bottleneck: its rate, the bytes that it counts, and its queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Service rate; in the mean, if it fluctuates. `None` stalls: packets wait until another rate takes over.
+    /// The service rate; the mean rate, if it fluctuates. `None` stalls: packets wait until another rate is in force.
     pub rate: Option<BitsPerSec>,
-    /// How it varies, if it does.
+    /// The fluctuation, if the rate varies.
     pub fluctuation: Option<Fluctuation>,
-    /// Of a token bucket: how much passes at once after a time without packets, counted as `framing` says; at least 1,514 bytes,
-    /// a full frame of an MTU of 1,500. A longer frame waits until the bucket would hold it. A bucket is full at first and after
-    /// a stall. Not of a rate that varies. Without one, a packet takes as long as the rate serves it.
+    /// The size of a token bucket: the bytes that pass immediately after a time without packets, counted as `framing`
+    /// says. It is at least 1,514 bytes, a full frame at an MTU of 1,500. A longer frame waits until the bucket would
+    /// hold it. The bucket is full at first and after a stall. A rate that fluctuates has none. Without a bucket, each
+    /// packet takes the time in which the rate serves it.
     pub burst: Option<Bytes>,
-    /// The bytes it counts.
+    /// The bytes of a frame that it counts.
     pub framing: Framing,
-    /// What may wait, the packet in service not counted.
+    /// The queue, without the packet in service.
     pub queue: Queue,
 }
 
-/// The waiting room of a bottleneck. What joins it and what leaves it next is its discipline's business.
+/// The queue of a bottleneck. Its discipline decides which packets join it and which one leaves next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
-    /// How much may wait.
+    /// The most that may wait.
     pub limit: QueueLimit,
-    /// Who is dropped or marked before it is full, and who goes first.
+    /// The discipline: it decides which packets are dropped or marked before the queue is full, and which one goes
+    /// first.
     pub discipline: Discipline,
 }
 
 /// A queue discipline.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Discipline {
-    /// First in, first out; what finds it full is dropped.
+    /// First in, first out; a packet that finds the queue full is dropped.
     #[default]
     DropTail,
-    /// First in, first out; what comes to a full one pushes out what has waited longest.
+    /// First in, first out; a packet that finds the queue full pushes out the one that has waited longest.
     DropHead,
-    /// RFC 8289: one queue whose head is dropped while packets have waited too long for too long. The interval shrinks by the
-    /// exact square root, of which Linux takes an approximation. The longest packet so far stands for the interface's MTU.
+    /// CoDel (RFC 8289): one queue whose head is dropped when packets have waited longer than a target for a whole
+    /// interval. The interval shrinks by the exact square root, which Linux approximates. The longest packet so far
+    /// replaces the interface's MTU.
     Codel(Codel),
-    /// RFC 8290: queues that take turns, each under CoDel, those of new flows first. A full one drops half of the packets of
-    /// the fattest queue, 64 at most, which do not count in that queue's CoDel; in newer kernels they do.
+    /// FQ-CoDel (RFC 8290): queues that take turns, each under CoDel, those of new flows first. When it is full, it
+    /// drops half of the packets of the queue with the most bytes, at most 64. They do not count in that queue's CoDel;
+    /// in newer kernels they do.
     FqCodel(FqCodel),
-    /// RFC 9332, appendix A: what says ECT(1) or CE waits apart from the rest, is served before it (15 bytes to 1 while
-    /// both wait) and marked twice as often as the root of how often the rest is marked or dropped; in overload it is dropped
-    /// too. Marks and drops come at regular intervals (the RFC's `recur`), not at random.
+    /// DualPI2 (RFC 9332, appendix A): packets with ECT(1) or CE wait in a second queue and are served first (15 bytes
+    /// to 1 while both queues have packets). They are marked with twice the square root of the probability with which
+    /// the others are marked or dropped; in overload they are dropped, too. Marks and drops come at regular intervals
+    /// (the RFC's `recur`) and not at random.
     DualPi2(DualPi2),
-    /// Floyd and Jacobson 1993: dropped at arrival, the likelier the longer the queue is on average.
+    /// RED (Floyd and Jacobson 1993): packets are dropped at arrival, with a probability that grows with the average
+    /// queue.
     Red(Red),
-    /// RFC 8033: dropped at arrival, with a probability that follows the queue's delay.
+    /// PIE (RFC 8033): packets are dropped at arrival, with a probability that follows the queue's delay.
     Pie(Pie),
 }
 
 /// The parameters of CoDel (RFC 8289).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codel {
-    /// The waiting time that may last.
+    /// The acceptable waiting time.
     pub target: Nanos,
-    /// For how long a queue may exceed it.
+    /// The time for which packets may wait longer than that.
     pub interval: Nanos,
-    /// Whether packets are marked, where they allow it, instead of dropped.
+    /// Whether packets are marked instead of dropped, if their senders understand marks.
     pub ecn: bool,
 }
 
 /// The parameters of FQ-CoDel (RFC 8290).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FqCodel {
-    /// Those of each flow's CoDel.
+    /// The parameters of each queue's CoDel.
     pub codel: Codel,
-    /// Queues to which flows are hashed.
+    /// The number of queues to which flows are hashed.
     pub flows: u16,
-    /// Bytes that a flow may send in its turn.
+    /// The bytes that a queue may send in one turn.
     pub quantum: u32,
 }
 
@@ -190,84 +198,88 @@ pub struct FqCodel {
 pub struct DualPi2 {
     /// The delay of the Classic queue that the controller aims at.
     pub target: Nanos,
-    /// How often it looks; at least 1 ms.
+    /// The interval of the controller, at least 1 ms.
     pub t_update: Nanos,
-    /// The delay of the L4S queue from which on marks begin; 400 us further on, every packet is marked.
+    /// The delay of the L4S queue at which marking begins; 400 us above it, every packet is marked.
     pub l_threshold: Nanos,
 }
 
-/// PIE (RFC 8033): drops at arrival, with a probability that a controller of the queue's delay sets anew again and again.
+/// PIE (RFC 8033): drops at arrival, with a probability that a controller sets periodically from the queue's delay.
 ///
-/// The delay is that of the packet that left last, none while nothing waits. Beside the basic scheme there are marks as long as
-/// the probability is below 10 % (section 5.1), drops that are neither too close nor too far apart (5.4: `accu_prob`, 0.85
-/// and 8.5), and increases of at most 2 % at once from 10 % on (5.5); and as in Linux 2 % more at delays above 250 ms.
+/// The delay is that of the packet that left last, and 0 while nothing waits. In addition to the basic scheme, packets
+/// are marked while the probability is below 10 % (section 5.1), drops are neither too close nor too far apart (section
+/// 5.4: `accu_prob`, 0.85 and 8.5), and the probability grows by at most 2 percentage points at a time from 10 % on
+/// (section 5.5); as in Linux, it grows by 2 points more at delays above 250 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pie {
     /// The delay that the controller aims at.
     pub target: Nanos,
-    /// How often it looks; at least 1 ms.
+    /// The interval of the controller, at least 1 ms.
     pub tupdate: Nanos,
-    /// How long a burst may last to an empty queue before anything is dropped.
+    /// The time for which a burst into an empty queue passes before anything is dropped.
     pub max_burst: Nanos,
-    /// Whether packets are marked, where they allow it, instead of dropped.
+    /// Whether packets are marked instead of dropped, if their senders understand marks.
     pub ecn: bool,
 }
 
-/// A rate that is drawn anew at regular intervals, as a radio channel's rate varies.
+/// A rate that is drawn anew at regular intervals, like the rate of a radio channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fluctuation {
-    /// How far the rate may lie from its mean, each value equally likely; below 100 %.
+    /// The largest deviation from the mean rate, below 100 %. Each rate within it is equally likely.
     pub spread: Probability,
-    /// How long each rate lasts, 1 ms to 1 h; the first interval begins with the first packet.
+    /// The time that each rate lasts, 1 ms to 1 h. The first interval begins with the first packet.
     pub hold: Nanos,
 }
 
 /// TOFFEE-Mocha's kind of emulator: a delay is the service time of one server, which its paths share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Toffee {
-    /// Constant service time a packet.
+    /// The constant service time of a packet.
     pub delay: Nanos,
-    /// Service time that grows with the packet: microseconds = L2 bytes / factor.
+    /// The service time that grows with the packet's length: microseconds = L2 bytes / factor.
     pub dynamic: Option<Factor>,
-    /// What may wait for the server, all directions together.
+    /// The queue of the server, for all directions together.
     pub queue: Queue,
 }
 
 /// A bottleneck that serves at given times, as Mahimahi's trace-driven links do.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// When it serves.
+    /// The times at which it serves.
     pub opportunities: Arc<dyn Opportunities>,
-    /// What may wait, the packet in service not counted.
+    /// The queue, without the packet in service.
     pub queue: Queue,
 }
 
-/// When a trace-driven bottleneck serves: times that never run backwards, each good for
-/// [`OPPORTUNITY`] bytes of L2. Long traces are read by whoever implements this; the model reads no files.
+/// The times at which a trace-driven bottleneck serves [`OPPORTUNITY`] bytes of L2 each. They never run backwards. The
+/// model reads no files, so a long trace comes from an implementation of this trait.
 pub trait Opportunities: fmt::Debug + Send + Sync {
-    /// The time of opportunity number `index` (from 0) after the link's start; [`Nanos::MAX`] for none any more.
+    /// Returns the time of opportunity number `index` (from 0) since the link's start; [`Nanos::MAX`] if there is none
+    /// any more.
     fn at(&self, index: u64) -> Nanos;
 }
 
-/// The bytes that one opportunity of a trace is good for (Mahimahi's packet: 1,500 bytes of L3 and 4 of its own).
+/// The bytes that one opportunity of a trace serves (Mahimahi's packet: 1,500 bytes of L3 and 4 that Mahimahi adds).
 pub const OPPORTUNITY: Bytes = Bytes(1_504);
 
-/// Opportunities that repeat: those of one period, and the next period from the time of the last one on.
+/// Opportunities that repeat: the next period begins at the last time of the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeating(Vec<Nanos>);
 
 impl Repeating {
-    /// The period that ends with the last of `times`.
+    /// Creates opportunities with a period that ends with the last of `times`.
     ///
     /// # Errors
-    /// No time at all, times that run backwards, or a last one of 0.
+    /// Returns an error for an empty list, for times that run backwards and for a last time of 0.
     pub fn new(times: Vec<Nanos>) -> Result<Self, ConfigError> {
         let refused = |right| ConfigError::BadTrace { right };
         match times.last() {
-            None => Err(refused("give at least one time")),
-            Some(&Nanos::ZERO) => Err(refused("its last time is how long it lasts: above 0")),
+            None => Err(refused("write at least one time")),
+            Some(&Nanos::ZERO) => Err(refused(
+                "its last time is its duration, which must be above 0",
+            )),
             Some(_) if times.is_sorted() => Ok(Self(times)),
-            Some(_) => Err(refused("its times must not run backwards")),
+            Some(_) => Err(refused("its times must be in ascending order")),
         }
     }
 }
@@ -281,73 +293,75 @@ impl Opportunities for Repeating {
     }
 }
 
-/// Propagation, perhaps with jitter.
+/// A propagation delay, optionally with jitter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delay {
-    /// One way.
+    /// The constant part, in one direction.
     pub time: Nanos,
-    /// What grows with the packet: microseconds = L2 bytes / factor.
+    /// The part that grows with the packet's length: microseconds = L2 bytes / factor.
     pub by_size: Option<Factor>,
-    /// What is drawn for each packet; what would fall below 0 in all is 0, and counted.
+    /// The part that is drawn for each packet. A total delay below 0 is set to 0 and counted.
     pub jitter: Option<Jitter>,
-    /// Whether packets may overtake each other.
+    /// The order in which packets leave.
     pub ordering: Ordering,
-    /// Which packets pass at once.
+    /// The packets that skip the delay.
     pub reorder: Option<Reorder>,
 }
 
-/// Whether a delay keeps the order of packets.
+/// The order in which packets leave a delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ordering {
-    /// None leaves before one that entered earlier.
+    /// No packet leaves before one that entered earlier.
     #[default]
     Fifo,
-    /// Each leaves when its own delay is over.
+    /// Each packet leaves when its own delay is over.
     Free,
-    /// None leaves before one of its own flow that entered earlier. Flows are hashed to 4,096 places: two of one place keep
-    /// the order among them, too.
+    /// No packet leaves before one of the same flow that entered earlier. Flows are hashed to 4,096 places, and flows
+    /// that share a place keep a common order.
     PerFlow,
 }
 
-/// Loss with a memory of one state (Gilbert 1960, Elliott 1963), as tc's `gemodel`: first the state changes, then the
+/// Loss by a chain of two states (Gilbert 1960, Elliott 1963), as tc's `gemodel`: the state changes first, then the
 /// state that was left decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GilbertElliott {
-    /// The probability that a bad state follows a good one, a packet.
+    /// The probability, for each packet, that the good state changes to the bad one.
     pub to_bad: Probability,
-    /// The probability that a good state follows a bad one, a packet.
+    /// The probability, for each packet, that the bad state changes to the good one.
     pub to_good: Probability,
     /// The probability of loss in the bad state (tc's 1-h).
     pub bad_loss: Probability,
     /// The probability of loss in the good state (tc's 1-k).
     pub good_loss: Probability,
-    /// Whether a packet is marked in place of being lost, where its sender understands marks.
+    /// Whether a packet is marked instead of lost, if its sender understands marks.
     pub ecn: bool,
 }
 
-/// A gate.
+/// A gate, which holds packets while it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Whether packets pass.
+    /// Whether it is open.
     pub open: bool,
-    /// What may wait before it while it is closed; what finds that full is dropped. Not a time: nothing is served.
+    /// The most that may wait while it is closed; a packet that finds this full is dropped. It is not a time, because
+    /// nothing is served.
     pub queue: QueueLimit,
 }
 
-/// A link that stands still again and again, as one does that changes the satellite or the cell, or listens to other channels.
+/// A link that stalls periodically, as one does that changes the satellite or the cell, or listens to other channels.
 ///
-/// Packets that come during a stall leave when it is over, in order. Periods count from the link's start, and the end of each is
-/// the stall. Any number of packets may wait.
+/// Packets that come during a stall leave when it is over, in order. Periods count from the link's start, and each ends
+/// with the stall. Any number of packets may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stall {
     /// The period: from the end of a stall to the end of the next one. There is no stall where it is 0.
     pub every: Nanos,
-    /// How long each stall lasts. One as long as the period, or longer, lets packets go at the end of each period only.
+    /// The length of each stall. If it is as long as the period or longer, packets leave only at the end of each
+    /// period.
     pub lasts: Nanos,
 }
 
 impl StageSpec {
-    /// A stage without a schedule.
+    /// Creates a stage without a schedule.
     #[must_use]
     pub fn new(name: impl Into<String>, effect: Effect) -> Self {
         Self {
@@ -357,14 +371,14 @@ impl StageSpec {
         }
     }
 
-    /// All that it does at one time or another.
+    /// Returns all its effects, the first one and those of its schedule.
     pub fn effects(&self) -> impl Iterator<Item = &Effect> {
         core::iter::once(&self.effect).chain(self.schedule.iter().map(|(_, effect)| effect))
     }
 }
 
 impl LinkConfig {
-    /// A link on which every packet from either side meets `up` and `down`, that side's stages.
+    /// Creates a link on which every packet meets the stages of its side: `up` from side A, `down` from side B.
     #[must_use]
     pub fn new(seed: u64, up: Vec<StageSpec>, down: Vec<StageSpec>) -> Self {
         let path = |side, stages| PathSpec {
@@ -390,7 +404,7 @@ impl From<QueueLimit> for Queue {
 }
 
 impl Default for Codel {
-    /// 5 ms, 100 ms, drops (RFC 8289, sections 4.5 and 5.3).
+    /// A target of 5 ms, an interval of 100 ms, and drops (RFC 8289, sections 4.5 and 5.3).
     fn default() -> Self {
         Self {
             target: Nanos::from_millis(5),
@@ -401,7 +415,7 @@ impl Default for Codel {
 }
 
 impl Default for FqCodel {
-    /// 1,024 queues, 1,514 bytes, marks (RFC 8290, section 5.2; tc's quantum and ecn).
+    /// 1,024 queues, a quantum of 1,514 bytes, and marks (RFC 8290, section 5.2; tc's quantum and ecn).
     fn default() -> Self {
         let codel = Codel {
             ecn: true,
@@ -416,7 +430,7 @@ impl Default for FqCodel {
 }
 
 impl Default for DualPi2 {
-    /// 15 ms, 16 ms, 800 us (RFC 9332, appendix A.1).
+    /// A target of 15 ms, an interval of 16 ms and a threshold of 800 us (RFC 9332, appendix A.1).
     fn default() -> Self {
         Self {
             target: Nanos::from_millis(15),
@@ -427,7 +441,7 @@ impl Default for DualPi2 {
 }
 
 impl Default for Pie {
-    /// 15 ms, 15 ms, 150 ms, drops (RFC 8033, sections 4.2 and 4.4).
+    /// A target of 15 ms, an interval of 15 ms, bursts of 150 ms, and drops (RFC 8033, sections 4.2 and 4.4).
     fn default() -> Self {
         Self {
             target: Nanos::from_millis(15),
@@ -439,95 +453,94 @@ impl Default for Pie {
 }
 
 impl PartialEq for Trace {
-    /// Equal if it is the same trace, not only one of the same times.
+    /// Compares the traces themselves: two objects with the same times are not equal.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.opportunities, &other.opportunities) && self.queue == other.queue
     }
 }
 
-/// Conditions that contradict each other or lie out of range.
+/// An error in conditions: they contradict each other or lie out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A stage without a name could not be told from another in counters and draws.
+    /// A stage has no name, so that counters and draws could not distinguish it from another one.
     #[error("stage {0} of a path has no name: give it one, such as box.up.loss")]
     Unnamed(usize),
-    /// One path that meets a stage twice.
-    #[error("{0} stands twice in one path: give each stage a name of its own")]
+    /// A path meets a stage twice.
+    #[error("{0} occurs twice in one path: give each stage its own name")]
     Twice(String),
-    /// One name for two different stages.
-    #[error("{0} is not the same everywhere: a name in several paths is one stage")]
+    /// Two different stages have one name.
+    #[error("{0} differs between paths: a name in several paths must be the same stage")]
     NotTheSame(String),
-    /// A class that only one side, or one path between, knows.
+    /// A class has a path from one side only, or a lower class has no path.
     #[error(
-        "class {class} has no path from side {side:?}: classes are numbered from 0, and each has one from either side"
+        "class {class} has no path from side {side:?}: number classes from 0, and give each a path from both sides"
     )]
     NoPath {
         /// The class.
         class: u16,
-        /// Where it has none.
+        /// The side without a path.
         side: Side,
     },
-    /// Two lists for packets of one class from one side.
+    /// A class has two paths from one side.
     #[error("class {class} has two paths from side {side:?}: give it one")]
     TwoPaths {
         /// The class.
         class: u16,
-        /// Where it has two.
+        /// The side with two paths.
         side: Side,
     },
-    /// A schedule that runs backwards.
+    /// A schedule runs backwards.
     #[error("{0}: its schedule goes back in time: put it in order")]
     Backwards(String),
-    /// A name whose effect becomes one of another kind.
-    #[error("{0} would become a stage of another kind: give the new one a name of its own")]
+    /// The effect of a stage becomes one of another kind.
+    #[error("{0} would become a stage of another kind: give the new stage its own name")]
     OtherKind(String),
-    /// A change that would have packets meet stages in another order.
-    #[error(
-        "{0} would change places with another stage: a change keeps the order of those that stay"
-    )]
+    /// A change would make packets meet stages in another order.
+    #[error("{0} would change places with another stage: keep the order of the remaining stages")]
     Reordered(String),
-    /// A change that has packets of one path meet a shared stage no more, which could then overtake others that do.
+    /// A change removes a shared stage from one of its paths, so that the packets there could overtake others that
+    /// still meet it.
     #[error(
-        "{0} would leave one path and stay in another: a stage that paths share leaves all of them or none"
+        "{0} would leave one path and stay in another: remove a shared stage from all paths or from none"
     )]
     LeavesHalf(String),
-    /// A trace that cannot be one.
+    /// A trace is not valid.
     #[error("a trace is out of range: {right}")]
     BadTrace {
-        /// What would be right.
+        /// The advice on how to write it.
         right: &'static str,
     },
-    /// A table that cannot be a distribution.
-    #[error("a table of {values} values is no distribution: it has 1 to 16384")]
+    /// A table is not a distribution.
+    #[error("a distribution needs 1 to 16384 values, not {values}")]
     BadTable {
-        /// How many it has.
+        /// The number of its values.
         values: usize,
     },
-    /// A value that its field cannot have.
+    /// A value is out of the range of its field.
     #[error("{stage}: {field} = {value} is out of range: {right}")]
     OutOfRange {
         /// The stage's name.
         stage: String,
         /// The field.
         field: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What would be right.
+        /// The advice on how to write it.
         right: &'static str,
     },
-    /// A path whose stages make too many packets of one.
+    /// The stages of a path make too many packets out of one.
     #[error(
-        "{stages} stages of one path copy packets, which makes {copies} packets of one: at most {MOST_COPIES} may come of one, so a \
-         path has at most {} such stages",
+        "{stages} stages of one path duplicate packets, which makes {copies} packets of one: at most {MOST_COPIES} are allowed, so \
+         use at most {} such stages",
         MOST_COPIES.ilog2()
     )]
     TooManyCopies {
-        /// The stages that copy.
+        /// The number of stages that copy.
         stages: usize,
-        /// The packets that come of one: 2 to the power of the stages.
+        /// The number of packets that result from one: 2 to the power of the stages.
         copies: u64,
     },
-    /// Conditions that would cost more than a link is allowed to.
+    /// The conditions would cost more than a link is allowed to.
     #[error("{count} {what}: at most {most} are allowed")]
     TooMany {
         /// The things of which there are too many.
@@ -537,16 +550,16 @@ pub enum ConfigError {
         /// The largest number that is allowed.
         most: usize,
     },
-    /// Stages of former conditions that would still have packets on their way.
+    /// Too many stages of former conditions would still have packets on their way.
     #[error(
-        "{stages} stages of former conditions would still have packets on their way: at most {MOST_STAGES_IN_ALL} may, so wait until \
-         the packets have left"
+        "{stages} stages of earlier conditions would still have packets in flight: at most {MOST_STAGES_IN_ALL} are allowed, so wait \
+         until the packets have left"
     )]
     TooManyLeave {
         /// Their number.
         stages: usize,
     },
     /// The link was stopped.
-    #[error("the link has been stopped: nothing can be changed any more")]
+    #[error("the link was stopped, and cannot be changed any more")]
     Stopped,
 }

@@ -1,75 +1,76 @@
-//! A stage: one thing that happens to every packet of a path. The contract.
+//! The contract of a stage: one effect on every packet of a path.
 
 use alloc::vec::Vec;
 
-use crate::counters::{Achieved, Waiting};
+use crate::counters::{DelayStatistics, Waiting};
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
 use crate::spec::Effect;
 use crate::time::Nanos;
 
-/// What happens to packets at one place of their path.
+/// An effect on packets at one place of their path.
 ///
-/// A stage answers for the packet that enters, and says all else through [`Out`]. It never waits for a packet's sake: one that
-/// passes later than it came is kept by the link, if anything after it needs that.
+/// A stage returns what happens to the packet that enters, and reports everything else through [`Out`]. It does not
+/// hold packets only to delay them: the link keeps a packet that passes with a later time, if a later stage needs that.
 pub(crate) trait Stage {
-    /// Takes in `t` at `at`; it is number `index` of its stream here.
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered;
+    /// Takes in `t` at `at`; `t` is number `index` of its stream at this stage.
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult;
 
-    /// Does what is due at `at`, the time that [`Stage::next`] named; the packet that leaves then, if one does, before all
-    /// that is outputs through `out`.
+    /// Does what is due at `at`, the time that [`Stage::next`] returned. Returns the packet that leaves then, if any,
+    /// which leaves before everything that is reported through `out`.
     fn wake(&mut self, _at: Nanos, _out: &mut Out) -> Option<InFlight> {
         None
     }
 
-    /// When something may become of a packet that it holds.
+    /// Returns when something may happen to a packet that it holds.
     fn next(&self) -> Option<Nanos> {
         None
     }
 
-    /// Does `effect` from `at` on, which is of its kind or [`Effect::Nothing`].
+    /// Has the effect `effect` from `at` on, which is of its kind or [`Effect::Nothing`].
     fn set(&mut self, at: Nanos, effect: &Effect);
 
-    /// Packets that it holds.
+    /// Returns the number of packets that it holds.
     fn held(&self) -> usize {
         0
     }
 
-    /// The most packets that ever waited in it.
+    /// Returns the largest number of packets that ever waited in it.
     fn longest_queue(&self) -> usize {
         0
     }
 
-    /// What waits in it at `at`, if it is a server.
+    /// Returns what waits in it at `at`, if it is a server.
     fn backlog(&self, _at: Nanos) -> Option<Waiting> {
         None
     }
 
-    /// What its delays came to, if they vary at random.
-    fn delays(&self) -> Option<Achieved> {
+    /// Returns statistics of the delays that it gave, if they vary at random.
+    fn delays(&self) -> Option<DelayStatistics> {
         None
     }
 
-    /// Whether nothing that it passed can be overtaken any more by what passes at `at` if it does nothing.
+    /// Returns whether a packet that passes at `at` without any effect can overtake nothing that the stage has passed.
     fn settled(&self, _at: Nanos) -> bool {
         self.held() == 0
     }
 }
 
-/// What became of a packet that entered a stage.
+/// The result for a packet that enters a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entered {
-    /// It leaves at this time, which may lie ahead.
+pub(crate) enum EntryResult {
+    /// It leaves the stage at this time, which may lie ahead.
     Passes(Nanos),
     /// It is dropped.
     Dropped(DropCause),
-    /// It is dropped, and its sender is told.
+    /// It is dropped, and its sender gets a reply.
     Refused(DropCause, Reply),
     /// The stage holds it.
     Taken,
 }
 
-/// The order in which packets must enter a stage, and in which they leave it: from this the link knows where packets wait.
+/// The order in which packets must enter a stage and in which they leave it, from which the link knows where packets
+/// have to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timing {
     pub(crate) entries: Entries,
@@ -79,16 +80,17 @@ pub(crate) struct Timing {
 /// The order in which packets must enter a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Entries {
-    /// Any: no packet's outcome depends on another packet.
+    /// Any order: no packet's outcome depends on another packet.
     #[default]
     AnyOrder,
-    /// That of their times: a packet's outcome depends on those before it.
+    /// The order of their times: a packet's outcome depends on those before it.
     InOrder,
-    /// That of their times, each when model time has reached its own: a packet's outcome depends on what the stage holds.
+    /// The order of their times, each when model time has reached its own: a packet's outcome depends on what the stage
+    /// holds.
     Now,
 }
 
-/// When packets leave a stage.
+/// The time at which packets leave a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Departures {
     /// When they enter, or when the stage is woken.
@@ -96,17 +98,17 @@ pub(crate) enum Departures {
     Immediate,
     /// Later, in the order in which they entered.
     LaterInOrder,
-    /// Later, and some before others that entered earlier.
+    /// Later; a packet may leave before another one that entered earlier.
     AnyOrder,
 }
 
-/// What a stage says beside the answer for the packet that entered.
+/// The outputs of a stage, in addition to the result for the packet that entered.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     outputs: Vec<Output>,
 }
 
-/// A packet, and what becomes of it at that time.
+/// A packet, and what happens to it at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) at: Nanos,
@@ -114,42 +116,42 @@ pub(crate) struct Output {
     pub(crate) outcome: PacketOutcome,
 }
 
-/// What becomes of a packet.
+/// The event that an output reports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketOutcome {
-    /// One that was held leaves.
+    /// A held packet leaves.
     Passes,
-    /// A copy is made, and leaves.
+    /// A copy was made and leaves.
     Copied,
-    /// A copy is made, and enters the same stage.
+    /// A copy was made and enters the same stage.
     CopiedAgain,
-    /// One that was held is dropped.
+    /// A held packet is dropped.
     Dropped(DropCause),
 }
 
 impl Out {
-    /// A packet that was held leaves at `at`.
+    /// Reports that the held packet `t` leaves at `at`.
     #[inline]
     pub(crate) fn pass(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, PacketOutcome::Passes);
+        self.push(at, t, PacketOutcome::Passes);
     }
 
-    /// A copy of `t` leaves at `at`, behind it.
+    /// Reports a copy of `t` that leaves at `at`, behind `t`.
     pub(crate) fn copy(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, PacketOutcome::Copied);
+        self.push(at, t, PacketOutcome::Copied);
     }
 
-    /// A copy of `t` is made, which enters the stage that `t` has just entered, next of all.
+    /// Reports a copy of `t` that enters the stage that `t` has just entered, before any other packet does.
     pub(crate) fn copy_again(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, PacketOutcome::CopiedAgain);
+        self.push(at, t, PacketOutcome::CopiedAgain);
     }
 
-    /// A packet that was held is dropped.
+    /// Reports that the held packet `t` is dropped at `at`.
     pub(crate) fn drop(&mut self, at: Nanos, t: InFlight, cause: DropCause) {
-        self.say(at, t, PacketOutcome::Dropped(cause));
+        self.push(at, t, PacketOutcome::Dropped(cause));
     }
 
-    /// How much was outputs and not taken away.
+    /// Returns the number of outputs that were not removed yet.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.outputs.len()
@@ -163,14 +165,14 @@ impl Out {
         &mut self.outputs[place]
     }
 
-    /// Takes away what was outputs last, down to a length of `len`.
+    /// Removes the latest outputs, down to a length of `len`.
     #[inline]
     pub(crate) fn truncate(&mut self, len: usize) {
         self.outputs.truncate(len);
     }
 
     #[inline]
-    fn say(&mut self, at: Nanos, t: InFlight, outcome: PacketOutcome) {
+    fn push(&mut self, at: Nanos, t: InFlight, outcome: PacketOutcome) {
         self.outputs.push(Output { at, t, outcome });
     }
 }
@@ -194,7 +196,7 @@ impl Timing {
         ..Self::NONE
     };
 
-    /// The stricter order of entries of both, and the looser order of departures.
+    /// Returns the stricter order of entries of both, and the looser order of departures.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             entries: self.entries.max(other.entries),

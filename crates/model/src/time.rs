@@ -1,4 +1,4 @@
-//! Model time.
+//! Model time: points and spans in whole nanoseconds.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -28,40 +28,41 @@ pub(crate) const TIME: Quantity = Quantity {
     ],
 };
 
-/// A point or a span of time in whole nanoseconds; 0 is the origin that the caller chose.
+/// A point in time or a span, in whole nanoseconds. A point counts from an origin that the caller chooses.
 ///
 /// Range: 0 to 584 years. Sums and differences saturate, so that no input can make time run backwards.
-/// Text: `500us`, `20ms`, `1.5s`, as in tc(8); what is finer than 1 ns is rounded. Beyond tc there are
-/// `10min` and `24h`; `m` is none, because it stands for minutes, months and milliseconds. A bare number is refused, because tc
-/// takes it for microseconds and ping for seconds.
+///
+/// Text: `500us`, `20ms`, `1.5s`, as in tc(8); a fraction of a nanosecond is rounded. Unlike tc, it also has `10min`
+/// and `24h`. `m` is not a unit, because it could mean minutes, months or milliseconds. A bare number is refused,
+/// because tc reads it as microseconds and ping as seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The origin, or no time at all.
+    /// The origin, or an empty span.
     pub const ZERO: Self = Self(0);
-    /// The end of time.
+    /// The latest point in time and the longest span. Where an event may be absent, it means never.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A time of whole microseconds.
+    /// Creates a time of whole microseconds; it saturates.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// A time of whole milliseconds.
+    /// Creates a time of whole milliseconds; it saturates.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// A time of whole seconds.
+    /// Creates a time of whole seconds; it saturates.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// This span, `times` times.
+    /// Returns this span multiplied by `times`; the product saturates.
     #[must_use]
     pub const fn saturating_mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
@@ -85,7 +86,7 @@ impl AddAssign for Nanos {
 impl Sub for Nanos {
     type Output = Self;
 
-    /// The span since `earlier`, 0 if that is later.
+    /// Returns the span since `earlier`; 0 if `earlier` is the later one.
     fn sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
@@ -98,7 +99,7 @@ impl From<Nanos> for Duration {
 }
 
 impl From<Duration> for Nanos {
-    /// What exceeds 584 years saturates.
+    /// Converts a duration; more than 584 years saturates.
     fn from(time: Duration) -> Self {
         Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -114,7 +115,7 @@ impl FromStr for Nanos {
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        TIME.write(self.0, f)
+        TIME.write_decimal(self.0, f)
     }
 }
 
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_is_refused_with_the_units_that_are_right() {
+    fn a_bare_number_is_refused_with_the_valid_units() {
         assert_eq!(
             "20".parse::<Nanos>().unwrap_err().to_string(),
             "`20` has no unit: write a time with ns, us, ms, s, min or h, as in 20ms"

@@ -1,14 +1,14 @@
-//! When each stage is to be woken: one deadline for each.
+//! The wake-up times of the stages: at most one deadline for each.
 
 use alloc::vec::Vec;
 
 use crate::time::Nanos;
 
-/// The stages that are to be woken; those of one time in the order in which they were set. Few are at a time.
+/// The stages that are to be woken; those with equal times in the order in which they were set. Few are set at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     armed: Vec<Deadline>,
-    /// Where the earliest stands.
+    /// The index of the earliest deadline.
     first: usize,
     set: u64,
 }
@@ -21,7 +21,7 @@ struct Deadline {
 }
 
 impl Timers {
-    /// Wakes `stage` at `at`, or not at all; replaces what it asked for before.
+    /// Sets or removes the deadline of `stage`; this replaces its former one.
     #[inline]
     pub(crate) fn set(&mut self, stage: usize, at: Option<Nanos>) {
         self.set += 1;
@@ -44,14 +44,14 @@ impl Timers {
         }
     }
 
-    /// When `stage` is to be woken.
+    /// Returns when `stage` is to be woken.
     #[inline]
     pub(crate) fn get(&self, stage: usize) -> Option<Nanos> {
         let armed = self.armed.iter().find(|armed| armed.stage == stage)?;
         Some(armed.at)
     }
 
-    /// The earliest deadline and its stage.
+    /// Returns the earliest deadline and its stage.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Nanos, usize)> {
         let first = self.armed.get(self.first)?;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_comes_first_and_equals_in_the_order_they_were_set() {
+    fn the_earliest_deadline_is_first_and_equal_ones_in_the_order_of_setting() {
         let mut timers = Timers::default();
         assert_eq!(timers.first(), None);
         timers.set(2, Some(Nanos(5)));

@@ -1,4 +1,4 @@
-//! The units of a link's conditions, checked where they are made and written as tc and iperf write them.
+//! The units of a link's conditions: checked when they are created, and written as tc and iperf3 write them.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -25,7 +25,7 @@ pub(crate) const SIZE: Quantity = Quantity {
 
 pub(crate) const RATE: Quantity = Quantity {
     what: "a rate",
-    right: "write a rate of at least 1bit with bit, kbit, mbit, gbit or tbit (a second), as in 10mbit",
+    right: "write a rate of at least 1bit with bit, kbit, mbit, gbit or tbit (per second), as in 10mbit",
     units: &[
         ("tbit", 1_000_000_000_000),
         ("gbit", 1_000_000_000),
@@ -57,16 +57,16 @@ pub(crate) const QUEUE: Quantity = Quantity {
     units: &[("pkt", 1)],
 };
 
-/// Nanoseconds a second times bits a byte: bytes times this, over bits a second, is nanoseconds.
+/// Nanoseconds in a second times bits in a byte: bytes times this, divided by bits per second, is nanoseconds.
 const NANOBITS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
-/// 2^64, the number of values that a draw can take.
+/// 2^64, the number of values of a draw.
 const DRAWS: f64 = 18_446_744_073_709_551_616.0;
 
 /// A number of bytes.
 ///
-/// Text: `1500b`, `10kb`, `64KiB`; the letter b is a byte, in either case, and multiples are decimal
-/// unless written KiB, MiB or GiB (tc takes `kb` for 1024).
+/// Text: `1500b`, `10kb`, `64KiB`. The letter b means bytes, in either case; multiples are decimal unless written KiB,
+/// MiB or GiB (tc reads `kb` as 1024 bytes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
@@ -84,53 +84,53 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A rate in bits a second, never 0.
+/// A rate in bits per second, never 0.
 ///
-/// Text: `300bit`, `10mbit`, `60.9mbit`, and binary multiples as `kibit`, as in tc(8); what is finer
-/// than 1 bit a second is rounded. `mbps` is refused: tc takes it for bytes, most people for bits.
+/// Text: `300bit`, `10mbit`, `60.9mbit`, and binary multiples such as `kibit`, as in tc(8); a fraction of a bit per
+/// second is rounded. `mbps` is refused, because tc reads it as bytes and most people read it as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitsPerSec(NonZeroU64);
 
 impl BitsPerSec {
-    /// A rate of `bits` a second.
+    /// Creates a rate of `bits` per second.
     ///
     /// # Errors
-    /// 0, which would serve nothing.
+    /// Returns an error for 0, which would serve nothing.
     pub fn new(bits: u64) -> Result<Self, UnitError> {
         NonZeroU64::new(bits)
             .map(Self)
             .ok_or_else(|| RATE.out_of_range(&bits.to_string()))
     }
 
-    /// Bits a second.
+    /// Returns the number of bits per second.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
     }
 
-    /// How long `bytes` take at this rate, rounded up to whole nanoseconds; what exceeds 584 years saturates.
+    /// Returns the time that `bytes` take at this rate, rounded up to whole nanoseconds; more than 584 years saturates.
     #[must_use]
     pub fn time_for(self, bytes: Bytes) -> Nanos {
         self.time_with_credit(bytes, 0).0
     }
 
-    /// What it serves in a time, in whole bytes; what exceeds 2^64 saturates.
+    /// Returns the number of whole bytes that it serves in `time`; more than 2^64 saturates.
     #[must_use]
     pub fn bytes_in(self, time: Nanos) -> Bytes {
         let bytes = u128::from(self.get()) * u128::from(time.0) / NANOBITS_PER_BYTE;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// How long `bytes` take when `credit` of their work is already done, and the credit that rounding up leaves.
+    /// Returns the time that `bytes` take when `credit` of their work is already done, and the credit that rounding up
+    /// leaves.
     ///
-    /// Credit is in nanoseconds times the rate and less than one nanosecond. Carried from packet to
-    /// packet it keeps a busy server at exactly its rate, where rounding each packet up would cost
-    /// 0.7 % at 100 gbit.
+    /// Credit is in nanoseconds times the rate and less than one nanosecond. Carried from packet to packet, it keeps a
+    /// busy server at exactly its rate; rounding each packet up would cost 0.7 % at 100 gbit.
     pub(crate) fn time_with_credit(self, bytes: Bytes, credit: u64) -> (Nanos, u64) {
         let rate = self.get();
         let work = u128::from(bytes.0) * NANOBITS_PER_BYTE;
         let due = work.saturating_sub(u128::from(credit));
-        // Up to 2.3 GB this fits 64 bits: one hardware division instead of a library call.
+        // Up to 2.3 GB this fits into 64 bits: one hardware division instead of a library call.
         let nanos = match u64::try_from(due) {
             Ok(due) => u128::from(due.div_ceil(rate)),
             Err(_) => due.div_ceil(u128::from(rate)),
@@ -155,14 +155,14 @@ impl FromStr for BitsPerSec {
 
 impl fmt::Display for BitsPerSec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        RATE.write(self.get(), f)
+        RATE.write_decimal(self.get(), f)
     }
 }
 
 /// A probability from 0 % to 100 %.
 ///
-/// Text: `1%`, `0.1%`; a bare number is refused, because it could be a share or a percentage. Kept as
-/// the percentage that was written, so that text and value round-trip.
+/// Text: `1%`, `0.1%`. A bare number is refused, because it could be a fraction or a percentage. The percentage is kept
+/// as it was written, so that text and value round-trip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability {
     percent: f64,
@@ -172,10 +172,10 @@ impl Probability {
     /// 0 %: never.
     pub const ZERO: Self = Self { percent: 0.0 };
 
-    /// A probability of `percent` per cent.
+    /// Creates a probability of `percent` per cent.
     ///
     /// # Errors
-    /// Anything outside 0 to 100, NaN included.
+    /// Returns an error for a value outside 0 to 100, NaN included.
     pub fn from_percent(percent: f64) -> Result<Self, UnitError> {
         if (0.0..=100.0).contains(&percent) {
             // Adding 0 turns the -0.0 that the range admits into 0.0.
@@ -187,19 +187,19 @@ impl Probability {
         }
     }
 
-    /// In per cent.
+    /// Returns the percentage, 0 to 100.
     #[must_use]
     pub const fn percent(self) -> f64 {
         self.percent
     }
 
-    /// From 0 to 1.
+    /// Returns the fraction, 0 to 1.
     #[must_use]
     pub const fn fraction(self) -> f64 {
         self.percent / 100.0
     }
 
-    /// How many of the 2^64 values of a draw are hits: 0 for never, 2^64 for always.
+    /// Returns how many of the 2^64 values of a draw are hits: 0 means never, 2^64 always.
     pub(crate) fn threshold(self) -> u128 {
         #[expect(
             clippy::cast_possible_truncation,
@@ -233,17 +233,17 @@ impl fmt::Display for Probability {
     }
 }
 
-/// A divisor above 0, as TOFFEE's dynamic delay takes it: microseconds = bytes / factor.
+/// A divisor above 0, as in TOFFEE's dynamic delay: microseconds = bytes / factor.
 ///
-/// Text: a plain number, `1` or `1.5`; it has no unit.
+/// Text: a plain number without a unit, `1` or `1.5`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Factor(f64);
 
 impl Factor {
-    /// A factor of `value`.
+    /// Creates a factor of `value`.
     ///
     /// # Errors
-    /// 0, a negative number, infinity, NaN.
+    /// Returns an error for 0, a negative number, infinity and NaN.
     pub fn new(value: f64) -> Result<Self, UnitError> {
         if value.is_finite() && value > 0.0 {
             Ok(Self(value))
@@ -252,13 +252,13 @@ impl Factor {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// `bytes` over the factor in microseconds, rounded to the nanosecond; what exceeds 584 years saturates.
+    /// Returns `bytes` / factor as a time in microseconds, rounded to the nanosecond; more than 584 years saturates.
     #[must_use]
     pub fn time_for(self, bytes: Bytes) -> Nanos {
         #[expect(
@@ -285,14 +285,14 @@ impl fmt::Display for Factor {
     }
 }
 
-/// How much may wait before a server; written `100pkt`, `64KiB` or `50ms`, and never as 0.
+/// The most that may wait before a server. Text: `100pkt`, `64KiB` or `50ms`; 0 is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// Packets waiting.
+    /// A number of waiting packets.
     Packets(u32),
-    /// L2 bytes waiting.
+    /// A number of waiting L2 bytes.
     Bytes(Bytes),
-    /// Time that the server would take for all packets waiting at the rate of the moment.
+    /// The time that the server would need for all waiting packets at its current rate.
     Time(Nanos),
 }
 
@@ -313,9 +313,10 @@ impl FromStr for QueueLimit {
             Self::Bytes(Bytes(0)),
             Self::Time(Nanos::ZERO),
         ];
-        match nothing.contains(&limit) {
-            true => Err(QUEUE.out_of_range(text)),
-            false => Ok(limit),
+        if nothing.contains(&limit) {
+            Err(QUEUE.out_of_range(text))
+        } else {
+            Ok(limit)
         }
     }
 }
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_no_rate_is_refused() {
+    fn an_invalid_rate_is_refused() {
         for (text, start) in [
             ("10", "`10` has no unit: write a rate"),
             (
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probability_that_is_none_is_refused() {
+    fn an_invalid_probability_is_refused() {
         let right = "write a probability from 0% to 100%, as in 0.1%";
         for (text, fault) in [
             ("0.1", "`0.1` has no unit"),

@@ -9,13 +9,13 @@ use rtnetlink::{LinkBridge, LinkBridgePort, LinkUnspec};
 use crate::iface::{Interface, InterfaceError};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 
-/// Which link-local groups (01:80:c2:00:00:00 to 0f) a port passes on: all but the pause frames of 01, which the kernel
-/// takes from no bridge (`net/bridge/br_netlink.c`, `BR_GROUPFWD_MACPAUSE`).
+/// The link-local groups (01:80:c2:00:00:00 to 0f) that a port forwards: all except the pause frames of 01, for which
+/// the kernel does not allow it (`net/bridge/br_netlink.c`, `BR_GROUPFWD_MACPAUSE`).
 const LINK_LOCAL_GROUPS: u16 = 0xfffd;
 
-/// Joins the interfaces with the numbers `ports` by a new bridge called `name`, of the calling thread's namespace.
+/// Connects the interfaces with the numbers `ports` by a new bridge `name` in the namespace of the calling thread.
 ///
-/// It has no spanning tree, no multicast snooping, no addresses, and answers no ARP.
+/// The bridge has no spanning tree, no multicast snooping and no addresses, and answers no ARP.
 ///
 /// # Errors
 /// There is an interface of this name, the kernel has no bridges, or a port cannot join.
@@ -27,7 +27,7 @@ pub(crate) fn join(name: &str, ports: [u32; 2]) -> Result<(), InterfaceError> {
             .arp(false)
             .down();
         let add = handle.link().add(bridge.build()).execute().await;
-        add.asked(|| format!("make the bridge {name}"))
+        add.context(|| format!("make the bridge {name}"))
     })?;
     let index = Interface::find(name)?.index;
     netlink::call_here(async |handle| {
@@ -35,22 +35,22 @@ pub(crate) fn join(name: &str, ports: [u32; 2]) -> Result<(), InterfaceError> {
             let what = || format!("put interface number {port} into the bridge {name}");
             let enter = LinkUnspec::new_with_index(port).controller(index).up();
             let set = handle.link().set(enter.build()).execute().await;
-            set.asked(what)?;
+            set.context(what)?;
             let groups = InfoBridgePort::GroupFwdMask(LINK_LOCAL_GROUPS);
             let groups = LinkBridgePort::new(port).append_info_data(groups);
             let set = handle.link().set_port(groups.build()).execute().await;
-            set.asked(what)?;
+            set.context(what)?;
         }
         let set_up = || format!("set the bridge {name} up");
-        // A kernel without IPv6 knows no such mode, and needs none.
+        // A kernel without IPv6 does not support this mode, and does not need it.
         let _ = handle.link().set(without_ipv6(index)).execute().await;
         let up = LinkUnspec::new_with_index(index).up().build();
-        handle.link().set(up).execute().await.asked(set_up)
+        handle.link().set(up).execute().await.context(set_up)
     })?;
     Ok(())
 }
 
-/// Removes the bridge called `name`, which frees its ports; nothing happens if there is none.
+/// Removes the bridge `name`, which frees its ports; does nothing if there is none.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -62,7 +62,7 @@ pub(crate) fn remove(name: &str) -> Result<(), InterfaceError> {
     };
     let removed = netlink::call_here(async |handle| {
         let del = handle.link().del(bridge.index).execute().await;
-        del.asked(|| format!("remove the bridge {name}"))
+        del.context(|| format!("remove the bridge {name}"))
     });
     match removed {
         Err(error) if is_gone(&error) => Ok(()),
@@ -74,7 +74,7 @@ fn is_gone(error: &NetlinkError) -> bool {
     error.errno() == Some(libc::ENODEV)
 }
 
-/// The interface `index` without a link-local address of its own.
+/// Returns a request that disables the link-local address of interface `index`.
 fn without_ipv6(index: u32) -> rtnetlink::packet_route::link::LinkMessage {
     let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
     let none = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])]);

@@ -1,4 +1,4 @@
-//! Changes to a packet's bytes: a congestion mark, or flipped bits.
+//! Changes the bytes of a packet: sets a congestion mark, or flips bits.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use crate::port::{FrameHead, MAX_HEAD, TxFrame};
 use crate::{checksum, flip};
 
 impl TxFrame<'_> {
-    /// Changes a single packet: completes its checksum, so that nobody mends later what is broken now; marks it, if
-    /// `mark`; then edits it.
+    /// Changes a single packet: completes its checksum, so that the damage is not covered by a checksum that is
+    /// computed later; marks it if `mark` is set; and then applies `edit`.
     ///
-    /// Of a tunnel's packet the outermost IP header counts, as on a router in the tunnel's way.
+    /// For a tunnel's packet the outermost IP header is marked, as a router on the tunnel's path would.
     pub fn change(&mut self, mark: bool, edit: Option<Edit>) {
         self.gather_head();
         self.complete_checksum();
-        // Of one packet it says nothing.
+        // For a single packet, the GSO information has no meaning.
         self.offload.gso = None;
         if mark {
             self.gather_head();
@@ -29,7 +29,7 @@ impl TxFrame<'_> {
         }
     }
 
-    /// Takes as much of the body as fits into the head, so that headers can be changed in place.
+    /// Moves as much of the body as fits into the head, so that headers can be changed in place.
     fn gather_head(&mut self) {
         let odd = |at: u16| usize::from(at) % 2;
         let parity = self
@@ -49,15 +49,15 @@ impl TxFrame<'_> {
     }
 }
 
-/// Sets the CE codepoint (RFC 3168, section 5) in the IP header of the packet whose first bytes are `head`; does nothing if
-/// it has none.
+/// Sets the CE codepoint (RFC 3168, section 5) in the IP header of the packet that starts with `head`; does nothing if
+/// there is none.
 fn mark_ce(head: &mut [u8]) {
     match ether_type(head) {
         Some((IPV4, at)) if head.len() >= at + 20 => {
             let word = |head: &[u8], at| u16_at(head, at).unwrap_or_default();
             let (before, sum) = (word(head, at), word(head, at + 10));
             head[at + 1] |= 3;
-            // RFC 1624, equation 3.
+            // The update follows RFC 1624, equation 3.
             let sum = !checksum::add(checksum::add(!sum, !before), word(head, at));
             head[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
         }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::frame::{Offload, PartialChecksum};
 
-    /// The bit of this number alone.
+    /// Returns an edit that flips the bit of this number alone.
     fn flip(number: u32) -> Edit {
         Edit::FlipBits {
             first: number,
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// An Ethernet frame with `tags` VLAN tags around a UDP datagram of `payload`, its checksums complete.
+    /// Returns an Ethernet frame with `tags` VLAN tags and a UDP datagram of `payload`, with complete checksums.
     fn datagram(v6: bool, tags: usize, payload: &[u8]) -> Vec<u8> {
         let word = |n: usize| u16::try_from(n).unwrap().to_be_bytes();
         let addresses: Vec<u8> = (1..=if v6 { 32 } else { 8 }).collect();
@@ -116,12 +116,12 @@ mod tests {
         [frame, udp].concat()
     }
 
-    /// Where the L3 header of [`datagram`] ends.
+    /// Returns the offset at which the L3 header of [`datagram`] ends.
     fn behind_ip(v6: bool, tags: usize) -> usize {
         14 + 4 * tags + if v6 { 40 } else { 20 }
     }
 
-    /// As it leaves when it came with a partial checksum and `in_head` bytes of it were rewritten.
+    /// Returns the changed packet, if it arrived with a partial checksum and `in_head` bytes of it were rewritten.
     fn changed(
         packet: &[u8],
         l4: usize,
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mark_changes_the_ecn_bits_alone_and_every_checksum_stays_right(
+        fn a_mark_changes_only_the_ecn_bits_and_keeps_checksums_right(
             v6: bool, tags in 0_usize..3, payload in prop::collection::vec(any::<u8>(), 0..600), in_head in 0_usize..120,
         ) {
             let packet = datagram(v6, tags, &payload);
@@ -176,7 +176,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_the_only_difference_and_lies_behind_the_ip_header(
+        fn a_flipped_bit_is_the_only_difference_and_is_after_the_ip_header(
             v6: bool, tags in 0_usize..3, payload in prop::collection::vec(any::<u8>(), 0..600), in_head in 0_usize..120,
             number: u32, padding in 0_usize..9,
         ) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_not_marked_and_flipped_behind_its_ethernet_header() {
+    fn other_protocols_are_not_marked_and_are_flipped_after_the_ethernet_header() {
         let mut frame = [[2; 12].as_slice(), &[0x88, 0xb5, 0, 0]].concat();
         let before = frame.clone();
         mark_ce(&mut frame);
@@ -228,8 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn a_header_checksum_of_zero_complement_is_mended_as_rfc_1624_has_it() {
-        // A header that sums to all ones without its checksum field: the field is 0, and with a mark it is 0xfffd or less.
+    fn a_header_checksum_of_zero_is_updated_as_in_rfc_1624() {
+        // The words of the header, without its checksum field, sum to all ones. Its checksum is therefore 0, and with a
+        // mark 0xfffd or less.
         let mut frame = datagram(false, 0, &[]);
         let sum = checksum::sum(&[&frame[14..24], &frame[26..34]]);
         let id = u16::from_be_bytes([frame[18], frame[19]]);

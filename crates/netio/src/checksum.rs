@@ -1,6 +1,7 @@
 //! The Internet checksum (RFC 1071), whole and in parts.
 
-/// The folded, not inverted, 16-bit one's complement sum of `parts`; only the last part may have odd length.
+/// Returns the 16-bit one's complement sum of `parts`, folded but not inverted. Only the last part may have an odd
+/// length.
 pub(crate) fn sum(parts: &[&[u8]]) -> u16 {
     let mut total: u64 = 0;
     for part in parts {
@@ -13,7 +14,8 @@ pub(crate) fn sum(parts: &[&[u8]]) -> u16 {
         last[..rest.len()].copy_from_slice(rest);
         total += u64::from(u32::from_ne_bytes(last));
     }
-    // The sum of words in the machine's order has its bytes where the sum of words in the network's has them (section 2.B).
+    // A sum of words in the machine's byte order equals the byte-swapped sum of words in network order (RFC 1071,
+    // section 2.B).
     u16::from_be(fold(total))
 }
 
@@ -26,14 +28,14 @@ fn fold(mut total: u64) -> u16 {
     total as u16
 }
 
-/// One's complement addition.
+/// Adds two numbers in one's complement.
 pub(crate) fn add(a: u16, b: u16) -> u16 {
     fold(u64::from(a) + u64::from(b))
 }
 
-/// What the transport checksum at `offset` of its header is over `parts`, in which its field holds the pseudo header's sum. UDP,
-/// whose stands at 6, takes 0 for none and says 0xffff instead (RFC 768), which others never say: a sum of what is not all zero
-/// is not 0.
+/// Returns the transport checksum of `parts`, in which its field, at `offset` in the header, holds the sum of the
+/// pseudo header. In UDP, whose field is at offset 6, 0 means no checksum, so 0xffff is returned instead of 0 (RFC
+/// 768). Other protocols never yield 0xffff, because the sum of data that is not all zero is not 0.
 pub(crate) fn complete(parts: &[&[u8]], offset: usize) -> u16 {
     const OF_UDP: usize = 6;
     match !sum(parts) {
@@ -42,7 +44,7 @@ pub(crate) fn complete(parts: &[&[u8]], offset: usize) -> u16 {
     }
 }
 
-/// The sum over an IP pseudo header: `addresses` as they stand in the header, protocol and transport length.
+/// Returns the sum over an IP pseudo header: `addresses` as in the header, protocol, and transport length.
 pub(crate) fn pseudo(addresses: &[u8], protocol: u8, length: usize) -> u16 {
     let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     sum(&[addresses, &[a, b, c, d], &[0, 0, 0, protocol]])
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_rfc_1071_sums_as_there() {
+    fn the_example_of_rfc_1071_has_its_sum() {
         assert_eq!(
             sum(&[&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]]),
             0xddf2
@@ -61,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_nothing_is_said_by_all_but_udp() {
+    fn only_udp_replaces_a_checksum_of_zero() {
         let parts: [&[u8]; 1] = [&[0xf0, 0x0f, 0x0f, 0xf0]];
         assert_eq!(complete(&parts, 6), 0xffff);
         assert_eq!(complete(&parts, 16), 0);

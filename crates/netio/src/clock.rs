@@ -1,13 +1,13 @@
-//! The clock of the packet path, and the conversion of the kernel's time stamps to it.
+//! The clock of the packet path, and the conversion of the kernel's timestamps to it.
 
 use model::Nanos;
 
-/// `CLOCK_MONOTONIC` now.
+/// Returns the time of `CLOCK_MONOTONIC`.
 pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Reads `CLOCK_MONOTONIC` until it says `until`; what it said last.
+/// Reads `CLOCK_MONOTONIC` until it has reached `until`, and returns the last reading.
 pub(crate) fn spin_until(until: Nanos) -> Nanos {
     loop {
         let now = now();
@@ -18,26 +18,26 @@ pub(crate) fn spin_until(until: Nanos) -> Nanos {
     }
 }
 
-/// `CLOCK_REALTIME` now: nanoseconds since 1970, UTC, without leap seconds.
+/// Returns the time of `CLOCK_REALTIME`: nanoseconds since 1970, UTC, without leap seconds.
 pub fn wall() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
 
-/// How far `CLOCK_REALTIME` can be trusted, as the program that keeps it (an NTP or PTP client) tells the kernel.
+/// The accuracy of `CLOCK_REALTIME`, as the program that adjusts it (an NTP or PTP client) reports it to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// A program keeps it in step with UTC.
+    /// Whether a program keeps it synchronised with UTC.
     pub synchronised: bool,
-    /// Its largest error against UTC; grows without bound in truth, and to 16 s here, where no program keeps it.
+    /// Largest error against UTC. Without synchronisation the error grows without bound, but this value only to 16 s.
     pub largest_error: Nanos,
 }
 
 impl WallClock {
-    /// Asks the kernel: adjtimex(2), `STA_UNSYNC` and `maxerror`.
+    /// Reads the state from the kernel: adjtimex(2), `STA_UNSYNC` and `maxerror`.
     pub fn now() -> Self {
-        // SAFETY: an all-zero timex asks for nothing to be changed.
+        // SAFETY: an all-zero timex is valid and requests no change.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
-        // SAFETY: `state` is valid for the call to fill.
+        // SAFETY: `state` is a valid timex that the call may write.
         let result = unsafe { libc::adjtimex(&raw mut state) };
         let running = (0..libc::TIME_ERROR).contains(&result);
         let microseconds = u64::try_from(state.maxerror).unwrap_or(0);
@@ -53,16 +53,16 @@ fn read(clock: libc::clockid_t) -> Nanos {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `ts` is a valid timespec for the call to fill.
+    // SAFETY: `ts` is a valid timespec that the call may write.
     unsafe { libc::clock_gettime(clock, &raw mut ts) };
     Nanos(ts.tv_sec.unsigned_abs() * 1_000_000_000 + ts.tv_nsec.unsigned_abs())
 }
 
-/// Brings the kernel's receive stamps (`CLOCK_REALTIME`) onto the monotonic clock.
+/// Converts the kernel's receive timestamps (`CLOCK_REALTIME`) to the monotonic clock.
 ///
-/// A frame's age is the difference of two readings of one clock. A step of the wall clock between
-/// them would move the packet, so the result is bounded: not after the conversion, and not before the
-/// moment at which the port was last seen empty, less the time that the kernel may take to publish a frame.
+/// The age of a frame is the difference between two readings of one clock. A step of the wall clock between them would
+/// move the packet in time, so the result is limited: it is not after the conversion, and not before the port was last
+/// seen empty, minus the time that the kernel may take to publish a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct StampConverter {
     mono: Nanos,
@@ -70,13 +70,14 @@ pub struct StampConverter {
     earliest: Nanos,
 }
 
-/// The kernel stamps a frame before it copies it; on a busy machine a preemption may lie between.
+/// Time between the kernel's timestamp of a frame and its publication. The kernel copies the frame in between, and may
+/// be preempted on a busy machine.
 const PUBLISH_ALLOWANCE: Nanos = Nanos(1_000_000);
 
 impl StampConverter {
-    /// Reads both clocks; `last_empty` is when the port was last seen without frames.
+    /// Reads both clocks. `last_empty` is when the port was last seen without frames.
     pub fn sample(last_empty: Nanos) -> Self {
-        // In this order an interruption between the two makes a packet late, never early.
+        // In this order, an interruption between the two readings makes a packet late, never early.
         let real = wall();
         Self::at(now(), real, last_empty)
     }
@@ -90,12 +91,14 @@ impl StampConverter {
         }
     }
 
-    /// Whether a frame stamped `real` came after the clocks were read: its age is not known here.
+    /// Returns whether a frame with the timestamp `real` arrived after the clocks were read, so that its age is
+    /// unknown.
     pub fn precedes(&self, real: Nanos) -> bool {
         self.real < real
     }
 
-    /// The arrival on the monotonic clock of a frame stamped `real`, not after the clocks were read.
+    /// Returns the arrival of a frame with the timestamp `real` on the monotonic clock. The timestamp must not be after
+    /// the reading of the clocks.
     pub fn convert(&self, real: Nanos) -> Nanos {
         let age = self.real.0.saturating_sub(real.0);
         let arrival = self.mono.0.saturating_sub(age);
@@ -110,13 +113,13 @@ mod tests {
     const HOUR: u64 = 3_600_000_000_000;
 
     #[test]
-    fn a_stamp_keeps_its_age() {
+    fn a_converted_timestamp_keeps_its_age() {
         let c = StampConverter::at(Nanos(5_000_000), Nanos(HOUR), Nanos(0));
         assert_eq!(c.convert(Nanos(HOUR - 300)), Nanos(5_000_000 - 300));
     }
 
     #[test]
-    fn a_frame_that_came_after_the_reading_asks_for_another() {
+    fn a_frame_after_the_reading_needs_another_reading() {
         let c = StampConverter::at(Nanos(5_000_000), Nanos(HOUR), Nanos(0));
         assert!(c.precedes(Nanos(HOUR + 1)));
         assert!(!c.precedes(Nanos(HOUR)));

@@ -1,5 +1,5 @@
-//! Lines for people on standard error. They neither end nor hold up the program: whoever reads them may have gone away, or may
-//! have stopped reading.
+//! Writes lines for people to standard error. They neither end nor delay the program if the reader has gone away or has
+//! stopped reading.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// The first line waits this long for a reader that has stopped reading. The lines after it do not wait.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// A pipe that is writable takes this many bytes without waiting (PIPE_BUF of pipe(7)).
-const AT_ONCE: usize = 4096;
+/// Time for which the first line waits for a reader that has stopped reading. The lines after it do not wait.
+const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes that a writable pipe takes without blocking (PIPE_BUF of pipe(7)).
+const ATOMIC_WRITE: usize = 4096;
 
-/// Lines that were left out.
+/// Counts of lines that were left out.
 #[derive(Debug)]
 struct Missing {
-    /// Lines since the last one that was written.
+    /// Number of lines left out since the last one that was written.
     lines: u64,
-    /// Whether only the beginning of the first of them was written.
+    /// Whether the first of them was written in part.
     is_cut: bool,
 }
 
@@ -28,19 +28,19 @@ static MISSING: Mutex<Missing> = Mutex::new(Missing {
     is_cut: false,
 });
 
-/// Writes `line` to standard error, with the end of a line.
+/// Writes `line` and a line break to standard error.
 ///
-/// A line that cannot be written is left out. If nobody reads the pipe or terminal, the line is left out after a second at most,
-/// and the next line that is written follows the number of those that were left out.
+/// A line that cannot be written is left out. If nobody reads the pipe or terminal, that happens after a second at
+/// most. The next line that is written is preceded by the number of those that were left out.
 pub fn say(line: &str) {
     let mut missing = MISSING.lock().unwrap_or_else(PoisonError::into_inner);
-    let patience = match missing.lines {
-        0 => PATIENCE,
+    let timeout = match missing.lines {
+        0 => FIRST_LINE_TIMEOUT,
         lines => {
             let cut = if missing.is_cut { "\n" } else { "" };
             let notice =
-                format!("{cut}farwire: {lines} lines are missing here: nobody read them\n");
-            if written(&notice, Duration::ZERO) < notice.len() {
+                format!("{cut}farwire: {lines} lines are missing here, because nobody read them\n");
+            if write_within(&notice, Duration::ZERO) < notice.len() {
                 missing.lines += 1;
                 return;
             }
@@ -48,7 +48,7 @@ pub fn say(line: &str) {
         }
     };
     let line = format!("{line}\n");
-    let length = written(&line, patience);
+    let length = write_within(&line, timeout);
     let is_whole = length == line.len();
     *missing = Missing {
         lines: u64::from(!is_whole),
@@ -56,17 +56,17 @@ pub fn say(line: &str) {
     };
 }
 
-/// Writes `text`, and gives how many bytes of it were written before nobody read for as long as `patience`. A text that nobody
-/// can read any more counts as written.
-fn written(text: &str, patience: Duration) -> usize {
-    let end = Instant::now() + patience;
+/// Writes `text` and returns the number of bytes that were written before the reader paused for `timeout`. If there is
+/// no reader any more, the whole text counts as written.
+fn write_within(text: &str, timeout: Duration) -> usize {
+    let end = Instant::now() + timeout;
     let mut length = 0;
     while length < text.len() {
         if !is_writable(end) {
             return length;
         }
         let part = &text.as_bytes()[length..];
-        match io::stderr().write(&part[..part.len().min(AT_ONCE)]) {
+        match io::stderr().write(&part[..part.len().min(ATOMIC_WRITE)]) {
             Ok(count @ 1..) => length += count,
             // Another process has filled the pipe, or the write was interrupted.
             Err(error) if is_temporary(&error) => {}
@@ -81,7 +81,7 @@ fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | Interrupted)
 }
 
-/// Whether standard error takes some bytes, or says why not, by `end`.
+/// Returns whether standard error accepts some bytes, or has an error to report, by `end`.
 fn is_writable(end: Instant) -> bool {
     let stderr = io::stderr();
     loop {

@@ -1,11 +1,13 @@
-//! Runs a command so that nothing of it survives: neither its daemons, nor the command itself when its caller is killed.
+//! Runs a command so that nothing of it survives: neither its daemons, nor the command itself when its caller is
+//! killed.
 //!
-//! Three processes are behind a command. The *warden* is this program once more, started by the caller with
-//! [`SUBCOMMAND`]; it watches the caller and starts *init*, the first process of a new PID namespace, which starts the
-//! command. When init ends, the kernel kills whatever is left in its namespace; init dies with the warden, and the
-//! warden ends when the caller does. The command stays in the caller's process group, so that the terminal's signals
-//! reach it; warden and init pass on SIGTERM and SIGHUP. A shell for people gets a process group of its own, which has the
-//! terminal as long as it lives, as a shell gives it to a job: Ctrl-C then goes to what runs in that shell.
+//! There are three processes behind a command. The *warden* is another instance of this program, which the caller
+//! starts with [`SUBCOMMAND`]. It watches the caller and starts *init*, the first process of a new PID namespace, which
+//! starts the command. When init ends, the kernel kills all remaining processes in its namespace; init dies with the
+//! warden, and the warden ends when the caller does. The command stays in the caller's process group, so that it gets
+//! the terminal's signals; warden and init forward SIGTERM and SIGHUP. An interactive shell gets a separate process
+//! group, which has the terminal as long as it lives, as a job of a shell does. Ctrl-C then goes to the foreground
+//! process of that shell.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -27,46 +29,47 @@ use nix::unistd::{ForkResult, Pid, fork, getpgrp, getpid, getppid, setpgid, tcge
 use crate::console;
 use crate::netns::{NetNs, NetNsError};
 
-/// The first argument by which a program that calls [`divert`] knows that it is to be a warden.
+/// The first argument by which [`divert`] recognises that this process is a warden.
 pub const SUBCOMMAND: &str = "__contain";
 
-/// To the warden: the command stays in the caller's process group.
-const OF_THE_CALLER: &str = "command";
-/// To the warden: the command leads a process group of its own, to which the terminal is lent.
-const WITH_THE_TERMINAL: &str = "shell";
+/// Argument to the warden: the command stays in the caller's process group.
+const CALLER_GROUP: &str = "command";
+/// Argument to the warden: the command leads a separate process group, which gets the terminal.
+const TERMINAL_GROUP: &str = "shell";
 
-/// The exit code when farwire itself failed, as with env(1).
+/// The exit code if farwire itself failed, as in env(1).
 const FAILED: i32 = 125;
-/// The exit code when the command could not be executed.
+/// The exit code if the command could not be executed.
 const NOT_EXECUTABLE: i32 = 126;
-/// The exit code when there is no such command.
+/// The exit code if there is no such command.
 const NOT_FOUND: i32 = 127;
 
-/// What the caller sends the warden to end everything at once.
+/// The signal by which the caller has the warden kill everything immediately.
 const KILL_ALL: Signal = Signal::SIGUSR1;
-/// The terminal's signals that end a command: it gets them itself, those around it must outlive them. They are
-/// held back, not ignored, so that one that comes before the command is there is not lost.
+/// The terminal's signals that end a command. The command gets them itself, and warden and init must survive them. They
+/// are blocked and not ignored, so that a signal that arrives before the command has started is not lost.
 const INTERRUPTS: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
 /// The terminal's signals that stop a command.
 const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// A command that will run contained in the namespace `ns`; environment, directory and streams can still be set.
+/// Prepares a command that will run contained in the namespace `ns`. Its environment, directory and streams can still
+/// be set.
 ///
-/// Start it with [`Contained::spawn`]. The program must call [`divert`] first thing in its main.
+/// Start it with [`Contained::spawn`]. The program must call [`divert`] at the start of its main function.
 ///
 /// # Errors
-/// When the process has no descriptor left.
+/// The process has no descriptor left.
 pub fn command(ns: &NetNs, argv: &[OsString]) -> Result<Command, NetNsError> {
-    contained(ns, OF_THE_CALLER, argv)
+    contained(ns, CALLER_GROUP, argv)
 }
 
-/// As [`command`], for a shell: where the caller has the terminal that is its standard input, the shell has it instead until
-/// it ends.
+/// Prepares an interactive shell in the same way. If the caller has the terminal at standard input, the shell gets it
+/// until the shell ends.
 ///
 /// # Errors
-/// As [`command`].
+/// The same as for [`command`].
 pub fn shell(ns: &NetNs, program: OsString) -> Result<Command, NetNsError> {
-    contained(ns, WITH_THE_TERMINAL, &[program])
+    contained(ns, TERMINAL_GROUP, &[program])
 }
 
 fn contained(ns: &NetNs, group: &str, argv: &[OsString]) -> Result<Command, NetNsError> {
@@ -74,39 +77,39 @@ fn contained(ns: &NetNs, group: &str, argv: &[OsString]) -> Result<Command, NetN
     let mut command = Command::new("/proc/self/exe");
     command.arg(SUBCOMMAND).arg(std::process::id().to_string());
     command.arg(group).args(argv);
-    // SAFETY: the closure makes one system call and allocates nothing.
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(move || Ok(setns(&ns, CloneFlags::CLONE_NEWNET)?)) };
     Ok(command)
 }
 
-/// A command that runs contained; when dropped, it is killed with all that it started.
+/// A contained command that is running. Dropping this kills it with all processes that it started.
 #[derive(Debug)]
 pub struct Contained {
     warden: Child,
 }
 
 impl Contained {
-    /// Starts a command made by [`command`].
+    /// Starts a command that was prepared by [`command`].
     ///
     /// # Errors
-    /// When no process can be started; what becomes of the command itself is told by its exit code.
+    /// No process can be started. A failure of the command itself is reported by its exit code.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let warden = command.spawn()?;
         Ok(Self { warden })
     }
 
-    /// The process to watch: it ends when the command has ended and nothing of it is left.
+    /// Returns the process to watch, which ends when the command has ended and nothing of it is left.
     pub fn pid(&self) -> u32 {
         self.warden.id()
     }
 
-    /// The streams that were asked for as pipes.
+    /// Returns the process with the streams that were requested as pipes.
     pub fn streams(&mut self) -> &mut Child {
         &mut self.warden
     }
 
-    /// Waits for the end and gives the exit code: the command's own, 128 + n for signal n, 127 if it was not found,
-    /// 126 if it could not be executed, 125 if it could not be contained.
+    /// Waits for the end and returns the exit code: that of the command, 128 + n for signal n, 127 if the command was
+    /// not found, 126 if it could not be executed, or 125 if it could not be contained.
     ///
     /// # Errors
     /// None is known.
@@ -114,7 +117,7 @@ impl Contained {
         self.warden.wait().map(exit_code)
     }
 
-    /// As [`Contained::wait`], but `None` at once while it runs.
+    /// Returns the exit code like [`Contained::wait`], or `None` immediately if the command is running.
     ///
     /// # Errors
     /// None is known.
@@ -122,23 +125,24 @@ impl Contained {
         Ok(self.warden.try_wait()?.map(exit_code))
     }
 
-    /// Asks the command to end, with SIGTERM; nothing happens if it has.
+    /// Sends SIGTERM to the command; does nothing if it has ended.
     pub fn terminate(&mut self) {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Tells the command that its terminal is gone, with SIGHUP: shells for people ignore SIGTERM.
+    /// Sends SIGHUP to the command, as if its terminal was gone. Interactive shells ignore SIGTERM.
     pub fn hang_up(&mut self) {
         self.signal(Signal::SIGHUP);
     }
 
-    /// Kills the command and all that it started; [`Contained::wait`] then returns when nothing of it is left.
+    /// Kills the command and all processes that it started. [`Contained::wait`] then returns when nothing of it is
+    /// left.
     pub fn kill(&mut self) {
         self.signal(KILL_ALL);
     }
 
     fn signal(&mut self, signal: Signal) {
-        // Once it is waited for, its number may be another's.
+        // After it was waited for, another process may have its number.
         if let (Ok(None), Ok(pid)) = (self.warden.try_wait(), i32::try_from(self.pid())) {
             let _ = kill(Pid::from_raw(pid), signal);
         }
@@ -152,9 +156,9 @@ impl Drop for Contained {
     }
 }
 
-/// Becomes the warden and never returns, if this process was started as one; does nothing otherwise.
+/// Runs the warden and never returns, if this process was started as one; otherwise does nothing.
 ///
-/// Call it first thing in main, while the process has one thread.
+/// Call it at the start of the main function, while the process has one thread.
 pub fn divert() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|first| first != SUBCOMMAND) {
@@ -164,9 +168,10 @@ pub fn divert() {
     let argv: Vec<OsString> = arguments.collect();
     let code = match (caller, argv.as_slice()) {
         (Some(caller), [group, program, arguments @ ..]) => {
-            let terminal = Terminal::of_caller().filter(|_| group == WITH_THE_TERMINAL);
+            let terminal = Terminal::of_caller().filter(|_| group == TERMINAL_GROUP);
             let code = guard(Pid::from_raw(caller), terminal.as_ref(), program, arguments);
-            // Before anybody writes to it from what is the background until then.
+            // The terminal is returned before anything is written to it, because the process is in the background until
+            // then.
             drop(terminal);
             code.unwrap_or_else(|error| {
                 say(&format!("cannot contain {}: {error}", program.display()));
@@ -185,7 +190,7 @@ fn say(why: &str) {
     console::say(&format!("farwire: {why}"));
 }
 
-/// The warden: starts init, and ends with it or with the caller.
+/// Runs the warden: starts init, and ends with it or with the caller.
 fn guard(
     caller: Pid,
     terminal: Option<&Terminal>,
@@ -201,7 +206,7 @@ fn guard(
         Signals::take_over(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD, KILL_ALL])?;
     let own_fd = pidfd(getpid())?;
     unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)?;
-    // SAFETY: this process has one thread, so that the child may do anything.
+    // SAFETY: this process has one thread, so the child may do anything.
     let init = match unsafe { fork() }? {
         ForkResult::Child => {
             drop(caller_fd);
@@ -215,7 +220,7 @@ fn guard(
         ForkResult::Parent { child } => child,
     };
     if let Some(signal) = signals.interrupted()? {
-        // It may have come before there was an init to hold it back.
+        // The signal may have arrived before init existed and could block it.
         kill(init, Signal::SIGKILL)?;
         waitpid(init, None)?;
         return Ok(128 + signal as i32);
@@ -239,7 +244,7 @@ fn guard(
     }
 }
 
-/// The first process of the new PID namespace: starts the command, reaps what is orphaned, ends with the command.
+/// Runs the first process of the new PID namespace: starts the command, reaps orphans, and ends with the command.
 fn init(
     warden: &OwnedFd,
     signals: &Signals,
@@ -247,7 +252,8 @@ fn init(
     program: &OsString,
     arguments: &[OsString],
 ) -> nix::Result<i32> {
-    // The warden has one thread, which lives as long as it does: prctl(2) counts the thread that forked.
+    // The warden has only one thread, so the signal is sent when the warden ends: prctl(2) refers to the thread that
+    // forked.
     set_pdeathsig(Signal::SIGKILL)?;
     if is_readable(warden)? {
         return Ok(FAILED);
@@ -256,11 +262,12 @@ fn init(
     let mut command = Command::new(program);
     command.args(arguments);
     let inherited = signals.inherited.clone();
-    // SAFETY: the closure only makes system calls.
+    // SAFETY: between fork and exec the closure only makes system calls.
     unsafe {
         command.pre_exec(move || {
             if lend_terminal {
-                // As long as SIGTTOU is ignored, which a group in the background would get for this.
+                // This must happen while SIGTTOU is ignored, because a background group that takes the terminal gets
+                // this signal.
                 setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
                 tcsetpgrp(BorrowedFd::borrow_raw(libc::STDIN_FILENO), getpid())?;
             }
@@ -270,9 +277,10 @@ fn init(
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            let (code, why) = match is_found(program) {
-                true => (NOT_EXECUTABLE, error.to_string()),
-                false => (NOT_FOUND, "no such command".to_owned()),
+            let (code, why) = if is_found(program) {
+                (NOT_EXECUTABLE, error.to_string())
+            } else {
+                (NOT_FOUND, "no such command".to_owned())
             };
             say(&format!("cannot run {}: {why}", program.display()));
             return Ok(code);
@@ -280,7 +288,7 @@ fn init(
     };
     let command = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
     if let Some(signal) = signals.interrupted()? {
-        // It came before the command was there, which may have ended for it nonetheless.
+        // The signal arrived before the command existed, and may have ended the command nonetheless.
         let _ = kill(command, signal);
     }
     loop {
@@ -291,21 +299,21 @@ fn init(
                     return Ok(code);
                 }
             }
-            // It may have ended this moment.
+            // The command may have ended in this moment.
             Some(other) => drop(kill(command, other)),
             None => {}
         }
     }
 }
 
-/// The terminal at standard input, which the caller's process group has, and has back when this is dropped. (The group's
-/// number means nothing in the new PID namespace, so that only the warden can give it back.)
+/// The terminal at standard input, which the caller's process group has, and gets back when this is dropped. Only the
+/// warden can return it, because the number of the group has no meaning in the new PID namespace.
 struct Terminal {
     group: Pid,
 }
 
 impl Terminal {
-    /// Nothing without one, or while another group has it.
+    /// Returns the terminal; `None` if there is none, or if another group has it.
     fn of_caller() -> Option<Self> {
         let group = getpgrp();
         (tcgetpgrp(io::stdin()) == Ok(group)).then_some(Self { group })
@@ -314,12 +322,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The warden ignores SIGTTOU by now. There is nobody to tell when the terminal is gone.
+        // The warden ignores SIGTTOU here. If the terminal is gone, the error can be ignored.
         let _ = tcsetpgrp(io::stdin(), self.group);
     }
 }
 
-/// Whether there is a file for `program`: exec's errno does not tell, it also blames directories of the PATH.
+/// Returns whether there is a file for `program`. The error of exec does not tell, because it may be about a directory
+/// in the PATH.
 fn is_found(program: &OsStr) -> bool {
     if program.as_encoded_bytes().contains(&b'/') {
         return Path::new(program).exists();
@@ -328,7 +337,7 @@ fn is_found(program: &OsStr) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).exists())
 }
 
-/// Reaps whatever has ended; the exit code if `command` has.
+/// Reaps all processes that have ended, and returns the exit code if `command` has.
 fn reap(command: Pid) -> nix::Result<Option<i32>> {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -343,8 +352,8 @@ fn reap(command: Pid) -> nix::Result<Option<i32>> {
     }
 }
 
-/// Shows the new PID namespace under /proc, where it may: a container that masks parts of /proc forbids it in a user
-/// namespace, and then the command sees the processes outside, but reaches none of them.
+/// Mounts /proc of the new PID namespace if possible. In a container that masks parts of /proc it is not possible from
+/// a user namespace; the command then sees the processes outside, but cannot access them.
 fn remount_proc() {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -353,11 +362,11 @@ fn remount_proc() {
     }
 }
 
-/// The signals of a warden or an init: some are read from a descriptor, the terminal's do nothing.
+/// The signals of a warden or an init. Some are read from a descriptor, and those of the terminal are ignored.
 struct Signals {
     fd: SignalFd,
     interrupts: SignalFd,
-    inherited: Inherited,
+    inherited: SignalSettings,
 }
 
 impl Signals {
@@ -369,7 +378,7 @@ impl Signals {
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&interrupts), None)?;
         let mut ignored_here = Vec::new();
         for terminal in STOPS {
-            // SAFETY: to ignore a signal installs no handler.
+            // SAFETY: ignoring a signal installs no handler.
             let before = unsafe { signal(terminal, SigHandler::SigIgn) }?;
             if !matches!(before, SigHandler::SigIgn) {
                 ignored_here.push(terminal);
@@ -379,7 +388,7 @@ impl Signals {
         Ok(Self {
             fd: SignalFd::with_flags(&wanted, flags)?,
             interrupts: SignalFd::with_flags(&interrupts, flags)?,
-            inherited: Inherited { mask, ignored_here },
+            inherited: SignalSettings { mask, ignored_here },
         })
     }
 
@@ -387,7 +396,7 @@ impl Signals {
         read_signal(&self.fd)
     }
 
-    /// The terminal's signal that was held back, if there is one.
+    /// Returns the blocked signal of the terminal, if one has arrived.
     fn interrupted(&self) -> nix::Result<Option<Signal>> {
         read_signal(&self.interrupts)
     }
@@ -404,16 +413,16 @@ fn read_signal(fd: &SignalFd) -> nix::Result<Option<Signal>> {
     Signal::try_from(info.ssi_signo.cast_signed()).map(Some)
 }
 
-/// The signal settings that the command is to start with: those of the caller.
+/// The signal settings with which the command starts, which are those of the caller.
 #[derive(Clone)]
-struct Inherited {
+struct SignalSettings {
     mask: SigSet,
-    /// Those that only warden and init ignore.
+    /// The signals that only warden and init ignore.
     ignored_here: Vec<Signal>,
 }
 
-impl Inherited {
-    /// Makes system calls only: it runs between fork and exec.
+impl SignalSettings {
+    /// Restores the settings. It runs between fork and exec, so it only makes system calls.
     fn restore(&self) -> nix::Result<()> {
         for &ignored in &self.ignored_here {
             // SAFETY: the default action installs no handler.
@@ -423,16 +432,16 @@ impl Inherited {
     }
 }
 
-/// A descriptor that becomes readable when the process `pid` ends (pidfd_open(2)).
+/// Returns a descriptor that becomes readable when the process `pid` ends (pidfd_open(2)).
 fn pidfd(pid: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: the call takes two numbers and returns a new descriptor or an error.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
     let fd = i32::try_from(Errno::result(fd)?).expect("a descriptor is an int");
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Waits until one of `fds` is readable and gives the place of the last that is.
+/// Waits until one of `fds` is readable, and returns the index of the last one that is.
 fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N]) -> nix::Result<usize> {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     loop {
@@ -452,7 +461,7 @@ fn is_readable(fd: &impl AsFd) -> nix::Result<bool> {
     Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
 }
 
-/// The exit code of a process that has ended; 128 + n for signal n.
+/// Returns the exit code of a process that has ended; 128 + n for signal n.
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     let signal = || status.signal().map_or(FAILED, |signal| 128 + signal);
     status.code().unwrap_or_else(signal)

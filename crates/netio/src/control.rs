@@ -1,5 +1,5 @@
-//! Frames that keep a link itself alive. Namespaces and hosts send some of them unasked. Impairing them would hide a neighbour, not
-//! a packet.
+//! Recognises frames that keep a link itself working. Namespaces and hosts send some of them unsolicited. Impairing
+//! them would not lose a packet but make a neighbour unreachable.
 
 use crate::ip::{Fragment, ICMPV6, IPV6, Ip, ether_type};
 
@@ -8,8 +8,8 @@ const LLDP: u16 = 0x88cc;
 /// Bridge group address of spanning tree (IEEE 802.1D).
 const STP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00];
 
-/// Whether `frame` (from its Ethernet header on) is ARP, IPv6 neighbour or router discovery (RFC 4861),
-/// MLD (RFC 2710, RFC 3810), LLDP or spanning tree.
+/// Returns whether `frame`, from its Ethernet header on, is ARP, IPv6 neighbour or router discovery (RFC 4861), MLD
+/// (RFC 2710, RFC 3810), LLDP or spanning tree.
 pub fn is_link_control(frame: &[u8]) -> bool {
     match ether_type(frame) {
         None => false,
@@ -20,7 +20,7 @@ pub fn is_link_control(frame: &[u8]) -> bool {
     }
 }
 
-/// ICMPv6 types 130 to 137 and 143.
+/// Returns whether the packet has an ICMPv6 type from 130 to 137, or 143.
 fn is_discovery(frame: &[u8], ip: Ip) -> bool {
     ip.protocol == ICMPV6
         && ip.fragment == Fragment::Whole
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn discovery_is_control_and_a_ping_is_not() {
+    fn neighbour_discovery_is_link_control_and_a_ping_is_not() {
         for kind in [130, 133, 134, 135, 136, 137, 143] {
             assert!(is_link_control(&icmpv6(kind)), "type {kind}");
         }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_cut_short_are_not_control() {
+    fn truncated_frames_are_not_link_control() {
         let whole = icmpv6(135);
         for len in 0..whole.len() - 8 {
             assert!(!is_link_control(&whole[..len]), "{len} bytes");

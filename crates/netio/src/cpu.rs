@@ -7,9 +7,9 @@ use nix::sys::time::TimeVal;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
-/// CPU time of the calling thread since it began: in user space, and in the kernel on its account.
+/// Returns the CPU time of the calling thread since it started: in user space, and in the kernel on its behalf.
 ///
-/// The kernel scales the two parts to the exact sum (cputime_adjust in kernel/sched/cputime.c).
+/// The kernel scales the two parts so that their sum is exact (cputime_adjust in kernel/sched/cputime.c).
 pub fn of_this_thread() -> (Duration, Duration) {
     getrusage(UsageWho::RUSAGE_THREAD).map_or_else(
         |_| Default::default(),
@@ -17,18 +17,18 @@ pub fn of_this_thread() -> (Duration, Duration) {
     )
 }
 
-/// The clock of one thread's CPU time, which others can read while it runs.
+/// The clock of one thread's CPU time, which other threads can read while it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadClock(ClockId);
 
 impl ThreadClock {
-    /// Of the calling thread.
+    /// Returns the clock of the calling thread.
     pub fn of_this_thread() -> Self {
-        // CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK, as pthread_getcpuclockid(3) makes it.
+        // The number is CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK, as in pthread_getcpuclockid(3).
         Self(ClockId::from_raw((!gettid().as_raw() << 3) | 6))
     }
 
-    /// How much CPU time the thread has used; nothing once it has ended.
+    /// Returns the CPU time that the thread has used; `None` if it has ended.
     pub fn elapsed(self) -> Option<Duration> {
         clock_gettime(self.0).ok().map(Duration::from)
     }
@@ -45,7 +45,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn another_thread_s_time_is_read_until_it_ends() {
+    fn the_cpu_time_of_another_thread_can_be_read_until_it_ends() {
         let (tell, told) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn work_costs_time() {
+    fn work_takes_cpu_time() {
         let clock = ThreadClock::of_this_thread();
         let before = clock.elapsed().unwrap();
         let sum: u64 = (0..100_000_u64).map(std::hint::black_box).sum();

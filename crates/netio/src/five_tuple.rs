@@ -4,26 +4,26 @@ use std::net::IpAddr;
 
 use crate::ip::{Fragment, Ip, u16_at};
 
-/// Protocol, addresses and ports of an IP packet; of a tunnel, the outermost ones.
+/// Protocol, addresses and ports of an IP packet; for a tunnel, the outermost ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FiveTuple {
-    /// The IP protocol number: 6 is TCP, 17 UDP. Of IPv6, what follows the extension headers.
+    /// The IP protocol number: 6 is TCP, 17 is UDP. In IPv6 it is the protocol after the extension headers.
     pub protocol: u8,
-    /// Where it comes from.
+    /// Source address.
     pub source: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: IpAddr,
     /// Source and destination port of TCP, UDP and SCTP; absent in a later fragment.
     pub ports: Option<[u16; 2]>,
 }
 
 impl FiveTuple {
-    /// The flow of `frame` (from its Ethernet header on); `None` if that is not IP or is cut short.
+    /// Reads the five-tuple of `frame`, from its Ethernet header on; `None` if that is not IP or is truncated.
     pub fn of(frame: &[u8]) -> Option<Self> {
         Self::behind(frame, Ip::of(frame)?)
     }
 
-    /// That of the packet that `ip` begins.
+    /// Reads the five-tuple of the packet that starts with `ip`.
     pub(crate) fn behind(frame: &[u8], ip: Ip) -> Option<Self> {
         let addresses = ip.addresses(frame);
         let (source, destination) = addresses.split_at(addresses.len() / 2);
@@ -35,7 +35,7 @@ impl FiveTuple {
         })
     }
 
-    /// The other way.
+    /// Returns the five-tuple of the opposite direction.
     pub(crate) fn reversed(self) -> Self {
         Self {
             source: self.destination,
@@ -52,7 +52,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v6.or_else(|_| v4()).ok()
 }
 
-/// The ports of the packet that `ip` begins, if it has any.
+/// Returns the ports of the packet that starts with `ip`, if it has any.
 pub(crate) fn ports(frame: &[u8], ip: Ip) -> Option<[u16; 2]> {
     const WITH_PORTS: [u8; 3] = [6, 17, 132];
     let has_ports = WITH_PORTS.contains(&ip.protocol) && ip.fragment != Fragment::Later;
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// An Ethernet frame of that EtherType around `ip`.
+    /// Returns an Ethernet frame with this EtherType around `ip`.
     fn frame(kind: u16, ip: &[u8]) -> Vec<u8> {
         let mut frame = vec![2; 12];
         frame.extend(kind.to_be_bytes());
@@ -73,7 +73,7 @@ mod tests {
         frame
     }
 
-    /// IPv4, UDP from 10.77.0.1:1000 to 10.77.0.2:53.
+    /// An IPv4 packet: UDP from 10.77.0.1:1000 to 10.77.0.2:53.
     fn v4() -> Vec<u8> {
         let mut ip = vec![0; 28];
         ip[0] = 0x45;
@@ -83,7 +83,7 @@ mod tests {
         ip
     }
 
-    /// IPv6 from ::1 to ::2 with a fragment header of that offset field before TCP's ports 1000 and 53.
+    /// An IPv6 packet from ::1 to ::2 with a fragment header with this offset field, before TCP's ports 1000 and 53.
     fn v6_fragment(offset_field: u16) -> Vec<u8> {
         let mut ip = vec![0; 40];
         ip[0] = 0x60;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_cut_short_is_misread() {
+    fn truncated_frames_have_no_five_tuple() {
         let whole = frame(0x0800, &v4());
         for len in 0..34 {
             assert_eq!(FiveTuple::of(&whole[..len]), None, "{len} bytes");

@@ -1,4 +1,4 @@
-//! Flips bits, and corrects the checksum so that it hides them.
+//! Flips bits, and updates the checksum so that it hides the damage if requested.
 
 use std::ops::Range;
 
@@ -7,19 +7,20 @@ use model::Edit;
 use crate::checksum;
 use crate::ip::{Fragment, ICMP, ICMPV6, Ip, TCP, UDP, byte, ether_type, u16_at};
 
-/// Does `edit` to a packet whose checksum is complete. Padding behind the packet stays out.
+/// Applies `edit` to a packet with a complete checksum. Padding after the packet is not changed.
 ///
-/// What is to be repaired and cannot be, because it carries nothing behind a header of TCP, UDP or ICMP, or is a fragment,
-/// stays as it is.
+/// If the checksum is to be repaired, the packet remains unchanged if it is a fragment or has no payload after a header
+/// of TCP, UDP or ICMP.
 pub(crate) fn edit(packet: &mut [u8], edit: Edit) {
     let Edit::FlipBits {
         first,
         count,
         repair,
     } = edit;
-    let target = match repair {
-        true => Target::payload(packet),
-        false => Target::behind_ip(packet),
+    let target = if repair {
+        Target::payload(packet)
+    } else {
+        Target::behind_ip(packet)
     };
     let Some(target) = target.filter(|target| !target.bytes.is_empty()) else {
         return;
@@ -29,8 +30,8 @@ pub(crate) fn edit(packet: &mut [u8], edit: Edit) {
     }
 }
 
-/// `count` different ones of `bits`, or all if there are no more. The first is `first`, modulo how many there are; the others
-/// follow from it (splitmix64).
+/// Returns the positions of `count` different bits of `bits`, or of all bits if there are no more. The first position
+/// is `first` modulo `bits`; the others follow from it (splitmix64).
 fn positions(first: u32, count: u8, bits: usize) -> Vec<usize> {
     let mut found = vec![first as usize % bits];
     let mut state = u64::from(first);
@@ -47,24 +48,25 @@ fn positions(first: u32, count: u8, bits: usize) -> Vec<usize> {
     found
 }
 
-/// The bytes of which bits are flipped, and the checksum that is mended with them.
+/// The bytes in which bits are flipped, and the checksum that is updated with them.
 struct Target {
     bytes: Range<usize>,
     checksum: Option<Checksum>,
 }
 
-/// A checksum over all from a header on.
+/// A checksum over all bytes from a header on.
 struct Checksum {
-    /// Where the header begins, and with it the first of the words that are summed up.
+    /// Offset of the header, which is that of the first word in the sum.
     from: usize,
-    /// Where the checksum is.
+    /// Offset of the checksum.
     at: usize,
-    /// 0 stands for no checksum, so that one which comes to 0 is written in its other form, all ones (RFC 768).
+    /// Whether 0 means no checksum, so that a checksum of 0 is written as all ones (RFC 768).
     is_udp: bool,
 }
 
 impl Target {
-    /// What lies behind the IP header; behind the Ethernet header, where there is no IP header to be read. No checksum is mended.
+    /// Returns the bytes after the IP header, or after the Ethernet header if there is no readable IP header. No
+    /// checksum is updated.
     fn behind_ip(packet: &[u8]) -> Option<Self> {
         let (from, to) = match Ip::of(packet) {
             Some(ip) => (ip.next, ip.end(packet).unwrap_or(packet.len())),
@@ -81,8 +83,8 @@ impl Target {
         })
     }
 
-    /// What `packet` carries behind its transport header, with the checksum, if it has one; `None` where that header is not one
-    /// of TCP, UDP and ICMP, or only a part is there.
+    /// Returns the bytes that `packet` carries after its transport header, with the checksum if there is one; `None` if
+    /// that header is not one of TCP, UDP and ICMP, or if the packet is a fragment.
     fn payload(packet: &[u8]) -> Option<Self> {
         let ip = Ip::of(packet).filter(|ip| ip.fragment == Fragment::Whole)?;
         let from = ip.next;
@@ -103,7 +105,7 @@ impl Target {
         })
     }
 
-    /// Flips bit number `bit` of its bytes, and with it what of the checksum follows (RFC 1624, equation 3).
+    /// Flips bit number `bit` of its bytes, and updates the checksum accordingly (RFC 1624, equation 3).
     fn flip(&self, packet: &mut [u8], bit: usize) {
         let (at, mask) = (self.bytes.start + bit / 8, 0x80 >> (bit % 8));
         let Some(checksum) = &self.checksum else {
@@ -136,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// A packet of `protocol` (ICMP: that of the version) with this payload, and where its transport header and payload begin;
-    /// its checksum is right. A UDP datagram over IPv4 may have none.
+    /// Returns a packet of `protocol` (ICMP is that of the IP version) with this payload and a correct checksum, and
+    /// the offsets of its transport header and payload. A UDP datagram over IPv4 may have no checksum.
     fn packet(v6: bool, protocol: u8, payload: &[u8], without: bool) -> (Vec<u8>, usize, usize) {
         let word = |n: usize| u16::try_from(n).unwrap().to_be_bytes();
         let protocol = if v6 && protocol == 1 { 58 } else { protocol };
@@ -186,7 +188,7 @@ mod tests {
         (frame, at, carried)
     }
 
-    /// Whether its checksum is one, or is none where there may be none.
+    /// Returns whether the checksum is correct, or absent where it may be.
     fn is_right(packet: &[u8]) -> bool {
         let ip = Ip::of(packet).unwrap();
         let segment = &packet[ip.next..ip.end(packet).unwrap()];
@@ -201,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_repaired_differs_in_its_payload_by_so_many_bits_and_its_checksum_is_right(
+        fn a_repaired_packet_differs_by_the_flipped_bits_and_has_a_right_checksum(
             v6: bool, protocol in prop::sample::select(vec![1, TCP, UDP]), without: bool,
             payload in prop::collection::vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], 1..200),
             first: u32, count: NonZeroU8, padding in 0_usize..5,
@@ -225,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn bits_are_all_different_and_the_first_is_the_number_itself(first: u32, count: u8, bits in 1_usize..3_000) {
+        fn positions_are_distinct_and_the_first_is_the_given_number(first: u32, count: u8, bits in 1_usize..3_000) {
             let found = positions(first, count, bits);
             prop_assert_eq!(found[0], first as usize % bits);
             prop_assert_eq!(found.len(), usize::from(count).clamp(1, bits));
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_repaired_stays_as_it_is() {
+    fn packets_that_cannot_be_repaired_are_unchanged() {
         let repaired = Edit::FlipBits {
             first: 7,
             count: NonZeroU8::MIN,
@@ -261,9 +263,9 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_checksum_that_comes_to_nothing_is_written_as_all_ones() {
+    fn a_udp_checksum_of_zero_is_written_as_all_ones() {
         let (mut before, at, carried) = packet(false, UDP, &[0, 0, 0, 0], false);
-        // What the payload must be for a checksum of 0 once its first bit is flipped.
+        // The payload for which the checksum is 0 after its first bit is flipped.
         let sum = u16_at(&before, at + 6).unwrap();
         let word = checksum::add(sum, !0x8000);
         before[carried + 2..carried + 4].copy_from_slice(&word.to_be_bytes());

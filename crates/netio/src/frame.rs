@@ -1,27 +1,28 @@
-//! A frame as a port hands it over: its bytes, its arrival time, and what the kernel left undone.
+//! A frame as a port passes it: its bytes, its arrival time, and the work that the kernel left to be done.
 
 use std::convert::Infallible;
 
 use model::Nanos;
 
-/// What the kernel left undone in a frame's bytes, as `struct virtio_net_hdr` says it
+/// The work that the kernel left to be done on a frame's bytes, as `struct virtio_net_hdr` describes it
 /// (include/uapi/linux/virtio_net.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// The frame carries several segments under one header.
     pub gso: Option<Gso>,
-    /// The transport checksum holds the pseudo header only and is still to be completed.
+    /// The transport checksum holds only the sum of the pseudo header and must be completed.
     pub checksum: Option<PartialChecksum>,
 }
 
-/// Generic segmentation offload: what the segments are, and the payload bytes of each but the last.
+/// Generic segmentation offload: the kind of the segments, and the payload bytes of each except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// What the segments are.
+    /// The kind of the segments.
     pub kind: GsoKind,
-    /// Payload bytes a segment, above 0.
+    /// Payload bytes per segment, above 0.
     pub size: u16,
-    /// CWR belongs to the first segment alone (classic ECN, RFC 3168); without it to every one (AccECN).
+    /// Whether CWR belongs to the first segment alone (classic ECN, RFC 3168); otherwise it belongs to every segment
+    /// (AccECN).
     pub ecn: bool,
 }
 
@@ -36,16 +37,16 @@ pub enum GsoKind {
     Udp,
 }
 
-/// Where a checksum begins to sum and where it is stored, in bytes.
+/// The start of a checksum's sum and the place where it is stored, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialChecksum {
-    /// First byte summed, from the start of the frame.
+    /// Offset of the first byte of the sum, from the start of the frame.
     pub start: u16,
-    /// The checksum's place, from `start`.
+    /// Offset of the checksum, from `start`.
     pub offset: u16,
 }
 
-/// A VLAN tag that the kernel took out of the frame.
+/// A VLAN tag that the kernel removed from the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vlan {
     /// Tag protocol: 0x8100 or 0x88a8.
@@ -55,23 +56,24 @@ pub struct Vlan {
 }
 
 impl Vlan {
-    /// The tag as it stands in a frame, after the two addresses.
+    /// Returns the tag as it is in a frame after the two addresses.
     pub fn bytes(self) -> [u8; 4] {
         let ([a, b], [c, d]) = (self.tpid.to_be_bytes(), self.tci.to_be_bytes());
         [a, b, c, d]
     }
 }
 
-/// Bytes in the memory of a port, lent to a [`Frame`]. Dropping them gives them back.
+/// Bytes in the memory of a port that are lent to a [`Frame`]. Dropping them gives them back.
 pub trait Lent {
-    /// The bytes; they stay as they are until they are given back.
+    /// Returns the bytes, which do not change until they are given back.
     fn bytes(&self) -> &[u8];
 
-    /// Which place of the port's memory they occupy; no two frames of a port do at one time.
+    /// Returns the number of the place in the port's memory that they occupy. No two frames of a port occupy the same
+    /// place at the same time.
     fn place(&self) -> usize;
 }
 
-/// Of a port that lends nothing: all its frames have bytes of their own.
+/// The type for a port that lends nothing, because all its frames own their bytes.
 impl Lent for Infallible {
     fn bytes(&self) -> &[u8] {
         match *self {}
@@ -82,43 +84,43 @@ impl Lent for Infallible {
     }
 }
 
-/// A frame's bytes, wherever they stand, and what is said of them.
+/// The bytes of a frame, wherever they are, and the information about them.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameRef<'b> {
-    /// When it arrived.
+    /// Arrival time.
     pub arrival: Nanos,
-    /// What is left undone in it.
+    /// The work that is left to be done.
     pub offload: Offload,
-    /// The tag taken out of it.
+    /// The VLAN tag that was removed.
     pub vlan: Option<Vlan>,
-    /// The frame from its Ethernet header on, the tag left out.
+    /// The frame from its Ethernet header on, without the removed tag.
     pub bytes: &'b [u8],
 }
 
-/// A received frame. Its bytes are its own, or lent by the port that it came from until it is dropped or
-/// [`FrameBytes::own`]ed; they do not change meanwhile, and outlive the port if need be.
+/// A received frame. It either owns its bytes, or its port lends them until the frame is dropped or [`FrameBytes::own`]
+/// is called. They do not change in that time, and stay valid even if the port is dropped.
 #[derive(Debug)]
 pub struct Frame<L = Infallible> {
-    /// When it arrived; [`Capabilities::arrival_stamp`](crate::Capabilities::arrival_stamp) says what that means.
+    /// Arrival time; see [`Capabilities::arrival_stamp`](crate::Capabilities::arrival_stamp) for its meaning.
     pub arrival: Nanos,
-    /// What is left undone in it.
+    /// The work that is left to be done.
     pub offload: Offload,
-    /// The tag taken out of it.
+    /// The VLAN tag that was removed.
     pub vlan: Option<Vlan>,
     bytes: FrameBytes<L>,
 }
 
-/// Whose a frame's bytes are.
+/// The bytes of a frame by their owner.
 #[derive(Debug)]
 pub enum FrameBytes<L> {
-    /// Its own.
+    /// The frame owns them.
     Own(Box<[u8]>),
-    /// Its port's.
+    /// The port lends them.
     Lent(L),
 }
 
 impl<L: Lent> Frame<L> {
-    /// A frame with bytes of its own.
+    /// Creates a frame that owns a copy of `bytes`.
     pub fn new(arrival: Nanos, offload: Offload, vlan: Option<Vlan>, bytes: &[u8]) -> Self {
         Self {
             arrival,
@@ -128,7 +130,7 @@ impl<L: Lent> Frame<L> {
         }
     }
 
-    /// A frame whose bytes stay where its port received them.
+    /// Creates a frame whose bytes remain where its port received them.
     pub fn lent(arrival: Nanos, offload: Offload, vlan: Option<Vlan>, bytes: L) -> Self {
         Self {
             arrival,
@@ -138,19 +140,19 @@ impl<L: Lent> Frame<L> {
         }
     }
 
-    /// The frame from its Ethernet header on, the tag in [`Frame::vlan`] left out.
+    /// Returns the frame from its Ethernet header on, without the tag in [`Frame::vlan`].
     pub fn bytes(&self) -> &[u8] {
         self.bytes.bytes()
     }
 
-    /// The bytes alone, still where they stood.
+    /// Returns the bytes alone, without copying them.
     pub fn into_bytes(self) -> FrameBytes<L> {
         self.bytes
     }
 }
 
 impl<L: Lent> FrameBytes<L> {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Own(bytes) => bytes,
@@ -158,7 +160,7 @@ impl<L: Lent> FrameBytes<L> {
         }
     }
 
-    /// The place of the port's memory that they occupy, if they are lent.
+    /// Returns the place of the port's memory that they occupy, if they are lent.
     pub fn place(&self) -> Option<usize> {
         match self {
             Self::Own(_) => None,
@@ -166,7 +168,7 @@ impl<L: Lent> FrameBytes<L> {
         }
     }
 
-    /// Copies lent bytes to memory of their own and gives the port's back.
+    /// Copies lent bytes into separate memory and gives the port's back.
     pub fn own(&mut self) {
         if let Self::Lent(lent) = self {
             *self = Self::Own(lent.bytes().into());

@@ -1,4 +1,5 @@
-//! The parsers of bytes from the wire and from the kernel, as functions that fuzzers call. Nothing panics, whatever the bytes.
+//! The parsers of bytes from the wire and from the kernel, as functions that fuzzers call. None of them panics for any
+//! bytes.
 
 use model::Nanos;
 
@@ -8,11 +9,12 @@ use crate::{
     ingress_drop, is_link_control, redirect,
 };
 
-/// More segments than any frame of a test needs to have.
+/// Largest number of segments of a frame that is tested.
 const MOST_SEGMENTS: u32 = 64;
 
-/// A frame as a packet socket hands it over: the ten bytes of its `struct virtio_net_hdr`, one that says whether a VLAN tag was
-/// taken out, then the frame. Its headers are read, it is taken apart, and every part is put together again.
+/// Parses a frame as a packet socket passes it: the ten bytes of its `struct virtio_net_hdr`, one byte that says
+/// whether a VLAN tag was removed, and the frame. The frame's headers are read, it is divided into parts, and every
+/// part is assembled again.
 pub fn frames(bytes: &[u8]) {
     let Some((header, [tagged, bytes @ ..])) = bytes.split_first_chunk() else {
         return;
@@ -60,7 +62,8 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// The kernel's answers over netlink: of rtnetlink's link group, to an nftables batch, and of a redirection's counters.
+/// Parses the kernel's answers over netlink: notifications of rtnetlink's link group, answers to an nftables batch, and
+/// the counters of a redirection.
 pub fn netlink(bytes: &[u8]) {
     let _ = iface::changes_in(bytes);
     let _ = ingress_drop::refusal_in(bytes);
@@ -73,7 +76,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
 
-    /// TCP over IPv4, three segments of 100 bytes with their checksum left out, behind their virtio header.
+    /// A TCP frame over IPv4 with three segments of 100 bytes and a partial checksum, after its virtio header.
     fn frame() -> Vec<u8> {
         let mut bytes = vec![1, 1, 0, 0, 100, 0, 34, 0, 16, 0, 0];
         bytes.extend([2; 12]);
@@ -103,13 +106,13 @@ mod tests {
         })]
 
         #[test]
-        fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn readers_do_not_panic_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             frames(&bytes);
             netlink(&bytes);
         }
 
         #[test]
-        fn nothing_nearly_right_makes_a_reader_panic(
+        fn readers_do_not_panic_on_changed_messages(
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
             cut in any::<prop::sample::Index>(),
             whole in any::<bool>(),
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_that_begins_beyond_the_frame_is_no_panic() {
+    fn a_checksum_start_after_the_frame_does_not_panic() {
         let mut bytes = frame();
         (bytes[1], bytes[10]) = (0, 1);
         bytes[6..10].fill(0xff);
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_begin_with_is_right() {
+    fn the_unchanged_messages_are_valid() {
         let bytes = frame();
         let offload = virtio_header(*bytes.first_chunk().unwrap()).unwrap();
         let frame: Frame = Frame::new(Nanos::ZERO, offload, None, &bytes[11..]);

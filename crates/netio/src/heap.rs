@@ -1,18 +1,18 @@
-//! How much freed memory the C library's heap keeps.
+//! Settings of the C library's heap that limit how much freed memory it keeps.
 
-/// Keeps what many short-lived threads have freed from adding up: blocks of 128 KiB and more go back to the kernel at once,
-/// and all threads share two heaps.
+/// Keeps memory that many short-lived threads have freed from accumulating: blocks of 128 KiB and more return to the
+/// kernel immediately, and all threads share two heaps.
 ///
-/// glibc otherwise keeps a heap for each of up to eight threads a CPU, and after the first large block that is freed
-/// keeps such blocks in each of them (mallopt(3), `M_MMAP_THRESHOLD`, `M_ARENA_MAX`): a server that gives each test a
-/// thread and a buffer of a megabyte then grows for as long as heaps are left that have had none. Other C libraries do neither.
-/// Call it before the first thread is started.
+/// By default, glibc has up to eight heaps per CPU, and after the first large block is freed it keeps such blocks in
+/// each heap (mallopt(3), `M_MMAP_THRESHOLD`, `M_ARENA_MAX`). A server with a thread and a buffer of a megabyte per
+/// test would then grow until every heap has had such a block. Other C libraries do neither. Call it before the first
+/// thread is started.
 pub fn give_back_freed_blocks() {
     #[cfg(target_env = "gnu")]
     {
         const SHARED_HEAPS: libc::c_int = 2;
         const LARGE: libc::c_int = 128 * 1024;
-        // SAFETY: mallopt takes two numbers and changes the allocator's own settings.
+        // SAFETY: mallopt takes two numbers and changes only the allocator's settings.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
             libc::mallopt(libc::M_ARENA_MAX, SHARED_HEAPS);
@@ -20,12 +20,12 @@ pub fn give_back_freed_blocks() {
     }
 }
 
-/// Gives whole pages that are free in the midst of the heaps back to the kernel (malloc_trim(3)): what one thread keeps at the
-/// end of a heap holds all that others have freed before it, and what is held so adds up over hours. Takes well below a
-/// millisecond for a heap of some megabytes; other C libraries than glibc do it by themselves, or not.
+/// Returns whole free pages within the heaps to the kernel (malloc_trim(3)). Otherwise a block that one thread keeps at
+/// the end of a heap holds all memory that others have freed before it, which accumulates over hours. It takes well
+/// below a millisecond for a heap of some megabytes. Other C libraries than glibc do it by themselves or not at all.
 pub fn give_back_free_pages() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: takes a number, and changes nothing that is allocated.
+    // SAFETY: malloc_trim takes a number, and does not change allocated memory.
     unsafe {
         libc::malloc_trim(0);
     }

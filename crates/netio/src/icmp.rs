@@ -3,21 +3,23 @@
 use crate::checksum;
 use crate::ip::{Fragment, ICMP, ICMPV6, IPV4, IPV6, Ip, ether_type};
 
-/// Octets of the longest error that IPv4 allows (RFC 1812, section 4.3.2.3).
+/// Bytes of the longest error in IPv4 (RFC 1812, section 4.3.2.3).
 const LONGEST_V4: usize = 576;
-/// And IPv6 (RFC 4443, section 3.2): its least MTU.
+/// Bytes of the longest error in IPv6, which is its least MTU (RFC 4443, section 3.2).
 const LONGEST_V6: usize = 1280;
 const HOPS: u8 = 64;
 
-/// The frame that tells the sender of `packet`, a single one from its Ethernet header on, that it was longer than the `mtu`
-/// L3 bytes of a link: ICMP "fragmentation needed" (RFC 1191, section 4) or ICMPv6 "packet too big" (RFC 4443, section 3.2). It
-/// quotes as much of the packet as these allow, and goes back by where that came from, with the same VLAN tags.
+/// Returns the frame that tells the sender of `packet`, a single packet from its Ethernet header on, that the packet
+/// was longer than the `mtu` L3 bytes of a link: ICMP "fragmentation needed" (RFC 1191, section 4) or ICMPv6 "packet
+/// too big" (RFC 4443, section 3.2). It quotes as much of the packet as these allow, and has the reverse addresses and
+/// the same VLAN tags.
 ///
-/// A router would speak with its own address; a link has none, so the packet's destination seems to speak.
+/// A router would use its own address as the source. A link has none, so the source is the packet's destination.
 ///
-/// `None` where no error may be sent: for an IPv4 packet that may be fragmented or whose header has a wrong checksum, for ICMP
-/// errors, for packets from or to a group on the link or in IP, for all fragments but the first, for senders that are no single
-/// host (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7; RFC 4443, section 2.4); and for what is not IP.
+/// Returns `None` where no error may be sent: for IPv4 packets that may be fragmented or whose header checksum is
+/// wrong, for ICMP errors, for packets from or to a multicast or broadcast address of the link or of IP, for all
+/// fragments except the first, and for source addresses that are not those of a single host (RFC 1122, section 3.2.2;
+/// RFC 1812, section 4.3.2.7; RFC 4443, section 2.4). It also returns `None` for packets other than IP.
 pub fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (kind, l3) = ether_type(packet)?;
     let ip = Ip::of(packet).filter(|ip| ip.next <= packet.len() && is_answered(packet, *ip))?;
@@ -35,7 +37,7 @@ pub fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
 
 fn is_answered(packet: &[u8], ip: Ip) -> bool {
     const GROUP_BIT: u8 = 1;
-    // A router drops such a packet before it looks further, and its source may be wrong.
+    // A router drops such a packet first, and the source address may be wrong.
     let is_damaged = !ip.v6 && checksum::sum(&[&packet[ip.at..ip.next]]) != 0xffff;
     let may_be_fragmented = !ip.v6 && packet[ip.at + 6] & 0x40 == 0;
     let is_error = match (ip.protocol, packet.get(ip.next)) {
@@ -45,7 +47,7 @@ fn is_answered(packet: &[u8], ip: Ip) -> bool {
     };
     let addresses = ip.addresses(packet);
     let (source, destination) = addresses.split_at(addresses.len() / 2);
-    // The error goes to the sender's hardware address.
+    // The error is sent to the hardware address of the sender.
     (packet[0] | packet[6]) & GROUP_BIT == 0
         && !is_damaged
         && !may_be_fragmented
@@ -55,7 +57,7 @@ fn is_answered(packet: &[u8], ip: Ip) -> bool {
         && is_one_host(destination)
 }
 
-/// Whether the IPv4 or IPv6 address `address` can be one host's on a network.
+/// Returns whether the IPv4 or IPv6 address `address` can be that of one host.
 fn is_one_host(address: &[u8]) -> bool {
     match address {
         [first, _, _, _] => !matches!(first, 0 | 127 | 224..),
@@ -67,14 +69,15 @@ fn is_one_host(address: &[u8]) -> bool {
 }
 
 fn v4(original: &[u8], mtu: u16) -> Vec<u8> {
-    // Destination unreachable, fragmentation needed.
+    // The type is destination unreachable, the code fragmentation needed.
     let [high, low] = mtu.to_be_bytes();
     let mut icmp = vec![3, 4, 0, 0, 0, 0, high, low];
     icmp.extend(&original[..original.len().min(LONGEST_V4 - 28)]);
     let sum = !checksum::sum(&[&icmp]);
     icmp[2..4].copy_from_slice(&sum.to_be_bytes());
     let [high, low] = word(20 + icmp.len());
-    // Internetwork control (RFC 1812, section 4.3.2.5); not to be fragmented, so it needs no identification (RFC 6864).
+    // The TOS is internetwork control (RFC 1812, section 4.3.2.5). DF is set, so no identification is needed (RFC
+    // 6864).
     let mut ip = vec![0x45, 0xc0, high, low, 0, 0, 0x40, 0, HOPS, ICMP, 0, 0];
     ip.extend(&original[16..20]);
     ip.extend(&original[12..16]);
@@ -110,7 +113,7 @@ mod tests {
     const A: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
     const B: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
-    /// UDP from 10.77.0.1 to 10.77.0.2 with `payload` bytes, not to be fragmented.
+    /// Returns a UDP packet from 10.77.0.1 to 10.77.0.2 with `payload` bytes that must not be fragmented.
     fn udp_v4(payload: usize) -> Vec<u8> {
         let mut frame = [B, A].concat();
         frame.extend([8, 0, 0x45, 0]);
@@ -131,7 +134,7 @@ mod tests {
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// The same from fd77::1 to fd77::2.
+    /// Returns a UDP packet from fd77::1 to fd77::2 with `payload` bytes.
     fn udp_v6(payload: usize) -> Vec<u8> {
         let mut frame = [B, A].concat();
         frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_sender_is_told_byte_for_byte_what_rfc_1191_says() {
+    fn an_ipv4_error_equals_that_of_rfc_1191_byte_for_byte() {
         let packet = udp_v4(4);
         let reply = too_big(&packet, 1400).unwrap();
         let mut expected = [A, B].concat();
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_sender_is_told_byte_for_byte_what_rfc_4443_says() {
+    fn an_ipv6_error_equals_that_of_rfc_4443_byte_for_byte() {
         let packet = udp_v6(4);
         let reply = too_big(&packet, 1400).unwrap();
         let mut expected = [A, B].concat();
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_packet_is_quoted_as_far_as_its_family_allows() {
+    fn a_long_packet_is_quoted_up_to_the_limit_of_its_family() {
         let reply = too_big(&udp_v4(1472), 1400).unwrap();
         assert_eq!(reply.len(), 14 + 576);
         assert_eq!(reply[42..], udp_v4(1472)[14..14 + 548]);
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_goes_back_under_the_same_tags() {
+    fn an_error_has_the_same_vlan_tags() {
         for packet in [udp_v4(4), udp_v6(4)] {
             let plain = too_big(&packet, 1400).unwrap();
             assert_eq!(too_big(&tagged(&packet), 1400), Some(tagged(&plain)));
@@ -214,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn padding_behind_a_packet_is_not_quoted() {
+    fn padding_after_a_packet_is_not_quoted() {
         let padded = [udp_v4(4), vec![9; 14]].concat();
         assert_eq!(too_big(&padded, 1400), too_big(&udp_v4(4), 1400));
     }
 
-    /// Whether there is an answer to `frame` with those bytes in place of its own.
+    /// Returns whether there is an error for `frame` after these bytes are replaced.
     fn is_answered_with(mut frame: Vec<u8>, bytes: &[(usize, u8)]) -> bool {
         bytes.iter().for_each(|(at, byte)| frame[*at] = *byte);
         if frame[12..15] == [8, 0, 0x45] {
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_where_nothing_must_be_said() {
+    fn no_error_is_sent_where_it_is_forbidden() {
         let v4 = |bytes: &[(usize, u8)]| is_answered_with(udp_v4(4), bytes);
         let v6 = |bytes: &[(usize, u8)]| is_answered_with(udp_v6(4), bytes);
         assert!(v4(&[]) && v6(&[]));
@@ -264,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_never_panic_and_what_is_said_has_right_checksums(
+        fn hostile_bytes_never_panic_and_errors_have_right_checksums(
             mut bytes in prop::collection::vec(any::<u8>(), 0..1600), kind in 0..3, mtu: u16, tags in 0_usize..3,
         ) {
             if bytes.len() > 14 && kind > 0 {

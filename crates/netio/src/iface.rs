@@ -1,4 +1,4 @@
-//! The properties of an interface, and notifications of their changes.
+//! The properties of interfaces, and notifications of their changes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,51 +18,51 @@ use rtnetlink::{Handle, LinkGetRequest};
 
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 
-/// An interface as it was when it was looked up.
+/// The state of an interface when it was looked up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its number in its namespace.
+    /// Number in its namespace.
     pub index: u32,
-    /// Largest L3 packet, in bytes.
+    /// Largest L3 packet in bytes.
     pub mtu: u32,
-    /// Administratively up.
+    /// Whether it is administratively up.
     pub up: bool,
-    /// The driver sees a carrier.
+    /// Whether the driver detects a carrier.
     pub carrier: bool,
-    /// The carrier has settled and the kernel sends through it.
+    /// Whether the carrier has settled and the kernel sends through it.
     pub running: bool,
-    /// The bridge or bond that it is a port of.
+    /// Number of the bridge or bond of which it is a port.
     pub master: Option<u32>,
-    /// A default route, IPv4 or IPv6, leads out of it.
+    /// Whether a default route, IPv4 or IPv6, leads out of it.
     pub default_route: bool,
-    /// It carries Ethernet frames; `mac` is all zero if not.
+    /// Whether it carries Ethernet frames; if not, `mac` is all zero.
     pub ethernet: bool,
-    /// Its hardware address.
+    /// Hardware address.
     pub mac: [u8; 6],
-    /// What the kernel calls its sort ("veth", "bridge"); none for most hardware.
+    /// The kernel's name of its kind ("veth", "bridge"); absent for most hardware.
     pub kind: Option<String>,
 }
 
-/// Why an interface could not be looked up.
+/// The reason why an interface could not be looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
-    /// There is none of this name.
+    /// There is no interface of this name.
     #[error("there is no interface {0}")]
     Missing(String),
-    /// The kernel could not be asked.
+    /// The request to the kernel failed.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 }
 
 impl Interface {
-    /// Looks up `name` in the calling thread's namespace.
+    /// Looks up `name` in the namespace of the calling thread.
     ///
     /// # Errors
-    /// When there is none, or the kernel cannot be asked.
+    /// There is no such interface, or the request to the kernel fails.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
-        // The kernel would refuse such a name as malformed, not as missing.
+        // The kernel would report such a name as malformed, not as missing.
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(InterfaceError::Missing(name.to_owned()));
         }
@@ -72,25 +72,30 @@ impl Interface {
             .map_err(|error| missing(error, name))
     }
 
-    /// Looks up the interface with the number `index` in the calling thread's namespace.
+    /// Looks up the interface with the number `index` in the namespace of the calling thread.
     ///
     /// # Errors
-    /// As [`Interface::find`].
+    /// The same as for [`Interface::find`].
     pub fn by_index(index: u32) -> Result<Self, InterfaceError> {
         let what = || format!("look up interface number {index}");
         netlink::call_here(|handle| look_up(handle, |get| get.match_index(index), what))
             .map_err(|error| missing(error, &format!("number {index}")))
     }
 
-    /// All of the calling thread's namespace.
+    /// Returns all interfaces in the namespace of the calling thread.
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// The request to the kernel fails.
     pub fn all() -> Result<Vec<Self>, InterfaceError> {
         let ask = async |handle: Handle| {
             let what = || "list the interfaces".to_owned();
-            let links = handle.link().get().execute();
-            let links: Vec<LinkMessage> = links.try_collect().await.asked(what)?;
+            let links: Vec<LinkMessage> = handle
+                .link()
+                .get()
+                .execute()
+                .try_collect()
+                .await
+                .context(what)?;
             let mut all: Vec<Self> = links.iter().map(from_message).collect();
             let defaults = defaults(&handle).await?;
             for interface in &mut all {
@@ -101,8 +106,8 @@ impl Interface {
         Ok(netlink::call_here(ask)?)
     }
 
-    /// What its cable carries now, on L1; `None` of what has no cable, or does not say. (`/sys/class/net/NAME/speed`, which has a
-    /// number for virtual interfaces too, that bounds nothing.)
+    /// Returns the present L1 rate of its cable; `None` if it has no cable or the driver does not tell. The source is
+    /// `/sys/class/net/NAME/speed`, which also has a number for virtual interfaces, where it limits nothing.
     pub fn speed(&self) -> Option<BitsPerSec> {
         if self.kind.is_some() {
             return None;
@@ -112,60 +117,61 @@ impl Interface {
         BitsPerSec::new(megabits.checked_mul(1_000_000)?).ok()
     }
 
-    /// Whether it has addresses or routes, as [`Interface::configured`] says.
+    /// Returns whether it has addresses or routes; see [`Interface::configured`].
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// The request to the kernel fails.
     pub fn is_configured(&self) -> Result<bool, InterfaceError> {
         Ok(Self::configured()?.contains(&self.index))
     }
 
-    /// The interfaces of the calling thread's namespace, by number, that have addresses or routes that lowering them would take away
-    /// for good: any IPv4 address, any IPv6 one that is not link-local, any route that does not come with an address.
+    /// Returns the numbers of the interfaces in the namespace of the calling thread with addresses or routes that would
+    /// be lost if the interface were set down: any IPv4 address, any IPv6 address that is not link-local, and any route
+    /// that does not result from an address.
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// The request to the kernel fails.
     pub fn configured() -> Result<BTreeSet<u32>, InterfaceError> {
         let ask = async |handle: Handle| {
             let mut found = with_addresses(&handle).await?;
-            // The kernel makes the others for an address or for the interface.
+            // The kernel creates the other routes for an address or for the interface.
             let given = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
-            found.extend(ways_out(&handle, given).await?);
+            found.extend(interfaces_of_routes(&handle, given).await?);
             Ok(found)
         };
         Ok(netlink::call_here(ask)?)
     }
 }
 
-/// A change of an interface, or what it is after changes that could not be told one by one.
+/// A change of an interface, or its present state after notifications were lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
-    /// The interface's number.
+    /// Number of the interface.
     pub index: u32,
-    /// Its name now.
+    /// Present name.
     pub name: String,
-    /// Administratively up.
+    /// Whether it is administratively up.
     pub up: bool,
-    /// The driver sees a carrier.
+    /// Whether the driver detects a carrier.
     pub carrier: bool,
-    /// The carrier has settled and the kernel sends through it.
+    /// Whether the carrier has settled and the kernel sends through it.
     pub running: bool,
-    /// The interface has left the namespace.
+    /// Whether the interface has left the namespace.
     pub gone: bool,
 }
 
-/// Tells of every change of every interface in one namespace.
+/// Reports every change of every interface in one namespace.
 ///
-/// Start it before looking an interface up, so that no change falls between the two.
+/// Create it before looking an interface up, so that no change in between is missed.
 pub struct LinkWatcher {
     socket: Socket,
 }
 
 impl LinkWatcher {
-    /// Watches the calling thread's namespace.
+    /// Watches the namespace of the calling thread.
     ///
     /// # Errors
-    /// When no netlink socket can be had.
+    /// A netlink socket cannot be opened.
     pub fn new() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -174,17 +180,18 @@ impl LinkWatcher {
         Ok(Self { socket })
     }
 
-    /// Every change since the last call, oldest first; never waits.
+    /// Returns every change since the last call, oldest first, without waiting.
     ///
     /// # Errors
-    /// When the socket fails.
+    /// The socket fails.
     pub fn changes(&mut self) -> io::Result<Vec<LinkChange>> {
         let mut changes = Vec::new();
         loop {
             match self.socket.recv_from_full() {
                 Ok((messages, _)) => changes.extend(read_changes(&messages)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
-                // Some were lost: ask how every interface stands now; the answer comes as more changes.
+                // Notifications were lost. The kernel is asked for the state of every interface, and the answers count
+                // as changes.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => self.ask_all()?,
                 Err(error) => return Err(error),
             }
@@ -200,13 +207,13 @@ impl LinkWatcher {
 }
 
 impl AsFd for LinkWatcher {
-    /// Readable when there are changes to collect.
+    /// Returns the socket, which is readable when there are changes.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// What the kernel's "no such device" means.
+/// Converts the kernel's "no such device" into an error with the name.
 fn missing(error: NetlinkError, name: &str) -> InterfaceError {
     match error.errno() {
         Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
@@ -220,10 +227,12 @@ async fn look_up(
     what: impl Fn() -> String,
 ) -> Result<Interface, NetlinkError> {
     let mut links = chosen(handle.link().get()).execute();
-    let link = links.try_next().await.asked(&what)?;
-    let link = link
+    let link = links
+        .try_next()
+        .await
+        .context(&what)?
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
-        .asked(&what)?;
+        .context(&what)?;
     let mut interface = from_message(&link);
     interface.default_route = defaults(&handle).await?.contains(&interface.index);
     Ok(interface)
@@ -259,16 +268,16 @@ fn from_message(link: &LinkMessage) -> Interface {
     interface
 }
 
-/// The interfaces out of which default routes of any table lead.
+/// Returns the interfaces out of which default routes of any table lead.
 async fn defaults(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
     let leads_anywhere = |route: &RouteMessage| {
         route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
     };
-    ways_out(handle, leads_anywhere).await
+    interfaces_of_routes(handle, leads_anywhere).await
 }
 
-/// The interfaces out of which routes of any table and family lead that are as `wanted`.
-async fn ways_out(
+/// Returns the interfaces out of which routes of any table and family lead that are `wanted`.
+async fn interfaces_of_routes(
     handle: &Handle,
     wanted: impl Fn(&RouteMessage) -> bool,
 ) -> Result<BTreeSet<u32>, NetlinkError> {
@@ -278,21 +287,21 @@ async fn ways_out(
         all.header.address_family = family;
         let mut routes = handle.route().get(all).execute();
         let what = || "list the routes".to_owned();
-        while let Some(route) = routes.try_next().await.asked(what)? {
+        while let Some(route) = routes.try_next().await.context(what)? {
             if wanted(&route) {
-                found.extend(leaves_by(&route));
+                found.extend(output_interfaces(&route));
             }
         }
     }
     Ok(found)
 }
 
-/// The interfaces that have an address beside IPv6 link-local ones, which come back by themselves.
+/// Returns the interfaces with addresses other than IPv6 link-local ones, which the kernel adds again by itself.
 async fn with_addresses(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
     let mut found = BTreeSet::new();
     let mut addresses = handle.address().get().execute();
     let what = || "list the addresses".to_owned();
-    while let Some(AddressMessage { header, .. }) = addresses.try_next().await.asked(what)? {
+    while let Some(AddressMessage { header, .. }) = addresses.try_next().await.context(what)? {
         let is_link_local =
             header.family == AddressFamily::Inet6 && header.scope == AddressScope::Link;
         if !is_link_local {
@@ -302,8 +311,8 @@ async fn with_addresses(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> 
     Ok(found)
 }
 
-/// The interfaces out of which a route leads.
-fn leaves_by(route: &RouteMessage) -> impl Iterator<Item = u32> {
+/// Returns the interfaces out of which a route leads.
+fn output_interfaces(route: &RouteMessage) -> impl Iterator<Item = u32> {
     route
         .attributes
         .iter()
@@ -314,23 +323,23 @@ fn leaves_by(route: &RouteMessage) -> impl Iterator<Item = u32> {
         })
 }
 
-/// How many changes a datagram tells of, for fuzzers.
+/// Returns the number of changes in a datagram, for fuzzers.
 pub(crate) fn changes_in(messages: &[u8]) -> usize {
     read_changes(messages).count()
 }
 
-/// The changes in a datagram of netlink messages.
+/// Returns the changes in a datagram of netlink messages.
 fn read_changes(messages: &[u8]) -> impl Iterator<Item = LinkChange> {
-    netlink::payloads(messages).filter_map(as_change)
+    netlink::payloads(messages).filter_map(parse_change)
 }
 
-fn as_change(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange> {
+fn parse_change(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange> {
     let (link, gone) = match payload {
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => (link, false),
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link, true),
         _ => return None,
     };
-    // A bridge reports its ports in the same group: leaving a bridge is not leaving the namespace.
+    // A bridge reports its ports in the same group, and leaving a bridge is not leaving the namespace.
     if link.header.interface_family != AddressFamily::Unspec {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Keeps arriving packets of an interface from the host's own stack.
+//! Keeps packets that arrive at an interface away from the host's network stack.
 //!
-//! An nftables chain on the netdev ingress hook with the policy "drop": it runs after the packet taps, so a packet
-//! socket still sees every frame, and before bridges, VLAN interfaces and IP. Its table carries the owner flag: the
-//! kernel removes it when the socket that made it closes, so that not even SIGKILL leaves it behind. Each interface has its own
-//! table, named after it. The kernel lets nobody else touch an owned table, so no two processes of a namespace can guard the same
-//! interface, whatever their users.
+//! It uses an nftables chain on the netdev ingress hook with the policy "drop". The hook runs after the packet taps, so
+//! a packet socket still sees every frame, and before bridges, VLAN interfaces and IP. The table has the owner flag:
+//! the kernel removes it when the socket that created it is closed, so that not even SIGKILL leaves it behind. Each
+//! interface has a separate table, whose name contains its number. The kernel lets nobody else change an owned table,
+//! so no two processes of a namespace can guard the same interface, whatever their users.
 //!
 //! Source: `include/uapi/linux/netfilter/nf_tables.h`, `net/netfilter/nf_tables_api.c`, `nfnetlink.c`.
 
@@ -13,7 +13,7 @@ use std::io;
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
-/// Length of a netlink header.
+/// Length of a netlink header in bytes.
 const HEADER: usize = 16;
 const NLA_F_NESTED: u16 = 0x8000;
 const NFNETLINK_V0: u8 = 0;
@@ -39,36 +39,36 @@ const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
 const NFTA_HOOK_DEV: u16 = 3;
 
-/// While it lives, the host's stack sees nothing that arrives on its interfaces.
+/// Keeps arriving packets of its interfaces away from the host's stack until it is dropped.
 pub struct IngressDrop {
-    /// The tables' owner: closing it takes them away, one after the other.
+    /// The owner of the tables. When it is closed, the kernel removes the tables one after the other.
     owner: Socket,
-    /// The numbers of the interfaces.
+    /// Numbers of the interfaces.
     guarded: Vec<u32>,
 }
 
-/// Interfaces that are guarded in one transaction of the kernel's, each of which waits for all processors.
-const AT_ONCE: usize = 256;
+/// Largest number of interfaces per transaction. For each transaction the kernel waits for all processors.
+const MOST_PER_BATCH: usize = 256;
 
-/// Why the host's stack could not be kept out.
+/// The reason why the host's stack could not be kept away.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the host's stack off interface {interface}: {step} failed: {source}{advice}")]
 pub struct IngressDropError {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// The step that failed.
     pub step: &'static str,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
-    /// The kernel option or the privilege that is missing, in brackets; else empty.
+    /// The missing kernel option or privilege in brackets, or an empty text.
     pub advice: &'static str,
 }
 
 impl IngressDrop {
-    /// Guards `interfaces` of the calling thread's namespace.
+    /// Guards `interfaces` of the namespace of the calling thread.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, when there is no such interface, and on a kernel without nftables' netdev family.
+    /// CAP_NET_ADMIN is missing, there is no such interface, or the kernel has no nftables with the netdev family.
     pub fn new(interfaces: &[&str]) -> Result<Self, IngressDropError> {
         let first = interfaces.first().copied().unwrap_or_default();
         let open = |e| fail(first, Step::OpenSocket, e);
@@ -78,20 +78,20 @@ impl IngressDrop {
             owner,
             guarded: Vec::new(),
         };
-        for some in interfaces.chunks(AT_ONCE) {
+        for some in interfaces.chunks(MOST_PER_BATCH) {
             guard.add(some)?;
         }
         Ok(guard)
     }
 
-    /// Guards some more, at most [`AT_ONCE`].
+    /// Guards further interfaces, at most [`MOST_PER_BATCH`].
     fn add(&mut self, interfaces: &[&str]) -> Result<(), IngressDropError> {
         let (mut messages, mut indices) = (Vec::new(), Vec::new());
         for (place, interface) in interfaces.iter().enumerate() {
             let index = nix::net::if_::if_nametoindex(*interface)
                 .map_err(|e| fail(interface, Step::FindInterface, e.into()))?;
             let is_last = place + 1 == interfaces.len();
-            messages.extend(guarding(place, &table(index), interface, is_last));
+            messages.extend(guard_messages(place, &table(index), interface, is_last));
             indices.push(index);
         }
         let open = |e| fail(interfaces[0], Step::OpenSocket, e);
@@ -111,7 +111,7 @@ impl IngressDrop {
         }
     }
 
-    /// Has the kernel do all of `messages` or nothing; what it refused.
+    /// Executes all of `messages` or none, and returns the refusal if there was one.
     fn change(&self, messages: &[u8]) -> io::Result<Option<Refusal>> {
         let [begin, end] = [
             (Step::Begin, NFNL_MSG_BATCH_BEGIN),
@@ -123,21 +123,21 @@ impl IngressDrop {
         refusal(&self.owner)
     }
 
-    /// Guards `interface`, which has come back, by the number that it has now.
+    /// Guards `interface` again, which has reappeared, by its present number.
     ///
     /// # Errors
-    /// As [`IngressDrop::new`].
+    /// The same as for [`IngressDrop::new`].
     pub fn take_again(&mut self, interface: &str) -> Result<(), IngressDropError> {
         self.add(&[interface])
     }
 
-    /// Guards the interface with the number `index` no longer, which is gone.
+    /// Stops guarding the interface with the number `index`, which is gone.
     pub fn forget(&mut self, index: u32) {
         self.guarded.retain(|guarded| *guarded != index);
         self.remove(&[index]);
     }
 
-    /// Takes tables away in one transaction.
+    /// Removes tables in one transaction.
     fn remove(&self, indices: &[u32]) {
         let delete = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE;
         let mut messages = Vec::new();
@@ -150,22 +150,24 @@ impl IngressDrop {
             let name = string(NFTA_TABLE_NAME, &table(*index));
             messages.extend(message(Step::AddTable, place, delete, answered, &name));
         }
-        // What cannot be taken away goes with the socket.
+        // Tables that cannot be removed disappear with the socket.
         let _ = self.change(&messages);
     }
 }
 
 impl Drop for IngressDrop {
-    /// Many at once: what goes with the socket goes one by one, which takes the kernel a thousand times as long.
+    /// Removes the tables in batches. When the socket is closed, the kernel removes them one by one, which takes a
+    /// thousand times as long.
     fn drop(&mut self) {
         self.guarded
-            .chunks(AT_ONCE)
+            .chunks(MOST_PER_BATCH)
             .for_each(|some| self.remove(some));
     }
 }
 
-/// Whether a process keeps the host's stack off the interface with the number `index` of the calling thread's namespace. A kernel
-/// without nftables, where none can, and a caller without CAP_NET_ADMIN, who cannot change the interface, are told that none does.
+/// Returns whether a process guards the interface with the number `index` in the namespace of the calling thread.
+/// Without nftables in the kernel nobody can, and a caller without CAP_NET_ADMIN cannot change the interface; both get
+/// `false`.
 pub(crate) fn is_guarded(index: u32) -> bool {
     let ask = || -> io::Result<bool> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
@@ -174,7 +176,7 @@ pub(crate) fn is_guarded(index: u32) -> bool {
         let name = string(NFTA_TABLE_NAME, &table(index));
         let request = message(Step::AddTable, 0, kind, 0, &name);
         socket.send_to(&request, &SocketAddr::new(0, 0), 0)?;
-        // The answer is the table, or an error.
+        // The kernel answers with the table, or with an error.
         let (answer, _) = socket.recv_from_full()?;
         const IS_TABLE: [u8; 2] = (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWTABLE).to_ne_bytes();
         Ok(answer.get(4..6) == Some(&IS_TABLE))
@@ -195,7 +197,8 @@ fn fail(interface: &str, step: Step, source: io::Error) -> IngressDropError {
     }
 }
 
-/// What can fail; the messages of a batch carry theirs in their sequence numbers, beside the number of their interface.
+/// The steps that can fail. Each message of a batch has its step in its sequence number, together with the index of its
+/// interface.
 #[derive(Clone, Copy)]
 enum Step {
     FindInterface,
@@ -206,7 +209,7 @@ enum Step {
     Commit,
 }
 
-/// More than there are steps.
+/// A number greater than that of the last step.
 const STEPS: u32 = 8;
 
 impl Step {
@@ -224,10 +227,8 @@ impl Step {
     fn advice(self, error: &io::Error) -> &'static str {
         let errno = error.raw_os_error().unwrap_or(0);
         match (self, errno) {
-            // Without the privilege the kernel refuses the batch at its beginning.
-            (Self::AddTable, libc::EPERM | libc::EEXIST) => {
-                " (another farwire has the interface in use)"
-            }
+            // Without the privilege, the kernel already refuses the start of the batch.
+            (Self::AddTable, libc::EPERM | libc::EEXIST) => " (another farwire uses the interface)",
             (_, libc::EPERM | libc::EACCES) => " (CAP_NET_ADMIN is needed)",
             (Self::FindInterface, _) => "",
             (Self::OpenSocket, _) => " (the kernel needs CONFIG_NETFILTER_NETLINK)",
@@ -248,14 +249,14 @@ impl Step {
     }
 }
 
-/// The messages that make `table` with one chain that drops all that `interface` receives. A refusal is answered in any case,
-/// success only of the last interface.
-fn guarding(place: usize, table: &str, interface: &str, is_last: bool) -> Vec<u8> {
+/// Returns the messages that create `table` with one chain that drops everything that `interface` receives. The kernel
+/// always answers a refusal, but a success only for the last interface.
+fn guard_messages(place: usize, table: &str, interface: &str, is_last: bool) -> Vec<u8> {
     let mut owned_table = string(NFTA_TABLE_NAME, table);
     owned_table.extend(number(NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER));
 
     let mut hook = number(NFTA_HOOK_HOOKNUM, NF_NETDEV_INGRESS);
-    // Ahead of every other chain on this hook: none of them may send the packet elsewhere.
+    // The chain comes before every other chain on this hook, so that none of them can redirect the packet.
     hook.extend(number(NFTA_HOOK_PRIORITY, i32::MIN.cast_unsigned()));
     hook.extend(string(NFTA_HOOK_DEV, interface));
     let mut chain = string(NFTA_CHAIN_TABLE, table);
@@ -286,9 +287,10 @@ fn guarding(place: usize, table: &str, interface: &str, is_last: bool) -> Vec<u8
     .concat()
 }
 
-/// One netlink message about the interface at that `place` of its batch: header, `struct nfgenmsg`, attributes.
+/// Returns one netlink message about the interface at index `place` of the batch: header, `struct nfgenmsg`, and
+/// attributes.
 fn message(step: Step, place: usize, kind: u16, flags: u16, attributes: &[u8]) -> Vec<u8> {
-    // A batch's first and last message name the subsystem, in network order, where the others name a family.
+    // The first and the last message of a batch contain the subsystem, in network order, in the place of a family.
     let (family, subsystem) = match step {
         Step::Begin | Step::Commit => (0, NFNL_SUBSYS_NFTABLES),
         _ => (NFPROTO_NETDEV, 0),
@@ -314,7 +316,7 @@ fn string(kind: u16, value: &str) -> Vec<u8> {
     attribute(kind, &bytes)
 }
 
-/// nftables' numbers are in network order.
+/// Returns a number as an attribute; nftables' numbers are in network order.
 fn number(kind: u16, value: u32) -> Vec<u8> {
     attribute(kind, &value.to_be_bytes())
 }
@@ -328,15 +330,15 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     attribute
 }
 
-/// What the kernel refused of a batch.
+/// The message of a batch that the kernel refused.
 struct Refusal {
-    /// Of which of the batch's interfaces.
+    /// Index of the interface in the batch.
     place: usize,
     step: Step,
     source: io::Error,
 }
 
-/// Reads the kernel's answers to a batch: the first refusal, or none when all of it stands.
+/// Reads the kernel's answers to a batch: the first refusal, or `None` if the whole batch was executed.
 fn refusal(socket: &Socket) -> io::Result<Option<Refusal>> {
     loop {
         let (answers, _) = socket.recv_from_full()?;
@@ -348,10 +350,10 @@ fn refusal(socket: &Socket) -> io::Result<Option<Refusal>> {
     }
 }
 
-/// How many steps a datagram of answers acknowledges, or the first that it refuses.
+/// Returns the number of steps that a datagram of answers acknowledges, or the first refusal in it.
 fn read_answers(mut rest: &[u8]) -> Result<usize, Refusal> {
     let mut acknowledged = 0;
-    // An answer is a netlink header (length, type, flags, sequence, address) and an errno below zero, or 0.
+    // An answer is a netlink header (length, type, flags, sequence, address) and a negative errno, or 0.
     while let (Some(length @ 1..), Some(sequence), Some(error)) =
         (word(rest, 0), word(rest, 8), word(rest, HEADER))
     {
@@ -370,7 +372,7 @@ fn read_answers(mut rest: &[u8]) -> Result<usize, Refusal> {
     Ok(acknowledged)
 }
 
-/// [`read_answers`] for fuzzers, with the name of the step.
+/// Calls [`read_answers`] for fuzzers, and returns the name of the refused step.
 pub(crate) fn refusal_in(answers: &[u8]) -> Result<usize, (&'static str, io::Error)> {
     read_answers(answers).map_err(|refused| (refused.step.name(), refused.source))
 }

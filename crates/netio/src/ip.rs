@@ -7,38 +7,38 @@ pub(crate) const IPV4: u16 = 0x0800;
 /// The EtherType of IPv6.
 pub(crate) const IPV6: u16 = 0x86dd;
 
-/// The numbers of protocols in IP headers.
+/// Protocol numbers in IP headers.
 pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
 
-/// An IP header in a frame, and what follows it.
+/// The position of an IP header in a frame, and of the data after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ip {
-    /// Where it begins.
+    /// Offset of the header.
     pub(crate) at: usize,
-    /// IPv6, not IPv4.
+    /// Whether it is an IPv6 header.
     pub(crate) v6: bool,
-    /// The protocol of what follows; of IPv6, behind the extension headers.
+    /// The protocol of the data after it; in IPv6, after the extension headers.
     pub(crate) protocol: u8,
-    /// Where that begins.
+    /// Offset of that data.
     pub(crate) next: usize,
     pub(crate) fragment: Fragment,
 }
 
-/// Which part of a packet the header belongs to.
+/// The part of a packet to which the header belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fragment {
-    /// All of it.
+    /// The whole packet.
     Whole,
-    /// Its beginning, with the transport header.
+    /// The first fragment, which has the transport header.
     First,
-    /// What has no transport header.
+    /// A later fragment, without a transport header.
     Later,
 }
 
-/// The EtherType of `frame`, behind any VLAN tags, and where its payload begins.
+/// Returns the EtherType of `frame` after any VLAN tags, and the offset of its payload.
 pub(crate) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
     let mut at = 12;
     loop {
@@ -50,13 +50,13 @@ pub(crate) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
 }
 
 impl Ip {
-    /// The header of the IP packet that `frame` carries; `None` if it carries none, or less than the header.
+    /// Reads the IP header of `frame`; `None` if it has none or is truncated within it.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let (kind, at) = ether_type(frame)?;
         matches!(kind, IPV4 | IPV6).then(|| Self::at(frame, at))?
     }
 
-    /// The header of either version that begins at `at`.
+    /// Reads the header of either version at offset `at`.
     pub(crate) fn at(frame: &[u8], at: usize) -> Option<Self> {
         match byte(frame, at)? >> 4 {
             4 => Self::v4(frame, at),
@@ -84,7 +84,7 @@ impl Ip {
         })
     }
 
-    /// The IPv6 header that begins at `at`, with its extension headers (RFC 8200).
+    /// Reads the IPv6 header at offset `at` with its extension headers (RFC 8200).
     pub(crate) fn v6(frame: &[u8], at: usize) -> Option<Self> {
         const FRAGMENT: u8 = 44;
         let mut ip = Self {
@@ -95,7 +95,7 @@ impl Ip {
             fragment: Fragment::Whole,
         };
         byte(frame, at + 39)?;
-        // Hop-by-hop, routing, fragment and destination options.
+        // The extension headers are hop-by-hop options, routing, fragment, and destination options.
         while matches!(ip.protocol, 0 | 43 | FRAGMENT | 60) && ip.fragment != Fragment::Later {
             let [kind, units] = u16_at(frame, ip.next)?.to_be_bytes();
             if ip.protocol == FRAGMENT {
@@ -112,13 +112,13 @@ impl Ip {
         Some(ip)
     }
 
-    /// Where the packet ends by its own length field.
+    /// Returns the end of the packet by its length field.
     pub(crate) fn end(self, frame: &[u8]) -> Option<usize> {
         let (field, headers) = if self.v6 { (4, 40) } else { (2, 0) };
         Some(self.at + headers + usize::from(u16_at(frame, self.at + field)?))
     }
 
-    /// Its congestion marks: the last two bits of IPv4's TOS or IPv6's traffic class (RFC 3168, section 5).
+    /// Returns its congestion marks: the last two bits of IPv4's TOS or IPv6's traffic class (RFC 3168, section 5).
     pub(crate) fn ecn(self, frame: &[u8]) -> Ecn {
         let bits = if self.v6 {
             frame[self.at + 1] >> 4
@@ -133,13 +133,13 @@ impl Ip {
         }
     }
 
-    /// Source and destination address as they stand in `frame`, in which this header was read.
+    /// Returns source and destination address as they are in `frame`, from which this header was read.
     pub(crate) fn addresses(self, frame: &[u8]) -> &[u8] {
         addresses(frame, self.at, self.v6)
     }
 }
 
-/// Source and destination address of the IP header at `at`, as they stand in `frame`.
+/// Returns source and destination address of the IP header at offset `at`, as they are in `frame`.
 pub(crate) fn addresses(frame: &[u8], at: usize, v6: bool) -> &[u8] {
     if v6 {
         &frame[at + 8..at + 40]

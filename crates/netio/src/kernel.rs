@@ -1,29 +1,29 @@
-//! The version of the running kernel, where behaviour depends on it.
+//! The version of the running kernel, for behaviour that depends on it.
 
-/// A kernel version, as far as behaviour hangs on it.
+/// Major and minor number of a kernel version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelVersion {
-    /// The 6 of 6.2.
+    /// Major number: 6 in 6.2.
     pub major: u32,
-    /// The 2 of 6.2.
+    /// Minor number: 2 in 6.2.
     pub minor: u32,
 }
 
 impl KernelVersion {
-    /// The oldest kernel supported: the oldest long-term kernel that is still kept up. What is needed beyond
-    /// the commonplace came before it: the owner flag of nftables tables in 5.12, pidfd in 5.3.
+    /// The oldest supported kernel, which is the oldest long-term kernel that is still maintained. The least common
+    /// features that are needed are older: the owner flag of nftables tables (5.12) and pidfd (5.3).
     pub const OLDEST: Self = Self::new(5, 15);
 
-    /// The first kernel that hands on UDP GSO frames under PACKET_VNET_HDR; older ones drop them
+    /// The first kernel that passes UDP GSO frames on under PACKET_VNET_HDR; older ones drop them
     /// (`virtio_net_hdr_from_skb` in `include/linux/virtio_net.h`).
     pub const UDP_GSO: Self = Self::new(6, 2);
 
-    /// A version.
+    /// Creates a version.
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
 
-    /// The version of the running kernel; 0.0 if it states none that can be read.
+    /// Returns the version of the running kernel; 0.0 if its release cannot be parsed.
     pub fn running() -> Self {
         let release = nix::sys::utsname::uname()
             .map(|names| names.release().to_string_lossy().into_owned())

@@ -1,8 +1,8 @@
-//! A command that is killed when the process that started it ends, for users who may not make namespaces.
+//! Runs a command that is killed when the process that started it ends, for users who cannot create namespaces.
 //!
-//! Processes that the command itself starts are not killed, and neither is a command that gains privileges by its file, for which
-//! the kernel clears the setting (prctl(2), `PR_SET_PDEATHSIG`). A command in namespaces leaves nothing behind: see
-//! [`contain`](crate::contain).
+//! Processes that the command itself starts are not killed. Neither is a command that gains privileges from its file,
+//! because the kernel clears the setting for it (prctl(2), `PR_SET_PDEATHSIG`). A command in namespaces leaves nothing
+//! behind: see [`contain`](crate::contain).
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -17,14 +17,14 @@ use nix::unistd::{getpid, getppid};
 use crate::contain::exit_code;
 use crate::netns::NetNs;
 
-/// A command that runs; when dropped, it is killed.
+/// A running command. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct KillOnDrop {
     child: Child,
 }
 
 impl KillOnDrop {
-    /// Starts `command`; it is killed when the calling thread ends.
+    /// Starts `command`, which is killed when the calling thread ends.
     ///
     /// # Errors
     /// There is no such command, or it cannot be executed.
@@ -32,37 +32,37 @@ impl KillOnDrop {
         let caller = getpid();
         let die_with_caller = move || {
             set_pdeathsig(Signal::SIGKILL)?;
-            // The caller may have ended before that.
+            // The caller may have ended before this call.
             if getppid() == caller {
                 Ok(())
             } else {
                 Err(Errno::ESRCH.into())
             }
         };
-        // SAFETY: the closure makes two system calls and allocates nothing.
+        // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
         unsafe { command.pre_exec(die_with_caller) };
         let child = command.spawn()?;
         Ok(Self { child })
     }
 
-    /// As [`KillOnDrop::spawn`], in the namespace `ns`. A thread that enters it for that, as
-    /// [`NetNs::run`] does, would end at once, and the command with it.
+    /// Starts `command` in the namespace `ns`. A temporary thread in the namespace, as [`NetNs::run`] uses it, would
+    /// not do, because the command would be killed when that thread ends.
     ///
     /// # Errors
-    /// As [`KillOnDrop::spawn`]; without CAP_SYS_ADMIN in the user namespace that owns the namespace.
+    /// Those of [`KillOnDrop::spawn`], and CAP_SYS_ADMIN is missing in the user namespace that owns the namespace.
     pub fn spawn_in(ns: &NetNs, command: &mut Command) -> io::Result<Self> {
         let ns = ns.try_clone().map_err(io::Error::other)?;
-        // SAFETY: the closure makes one system call and allocates nothing.
+        // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
         unsafe { command.pre_exec(move || Ok(setns(&ns, CloneFlags::CLONE_NEWNET)?)) };
         Self::spawn(command)
     }
 
-    /// The process, with the streams that were asked for as pipes.
+    /// Returns the process with the streams that were requested as pipes.
     pub fn streams(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Waits for the end and gives the exit code; 128 + n for signal n.
+    /// Waits for the end and returns the exit code; 128 + n for signal n.
     ///
     /// # Errors
     /// None is known.
@@ -73,7 +73,7 @@ impl KillOnDrop {
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        // Nothing happens if it has ended and was waited for.
+        // Killing has no effect on a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_is_the_command_s() {
+    fn the_exit_code_is_that_of_the_command() {
         assert_eq!(
             KillOnDrop::spawn(&mut shell("exit 3"))
                 .unwrap()
@@ -111,7 +111,7 @@ mod tests {
             let mut child =
                 KillOnDrop::spawn(shell("exec sleep 600").stderr(Stdio::null())).unwrap();
             let output = child.streams().stdout.take().unwrap();
-            // Nobody drops it: the thread's end must be enough.
+            // The end of the thread must suffice, so the value is never dropped.
             std::mem::forget(child);
             output
         });

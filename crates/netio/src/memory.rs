@@ -1,4 +1,5 @@
-//! A port in memory: frames with their arrival times in, frames with their departure times out, in virtual time.
+//! A port in memory for virtual time: it takes frames with their arrival times and returns frames with their departure
+//! times.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,7 +10,7 @@ use model::Nanos;
 use crate::frame::{Frame, Gso};
 use crate::port::{Capabilities, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
 
-/// A port, number 0 of its set, whose frames a caller puts in and takes out.
+/// A port, number 0 of its set, whose caller provides arriving frames and collects departed ones.
 #[derive(Debug)]
 pub struct MemoryPort {
     gso: bool,
@@ -21,16 +22,16 @@ pub struct MemoryPort {
 /// A frame that left by a [`MemoryPort`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When it left.
+    /// Departure time.
     pub departure: Nanos,
-    /// How it is segmented, if it is a GSO frame; its checksum is a partial one then.
+    /// The segments, if it is a GSO frame; its checksum is then partial.
     pub gso: Option<Gso>,
-    /// The frame.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
 }
 
 impl MemoryPort {
-    /// A port that sends GSO frames as such, or segment by segment.
+    /// Creates a port that sends GSO frames as such, or segment by segment.
     pub fn new(gso: bool) -> Self {
         Self {
             gso,
@@ -40,17 +41,17 @@ impl MemoryPort {
         }
     }
 
-    /// Puts a frame on the wire, after those put there before; it can be taken from its arrival time on.
+    /// Adds a frame after those that were added before. It can be taken from its arrival time on.
     pub fn arrive(&mut self, frame: Frame) {
         self.waiting.push_back(frame);
     }
 
-    /// When the next frame arrives, even if that time has not come.
+    /// Returns the arrival time of the next frame, even if that time has not come.
     pub fn next_arrival(&self) -> Option<Nanos> {
         Some(self.waiting.front()?.arrival)
     }
 
-    /// Takes out what has been sent since the last call.
+    /// Returns the frames that were sent since the last call.
     pub fn sent(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }

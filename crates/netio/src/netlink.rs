@@ -10,15 +10,15 @@ use rtnetlink::packet_route::RouteNetlinkMessage;
 
 use crate::netns::{NetNs, NetNsError, in_thread};
 
-/// A netlink request that failed.
+/// Error of a netlink request.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
-    /// The kernel refused it, or it could not be asked.
+    /// The kernel refused the request, or it could not be sent.
     #[error("cannot {what}: {source}")]
     Refused {
-        /// What was asked, naming the object.
+        /// The request, with the name of the object.
         what: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The namespace could not be used.
@@ -27,7 +27,7 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// The kernel's errno, if it gave one.
+    /// Returns the kernel's errno, if there is one.
     pub(crate) fn errno(&self) -> Option<i32> {
         match self {
             Self::Refused { source, .. } => source.raw_os_error(),
@@ -36,13 +36,13 @@ impl NetlinkError {
     }
 }
 
-/// Says what a request was for, so that its error does.
+/// Adds the purpose of a request to its error.
 pub(crate) trait RequestContext<T> {
-    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError>;
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError>;
 }
 
 impl<T> RequestContext<T> for Result<T, rtnetlink::Error> {
-    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
         self.map_err(|error| NetlinkError::Refused {
             what: what(),
             source: match error {
@@ -54,7 +54,7 @@ impl<T> RequestContext<T> for Result<T, rtnetlink::Error> {
 }
 
 impl<T> RequestContext<T> for io::Result<T> {
-    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
         self.map_err(|source| NetlinkError::Refused {
             what: what(),
             source,
@@ -62,7 +62,7 @@ impl<T> RequestContext<T> for io::Result<T> {
     }
 }
 
-/// The bytes of a request, for a socket that is used without a connection.
+/// Returns the bytes of a request, for a socket that is used without a connection.
 pub(crate) fn request(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     let mut request = NetlinkMessage::from(message);
     request.header.flags = NLM_F_REQUEST | flags;
@@ -72,7 +72,7 @@ pub(crate) fn request(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     bytes
 }
 
-/// Iterates over the messages of a datagram, and passes over those that cannot be read.
+/// Iterates over the messages of a datagram, and skips those that cannot be parsed.
 pub(crate) fn payloads(
     mut datagram: &[u8],
 ) -> impl Iterator<Item = NetlinkPayload<RouteNetlinkMessage>> {
@@ -88,27 +88,28 @@ pub(crate) fn payloads(
 
 /// Runs `f` with an rtnetlink connection of `ns` and waits for its end.
 ///
-/// It has a thread and a runtime of its own, so that it works wherever the caller stands, inside another runtime too.
+/// It uses a separate thread and runtime, so that it can be called anywhere, even within another runtime.
 pub(crate) fn call<T, F, Fut>(ns: &NetNs, f: F) -> Result<T, NetlinkError>
 where
     T: Send,
     F: FnOnce(Handle) -> Fut + Send,
     Fut: Future<Output = Result<T, NetlinkError>>,
 {
-    ns.run(|| converse(f))?
+    ns.run(|| run_connection(f))?
 }
 
-/// As [`call`], in the calling thread's namespace: to enter even the own one takes CAP_SYS_ADMIN.
+/// Runs `f` in the namespace of the calling thread. Entering even that namespace by [`call`] would require
+/// CAP_SYS_ADMIN.
 pub(crate) fn call_here<T, F, Fut>(f: F) -> Result<T, NetlinkError>
 where
     T: Send,
     F: FnOnce(Handle) -> Fut + Send,
     Fut: Future<Output = Result<T, NetlinkError>>,
 {
-    in_thread(|| converse(f))?
+    in_thread(|| run_connection(f))?
 }
 
-fn converse<T, F, Fut>(f: F) -> Result<T, NetlinkError>
+fn run_connection<T, F, Fut>(f: F) -> Result<T, NetlinkError>
 where
     F: FnOnce(Handle) -> Fut,
     Fut: Future<Output = Result<T, NetlinkError>>,
@@ -117,9 +118,9 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
-        .asked(open)?;
+        .context(open)?;
     runtime.block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection().asked(open)?;
+        let (connection, handle, _) = rtnetlink::new_connection().context(open)?;
         tokio::spawn(connection);
         f(handle).await
     })

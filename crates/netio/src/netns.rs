@@ -11,48 +11,47 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::socket_option;
 
-/// A network namespace; it lives until the last descriptor and the last process in it are gone.
+/// A network namespace. It exists until its last descriptor and the last process in it are gone.
 #[derive(Debug)]
 pub struct NetNs {
     fd: OwnedFd,
 }
 
 impl NetNs {
-    /// Makes a new namespace: a loopback interface that is down, and nothing else.
+    /// Creates a namespace with nothing but a loopback interface that is down.
     ///
     /// # Errors
-    /// Without CAP_SYS_ADMIN in the user namespace, and when the kernel's limit
-    /// (`user.max_net_namespaces`) is reached.
+    /// CAP_SYS_ADMIN is missing in the user namespace, or the kernel's limit (`user.max_net_namespaces`) is reached.
     pub fn create() -> Result<Self, NetNsError> {
-        // A thread of its own: the caller stays where it is.
+        // A separate thread is used, so that the caller stays in its namespace.
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|e| NetNsError::Create(e.into()))?;
             Self::current()
         })?
     }
 
-    /// The namespace of the calling thread.
+    /// Returns the namespace of the calling thread.
     ///
     /// # Errors
-    /// When `/proc` is not mounted.
+    /// `/proc` is not mounted.
     pub fn current() -> Result<Self, NetNsError> {
         Self::from_path("/proc/thread-self/ns/net")
     }
 
-    /// The one that process `process` holds by its descriptor `fd`.
+    /// Opens the namespace that process `process` holds by its descriptor `fd`.
     ///
     /// # Errors
-    /// When there is no such process or descriptor, or it is another user's.
+    /// There is no such process or descriptor, or it belongs to another user.
     pub fn of_process(process: u32, fd: RawFd) -> Result<Self, NetNsError> {
         Self::from_path(&format!("/proc/{process}/fd/{fd}"))
     }
 
-    /// Runs `f` on a thread that has entered the namespace; a panic of `f` goes on in the caller.
+    /// Runs `f` on a thread that has entered the namespace. A panic of `f` continues in the caller.
     ///
-    /// Sockets that `f` opens belong to the namespace for good, wherever they are used later.
+    /// Sockets that `f` opens belong to the namespace permanently, wherever they are used later.
     ///
     /// # Errors
-    /// When the namespace cannot be entered or the thread cannot be started.
+    /// The namespace cannot be entered, or the thread cannot be started.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, NetNsError> {
         in_thread(|| {
             self.enter_thread()?;
@@ -60,27 +59,27 @@ impl NetNs {
         })?
     }
 
-    /// Moves the calling thread into the namespace for good; threads that it starts begin there.
+    /// Moves the calling thread into the namespace permanently. Threads that it starts begin there.
     ///
     /// # Errors
-    /// Without CAP_SYS_ADMIN in the user namespace that owns this one.
+    /// CAP_SYS_ADMIN is missing in the user namespace that owns this one.
     pub fn enter_thread(&self) -> Result<(), NetNsError> {
         setns(&self.fd, CloneFlags::CLONE_NEWNET).map_err(|e| NetNsError::Enter(e.into()))
     }
 
-    /// Another handle on the same namespace.
+    /// Returns another handle on the same namespace.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// The process has no descriptor left.
     pub fn try_clone(&self) -> Result<Self, NetNsError> {
         let fd = self.fd.try_clone().map_err(NetNsError::Clone)?;
         Ok(Self { fd })
     }
 
-    /// Sets the sysctl `path` (as in `net/ipv4/ip_forward`) of this namespace to `value`.
+    /// Sets the sysctl `path` (such as `net/ipv4/ip_forward`) of this namespace to `value`.
     ///
     /// # Errors
-    /// When the kernel has no such sysctl, takes no such value, or keeps it from this namespace.
+    /// The kernel has no such sysctl, does not accept the value, or does not allow this namespace to set it.
     pub fn write_sysctl(&self, path: &str, value: &str) -> Result<(), NetNsError> {
         self.run(|| write_sysctl_here(path, value))?
     }
@@ -100,46 +99,46 @@ impl AsFd for NetNs {
     }
 }
 
-/// What can go wrong with a network namespace.
+/// Errors of network namespaces.
 #[derive(Debug, thiserror::Error)]
 pub enum NetNsError {
-    /// None could be made.
+    /// The namespace could not be created.
     #[error("cannot make a network namespace: {0}")]
     Create(#[source] io::Error),
-    /// It could not be opened.
+    /// The namespace could not be opened.
     #[error("cannot open the network namespace {path}: {source}")]
     Open {
-        /// Its path under `/proc`.
+        /// Path under `/proc`.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It could not be entered.
+    /// The namespace could not be entered.
     #[error("cannot enter a network namespace: {0}")]
     Enter(#[source] io::Error),
-    /// Its descriptor could not be copied or read.
+    /// The descriptor could not be copied or read.
     #[error("cannot use the descriptor of a network namespace: {0}")]
     Clone(#[source] io::Error),
-    /// No thread could be started to work in it.
+    /// No thread could be started to work in the namespace.
     #[error("cannot start a thread for a network namespace: {0}")]
     Thread(#[source] io::Error),
     /// A sysctl could not be set.
     #[error("cannot set the sysctl {path} to \"{value}\": {source}")]
     Sysctl {
-        /// Its path under `/proc/sys`.
+        /// Path under `/proc/sys`.
         path: String,
-        /// The value refused.
+        /// The refused value.
         value: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// The kernel's number for the calling thread's namespace, which no other has until the next boot (`SO_NETNS_COOKIE`, Linux
-/// 5.14; `net/core/sock.c`).
+/// Returns the kernel's number for the namespace of the calling thread, which no other namespace gets until the next
+/// boot (`SO_NETNS_COOKIE`, Linux 5.14; `net/core/sock.c`).
 ///
 /// # Errors
-/// When there are no descriptors left.
+/// There are no descriptors left.
 pub(crate) fn cookie_here() -> io::Result<u64> {
     let socket = socket(
         AddressFamily::Inet,
@@ -151,26 +150,27 @@ pub(crate) fn cookie_here() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(cookie))
 }
 
-/// The user who owns the calling thread's namespace: the owner of the user namespace in which it was made, by the number that this
-/// user has in the caller's user namespace (ioctl_ns(2)).
+/// Returns the user who owns the namespace of the calling thread, which is the owner of the user namespace in which it
+/// was created, as a number in the caller's user namespace (ioctl_ns(2)).
 ///
 /// # Errors
-/// The namespace belongs to a user namespace outside of the caller's, so that nothing is known of its owner.
+/// The namespace belongs to a user namespace outside the caller's, so its owner is unknown.
 pub(crate) fn owner_here() -> io::Result<u32> {
     const NS_GET_USERNS: libc::Ioctl = 0xb701;
     const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
     let network = File::open("/proc/thread-self/ns/net")?;
-    // SAFETY: this request takes no argument and answers with a new descriptor, or with -1.
+    // SAFETY: this request takes no argument and returns a new descriptor or -1.
     let users = Errno::result(unsafe { libc::ioctl(network.as_raw_fd(), NS_GET_USERNS) })?;
-    // SAFETY: the kernel has just opened it for this call, and nothing else knows of it.
+    // SAFETY: the kernel has just opened the descriptor for this call, and nothing else owns it.
     let users = unsafe { OwnedFd::from_raw_fd(users) };
     let mut owner: libc::uid_t = 0;
-    // SAFETY: this request writes one uid_t, for which there is room, and which outlives the call.
+    // SAFETY: this request writes one uid_t, and `owner` is a valid uid_t that outlives the call.
     Errno::result(unsafe { libc::ioctl(users.as_raw_fd(), NS_GET_OWNER_UID, &raw mut owner) })?;
     Ok(owner)
 }
 
-/// Sets a sysctl of the calling thread's namespace: `/proc/sys/net` shows that of the thread that opens the file.
+/// Sets a sysctl in the namespace of the calling thread. `/proc/sys/net` shows the namespace of the thread that opens
+/// the file.
 pub(crate) fn write_sysctl_here(path: &str, value: &str) -> Result<(), NetNsError> {
     OpenOptions::new()
         .write(true)
@@ -183,7 +183,7 @@ pub(crate) fn write_sysctl_here(path: &str, value: &str) -> Result<(), NetNsErro
         })
 }
 
-/// Runs `f` on a thread of its own, which takes over the caller's namespaces; a panic goes on in the caller.
+/// Runs `f` on a separate thread, which inherits the caller's namespaces. A panic continues in the caller.
 pub(crate) fn in_thread<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T, NetNsError> {
     thread::scope(|scope| {
         let worker = thread::Builder::new()

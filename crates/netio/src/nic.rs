@@ -1,4 +1,4 @@
-//! A network interface of this machine, borrowed into a separate namespace.
+//! A network interface of this machine, moved into a separate namespace temporarily.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -11,21 +11,21 @@ use crate::iface::{Interface, InterfaceError};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
 
-/// An interface and what it is given in its namespace.
+/// An interface and the addresses that it gets in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicConfig {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Its address there, and the length of its network's prefix.
+    /// Its address in the namespace, and the prefix length of its network.
     pub address: (IpAddr, u8),
-    /// Where everything goes that is not on that network.
+    /// Gateway for all destinations outside that network.
     pub gateway: Option<IpAddr>,
 }
 
-/// An interface that is in a namespace of its own until this is dropped.
+/// An interface that is in a separate namespace until this is dropped.
 ///
-/// It keeps name, MTU, hardware address, offloads, and goes back up if it was up. Its sysctls become those that its
-/// namespace gives new interfaces, as whenever the kernel moves one.
+/// It keeps its name, MTU, hardware address and offloads, and goes back up if it was up. Its sysctls are set to those
+/// that its namespace gives new interfaces, as always when the kernel moves an interface.
 #[derive(Debug)]
 pub struct BorrowedNic {
     name: String,
@@ -34,18 +34,18 @@ pub struct BorrowedNic {
     namespace: NetNs,
 }
 
-/// Why an interface could not be borrowed or given back.
+/// The reason why an interface could not be moved.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
-    /// There is none, or it could not be looked up.
+    /// The interface does not exist or could not be looked up.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// It is in use.
-    #[error("interface {name} {why}: choose one that nothing uses")]
+    /// The interface is in use.
+    #[error("interface {name} {why}: choose an unused interface")]
     InUse {
-        /// Its name.
+        /// Name of the interface.
         name: String,
-        /// By what.
+        /// The use.
         why: &'static str,
     },
     /// A namespace failed.
@@ -54,17 +54,18 @@ pub enum NicError {
     /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Its namespace could not be prepared, or it has no carrier.
+    /// The namespace could not be prepared, or the interface has no carrier.
     #[error(transparent)]
     Bed(#[from] BedError),
 }
 
 impl BorrowedNic {
-    /// Moves the interface out of the calling thread's namespace; on return it is up, with its address, and has a carrier.
+    /// Moves the interface out of the namespace of the calling thread. On return it is up with its address and has a
+    /// carrier.
     ///
     /// # Errors
-    /// Without CAP_SYS_ADMIN and CAP_NET_ADMIN; for one that is missing, or has addresses, routes or a bridge, all of
-    /// which it would lose; when it has no carrier within 10 s. Then it is where it was.
+    /// CAP_SYS_ADMIN or CAP_NET_ADMIN is missing; the interface does not exist, has addresses, routes or a bridge, all
+    /// of which it would lose, or gets no carrier within 10 s. It is then back in its namespace.
     pub fn take(config: &NicConfig) -> Result<Self, NicError> {
         let interface = Interface::find(&config.interface)?;
         unused(&interface)?;
@@ -74,7 +75,7 @@ impl BorrowedNic {
             .build();
         netlink::call_here(async |handle| {
             let set = handle.link().set(message).execute().await;
-            set.asked(|| format!("move interface {} into a namespace", interface.name))
+            set.context(|| format!("move interface {} into a namespace", interface.name))
         })?;
         let borrowed = Self {
             name: interface.name,
@@ -86,7 +87,7 @@ impl BorrowedNic {
         Ok(borrowed)
     }
 
-    /// Where it is.
+    /// Returns the namespace in which the interface is.
     pub fn namespace(&self) -> &NetNs {
         &self.namespace
     }
@@ -99,15 +100,14 @@ impl BorrowedNic {
             bed::up(&handle, "lo").await?;
             bed::up(&handle, name).await?;
             let index = bed::index_of(name)?;
-            let add = handle.address().add(index, address, prefix);
-            let add = add.execute().await;
-            add.asked(|| format!("give interface {name} the address {address}/{prefix}"))?;
+            let add = handle.address().add(index, address, prefix).execute().await;
+            add.context(|| format!("give interface {name} the address {address}/{prefix}"))?;
             if let Some(gateway) = config.gateway {
                 let route = RouteMessageBuilder::<IpAddr>::new();
                 let refused = || format!("route through {gateway} on interface {name}");
                 let route = route.gateway(gateway).map_err(std::io::Error::other);
-                let add = handle.route().add(route.asked(refused)?.build());
-                add.execute().await.asked(refused)?;
+                let add = handle.route().add(route.context(refused)?.build());
+                add.execute().await.context(refused)?;
             }
             Ok(())
         })?;
@@ -122,7 +122,7 @@ impl BorrowedNic {
             .build();
         netlink::call(&self.namespace, async |handle| {
             let set = handle.link().set(message).execute().await;
-            set.asked(|| format!("move interface {name} back"))
+            set.context(|| format!("move interface {name} back"))
         })?;
         if !self.was_up {
             return Ok(());
@@ -130,7 +130,7 @@ impl BorrowedNic {
         netlink::call(&self.home, async |handle| {
             let up = LinkUnspec::new_with_name(name).up().build();
             let set = handle.link().set(up).execute().await;
-            set.asked(|| format!("set interface {name} up again"))
+            set.context(|| format!("set interface {name} up again"))
         })
     }
 }
@@ -145,7 +145,7 @@ impl Drop for BorrowedNic {
 
 fn unused(interface: &Interface) -> Result<(), NicError> {
     let why = if !interface.ethernet {
-        "is not of Ethernet"
+        "is not an Ethernet interface"
     } else if interface.default_route {
         "has the default route"
     } else if interface.master.is_some() {

@@ -1,6 +1,7 @@
-//! An interface's features (its offloads) and flags, read and set by ioctl on one socket of its namespace.
+//! Reads and sets the features (offloads) and flags of an interface by ioctl, on one socket of its namespace.
 //!
-//! The ioctls name an interface, which may be renamed at any time: each asks for the name of the moment first.
+//! The ioctls identify the interface by name, which may change at any time, so each of them first asks for the present
+//! name.
 //!
 //! Source: `include/uapi/linux/ethtool.h`, `net/ethtool/ioctl.c`, netdevice(7).
 
@@ -19,64 +20,64 @@ const ETH_SS_FEATURES: u32 = 4;
 /// Length of one name in an ethtool string set.
 const ETH_GSTRING_LEN: usize = 32;
 
-/// A handle on one interface's features and flags; it keeps to the namespace in which it was opened, and to the interface
-/// when that is renamed.
+/// A handle on the features and flags of one interface. It keeps to the namespace in which it was opened, and to the
+/// interface when that is renamed.
 #[derive(Debug)]
 pub struct Offloads {
     socket: OwnedFd,
-    /// Its name when it was opened.
+    /// Name of the interface when it was opened.
     interface: String,
     index: u32,
-    /// Feature names; a feature's place here is its bit.
+    /// Names of the features; the index of a feature is its bit.
     names: Vec<String>,
 }
 
 /// The state of one feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// It is in effect.
+    /// Whether it is in effect.
     pub active: bool,
-    /// It cannot be changed.
+    /// Whether it cannot be changed.
     pub fixed: bool,
 }
 
-/// What became of a wish to switch a feature.
+/// The result of switching a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switched {
-    /// It now is as wished; it was not before.
+pub enum SwitchResult {
+    /// The feature was changed to the requested state.
     Changed,
-    /// It already was as wished.
+    /// The feature already had the requested state.
     Unchanged,
     /// This kernel has no feature of that name.
     Absent,
-    /// The driver keeps it as it is.
+    /// The driver did not change it.
     Refused,
 }
 
-/// An ioctl on an interface that failed.
+/// Error of an ioctl on an interface.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} of interface {interface}: {source}")]
 pub struct OffloadError {
-    /// What was tried, as in "read the features".
+    /// The operation: "read the features".
     pub what: &'static str,
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
 impl Offloads {
-    /// Opens `interface` of the calling thread's namespace.
+    /// Opens `interface` of the namespace of the calling thread.
     ///
     /// # Errors
-    /// When there is no such interface.
+    /// There is no such interface.
     pub fn open(interface: &str) -> Result<Self, OffloadError> {
         let error = |source: io::Error| OffloadError {
             what: "open the features",
             interface: interface.to_owned(),
             source,
         };
-        // A longer name would be cut, and could then mean another interface.
+        // A longer name would be truncated, and could then mean another interface.
         if interface.len() >= libc::IFNAMSIZ {
             return Err(error(io::Error::from_raw_os_error(libc::ENODEV)));
         }
@@ -98,31 +99,34 @@ impl Offloads {
         Ok(offloads)
     }
 
-    /// The name that the interface was opened by.
+    /// Returns the name by which the interface was opened.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// The name that the interface has now.
+    /// Returns the present name of the interface.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// The interface is gone.
     pub fn name(&self) -> Result<String, OffloadError> {
         let name = self.request()?.ifr_name;
-        let bytes = name.iter().map(|byte| byte.cast_unsigned());
-        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        let bytes: Vec<u8> = name
+            .iter()
+            .map(|byte| byte.cast_unsigned())
+            .take_while(|byte| *byte != 0)
+            .collect();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The interface's number in its namespace.
+    /// Returns the number of the interface in its namespace.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Every feature that the kernel knows, with its state.
+    /// Returns all features that the kernel knows, with their states.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// The interface is gone.
     pub fn features(&self) -> Result<BTreeMap<String, Feature>, OffloadError> {
         let blocks = self.read_blocks()?;
         let states = self.names.iter().enumerate().map(|(bit, name)| {
@@ -132,10 +136,10 @@ impl Offloads {
         Ok(states.filter(|(name, _)| !name.is_empty()).collect())
     }
 
-    /// The state of `feature`, if the kernel knows it.
+    /// Returns the state of `feature`, if the kernel knows it.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// The interface is gone.
     pub fn feature(&self, feature: &str) -> Result<Option<Feature>, OffloadError> {
         let Some(bit) = self.bit(feature) else {
             return Ok(None);
@@ -146,16 +150,16 @@ impl Offloads {
     /// Switches `feature` on or off.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, and when the interface is gone.
-    pub fn switch(&self, feature: &str, on: bool) -> Result<Switched, OffloadError> {
+    /// CAP_NET_ADMIN is missing, or the interface is gone.
+    pub fn switch(&self, feature: &str, on: bool) -> Result<SwitchResult, OffloadError> {
         let (Some(bit), Some(before)) = (self.bit(feature), self.feature(feature)?) else {
-            return Ok(Switched::Absent);
+            return Ok(SwitchResult::Absent);
         };
         if before.active == on {
-            return Ok(Switched::Unchanged);
+            return Ok(SwitchResult::Unchanged);
         }
         if before.fixed {
-            return Ok(Switched::Refused);
+            return Ok(SwitchResult::Refused);
         }
         let blocks = self.names.len().div_ceil(32);
         let mut request = words(&[ETHTOOL_SFEATURES, count(blocks)]);
@@ -168,18 +172,19 @@ impl Offloads {
             request.extend(words(&[valid, if on { valid } else { 0 }]));
         }
         self.ethtool("switch a feature", &mut request)?;
-        // The driver may have wished otherwise (ETHTOOL_F_WISH): only what is in effect counts.
+        // The driver may have decided otherwise (ETHTOOL_F_WISH), so the state in effect is read.
         let after = self.feature(feature)?;
-        Ok(match after.is_some_and(|state| state.active == on) {
-            true => Switched::Changed,
-            false => Switched::Refused,
+        Ok(if after.is_some_and(|state| state.active == on) {
+            SwitchResult::Changed
+        } else {
+            SwitchResult::Refused
         })
     }
 
-    /// Whether the interface is administratively up.
+    /// Returns whether the interface is administratively up.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// The interface is gone.
     pub fn is_up(&self) -> Result<bool, OffloadError> {
         Ok(self.flags()? & libc::IFF_UP != 0)
     }
@@ -187,7 +192,7 @@ impl Offloads {
     /// Sets the interface administratively up or down.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, and when the interface is gone or its driver fails.
+    /// CAP_NET_ADMIN is missing, the interface is gone, or its driver fails.
     pub fn set_up(&self, up: bool) -> Result<(), OffloadError> {
         let flags = self.flags()?;
         let wanted = if up {
@@ -196,28 +201,28 @@ impl Offloads {
             flags & !libc::IFF_UP
         };
         let mut request = self.request()?;
-        // The flags of SIOCSIFFLAGS are the low 16 bits (netdevice(7)).
+        // SIOCSIFFLAGS uses the low 16 bits of the flags (netdevice(7)).
         let [low, high, ..] = wanted.to_le_bytes();
         request.ifr_ifru.ifru_flags = i16::from_le_bytes([low, high]);
         self.ioctl("set the flags", libc::SIOCSIFFLAGS, &mut request)
     }
 
-    /// Sets the MTU, in bytes of L3 packet.
+    /// Sets the MTU in bytes of an L3 packet.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, and when the driver takes no such MTU.
+    /// CAP_NET_ADMIN is missing, or the driver does not accept the MTU.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), OffloadError> {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
         self.ioctl("set the MTU", libc::SIOCSIFMTU, &mut request)
     }
 
-    /// How many queues it transmits by.
+    /// Returns the number of its transmit queues.
     ///
     /// # Errors
-    /// When the interface is gone, and where its driver does not say.
+    /// The interface is gone, or its driver does not report the number.
     pub fn transmit_queues(&self) -> Result<u32, OffloadError> {
-        // struct ethtool_channels: cmd, four limits, then counts: receiving, transmitting, other, combined.
+        // struct ethtool_channels has cmd, four limits, and then the counts: receiving, transmitting, other, combined.
         let mut channels = words(&[ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0]);
         self.ethtool("count the queues", &mut channels)?;
         Ok(word(&channels, 6) + word(&channels, 8))
@@ -230,13 +235,14 @@ impl Offloads {
     fn flags(&self) -> Result<i32, OffloadError> {
         let mut request = self.request()?;
         self.ioctl("read the flags", libc::SIOCGIFFLAGS, &mut request)?;
-        // SAFETY: SIOCGIFFLAGS has filled in the flags, and every bit pattern is one.
+        // SAFETY: SIOCGIFFLAGS has filled in the flags, for which every bit pattern is valid.
         Ok(unsafe { request.ifr_ifru.ifru_flags }.into())
     }
 
-    /// The kernel's feature names in the order of their bits.
+    /// Reads the kernel's names of features in the order of their bits.
     fn read_names(&self) -> Result<Vec<String>, OffloadError> {
-        // struct ethtool_sset_info: cmd, reserved, a 64-bit mask, then one count for each bit set in it.
+        // struct ethtool_sset_info has cmd, a reserved word, a 64-bit mask, and then one count for each bit that is set
+        // in it.
         let mut info = words(&[ETHTOOL_GSSET_INFO, 0]);
         info.extend((1u64 << ETH_SS_FEATURES).to_ne_bytes());
         info.extend(words(&[0]));
@@ -267,7 +273,7 @@ impl Offloads {
         Ok((0..blocks).map(read).collect())
     }
 
-    /// One SIOCETHTOOL; `buffer` is a whole ethtool structure, header and room for the answer.
+    /// Executes one SIOCETHTOOL. `buffer` is a whole ethtool structure with room for the answer.
     fn ethtool(&self, what: &'static str, buffer: &mut [u8]) -> Result<(), OffloadError> {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
@@ -280,10 +286,10 @@ impl Offloads {
         number: libc::Ioctl,
         request: &mut libc::ifreq,
     ) -> Result<(), OffloadError> {
-        // SAFETY: `request` is a whole ifreq; where it points to a buffer, that buffer has the
-        // length that its own header states, and outlives the call.
+        // SAFETY: `request` is a whole ifreq. If it points to a buffer, that buffer has the length that its header
+        // states, and outlives the call.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), number, request) };
-        // SFEATURES answers with flags above 0.
+        // SFEATURES returns flags, which are above 0.
         if done >= 0 {
             return Ok(());
         }
@@ -294,9 +300,9 @@ impl Offloads {
         })
     }
 
-    /// A request that names the interface as it is called now (`SIOCGIFNAME`).
+    /// Returns a request with the present name of the interface (`SIOCGIFNAME`).
     fn request(&self) -> Result<libc::ifreq, OffloadError> {
-        // SAFETY: an ifreq is a name and a union of plain data; zero is valid for all of it.
+        // SAFETY: an ifreq is a name and a union of plain data, for all of which zero is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_ifru.ifru_ifindex = self.index.cast_signed();
         self.ioctl("find the name", libc::SIOCGIFNAME, &mut request)?;
@@ -304,7 +310,7 @@ impl Offloads {
     }
 }
 
-/// 32 features: `struct ethtool_get_features_block` without what is requested.
+/// 32 features: `struct ethtool_get_features_block` without the requested states.
 struct Block {
     available: u32,
     active: u32,

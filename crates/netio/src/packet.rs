@@ -1,4 +1,4 @@
-//! The header fields that decide how a link treats a frame's packets.
+//! The header fields that decide how a link treats the packets of a frame.
 
 use model::Ecn;
 
@@ -6,23 +6,24 @@ use crate::five_tuple;
 use crate::frame::FrameRef;
 use crate::ip::{Fragment, Ip, ether_type};
 
-/// What decides the way of a frame's packets, read once a frame: all its segments have it in common.
+/// The header fields that decide the path of a frame's packets. They are read once per frame, because all its segments
+/// have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Whose packets they are; of a tunnel, the outermost addresses and ports. Not IP: all zero.
+    /// The hashes of addresses and ports; for a tunnel, the outermost ones. All zero for packets other than IP.
     pub flow: model::Flow,
-    /// What the outermost IP header says of congestion marks.
+    /// The congestion mark in the outermost IP header.
     pub ecn: Ecn,
-    /// Where the L3 header begins on the wire: behind every VLAN tag, also the one that the kernel took out.
+    /// Offset of the L3 header on the wire, after all VLAN tags including the one that the kernel removed.
     pub l3_at: u8,
-    /// The IP protocol number; of IPv6, of what follows the extension headers.
+    /// The IP protocol number; in IPv6, the protocol after the extension headers.
     pub protocol: Option<u8>,
     /// Source and destination port of TCP, UDP and SCTP; absent in a later fragment.
     pub ports: Option<[u16; 2]>,
 }
 
 impl Headers {
-    /// Reads those of `frame`.
+    /// Reads the header fields of `frame`.
     pub fn of<'f>(frame: impl Into<FrameRef<'f>>) -> Self {
         let frame: FrameRef<'f> = frame.into();
         let bytes = frame.bytes;
@@ -49,7 +50,8 @@ impl Headers {
     }
 }
 
-/// A packet of which other fragments have no ports is told by its addresses alone, so that its fragments stay together.
+/// Returns the hashes of the flow. If other fragments of the packet have no ports, only the addresses are hashed, so
+/// that all fragments belong to the same flow.
 fn hashes(bytes: &[u8], ip: Ip, ports: Option<[u16; 2]>) -> model::Flow {
     let addresses = ip.addresses(bytes);
     let (source, destination) = addresses.split_at(addresses.len() / 2);
@@ -66,7 +68,7 @@ fn hashes(bytes: &[u8], ip: Ip, ports: Option<[u16; 2]>) -> model::Flow {
     }
 }
 
-/// `address`, of 4 or 16 bytes, added to `hash`.
+/// Adds `address`, of 4 or 16 bytes, to `hash`.
 fn add(hash: u64, address: &[u8]) -> u64 {
     match *address {
         [a, b, c, d] => mix(hash, u64::from(u32::from_be_bytes([a, b, c, d]))),
@@ -81,13 +83,13 @@ fn add(hash: u64, address: &[u8]) -> u64 {
     }
 }
 
-/// A multiplicative hash's step (Knuth, The Art of Computer Programming, volume 3, section 6.4), with 2^64 divided by the
-/// golden ratio.
+/// Adds a word to a multiplicative hash (Knuth, The Art of Computer Programming, volume 3, section 6.4), with 2^64
+/// divided by the golden ratio as the factor.
 fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The upper half, which every bit of what was hashed has reached.
+/// Returns the upper half, which depends on every bit of the hashed data.
 fn fold(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
@@ -106,7 +108,7 @@ mod tests {
         Frame::new(Nanos(0), Offload::default(), vlan, bytes)
     }
 
-    /// IPv4, UDP between those ports, with that TOS and that fragment field.
+    /// Returns a UDP packet over IPv4 between these ports, with this TOS and this fragment field.
     fn v4(tos: u8, fragment: u16, ports: [u16; 2]) -> Vec<u8> {
         let mut bytes = vec![2; 12];
         bytes.extend([8, 0, 0x45, tos, 0, 28, 0, 9]);
@@ -117,7 +119,7 @@ mod tests {
         bytes
     }
 
-    /// IPv6, UDP, with that traffic class.
+    /// Returns a UDP packet over IPv6 with this traffic class.
     fn v6(class: u8) -> Vec<u8> {
         let mut bytes = vec![2; 12];
         bytes.extend([
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_codepoints_are_read_from_either_family() {
+    fn the_ecn_codepoints_are_read_from_either_family() {
         let all = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
         for (bits, ecn) in (0..).zip(all) {
             let tos = 0xb8 | bits;
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_in_the_bytes_and_beside_them_push_the_l3_header_back() {
+    fn tags_in_the_bytes_and_beside_them_shift_the_l3_header() {
         let vlan = Some(Vlan {
             tpid: 0x8100,
             tci: 7,
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fragment_of_a_packet_is_of_one_flow_and_has_the_ports_that_it_says() {
+    fn all_fragments_of_a_packet_belong_to_one_flow_and_only_the_first_has_ports() {
         let headers = |fragment| Headers::of(&frame(&v4(0, fragment, [1000, 53]), None));
         let (whole, first, later) = (headers(0), headers(0x2000), headers(0x2001));
         assert_eq!(first.flow, later.flow);
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_hash_an_address_alike_and_a_flow_apart() {
+    fn both_directions_have_the_same_address_hash_and_different_flow_hashes() {
         let there = v4(0, 0, [1000, 53]);
         let mut back = v4(0, 0, [53, 1000]);
         back[26..34].copy_from_slice(&[10, 77, 0, 2, 10, 77, 0, 1]);
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_differ_in_a_port_spread_over_a_power_of_two_as_chance_would() {
+    fn flows_that_differ_in_a_port_spread_evenly_over_buckets() {
         let mut met = [0_u32; 1024];
         let mut all = BTreeSet::new();
         for port in 0..16_384 {
@@ -197,7 +199,7 @@ mod tests {
             met[id as usize % met.len()] += 1;
             all.insert(id);
         }
-        // 16 are expected in each; chi-square over 1,023 degrees of freedom passes 1,200 once in 10,000 times.
+        // 16 are expected in each. Chi-square with 1,023 degrees of freedom exceeds 1,200 in one of 10,000 cases.
         let chi_square: f64 = met
             .iter()
             .map(|n| (f64::from(*n) - 16.0).powi(2) / 16.0)

@@ -1,5 +1,6 @@
-//! Reads which of this host's addresses a datagram was sent to, and answers from that address (`IP_PKTINFO`, ip(7);
-//! `IPV6_PKTINFO`, RFC 3542 section 6). Otherwise a host with several addresses answers from the one that its routes prefer.
+//! Reads the address of this host to which a datagram was sent, and answers from that address (`IP_PKTINFO`, ip(7);
+//! `IPV6_PKTINFO`, RFC 3542 section 6). Otherwise a host with several addresses would answer from the one that its
+//! routes prefer.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,14 +8,14 @@ use std::os::fd::AsFd;
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, setsockopt, sockopt};
 
-/// The address that a datagram leaves from, as the kernel takes it.
+/// The source address of a datagram, in the form that the kernel accepts.
 #[derive(Clone, Copy)]
 pub(crate) enum SourceAddress {
     V4(libc::in_pktinfo),
     V6(libc::in6_pktinfo),
 }
 
-/// Has the kernel say with each datagram which address it was sent to.
+/// Makes the kernel report the destination address of each datagram.
 pub(crate) fn ask(socket: &impl AsFd, is_ipv6: bool) -> io::Result<()> {
     if is_ipv6 {
         setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?;
@@ -24,7 +25,7 @@ pub(crate) fn ask(socket: &impl AsFd, is_ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The address that a datagram was sent to, if `note` says it; of IPv4 in a socket of IPv6 it is mapped.
+/// Returns the destination address of a datagram if `note` has it. An IPv4 address on an IPv6 socket is mapped.
 pub(crate) fn asked(note: &ControlMessageOwned) -> Option<IpAddr> {
     match note {
         ControlMessageOwned::Ipv4PacketInfo(info) => {
@@ -36,7 +37,8 @@ pub(crate) fn asked(note: &ControlMessageOwned) -> Option<IpAddr> {
 }
 
 impl SourceAddress {
-    /// From `asked`; the kernel's choice where that is no address to send from.
+    /// Returns the source address for an answer to `asked`; `None` lets the kernel choose it if `asked` cannot be a
+    /// source address.
     pub(crate) fn of(asked: IpAddr) -> Option<Self> {
         match asked {
             IpAddr::V4(asked) => Some(Self::V4(libc::in_pktinfo {
@@ -56,7 +58,7 @@ impl SourceAddress {
         }
     }
 
-    /// What sendmsg(2) is told.
+    /// Returns the control message for sendmsg(2).
     pub(crate) fn message(&self) -> ControlMessage<'_> {
         match self {
             Self::V4(info) => ControlMessage::Ipv4PacketInfo(info),

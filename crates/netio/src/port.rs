@@ -8,45 +8,53 @@ use model::Nanos;
 use crate::checksum;
 use crate::frame::{Frame, Lent, Offload};
 
-/// Ports where frames come in and go out, numbered from 0. Frames that arrive at any of them wait in shared memory.
+/// A set of ports by which frames arrive and leave, numbered from 0. Frames that have arrived at any of them wait in
+/// shared memory.
 ///
-/// Who owns a frame's bytes: a received [`Frame`] has its own, or the set lends it some of its memory. Lent bytes
-/// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the set neither changes
-/// nor reuses them. A set that runs short of memory, or cannot be waited for while a frame is in it, asks for places
-/// back ([`PortSet::recall`], [`PortSet::recall_to_wait`]). Bytes to be sent are lent to it for the length of the call.
+/// Ownership of a frame's bytes: a received [`Frame`] either owns them, or the set lends it a part of its memory. Lent
+/// bytes belong to the frame until it is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own));
+/// until then the set neither changes nor reuses them. A set that runs short of memory, or that cannot be waited for
+/// while a certain frame is in it, recalls places ([`PortSet::recall`], [`PortSet::recall_to_wait`]). Bytes to be sent
+/// are lent to the set for the duration of the call.
 pub trait PortSet {
-    /// Bytes of this set's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
+    /// The type of bytes in this set's memory that are lent to a frame; [`Infallible`](std::convert::Infallible) if it
+    /// lends none.
     type Lent: Lent;
 
-    /// What these ports can do; constant until one stands on another interface ([`PortSet::rejoin`]).
+    /// Returns the capabilities of these ports. They are constant until a port gets another interface
+    /// ([`PortSet::rejoin`]).
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes note of what has arrived by `now`; call once before a run of [`PortSet::arrival`] and [`PortSet::take`].
+    /// Registers the frames that have arrived by `now`. Call it once before a series of [`PortSet::arrival`] and
+    /// [`PortSet::take`].
     fn refresh(&mut self, now: Nanos);
 
-    /// Whether anything has arrived, also since [`PortSet::refresh`].
+    /// Returns whether any frame has arrived, including those since [`PortSet::refresh`].
     fn has_arrivals(&self) -> bool;
 
-    /// The arrival of the next frame, if one came before [`PortSet::refresh`]; never before that of the one taken last.
+    /// Returns the arrival time of the next frame, if one arrived before [`PortSet::refresh`]. It is never before that
+    /// of the frame taken last.
     fn arrival(&self) -> Option<Nanos>;
 
-    /// Takes the next frame, and says at which port it came; nothing if what came belongs to no port any more.
+    /// Takes the next frame and returns it with the number of its port; `None` if the frame no longer belongs to any
+    /// port.
     fn take(&mut self) -> Option<(usize, ReceivedFrame<Self::Lent>)>;
 
-    /// A place whose frame, of [`COPY_BELOW`](crate::COPY_BELOW) bytes or more, must leave it if it is still there, or what
-    /// arrives may be lost; call after each [`PortSet::take`] until it gives none.
+    /// Returns a place whose frame, of [`COPY_BELOW`](crate::COPY_BELOW) bytes or more, must leave it if it is still
+    /// there, because arriving frames may otherwise be lost. Call it after each [`PortSet::take`] until it returns
+    /// `None`.
     fn recall(&mut self) -> Option<usize> {
         None
     }
 
-    /// A place whose frame must leave it, if it is still there, before the caller waits for this set, or the waiting
-    /// ends at once.
+    /// Returns a place whose frame must leave it, if it is still there, before the caller waits for this set. Otherwise
+    /// the wait would end immediately.
     fn recall_to_wait(&self) -> Option<usize> {
         None
     }
 
-    /// Sends each frame in order by `port`, the first of them not before that time, for which it spins; calls `sent` with the
-    /// index of each one and when it was handed over and had left; or why it could not be sent.
+    /// Sends the frames in order by `port`, the first of them not before `not_before`, until which it spins. For each
+    /// frame it calls `sent` with the index of the frame and either its times or the error.
     fn send(
         &mut self,
         port: usize,
@@ -55,33 +63,34 @@ pub trait PortSet {
         sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     );
 
-    /// Frames that the set itself lost before they could be taken, since it was opened.
+    /// Returns the number of frames that the set itself has lost since it was opened, before they could be taken.
     fn missed(&mut self) -> Missed;
 
-    /// Has `port` stand on the interface with that number, in the place of one that is gone.
+    /// Assigns the interface with the number `interface` to `port`, in place of one that is gone.
     ///
     /// # Errors
-    /// There is no such interface, or it went away again.
+    /// There is no such interface, or it has disappeared again.
     fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()>;
 }
 
-/// When a frame was sent, on the clock of [`PortSet::refresh`].
+/// The times at which a frame was sent, on the clock of [`PortSet::refresh`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendTimes {
-    /// The call that sent it began.
+    /// Start of the call that sent it.
     pub begun: Nanos,
-    /// It had left: what the kernel does with it before the call returns is in this, the other end of a veth included.
+    /// The time at which it had left. It includes the work of the kernel before the call returns, such as that at the
+    /// other end of a veth.
     pub ended: Nanos,
 }
 
-/// Frames that were lost unseen: found a receive ring full, or were refused after they had been sent.
+/// Frames that were lost unseen: they found a receive ring full, or were refused after they had been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// The ring of single packets.
+    /// Frames that found the ring of single packets full.
     pub small: u64,
-    /// The ring of GSO and jumbo frames.
+    /// Frames that found the ring of GSO and jumbo frames full.
     pub large: u64,
-    /// None that came: trains of tunnels that [`PortSet::send`] took and the interface refused.
+    /// Trains of tunnels that [`PortSet::send`] accepted and the interface refused. These are not arriving frames.
     pub refused: u64,
 }
 
@@ -93,84 +102,85 @@ impl std::ops::AddAssign for Missed {
     }
 }
 
-/// What [`PortSet::take`] found.
+/// The result of [`PortSet::take`].
 #[derive(Debug)]
 pub enum ReceivedFrame<L> {
     /// A frame.
     Frame(Frame<L>),
-    /// A frame longer than the port can hold arrived and was cut short: it cannot pass.
+    /// A frame that was longer than the port can hold and was truncated, so that it cannot be forwarded.
     Truncated,
-    /// A GSO frame of a kind that this program does not know: it cannot be taken apart.
+    /// A GSO frame of a kind that this program does not know and cannot segment.
     UnsupportedGso,
 }
 
-/// What a port can do.
+/// The capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Sends GSO frames; without it every segment leaves by itself.
+    /// Whether it sends GSO frames. If not, every segment leaves by itself.
     pub gso: bool,
-    /// Sends GSO frames of UDP tunnels with the segments of the packets inside ([`TxFrame::tunnel`]); it may without
-    /// sending any by which their segments would be the tunnel's datagrams.
+    /// Whether it sends GSO frames of UDP tunnels with the segments of the inner packets ([`TxFrame::tunnel`]). This
+    /// does not imply that it sends GSO frames whose segments are the datagrams of a tunnel.
     pub tunnel_gso: bool,
-    /// Completes partial checksums of what it sends; without it they are complete before. GSO needs it.
+    /// Whether it completes partial checksums of frames that it sends. If not, they must be complete. GSO requires it.
     pub checksum: bool,
-    /// Takes VLAN tags out of what it receives ([`Frame::vlan`]); without it they are among a frame's bytes, as they
-    /// are in everything that is sent.
+    /// Whether it removes VLAN tags from received frames ([`Frame::vlan`]). If not, they are among the bytes of a
+    /// frame, as they always are in sent frames.
     pub vlan: bool,
-    /// Arrivals are the moments at which frames came; without it those at which the port was looked at.
+    /// Whether arrival times are those at which frames arrived. If not, they are those at which the port was read.
     pub arrival_stamp: bool,
-    /// Bytes of the longest frame that it takes in whole, GSO frames included.
+    /// Bytes of the longest frame that it receives completely, including GSO frames.
     pub largest_frame: usize,
 }
 
-/// Bytes that leave as one frame: a head that was rewritten and the body that was not.
+/// Bytes that leave as one frame: a rewritten head and an unchanged body.
 #[derive(Debug)]
 pub struct TxFrame<'a> {
-    /// What the port is to complete; offsets count from the first byte of `head`.
+    /// The work that the port is to complete; offsets count from the first byte of `head`.
     pub offload: Offload,
-    /// What a GSO frame's segments are inside of, if that is a tunnel.
+    /// The tunnel headers around a GSO frame's segments, if they are in a tunnel.
     pub tunnel: Option<TunnelHeaders>,
     /// The rewritten head, possibly empty.
     pub head: FrameHead,
-    /// The rest, where it was received, or built anew.
+    /// The rest, in the memory where it was received, or rebuilt.
     pub body: Cow<'a, [u8]>,
 }
 
 /// The headers of a UDP tunnel around a GSO frame's segments, in an untagged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelHeaders {
-    /// First byte of the outer UDP header.
+    /// Offset of the outer UDP header.
     pub outer_udp: u16,
-    /// First byte of the inner IP header.
+    /// Offset of the inner IP header.
     pub inner_ip: u16,
-    /// The outer IP header is one of IPv6.
+    /// Whether the outer IP header is one of IPv6.
     pub outer_v6: bool,
-    /// The outer UDP header has a checksum, of which it holds the pseudo header's sum.
+    /// Whether the outer UDP header has a checksum, which then holds the sum of the pseudo header.
     pub outer_checksum: bool,
 }
 
-/// Memory for what is built anew, used again and again: fresh pages for each frame would cost more than the building.
+/// Memory for rebuilt frames that is used repeatedly, because fresh pages for each frame would cost more than building
+/// it.
 #[derive(Debug, Default)]
 pub struct Spare {
     heads: Vec<Vec<u8>>,
     bodies: Vec<Vec<u8>>,
 }
 
-/// Pieces of either kind that are kept: more than frames leave in one call.
+/// Number of pieces of either kind that are kept, which is more than the frames of one call.
 const KEPT: usize = 64;
 
 impl Spare {
-    /// An empty head.
+    /// Returns an empty head.
     pub(crate) fn head(&mut self) -> FrameHead {
         FrameHead(self.heads.pop().unwrap_or_default())
     }
 
-    /// An empty piece for a body.
+    /// Returns an empty piece for a body.
     pub(crate) fn body(&mut self) -> Vec<u8> {
         self.bodies.pop().unwrap_or_default()
     }
 
-    /// Takes back what a frame that has been sent was built in.
+    /// Takes back the memory of a frame that has been sent.
     pub fn take_back(&mut self, sent: TxFrame<'_>) {
         keep(&mut self.heads, sent.head.0);
         if let Cow::Owned(body) = sent.body {
@@ -187,7 +197,7 @@ fn keep(kept: &mut Vec<Vec<u8>>, mut piece: Vec<u8>) {
 }
 
 impl From<Vec<u8>> for TxFrame<'_> {
-    /// A frame that was built whole, with nothing left undone.
+    /// Creates a complete frame, in which no work is left.
     fn from(bytes: Vec<u8>) -> Self {
         Self {
             offload: Offload::default(),
@@ -199,7 +209,7 @@ impl From<Vec<u8>> for TxFrame<'_> {
 }
 
 impl TxFrame<'_> {
-    /// Completes a single packet's checksum, as a port would; does nothing if it has no partial one.
+    /// Completes the checksum of a single packet, as a port would; does nothing if there is no partial one.
     pub fn complete_checksum(&mut self) {
         let Some(partial) = self.offload.checksum.take() else {
             return;
@@ -208,7 +218,7 @@ impl TxFrame<'_> {
         let at = start + usize::from(partial.offset);
         let head = self.head.bytes();
         if head.len() < at + 2 || !(head.len() - start).is_multiple_of(2) && !self.body.is_empty() {
-            // Not a head that a segment was given: the checksum stands in the body.
+            // The checksum is in the body, because this is not the rewritten head of a segment.
             let mut bytes = [head, &self.body].concat();
             if let Some(summed) = bytes.get(start..)
                 && at + 2 <= bytes.len()
@@ -224,21 +234,21 @@ impl TxFrame<'_> {
     }
 }
 
-/// The longest head that can be rewritten: two stacks of headers with tags and options.
+/// The longest head that can be rewritten, in bytes: two stacks of headers with tags and options.
 pub const MAX_HEAD: usize = 256;
 
-/// Rewritten header bytes, at most [`MAX_HEAD`]. Most frames have none, and take no memory for them.
+/// Rewritten header bytes, at most [`MAX_HEAD`]. Most frames have none, and then take no memory for them.
 #[derive(Clone, Debug)]
 pub struct FrameHead(Vec<u8>);
 
 impl FrameHead {
-    /// No bytes.
+    /// A head without bytes.
     pub const EMPTY: Self = Self(Vec::new());
 
-    /// Appends `bytes`; at most [`MAX_HEAD`] in all.
+    /// Appends `bytes`; the head may have at most [`MAX_HEAD`] bytes.
     ///
     /// # Panics
-    /// When the head grows beyond [`MAX_HEAD`].
+    /// The head would be longer than [`MAX_HEAD`].
     pub fn extend(&mut self, bytes: &[u8]) {
         assert!(
             self.0.len() + bytes.len() <= MAX_HEAD,
@@ -250,18 +260,18 @@ impl FrameHead {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Puts `bytes` in before the byte at `at`; at most [`MAX_HEAD`] in all.
+    /// Inserts `bytes` before the byte at `at`; the head may have at most [`MAX_HEAD`] bytes.
     pub(crate) fn insert(&mut self, at: usize, bytes: &[u8]) {
         self.extend(bytes);
         self.0[at..].rotate_right(bytes.len());
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes, to be changed.
+    /// Returns the bytes for changes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
@@ -273,7 +283,7 @@ mod tests {
     use crate::frame::PartialChecksum;
 
     #[test]
-    fn a_checksum_is_completed_wherever_it_stands() {
+    fn a_checksum_is_completed_in_head_and_body() {
         let packet: Vec<u8> = (0..101).collect();
         let completed = |in_head: usize| {
             let mut head = FrameHead::EMPTY;
@@ -303,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_in_between() {
+    fn bytes_are_inserted_in_the_middle_of_a_head() {
         let mut head = FrameHead::EMPTY;
         head.extend(&[1, 2, 3, 6, 7]);
         head.insert(3, &[4, 5]);
@@ -311,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_and_does_not_pile_up() {
+    fn memory_is_reused_and_does_not_accumulate() {
         let mut spare = Spare::default();
         for _ in 0..10 * KEPT {
             spare.take_back(vec![0; 9].into());

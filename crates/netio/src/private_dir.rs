@@ -1,4 +1,4 @@
-//! The directory of a user's own files that live as long as the machine runs: journals of interfaces, and sockets.
+//! The directory of a user's files that exist as long as the machine runs: journals of interfaces, and sockets.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -13,29 +13,30 @@ use nix::unistd::geteuid;
 use crate::netns;
 use crate::userns::outside;
 
-/// A directory that belongs to one user and in which nobody else can write. Whoever else could would lock files there, or forge them.
+/// A directory that belongs to one user and in which nobody else can write. Otherwise others could lock or forge files
+/// there.
 #[derive(Debug)]
 pub struct PrivateDir {
     dir: File,
     path: PathBuf,
 }
 
-/// A directory that cannot be used.
+/// Error for a directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the directory {path}: {source}")]
 pub struct PrivateDirError {
-    /// Its path.
+    /// Path of the directory.
     pub path: PathBuf,
     /// The cause.
     pub source: io::Error,
 }
 
 impl PrivateDir {
-    /// This user's own: `/run/farwire`, or where that cannot be written `farwire` in `$XDG_RUNTIME_DIR`, else in `/tmp` one with
-    /// the user's number. It is made unless it exists.
+    /// Opens this user's directory: `/run/farwire` or, if that cannot be written, `farwire` in `$XDG_RUNTIME_DIR` or
+    /// else a directory in `/tmp` whose name has the user's number. It is created if it does not exist.
     ///
     /// # Errors
-    /// None of them can be used; says why the last could not.
+    /// None of them can be used. The error is that of the last one.
     pub fn own() -> Result<Self, PrivateDirError> {
         let mut failure = None;
         for path in Self::candidates() {
@@ -47,15 +48,17 @@ impl PrivateDir {
         Err(failure.expect("there is at least one candidate"))
     }
 
-    /// Those of this user that exist, the preferred one first: processes with different environments may use different ones.
+    /// Opens all of this user's directories that exist, the preferred one first. Processes with different environments
+    /// may use different ones.
     pub fn all_own() -> Vec<Self> {
         let own = geteuid().as_raw();
-        let opened = Self::candidates().into_iter();
-        let opened = opened.filter_map(|path| Self::open(&path).ok());
+        let opened = Self::candidates()
+            .into_iter()
+            .filter_map(|path| Self::open(&path).ok());
         opened.filter(|dir| dir.is_only_of(own)).collect()
     }
 
-    /// The paths at which this user's own may be, the preferred one first; they need not exist.
+    /// Returns the possible paths of this user's directory, the preferred one first. They need not exist.
     pub fn candidates() -> Vec<PathBuf> {
         let user = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("farwire"));
         let own = geteuid().as_raw();
@@ -63,8 +66,8 @@ impl PrivateDir {
         all.into_iter().flatten().collect()
     }
 
-    /// Those of the user who owns the calling thread's network namespace, where that is another one: who owns a namespace may
-    /// change its interfaces anyway. None for anybody but root.
+    /// Opens the directories of the user who owns the network namespace of the calling thread, if that is another user.
+    /// The owner of a namespace may change its interfaces anyway. The result is empty for everybody except root.
     pub(crate) fn of_namespace_owner() -> Vec<Self> {
         let own = geteuid();
         let owner = netns::owner_here().ok();
@@ -72,15 +75,17 @@ impl PrivateDir {
             return Vec::new();
         };
         let runtime = format!("/run/user/{owner}/farwire").into();
-        let opened = [runtime, temporary(owner)].map(|path| Self::open(&path).ok());
-        let opened = opened.into_iter().flatten();
+        let opened = [runtime, temporary(owner)]
+            .map(|path| Self::open(&path).ok())
+            .into_iter()
+            .flatten();
         opened.filter(|dir| dir.is_only_of(owner)).collect()
     }
 
-    /// Makes `path` unless it exists.
+    /// Creates `path` if it does not exist, and opens it.
     ///
     /// # Errors
-    /// It is another user's, others may write in it, or it is a link.
+    /// It belongs to another user, others may write in it, or it is a link.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -92,7 +97,7 @@ impl PrivateDir {
         }
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it must be a directory that belongs to this user and in which nobody else can write",
+            "it must be a directory that belongs to this user and that only this user can write",
         ))
     }
 
@@ -105,7 +110,7 @@ impl PrivateDir {
         })
     }
 
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -123,8 +128,8 @@ impl AsFd for PrivateDir {
     }
 }
 
-/// The last resort of `user`. The name has the user's number outside of all user namespaces, so that a process in another
-/// environment finds it again.
+/// Returns the path of the last resort of `user`. Its name has the user's number outside all user namespaces, so that a
+/// process in another environment finds it.
 fn temporary(user: u32) -> PathBuf {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let uid = outside(&map, user).unwrap_or(user);
@@ -139,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_in_which_others_can_write_and_a_link_are_refused() {
+    fn a_directory_writable_by_others_and_a_link_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("farwire");
         assert_eq!(PrivateDir::make(&path).unwrap().path(), path);

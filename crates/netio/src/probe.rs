@@ -1,4 +1,5 @@
-//! Packets that their receivers answer, and the replies: TCP segments and acknowledgements, ICMP echo requests and replies.
+//! Recognises packets that their receivers answer, and the answers: TCP segments and acknowledgements, ICMP echo
+//! requests and replies.
 
 use crate::five_tuple::FiveTuple;
 use crate::frame::FrameRef;
@@ -11,36 +12,36 @@ const ACK: u8 = 0x10;
 /// The kinds of packets that are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
-    /// Sequence numbers of TCP, by an acknowledgement of them or of later ones (RFC 9293, section 3.4).
+    /// TCP sequence numbers, which are answered by an acknowledgement of these or later ones (RFC 9293, section 3.4).
     Segment,
-    /// An ICMP or ICMPv6 echo, by its reply (RFC 792; RFC 4443, section 4).
+    /// An ICMP or ICMPv6 echo request, which is answered by its reply (RFC 792; RFC 4443, section 4).
     Echo,
 }
 
-/// A frame that is answered: TCP with payload or SYN, where all segments of a GSO frame are one request, or an echo request.
-/// Tunnelled packets are not looked at.
+/// A frame that is answered: TCP with payload or SYN, where all segments of a GSO frame are one request, or an echo
+/// request. Packets inside a tunnel are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeRequest {
     kind: ProbeKind,
-    /// Its source is the sender of the request. The ports of an echo are its identifier.
+    /// The five-tuple with the sender of the request as its source. The ports of an echo are its identifier.
     flow: FiveTuple,
     first: u32,
     /// The number after its last one.
     end: u32,
 }
 
-/// A frame that answers: TCP with ACK, or an echo reply.
+/// A frame that is an answer: TCP with ACK, or an echo reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeReply {
     kind: ProbeKind,
-    /// Its source is the sender of the request.
+    /// The five-tuple with the sender of the request as its source.
     flow: FiveTuple,
-    /// The number after the last one answered.
+    /// The number after the last one that is answered.
     end: u32,
 }
 
 impl ProbeRequest {
-    /// The request in `frame`; `None` if nobody answers it or it is truncated.
+    /// Reads the request in `frame`; `None` if nobody answers it or it is truncated.
     pub fn of(frame: FrameRef<'_>) -> Option<Self> {
         let bytes = frame.bytes;
         let (ip, kind) = header(bytes)?;
@@ -62,12 +63,12 @@ impl ProbeRequest {
         })
     }
 
-    /// The kind of reply that it waits for.
+    /// Returns the kind of request.
     pub fn kind(&self) -> ProbeKind {
         self.kind
     }
 
-    /// Whether `reply` answers it.
+    /// Returns whether `reply` answers it.
     pub fn is_answered_by(&self, reply: &ProbeReply) -> bool {
         let is_behind = match self.kind {
             ProbeKind::Segment => !is_before(reply.end, self.end),
@@ -76,14 +77,14 @@ impl ProbeRequest {
         is_behind && (self.kind, self.flow) == (reply.kind, reply.flow)
     }
 
-    /// Whether `other`, which arrived later, repeats some of it or asks for earlier numbers.
+    /// Returns whether `other`, which arrived later, repeats a part of it or has earlier numbers.
     pub fn is_repeated_by(&self, other: &Self) -> bool {
         is_before(other.first, self.end) && (self.kind, self.flow) == (other.kind, other.flow)
     }
 }
 
 impl ProbeReply {
-    /// The reply in `frame`; `None` if it answers nothing or is truncated.
+    /// Reads the reply in `frame`; `None` if it answers nothing or is truncated.
     pub fn of(frame: FrameRef<'_>) -> Option<Self> {
         let bytes = frame.bytes;
         let (ip, kind) = header(bytes)?;
@@ -107,13 +108,13 @@ impl ProbeReply {
         })
     }
 
-    /// The kind of request that it answers.
+    /// Returns the kind of request that it answers.
     pub fn kind(&self) -> ProbeKind {
         self.kind
     }
 }
 
-/// The IP header of an unfragmented packet that may be a request or a reply.
+/// Returns the IP header of an unfragmented packet that may be a request or a reply.
 fn header(bytes: &[u8]) -> Option<(Ip, ProbeKind)> {
     let ip = Ip::of(bytes).filter(|ip| ip.fragment == Fragment::Whole)?;
     let kind = match (ip.protocol, ip.v6) {
@@ -135,12 +136,12 @@ fn flow(bytes: &[u8], ip: Ip, kind: ProbeKind) -> Option<FiveTuple> {
     })
 }
 
-/// The first sequence number of a TCP frame and how many numbers it takes, without that of FIN.
+/// Returns the first sequence number of a TCP frame and the count of its numbers, without that of FIN.
 fn segment(frame: FrameRef<'_>, ip: Ip) -> Option<(u32, u32)> {
     let bytes = frame.bytes;
     let flags = byte(bytes, ip.next + 13)?;
     let header = usize::from(byte(bytes, ip.next + 12)? >> 4) * 4;
-    // Small frames are padded. The length of a GSO frame may not fit into the header field.
+    // Small frames are padded, and the length of a GSO frame may not fit into the header field.
     let end = match frame.offload.gso {
         Some(_) => bytes.len(),
         None => ip.end(bytes)?.min(bytes.len()),
@@ -154,7 +155,7 @@ fn segment(frame: FrameRef<'_>, ip: Ip) -> Option<(u32, u32)> {
     ))
 }
 
-/// Whether a sequence number is before another, with wrap-around (RFC 9293, section 3.4).
+/// Returns whether a sequence number is before another, modulo 2^32 (RFC 9293, section 3.4).
 fn is_before(number: u32, other: u32) -> bool {
     number.wrapping_sub(other) >= 1 << 31
 }
@@ -174,7 +175,7 @@ mod tests {
     const CLIENT: ([u8; 4], u16) = ([10, 77, 0, 1], 40_000);
     const SERVER: ([u8; 4], u16) = ([10, 77, 0, 2], 80);
 
-    /// A TCP segment, padded as Ethernet wants it.
+    /// Returns a TCP segment with the padding that Ethernet requires.
     fn tcp(
         [from, to]: [([u8; 4], u16); 2],
         [sequence, ack]: [u32; 2],
@@ -193,7 +194,7 @@ mod tests {
         bytes
     }
 
-    /// An ICMP message of that type, identifier and sequence number.
+    /// Returns an ICMP message with this type, identifier and sequence number.
     fn icmp(kind: u8, identifier: u16, sequence: u16) -> Vec<u8> {
         let ends = match kind {
             8 => [CLIENT, SERVER],
@@ -207,7 +208,7 @@ mod tests {
         bytes
     }
 
-    /// The same in IPv6, between ::1 and ::2.
+    /// Returns an ICMPv6 message of the same kind between ::1 and ::2.
     fn icmpv6(kind: u8, identifier: u16, sequence: u16) -> Vec<u8> {
         let mut bytes = vec![2; 12];
         bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, ICMPV6, 64]);
@@ -238,14 +239,14 @@ mod tests {
         ProbeReply::of(frame(bytes, None))
     }
 
-    /// Whether the server's acknowledgement answers a segment of the client's.
+    /// Returns whether the server's acknowledgement answers a segment from the client.
     fn answers(ack: u32, sequence: u32, payload: u16) -> bool {
         let asked = request(&tcp([CLIENT, SERVER], [sequence, 0], ACK, payload)).unwrap();
         asked.is_answered_by(&reply(&tcp([SERVER, CLIENT], [0, ack], ACK, 0)).unwrap())
     }
 
     #[test]
-    fn an_acknowledgement_of_all_of_a_segment_answers_it_also_where_numbers_go_round() {
+    fn an_acknowledgement_of_a_whole_segment_answers_it_across_wrap_around() {
         assert!(!answers(1099, 1000, 100));
         assert!(answers(1100, 1000, 100));
         assert!(answers(5000, 1000, 100));
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_repeats_and_what_follows_does_not() {
+    fn a_retransmission_is_a_repetition_and_a_later_segment_is_not() {
         let at = |sequence| request(&tcp([CLIENT, SERVER], [sequence, 0], ACK, 100)).unwrap();
         let first = at(u32::MAX - 49);
         for again in [u32::MAX - 49, 0, u32::MAX - 1000, 49] {
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_is_answered_and_padding_a_bare_acknowledgement_or_a_reset_is_not() {
+    fn a_syn_is_a_request_and_a_bare_acknowledgement_or_reset_is_not() {
         let syn = request(&tcp([CLIENT, SERVER], [7, 0], SYN, 0)).unwrap();
         let accepted = reply(&tcp([SERVER, CLIENT], [9, 8], SYN | ACK, 0)).unwrap();
         assert!(syn.is_answered_by(&accepted));
@@ -291,11 +292,11 @@ mod tests {
         }
     }
 
-    /// Of an id and a number, the request or the reply.
+    /// A function that returns the request or the reply with an identifier and a number.
     type Echo = fn(u16, u16, bool) -> Vec<u8>;
 
     #[test]
-    fn an_echo_is_answered_by_its_own_reply_alone() {
+    fn an_echo_is_answered_only_by_its_reply() {
         let echoes: [Echo; 2] = [
             |id, number, is_reply| icmp(if is_reply { 0 } else { 8 }, id, number),
             |id, number, is_reply| icmpv6(if is_reply { 129 } else { 128 }, id, number),
@@ -314,7 +315,7 @@ mod tests {
     #[test]
     fn all_segments_of_a_gso_frame_are_one_request() {
         let mut bytes = tcp([CLIENT, SERVER], [1000, 0], ACK, 3000);
-        // As a frame beyond 64 KiB has it.
+        // The length field is 0, as in a frame beyond 64 KiB.
         bytes[16..18].fill(0);
         let gso = Gso {
             kind: GsoKind::TcpV4,
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_fragments_nor_frames_cut_short_nor_anything_else_ask() {
+    fn fragments_and_truncated_frames_and_other_protocols_are_no_requests() {
         let whole = tcp([CLIENT, SERVER], [1000, 2000], ACK, 100);
         for len in 0..54 {
             assert_eq!(request(&whole[..len]), None, "{len} bytes");

@@ -1,11 +1,11 @@
-//! Whether this machine is reachable from the internet, judged by its public addresses.
+//! Tells whether this machine may be reachable from the internet, by its public addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use nix::ifaddrs::getifaddrs;
 
-/// Whether `address` is of the internet: not of this host, a link, a private network (RFC 1918, RFC 4193) or the network of a
-/// carrier behind its NAT (RFC 6598).
+/// Returns whether `address` is public: not one of this host, a link, a private network (RFC 1918, RFC 4193) or a
+/// carrier's network behind NAT (RFC 6598).
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -28,7 +28,8 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The public addresses of the calling thread's network namespace, or of one interface of it; none where the system does not say.
+/// Returns the public addresses in the network namespace of the calling thread, or of one interface in it; empty if the
+/// system does not report them.
 pub fn public_addresses(interface: Option<&str>) -> Vec<IpAddr> {
     let all = getifaddrs().into_iter().flatten();
     all.filter(|found| interface.is_none_or(|name| found.interface_name == name))
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_of_the_internet_are_public() {
+    fn only_internet_addresses_are_public() {
         for address in [
             "8.8.8.8",
             "100.128.0.1",

@@ -1,5 +1,6 @@
-//! Redirects everything that one interface receives to another, which sends it: a filter on ingress that matches everything
-//! (cls_u32) with a redirect action (net/sched/act_mirred.c). This happens within the call that receives the packet.
+//! Redirects everything that one interface receives to another one, which sends it. It uses an ingress filter that
+//! matches everything (cls_u32) with a redirect action (net/sched/act_mirred.c). The redirection happens within the
+//! call that receives the packet.
 
 use std::io;
 
@@ -14,40 +15,45 @@ use crate::netlink::{self, NetlinkError, RequestContext as _};
 
 const ALL_PROTOCOLS: u16 = 0x0003;
 
-/// A redirection, which belongs to the interface that receives and goes with it.
+/// A redirection. It belongs to the receiving interface and disappears with it.
 #[derive(Debug)]
 pub(crate) struct Redirect {
     from: u32,
-    /// Of the namespace in which it is.
+    /// A socket of the namespace in which the redirection is.
     socket: Socket,
 }
 
 impl Redirect {
-    /// Has all that the interface numbered `from` receives leave by `to`, both of the calling thread's namespace.
+    /// Redirects all frames that the interface number `from` receives to the interface number `to`, both in the
+    /// namespace of the calling thread.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, and on a kernel without the filter or the action.
+    /// CAP_NET_ADMIN is missing, or the kernel has no such filter or action.
     pub(crate) fn new(from: u32, to: u32) -> Result<Self, NetlinkError> {
         let ask = || "count what is redirected".to_owned();
-        let mut socket = Socket::new(NETLINK_ROUTE).asked(ask)?;
-        socket.bind_auto().asked(ask)?;
+        let mut socket = Socket::new(NETLINK_ROUTE).context(ask)?;
+        socket.bind_auto().context(ask)?;
         netlink::call_here(async |handle| {
             let queue = handle.qdisc().add(from.cast_signed()).ingress();
             let added = queue.execute().await;
-            added.asked(|| "have received frames filtered (sch_ingress)".to_owned())?;
+            added.context(|| "have received frames filtered (sch_ingress)".to_owned())?;
             let what = || "redirect received frames (cls_u32, act_mirred)".to_owned();
             let mut filters = handle.traffic_filter(from.cast_signed());
-            let filter = filters.add().ingress().protocol(ALL_PROTOCOLS.to_be());
-            let filter = filter.redirect(to).asked(what)?;
-            filter.execute().await.asked(what)
+            let filter = filters
+                .add()
+                .ingress()
+                .protocol(ALL_PROTOCOLS.to_be())
+                .redirect(to)
+                .context(what)?;
+            filter.execute().await.context(what)
         })?;
         Ok(Self { from, socket })
     }
 
-    /// Frames that the other interface refused, or could not take because it was down.
+    /// Returns the number of frames that the other interface refused, or could not take because it was down.
     ///
     /// # Errors
-    /// When the socket fails.
+    /// The socket fails.
     pub(crate) fn refused(&self) -> io::Result<u64> {
         let mut filters = TcMessage::with_index(self.from.cast_signed());
         filters.header.parent = TcHandle {
@@ -69,7 +75,7 @@ impl Redirect {
     }
 }
 
-/// What a datagram of a dump's answers counts, and whether it is the last.
+/// Returns the count in a datagram of a dump, and whether the datagram is the last one.
 fn read(answers: &[u8]) -> (u64, bool) {
     let (mut refused, mut is_end) = (0, false);
     for answer in netlink::payloads(answers) {
@@ -84,12 +90,12 @@ fn read(answers: &[u8]) -> (u64, bool) {
     (refused, is_end)
 }
 
-/// [`read`] for fuzzers.
+/// Calls [`read`] for fuzzers.
 pub(crate) fn refused_in(answers: &[u8]) -> u64 {
     read(answers).0
 }
 
-/// What the actions of `filter` count as beyond their limits.
+/// Returns the number of packets that the actions of `filter` count as over their limits.
 fn not_redirected(filter: &TcMessage) -> u64 {
     let options = filter.attributes.iter().filter_map(|one| match one {
         TcAttribute::Options(options) => Some(options),

@@ -1,11 +1,11 @@
-//! How early a sleep must end so that the work after it is on time.
+//! The time by which a sleep must end early so that the work after it is on time.
 
 use model::Nanos;
 
-/// The time before a deadline in which a thread does not sleep. It is learned from how the thread's sleeps ended.
+/// The time before a deadline in which a thread does not sleep. It is adapted to how late the thread's sleeps end.
 ///
-/// It grows whenever a sleep ended too late and shrinks a little whenever one did not, so it settles where one sleep in a few
-/// hundred is late, however busy the machine is.
+/// It grows whenever a sleep ended too late and shrinks a little whenever one did not, so it settles where one sleep in
+/// a few hundred is late, however busy the machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SleepMargin {
     time: Nanos,
@@ -18,8 +18,8 @@ const FIRST: Nanos = Nanos(60_000);
 const GROWS_BY: Nanos = Nanos(20_000);
 
 impl SleepMargin {
-    /// A margin that starts at 60 us and grows up to `longest`; spinning longer costs the machine more than it gains. It settles
-    /// where one sleep of `on_time` is late.
+    /// Creates a margin that starts at 60 us and grows up to `longest`; spinning longer costs the machine more than it
+    /// gains. It settles where one sleep of `on_time` is late.
     pub(crate) const fn up_to(longest: Nanos, on_time: u64) -> Self {
         Self {
             time: FIRST,
@@ -28,12 +28,13 @@ impl SleepMargin {
         }
     }
 
-    /// A sleep must end this long before its deadline.
+    /// Returns the time by which a sleep must end before its deadline.
     pub(crate) fn time(self) -> Nanos {
         self.time
     }
 
-    /// Notes whether a sleep that should have ended by the margin before its deadline ended after the deadline.
+    /// Adapts the margin after a sleep that should have ended by the margin before its deadline. `was_late` is whether
+    /// it ended after the deadline.
     pub(crate) fn learn(&mut self, was_late: bool) {
         self.time = if was_late {
             (self.time + GROWS_BY).min(self.longest)
@@ -48,9 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_settles_where_one_sleep_in_some_hundred_is_late() {
-        // Sleeps end up to 100 us late, every time as likely as the other.
-        let mut guard = SleepMargin::up_to(Nanos(200_000), 400);
+    fn the_margin_settles_where_one_sleep_in_some_hundred_is_late() {
+        // Sleeps end up to 100 us late, with a uniform distribution.
+        let mut margin = SleepMargin::up_to(Nanos(200_000), 400);
         let (mut late, mut state) = (0, 1u64);
         const SLEEPS: u32 = 200_000;
         for _ in 0..SLEEPS {
@@ -58,18 +59,18 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             let ended = Nanos((state >> 33) % 100_000);
-            let was_late = ended > guard.time();
+            let was_late = ended > margin.time();
             late += u32::from(was_late);
-            guard.learn(was_late);
+            margin.learn(was_late);
         }
         let share = f64::from(late) / f64::from(SLEEPS);
         assert!((0.001..0.006).contains(&share), "{share}");
     }
 
     #[test]
-    fn it_grows_no_further_than_it_may() {
-        let mut guard = SleepMargin::up_to(Nanos(100_000), 400);
-        (0..10).for_each(|_| guard.learn(true));
-        assert_eq!(guard.time(), Nanos(100_000));
+    fn the_margin_stops_at_its_maximum() {
+        let mut margin = SleepMargin::up_to(Nanos(100_000), 400);
+        (0..10).for_each(|_| margin.learn(true));
+        assert_eq!(margin.time(), Nanos(100_000));
     }
 }

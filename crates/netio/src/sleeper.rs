@@ -1,4 +1,4 @@
-//! Meets a series of deadlines: sleep, end early, spin for the rest.
+//! Waits for a series of deadlines: it sleeps until a margin before each deadline and spins for the rest.
 
 use std::hint;
 
@@ -8,53 +8,53 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use crate::sleep_margin::SleepMargin;
 use crate::{clock, wait};
 
-/// Waits for moments, and learns from each sleep how early the next one must end: the rest is spun.
+/// Waits for deadlines, and adapts the margin before each deadline to how late its sleeps end.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
-    guard: SleepMargin,
+    margin: SleepMargin,
 }
 
-const LONGEST_GUARD: Nanos = Nanos(200_000);
-/// One sleep in so many ends too late.
-const ON_TIME: u64 = 400;
+const LONGEST_MARGIN: Nanos = Nanos(200_000);
+/// Number of sleeps of which one ends too late.
+const SLEEPS_PER_LATE_ONE: u64 = 400;
 
-/// A sleep shorter than this is spun: what it saves is less than what a late wake-up costs.
+/// A shorter time is spun, because a late wake-up would cost more than the sleep saves.
 const LEAST_SLEEP: Nanos = Nanos(250_000);
 
 impl Default for Sleeper {
-    /// Prepares the calling thread: no timer slack, short scheduling slices.
+    /// Prepares the calling thread: no timer slack, and short scheduling slices.
     fn default() -> Self {
-        wait::wake_up_soon();
+        wait::reduce_wake_up_delay();
         Self {
-            guard: SleepMargin::up_to(LONGEST_GUARD, ON_TIME),
+            margin: SleepMargin::up_to(LONGEST_MARGIN, SLEEPS_PER_LATE_ONE),
         }
     }
 }
 
 impl Sleeper {
-    /// Puts the calling thread before every ordinary one as well, where that is allowed and another core is left for
-    /// the rest. For threads that sleep most of the time.
+    /// Also gives the calling thread real-time priority, if that is allowed and another core is left for other threads.
+    /// It is meant for threads that sleep most of the time.
     pub fn urgent() -> Self {
         let sleeper = Self::default();
         wait::run_in_real_time();
         sleeper
     }
 
-    /// Returns at `until`, or at once if that has passed; the time at which it returns.
+    /// Waits until `until`, or returns immediately if that has passed. Returns the present time.
     pub fn wait(&mut self, until: Nanos) -> Nanos {
         let mut now = clock::now();
-        let guard = self.guard.time();
-        if until > now + guard + LEAST_SLEEP {
-            let wake = Nanos(until.0 - guard.0);
+        let margin = self.margin.time();
+        if until > now + margin + LEAST_SLEEP {
+            let wake = Nanos(until.0 - margin.0);
             let request = std::time::Duration::from_nanos(wake.0).into();
-            // An interrupted sleep is a short one: the rest is spun.
+            // After an interrupted sleep, the rest is spun.
             let _ = clock_nanosleep(
                 ClockId::CLOCK_MONOTONIC,
                 ClockNanosleepFlags::TIMER_ABSTIME,
                 &request,
             );
             now = clock::now();
-            self.guard.learn(now > until);
+            self.margin.learn(now > until);
         }
         while now < until {
             hint::spin_loop();
@@ -78,11 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_that_has_passed_is_not_waited_for() {
+    fn a_deadline_in_the_past_is_not_waited_for() {
         let until = Nanos(clock::now().0 - 1);
         let mut sleeper = Sleeper::default();
-        let before = sleeper.guard;
+        let before = sleeper.margin;
         sleeper.wait(until);
-        assert_eq!(sleeper.guard, before);
+        assert_eq!(sleeper.margin, before);
     }
 }

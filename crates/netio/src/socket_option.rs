@@ -1,11 +1,11 @@
-//! Options of sockets that have no type in nix.
+//! Socket options that have no type in nix.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
 use nix::errno::Errno;
 
-/// The first bytes of an option's value. Those that the kernel does not write are 0.
+/// Returns the first `N` bytes of an option's value. Bytes that the kernel does not write are 0.
 pub(crate) fn get<const N: usize>(
     socket: impl AsFd,
     level: libc::c_int,
@@ -34,7 +34,7 @@ pub(crate) fn set<T>(
     option: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: `value` is valid for reads of its size for the length of the call.
+    // SAFETY: `value` is valid for reads of its size for the duration of the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -48,7 +48,7 @@ pub(crate) fn set<T>(
     Ok(())
 }
 
-/// The size of a type as socket calls take it.
+/// Returns the size of a type as a `socklen_t`.
 pub(crate) fn length_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("a small type")
 }

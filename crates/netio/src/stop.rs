@@ -9,11 +9,11 @@ use signal_hook::consts::SIGINT;
 
 use crate::signals;
 
-/// How long an instrument may wait without asking [`Stop::cause`] again.
+/// The longest time for which an instrument may wait between two calls of [`Stop::cause`].
 pub const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A time-out, a flag that signals raise, and perhaps one of something without which it is in vain; instruments ask every
-/// [`STOP_INTERVAL`].
+/// A request to stop: a time-out, a flag that signals set, and optionally a flag that makes the measurement useless.
+/// Instruments check it every [`STOP_INTERVAL`].
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     deadline: Option<(Instant, Duration)>,
@@ -21,22 +21,23 @@ pub struct Stop {
     in_vain: Option<(Arc<AtomicBool>, &'static str)>,
 }
 
-/// Why to stop.
+/// The reason to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopCause {
-    /// The time-out passed.
+    /// The time-out has passed.
     #[error("not done within {} s", .0.as_secs_f64())]
     TimeOut(Duration),
-    /// A signal arrived.
+    /// A signal has arrived.
     #[error("interrupted by a signal")]
     Interrupted,
-    /// Something failed without which it is in vain; says what.
+    /// Something failed that the measurement depends on; the text says what.
     #[error("{0}")]
     InVain(&'static str),
 }
 
 impl Stop {
-    /// Stops at SIGINT, SIGTERM and SIGHUP, which from now on do nothing else; a SIGHUP that was ignored stays so.
+    /// Creates a request that SIGINT, SIGTERM and SIGHUP set. From now on these signals do nothing else; a SIGHUP that
+    /// was ignored remains so.
     ///
     /// # Errors
     /// The system refuses the handlers.
@@ -48,7 +49,7 @@ impl Stop {
         Ok(Self::on(flag))
     }
 
-    /// Stops when `flag` rises.
+    /// Creates a request that `flag` sets.
     pub fn on(flag: Arc<AtomicBool>) -> Self {
         Self {
             interrupted: flag,
@@ -56,7 +57,7 @@ impl Stop {
         }
     }
 
-    /// Stops `timeout` from now as well.
+    /// Adds a time-out, which starts now.
     pub fn within(&self, timeout: Duration) -> Self {
         Self {
             deadline: Some((Instant::now() + timeout, timeout)),
@@ -64,7 +65,7 @@ impl Stop {
         }
     }
 
-    /// Stops also when `flag` rises, because of `why`.
+    /// Adds `flag`, which stops the measurement for the reason `why`.
     pub fn or(&self, flag: &Arc<AtomicBool>, why: &'static str) -> Self {
         Self {
             in_vain: Some((Arc::clone(flag), why)),
@@ -72,7 +73,7 @@ impl Stop {
         }
     }
 
-    /// Why to stop now, if so.
+    /// Returns the reason to stop now, if there is one.
     pub fn cause(&self) -> Option<StopCause> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Some(StopCause::Interrupted);
@@ -92,10 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_it_vain_stops_it_also_within_a_time_out_and_is_said() {
+    fn a_failed_dependency_stops_it_before_the_time_out_with_its_reason() {
         let failed = Arc::default();
-        let stop = Stop::default().or(&failed, "the bed is gone");
-        let stop = stop.within(Duration::from_secs(3600));
+        let stop = Stop::default()
+            .or(&failed, "the bed is gone")
+            .within(Duration::from_secs(3600));
         assert_eq!(stop.cause(), None);
         failed.store(true, Ordering::Relaxed);
         assert_eq!(stop.cause(), Some(StopCause::InVain("the bed is gone")));

@@ -1,4 +1,4 @@
-//! The kernel's token bucket (tc-tbf(8)) on an interface: a shaper that is independent of farwire.
+//! The kernel's token bucket (tc-tbf(8)) on an interface, a shaper that is independent of farwire.
 
 use std::io;
 
@@ -14,34 +14,34 @@ use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::NetNs;
 
-/// A token bucket. It counts L2 bytes without FCS.
+/// The parameters of a token bucket, which counts L2 bytes without FCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TbfConfig {
-    /// At which it fills.
+    /// Rate at which it fills.
     pub rate: BitsPerSec,
-    /// Bytes that may leave at once, beyond the rate.
+    /// Bytes that may leave back to back, faster than the rate.
     pub burst: u32,
-    /// Bytes that may wait.
+    /// Bytes that may wait in the queue.
     pub limit: u32,
 }
 
 impl TbfConfig {
-    /// Puts it on the egress of `interface` in `namespace`.
+    /// Adds the token bucket to the egress of `interface` in `namespace`.
     ///
     /// # Errors
-    /// There is no such interface, it has a queue discipline already, or the kernel has no tbf.
+    /// There is no such interface, it already has a queue discipline, or the kernel has no tbf.
     pub fn put_on(&self, namespace: &NetNs, interface: &str) -> Result<(), NetlinkError> {
         let what = || format!("put a token bucket (tbf) on {interface}");
         netlink::call(namespace, async |mut handle| {
             let index = nix::net::if_::if_nametoindex(interface).map_err(io::Error::from);
-            let message = self.message(index.asked(what)?);
-            ask(&mut handle, message).await.asked(what)
+            let message = self.message(index.context(what)?);
+            ask(&mut handle, message).await.context(what)
         })
     }
 
-    /// As `tc qdisc add dev INTERFACE root tbf` has it.
+    /// Returns the request of `tc qdisc add dev INTERFACE root tbf`.
     fn message(&self, index: u32) -> TcMessage {
-        // The attributes of include/uapi/linux/pkt_sched.h.
+        // The attributes are those of include/uapi/linux/pkt_sched.h.
         const PARMS: u16 = 1;
         const RATE64: u16 = 4;
         const BURST: u16 = 6;
@@ -64,13 +64,13 @@ impl TbfConfig {
         self.rate.get() / 8
     }
 
-    /// `struct tc_tbf_qopt`: two `tc_ratespec`, the limit, the depth in ticks, and an MTU.
+    /// Returns `struct tc_tbf_qopt`: two `tc_ratespec`, the limit, the burst in ticks, and an MTU.
     fn parameters(&self) -> Vec<u8> {
         const ETHERNET: u8 = 1;
         let rate = u32::try_from(self.bytes_per_second()).unwrap_or(u32::MAX);
         let mut bytes = vec![0, ETHERNET, 0, 0, 0, 0, 0, 0];
         bytes.extend(rate.to_ne_bytes());
-        // No peak rate; BURST says the depth in bytes.
+        // There is no peak rate, and the attribute BURST has the burst in bytes.
         bytes.extend([0; 12]);
         bytes.extend(self.limit.to_ne_bytes());
         bytes.extend([0; 8]);
@@ -78,7 +78,7 @@ impl TbfConfig {
     }
 }
 
-/// Sends a request for a new queue discipline; the library's own has no place for its options.
+/// Sends a request for a new queue discipline. The library's request has no place for its options.
 async fn ask(handle: &mut Handle, message: TcMessage) -> Result<(), rtnetlink::Error> {
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
     request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parameters_fill_the_kernel_s_struct() {
+    fn the_parameters_have_the_size_of_the_kernel_struct() {
         let bucket = TbfConfig {
             rate: "8mbit".parse().unwrap(),
             burst: 6056,

@@ -9,63 +9,63 @@ use nix::sys::socket::{getsockopt, sockopt};
 
 use crate::socket_option;
 
-/// A TCP connection's state at one moment (`TCP_INFO`); counters begin with the connection.
+/// The state of a TCP connection at one moment (`TCP_INFO`). Counters start with the connection.
 ///
-/// What the running kernel does not know is 0; all of it came by Linux 5.5.
+/// Fields that the running kernel does not support are 0; all of them exist since Linux 5.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Whether every segment bears the timestamps option of 12 bytes (RFC 7323).
+    /// Whether every segment has the timestamps option of 12 bytes (RFC 7323).
     pub timestamps: bool,
-    /// Payload bytes of a full segment that is sent, options already taken off.
+    /// Payload bytes of a full segment that is sent, without options.
     pub snd_mss: u32,
-    /// Payload bytes of a full segment that is received, as far as the kernel has seen.
+    /// Payload bytes of a full segment that is received, as the kernel estimates it.
     pub rcv_mss: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
-    /// The path's MTU as far as the kernel knows, L3 bytes.
+    /// MTU of the path as the kernel knows it, in L3 bytes.
     pub pmtu: u32,
     /// Smoothed round-trip time (RFC 6298).
     pub rtt: Duration,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rtt_var: Duration,
-    /// The least round-trip time seen within the last minutes; absent before the first.
+    /// The least round-trip time within the last minutes; absent before the first one.
     pub min_rtt: Option<Duration>,
     /// Congestion window in segments.
     pub snd_cwnd: u32,
-    /// The window that the peer advertises, in bytes.
+    /// Window that the peer advertises, in bytes.
     pub snd_wnd: u32,
-    /// Segments sent again.
+    /// Segments that were retransmitted.
     pub total_retrans: u32,
-    /// Payload bytes sent, again included.
+    /// Payload bytes sent, including retransmissions.
     pub bytes_sent: u64,
     /// Payload bytes sent that the peer has acknowledged.
     pub bytes_acked: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
-    /// Payload bytes of it that were sent again.
+    /// Payload bytes that were retransmitted.
     pub bytes_retrans: u64,
-    /// Segments received ahead of others that were missing.
+    /// Segments received while earlier ones were missing.
     pub out_of_order: u32,
-    /// Segments with payload sent, again included.
+    /// Segments with payload sent, including retransmissions.
     pub data_segs_out: u32,
     /// Segments with payload received.
     pub data_segs_in: u32,
-    /// How long there was something to send.
+    /// Time in which there was data to send.
     pub busy_time: Duration,
-    /// Of it, how long the peer's window was the limit.
+    /// The part of it in which the peer's window was the limit.
     pub rwnd_limited: Duration,
-    /// Of it, how long the send buffer was the limit.
+    /// The part of it in which the send buffer was the limit.
     pub sndbuf_limited: Duration,
-    /// Bytes in the send buffer that were not sent yet.
+    /// Bytes in the send buffer that were not yet sent.
     pub notsent_bytes: u32,
 }
 
-/// Bytes asked of the kernel: up to `tcpi_rcv_ooopack` and `tcpi_snd_wnd` of include/uapi/linux/tcp.h.
+/// Number of bytes that are read, which end after `tcpi_rcv_ooopack` and `tcpi_snd_wnd` of include/uapi/linux/tcp.h.
 const LENGTH: usize = 232;
 const OPTION_TIMESTAMPS: u8 = 1;
 
 impl TcpInfo {
-    /// The state of `socket` now.
+    /// Returns the present state of `socket`.
     ///
     /// # Errors
     /// It is not a TCP socket.
@@ -74,13 +74,13 @@ impl TcpInfo {
         Ok(Self::parse(&info))
     }
 
-    /// Offsets are those of `struct tcp_info`, which only ever grows at its end.
+    /// Parses the state. Offsets are those of `struct tcp_info`, which grows only at its end.
     fn parse(bytes: &[u8; LENGTH]) -> Self {
         const WITHIN: &str = "a field lies within the structure";
         let short = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk().expect(WITHIN));
         let long = |at: usize| u64::from_ne_bytes(*bytes[at..].first_chunk().expect(WITHIN));
         let micros = |at| Duration::from_micros(short(at).into());
-        // Before the first round trip the kernel says ~0.
+        // Before the first round trip the kernel reports ~0.
         let min_rtt = Some(short(148)).filter(|us| *us != u32::MAX && *us != 0);
         Self {
             timestamps: bytes[5] & OPTION_TIMESTAMPS != 0,
@@ -109,12 +109,13 @@ impl TcpInfo {
     }
 }
 
-/// Takes up to `most` bytes out of a TCP socket's receive buffer without copying them anywhere (recv(2), MSG_TRUNC; tcp(7)).
+/// Removes up to `most` bytes from a TCP socket's receive buffer without copying them (recv(2), MSG_TRUNC; tcp(7)), and
+/// returns their number.
 ///
 /// # Errors
-/// Those of recv(2): `WouldBlock` when nothing came within the socket's time-out.
+/// Those of recv(2): `WouldBlock` if nothing arrived within the socket's time-out.
 pub fn discard(socket: impl AsFd, most: usize) -> io::Result<usize> {
-    // SAFETY: under MSG_TRUNC a TCP socket writes nothing; another kind of socket fails with EFAULT at this address.
+    // SAFETY: with MSG_TRUNC a TCP socket writes nothing, and another kind of socket fails with EFAULT at this address.
     let received = unsafe {
         libc::recv(
             socket.as_fd().as_raw_fd(),
@@ -126,20 +127,20 @@ pub fn discard(socket: impl AsFd, most: usize) -> io::Result<usize> {
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
-/// Bytes written to a connection that the peer has not acknowledged yet (tcp(7), SIOCOUTQ).
+/// Returns the bytes written to a connection that the peer has not acknowledged yet (tcp(7), SIOCOUTQ).
 ///
 /// # Errors
-/// It is no TCP socket.
+/// It is not a TCP socket.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel fills one int; the descriptor is open for as long as `socket` is borrowed.
+    // SAFETY: the kernel writes one int, which `bytes` is. The descriptor is open while `socket` is borrowed.
     let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
     Errno::result(result)?;
     Ok(bytes.unsigned_abs())
 }
 
-/// The MTU in bytes of the path that a connected IPv4 or IPv6 socket takes, as far as the kernel knows it (ip(7), ipv6(7)).
+/// Returns the MTU in bytes of the path of a connected IPv4 or IPv6 socket, as the kernel knows it (ip(7), ipv6(7)).
 ///
 /// # Errors
 /// The socket is not connected.
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_counted_at_both_ends() {
+    fn sent_bytes_are_counted_at_both_ends() {
         let (mut near, far) = pair();
         near.write_all(&[7; 1000]).unwrap();
         assert_eq!(discard(&far, 1 << 20).unwrap(), 1000);
@@ -178,29 +179,29 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_gives_no_bytes() {
+    fn a_closed_connection_yields_no_bytes() {
         let (near, far) = pair();
         drop(near);
         assert_eq!(discard(&far, 1000).unwrap(), 0);
     }
 
     #[test]
-    fn another_socket_has_no_such_state() {
+    fn another_kind_of_socket_has_no_tcp_state() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(TcpInfo::of(&socket).is_err());
     }
 
     #[test]
-    fn a_connection_s_mtu_is_that_of_its_interface() {
+    fn the_mtu_of_a_connection_is_that_of_its_interface() {
         let text = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         let mtu: u32 = text.trim().parse().unwrap();
         for host in ["127.0.0.1:0", "[::1]:0"] {
-            // Without IPv6 there is nothing to see here.
+            // There is nothing to test without IPv6.
             let Ok(listener) = TcpListener::bind(host) else {
                 continue;
             };
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            // IPv4's length field ends before lo's MTU does.
+            // The length field of IPv4 is smaller than lo's MTU.
             let most = if stream.local_addr().unwrap().is_ipv4() {
                 65_535
             } else {

@@ -1,8 +1,8 @@
-//! UDP whose packets the kernel stamps, at sending and at receipt (`SO_TIMESTAMPING`, software stamps).
+//! UDP sockets with the kernel's timestamps at sending and at receipt (`SO_TIMESTAMPING`, software timestamps).
 //!
-//! A sending stamp is taken when the driver gets the packet, a receiving stamp when the stack gets it, so that neither
-//! includes the time to wake a program up. Sending stamps come back through the socket's error queue, as do ICMP errors.
-//! Documentation/networking/timestamping.rst of the kernel.
+//! A sending timestamp is taken when the driver gets the packet, and a receiving timestamp when the network stack gets
+//! it, so neither includes the time to wake a program up. Sending timestamps come back through the socket's error
+//! queue, as do ICMP errors. Source: Documentation/networking/timestamping.rst of the kernel.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -20,73 +20,75 @@ use nix::sys::time::TimeSpec;
 use crate::packet_info::{self, SourceAddress};
 use crate::udp_drops::{DropCauses, FullDrops};
 
-/// The kernel takes twice as much, 768 bytes of it for a short packet: room for 100 ms at 100,000 packets a second, during which the program
-/// may not run.
+/// Size of the receive buffer in bytes. The kernel allocates twice as much, of which a short packet takes 768 bytes: it
+/// suffices for 100 ms at 100,000 packets per second, in which the program may not run.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// A UDP socket with kernel stamps; never blocks.
+/// A UDP socket with kernel timestamps. It never blocks.
 #[derive(Debug)]
 pub struct TimestampedUdp {
     socket: UdpSocket,
     control: Vec<u8>,
-    /// What the kernel will call the next packet that leaves.
+    /// The kernel's id for the next packet that leaves.
     next: u32,
     causes: DropCauses,
 }
 
-/// A packet that came.
+/// A packet that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Payload bytes; what the buffer had no room for is cut off.
+    /// Payload bytes; a payload that is longer than the buffer is truncated.
     pub length: usize,
-    /// Who sent it.
+    /// Address of the sender.
     pub source: SocketAddr,
-    /// Which of this machine's addresses it was sent to.
+    /// The address of this machine to which it was sent.
     pub asked: Option<IpAddr>,
-    /// When the kernel got it, in `CLOCK_REALTIME`.
+    /// The time in `CLOCK_REALTIME` at which the kernel got it.
     pub at: Option<Nanos>,
     /// TTL or hop limit with which it arrived.
     pub ttl: Option<u8>,
     /// DSCP (the upper six bits) and ECN with which it arrived.
     pub tos: u8,
-    /// Packets that this socket had dropped since it was opened, as far as the kernel has said: it was full, or their checksum was
-    /// wrong ([`TimestampedUdp::full_drops`]).
+    /// Number of packets that this socket has dropped since it was opened, as far as the kernel has reported, because
+    /// it was full or because their checksum was wrong ([`TimestampedUdp::full_drops`]).
     pub dropped: u32,
 }
 
-/// What the error queue says of packets that were sent.
+/// A report of the error queue on a packet that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendReport {
     /// A packet left.
     Departed {
-        /// As [`TimestampedUdp::send`] or [`TimestampedUdp::reply`] named it.
+        /// The id that [`TimestampedUdp::send`] or [`TimestampedUdp::reply`] returned.
         id: u32,
-        /// When the driver got it, in `CLOCK_REALTIME`.
+        /// The time in `CLOCK_REALTIME` at which the driver got it.
         at: Nanos,
     },
-    /// ICMP says that a packet did not reach its destination.
+    /// An ICMP error says that a packet did not reach its destination.
     Unreachable {
-        /// Why, as an error number: `ECONNREFUSED` is "port unreachable".
+        /// The reason as an error number: `ECONNREFUSED` is "port unreachable".
         why: Errno,
-        /// Who says so.
+        /// The address from which the ICMP error came.
         by: Option<IpAddr>,
     },
 }
 
 impl TimestampedUdp {
-    /// Makes the kernel stamp what `socket` sends and receives, and say where each packet was sent to and how it came.
+    /// Makes the kernel timestamp the packets that `socket` sends and receives, and report the destination address and
+    /// header fields of received packets.
     ///
     /// # Errors
-    /// The kernel has no software stamps for sockets.
+    /// The kernel has no software timestamps for sockets.
     pub fn new(socket: UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let is_ipv6 = socket.local_addr()?.is_ipv6();
-        // A smaller buffer than asked for is the host's to know: what finds it full is counted.
+        // A smaller buffer than requested is the host's choice, and packets that find it full are counted.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER);
         }
         setsockopt(&socket, sockopt::Timestamping, &flags())?;
-        // Without these, it is only not known how a packet came; the family that a socket has not refuses its own.
+        // Without these options, only some facts about packets are unknown. An IPv4 socket refuses those of IPv6 and
+        // vice versa.
         let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
         let _ = setsockopt(&socket, sockopt::Ipv4RecvTtl, &true);
         let _ = setsockopt(&socket, sockopt::IpRecvTos, &true);
@@ -107,36 +109,36 @@ impl TimestampedUdp {
         );
         Ok(Self {
             socket,
-            // cmsg_space gives capacity for one of each; every message has a header of its own.
+            // cmsg_space has capacity for one message of each kind, but every message has a header.
             control: vec![0; control.capacity() + 8 * size_of::<libc::cmsghdr>()],
             next: 0,
             causes: DropCauses::watch(),
         })
     }
 
-    /// The address that it is bound to.
+    /// Returns the address to which the socket is bound.
     ///
     /// # Errors
-    /// The system refuses to say.
+    /// The system does not report it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// How many of the first `dropped` packets that this socket dropped found it full; the calling thread is in the socket's network
-    /// namespace.
+    /// Returns how many of the first `dropped` drops of this socket found it full. The calling thread must be in the
+    /// socket's network namespace.
     pub fn full_drops(&self, dropped: u32) -> FullDrops {
         self.causes.full(dropped.into())
     }
 
-    /// Sends to the peer that the socket is connected to; the result names the packet in its [`SendReport`].
+    /// Sends to the peer to which the socket is connected. The result is the packet's id in its [`SendReport`].
     ///
     /// # Errors
-    /// The packet was not sent. An ICMP error that came for an earlier packet is reported here, too.
+    /// The packet was not sent. An ICMP error for an earlier packet is reported here, too.
     pub fn send(&mut self, packet: &[u8]) -> io::Result<u32> {
         self.transmit(packet, &[], None)
     }
 
-    /// Answers `request` with `packet`, from the address that was asked, with `tos` as DSCP and ECN.
+    /// Answers `request` with `packet`, from the address to which the request was sent, with `tos` as DSCP and ECN.
     ///
     /// # Errors
     /// The packet was not sent.
@@ -144,7 +146,7 @@ impl TimestampedUdp {
         let to = SockaddrStorage::from(request.source);
         let (tos_v4, tos_v6) = (tos, i32::from(tos));
         let mut control = Vec::with_capacity(2);
-        // An address of IPv4 is mapped in a socket of IPv6, which takes the type of service of both.
+        // An IPv4 address on an IPv6 socket is mapped. The IPv4 type of service applies to it.
         match request.source {
             SocketAddr::V6(source) if source.ip().to_ipv4_mapped().is_none() => {
                 control.push(ControlMessage::Ipv6TClass(&tos_v6));
@@ -156,10 +158,10 @@ impl TimestampedUdp {
         self.transmit(packet, &control, Some(&to))
     }
 
-    /// The next packet that waits; its payload is at the start of `buffer`.
+    /// Returns the next waiting packet, whose payload is at the start of `buffer`; `None` if none waits.
     ///
     /// # Errors
-    /// The socket failed; an ICMP error that came for a sent packet is one such failure.
+    /// The socket failed. An ICMP error for a sent packet is one such failure.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
         let mut slices = [IoSliceMut::new(buffer)];
         let control = Some(self.control.as_mut_slice());
@@ -192,7 +194,7 @@ impl TimestampedUdp {
         Ok(Some(arrival))
     }
 
-    /// The next report on a packet that was sent.
+    /// Returns the next report on a sent packet; `None` if none waits.
     ///
     /// # Errors
     /// The socket failed.
@@ -243,7 +245,8 @@ impl TimestampedUdp {
         }
     }
 
-    /// Whether the kernel counted a packet that failed depends on where it failed: both counts start at 0 again.
+    /// Restarts the ids at 0 on both sides. Whether the kernel has counted a packet that failed depends on where it
+    /// failed.
     fn restart_ids(&mut self) {
         let without = flags().difference(TimestampingFlag::SOF_TIMESTAMPING_OPT_ID);
         let off = setsockopt(&self.socket, sockopt::Timestamping, &without);
@@ -267,7 +270,7 @@ impl Arrival {
         match note {
             ControlMessageOwned::ScmTimestampsns(stamps) => self.at = nanos(stamps.system),
             ControlMessageOwned::Ipv4PacketInfo(_) => {
-                // A mapped address has both kinds; the one of the socket's own family is used to answer.
+                // A mapped address has both kinds of messages. The one of the socket's own family is used to answer.
                 self.asked = self.asked.or(packet_info::asked(note));
             }
             ControlMessageOwned::Ipv6PacketInfo(_) => self.asked = packet_info::asked(note),
@@ -290,15 +293,16 @@ fn flags() -> TimestampingFlag {
         | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY
 }
 
-/// What one message of the error queue says; `None` for one that says nothing of use.
+/// Returns the report in one message of the error queue; `None` if it has no useful content.
 fn report(notes: impl Iterator<Item = ControlMessageOwned>) -> Option<SendReport> {
     let (mut stamp, mut error) = (None, None);
     for note in notes {
         match note {
             ControlMessageOwned::ScmTimestampsns(stamps) => stamp = nanos(stamps.system),
             ControlMessageOwned::Ipv4RecvErr(e, by) => {
-                let by = by.filter(|by| i32::from(by.sin_family) == libc::AF_INET);
-                let by = by.map(|by| IpAddr::from(by.sin_addr.s_addr.to_ne_bytes()));
+                let by = by
+                    .filter(|by| i32::from(by.sin_family) == libc::AF_INET)
+                    .map(|by| IpAddr::from(by.sin_addr.s_addr.to_ne_bytes()));
                 error = Some((e, by));
             }
             ControlMessageOwned::Ipv6RecvErr(e, by) => {
@@ -328,7 +332,7 @@ fn report(notes: impl Iterator<Item = ControlMessageOwned>) -> Option<SendReport
     }
 }
 
-/// The address of IPv4 or IPv6 that `storage` holds.
+/// Returns the IPv4 or IPv6 address in `storage`.
 pub(crate) fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = storage
         .as_sockaddr_in()
@@ -340,7 +344,7 @@ pub(crate) fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     })
 }
 
-/// Nothing for the zero by which the kernel says that there is no stamp.
+/// Returns the time; `None` for zero, which means that there is no timestamp.
 fn nanos(stamp: TimeSpec) -> Option<Nanos> {
     let seconds = u64::try_from(stamp.tv_sec()).ok().filter(|s| *s > 0)?;
     Some(Nanos(
@@ -397,8 +401,8 @@ mod tests {
         )
     }
 
-    /// A pair whose packets the kernel stamps by now: it switches stamping on some time after the first socket asks
-    /// (net/core/dev.c, net_enable_timestamp), and off after the last.
+    /// Returns a pair whose packets the kernel already timestamps. It enables timestamps some time after the first
+    /// socket requests them (net/core/dev.c, net_enable_timestamp), and disables them after the last one.
     fn stamping() -> (TimestampedUdp, TimestampedUdp) {
         let (mut near, mut far) = pair("127.0.0.1:0", "127.0.0.1");
         let mut buffer = [0; 64];
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_has_four_stamps_in_the_order_of_its_way() {
+    fn a_round_trip_has_four_timestamps_in_order() {
         let _stamping = stamping();
         for (far, to) in [
             ("127.0.0.1:0", "127.0.0.1"),
@@ -444,9 +448,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_comes_from_the_address_that_was_asked() {
+    fn a_reply_comes_from_the_address_of_the_request() {
         for far in ["0.0.0.0:0", "[::]:0"] {
-            // A connected socket takes replies from the address that it asked, and from no other.
+            // A connected socket accepts replies only from the address to which it sent the request.
             let (mut near, mut far) = pair(far, "127.0.0.9");
             let mut buffer = [0; 64];
             near.send(b"request").unwrap();
@@ -459,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_where_nobody_listens_is_reported_with_who_says_so() {
+    fn a_closed_port_is_reported_with_the_source_of_the_error() {
         for host in ["127.0.0.1", "::1"] {
             let ip: IpAddr = host.parse().unwrap();
             let (mut near, far) = pair(&SocketAddr::new(ip, 0).to_string(), host);
@@ -476,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_find_their_packets_after_one_that_could_not_be_sent() {
+    fn timestamps_match_their_packets_after_a_failed_send() {
         let (mut near, _far) = pair("127.0.0.1:0", "127.0.0.1");
         near.send(b"first").unwrap();
         near.send(&[0; 70_000]).unwrap_err();

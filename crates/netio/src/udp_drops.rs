@@ -1,33 +1,34 @@
 //! Tells why a UDP socket dropped datagrams.
 //!
-//! The kernel has one count of drops a socket (`sk_drops`: `SO_RXQ_OVFL`, `SO_MEMINFO`). It counts what found the socket full, and
-//! also what came with a wrong checksum (net/ipv4/udp.c). Which of the two it was, only the counters of the whole network
-//! namespace tell.
+//! The kernel has one counter of drops per socket (`sk_drops`: `SO_RXQ_OVFL`, `SO_MEMINFO`). It counts datagrams that
+//! found the socket full, and also datagrams with a wrong checksum (net/ipv4/udp.c). Only the counters of the whole
+//! network namespace distinguish the two.
 
 use std::{fs, io};
 
-/// Datagrams that the UDP sockets of a network namespace did not get, IPv4 and IPv6 together.
+/// Datagrams that the UDP sockets of a network namespace did not get, for IPv4 and IPv6 together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpErrors {
-    /// They had a wrong checksum (`InCsumErrors`).
+    /// Datagrams with a wrong checksum (`InCsumErrors`).
     pub checksum: u64,
-    /// The socket, or the kernel, had no room for them (`RcvbufErrors` and `MemErrors`). A train counts once.
+    /// Datagrams for which the socket or the kernel had no room (`RcvbufErrors` and `MemErrors`). A train counts once.
     pub no_room: u64,
 }
 
-/// The number of a socket's drops that found it full. The two differ where the namespace also counted wrong checksums.
+/// Bounds for the number of a socket's drops that found it full. They differ if the namespace also counted wrong
+/// checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FullDrops {
-    /// The least number.
+    /// The least possible number.
     pub least: u64,
-    /// The greatest number.
+    /// The greatest possible number.
     pub most: u64,
 }
 
-/// What a namespace had counted when a socket was opened, to judge the socket's drops by.
+/// The counters of a namespace when a socket was opened, from which the causes of the socket's drops are derived.
 #[derive(Clone, Copy, Debug)]
 pub struct DropCauses {
-    /// Absent where the kernel does not tell.
+    /// The counters; absent if the kernel does not report them.
     before: Option<UdpErrors>,
 }
 
@@ -35,7 +36,7 @@ impl UdpErrors {
     /// Reads the counters of the calling thread's network namespace.
     ///
     /// # Errors
-    /// `/proc` is not mounted, or out of reach.
+    /// `/proc` is not mounted, or not accessible.
     pub fn so_far() -> io::Result<Self> {
         let v4 = fs::read_to_string("/proc/thread-self/net/snmp")?;
         // A kernel without IPv6 has no such file.
@@ -43,7 +44,7 @@ impl UdpErrors {
         Ok(Self::parse(&v4, &v6))
     }
 
-    /// The lines `Udp:` of `snmp`, of which the first has the names, and the lines `Udp6...` of `snmp6`.
+    /// Parses the lines `Udp:` of `snmp`, the first of which has the names, and the lines `Udp6...` of `snmp6`.
     fn parse(snmp: &str, snmp6: &str) -> Self {
         let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
         let names = lines.next().unwrap_or_default().split_whitespace();
@@ -65,7 +66,7 @@ impl UdpErrors {
         sum
     }
 
-    /// The difference between these counters and those of `before`.
+    /// Returns the difference between these counters and those of `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
             checksum: self.checksum.saturating_sub(before.checksum),
@@ -75,9 +76,9 @@ impl UdpErrors {
 }
 
 impl FullDrops {
-    /// Of `drops` of one socket, while its namespace counted `errors`, as far as that is known.
+    /// Returns the bounds for `drops` of one socket while its namespace counted `errors`, if they are known.
     ///
-    /// The namespace's counts have those of its other sockets in them.
+    /// The counters of the namespace include those of its other sockets.
     pub fn of(drops: u64, errors: Option<UdpErrors>) -> Self {
         let Some(UdpErrors { checksum, no_room }) = errors else {
             return Self {
@@ -94,14 +95,15 @@ impl FullDrops {
 }
 
 impl DropCauses {
-    /// Call this when the socket is opened, on a thread in the socket's network namespace.
+    /// Reads the counters. Call it when the socket is opened, on a thread in the socket's network namespace.
     pub fn watch() -> Self {
         Self {
             before: UdpErrors::so_far().ok(),
         }
     }
 
-    /// How many of the `drops` of that socket since then found it full; the calling thread is in the same namespace.
+    /// Returns how many of the `drops` of that socket since then found it full. The calling thread must be in the same
+    /// namespace.
     pub fn full(&self, drops: u64) -> FullDrops {
         if drops == 0 {
             return FullDrops::default();
@@ -150,7 +152,7 @@ UdpLite: 0 0 0 0 9 0 9 0 9
             let full = FullDrops::of(drops, Some(UdpErrors { checksum, no_room }));
             (full.least, full.most)
         };
-        // Only corruption, only a full socket, both, and both in other sockets too.
+        // The cases are only corruption, only a full socket, both, and both with other sockets involved.
         assert_eq!(full(87, 87, 0), (0, 0));
         assert_eq!(full(87, 0, 87), (87, 87));
         assert_eq!(full(100, 87, 13), (13, 13));

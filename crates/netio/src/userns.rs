@@ -20,22 +20,22 @@ use rtnetlink::packet_route::RouteNetlinkMessage;
 
 use crate::netlink;
 
-/// How this process can come by namespaces and interfaces of its own.
+/// The way in which this process can create namespaces and interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// It holds CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN.
+    /// The process has CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN.
     Root,
-    /// In a user namespace: [`enter`] works.
+    /// The process can use a user namespace: [`enter`] works.
     UserNamespace,
-    /// Not at all.
+    /// The process cannot create them.
     None {
-        /// Why there is no user namespace either.
+        /// The reason why there is no user namespace, either.
         why: String,
     },
 }
 
 impl Privilege {
-    /// Finds out; a user namespace is really tried, in a child.
+    /// Determines the privilege. Whether a user namespace works is tried in a child process.
     pub fn detect() -> Self {
         if holds_network_capabilities() && holds(Capability::CAP_SYS_ADMIN) {
             return Self::Root;
@@ -49,34 +49,34 @@ impl Privilege {
     }
 }
 
-/// Whether this process holds CAP_NET_ADMIN and CAP_NET_RAW, which interfaces that exist take.
+/// Returns whether this process has CAP_NET_ADMIN and CAP_NET_RAW, which are required for existing interfaces.
 pub fn holds_network_capabilities() -> bool {
     holds(Capability::CAP_NET_ADMIN) && holds(Capability::CAP_NET_RAW)
 }
 
-/// Puts the process into a user namespace in which it is root, and into an empty network namespace of that.
+/// Moves the process into a user namespace in which it is root, and into an empty network namespace owned by it.
 ///
 /// Call it before any thread is started.
 ///
 /// # Errors
-/// When the kernel or its policy allows none, or the process has threads.
+/// The kernel or its policy does not allow it, or the process has threads.
 pub fn enter() -> Result<(), UserNsError> {
-    unshare_and_map(&Maps::of_caller()).map_err(UserNsError::new)
+    unshare_and_map(&IdMaps::of_caller()).map_err(UserNsError::new)
 }
 
-/// Tells whether [`enter`] would work and gain anything: a child enters, and makes a pair of interfaces.
+/// Checks whether [`enter`] would work and be useful: a child process enters, and creates a pair of interfaces.
 ///
-/// Some systems let anyone enter and then grant nothing, whatever their sysctls say.
+/// Some systems let anyone enter but grant no capabilities then, whatever their sysctls say.
 ///
 /// # Errors
-/// When it would not, with the step that failed.
+/// The step that failed.
 pub fn works() -> Result<(), UserNsError> {
     let pipe_failed = |errno| UserNsError::new((Step::Fork, errno));
-    let maps = Maps::of_caller();
+    let maps = IdMaps::of_caller();
     let request = add_veth_request();
     let (from_child, to_parent) = pipe().map_err(pipe_failed)?;
-    // SAFETY: the child only makes system calls and allocates nothing, so that locks which other
-    // threads held at the fork cannot stop it; it ends with _exit.
+    // SAFETY: the child only makes system calls and allocates nothing, so locks that other threads held at the fork
+    // cannot block it. It ends with _exit.
     match unsafe { fork() }.map_err(pipe_failed)? {
         ForkResult::Child => {
             let outcome = unshare_and_map(&maps).and_then(|()| add_veth(&request));
@@ -84,7 +84,8 @@ pub fn works() -> Result<(), UserNsError> {
                 let [low, high, ..] = (errno as i32).to_ne_bytes();
                 let _ = write(&to_parent, &[step as u8, low, high]);
             }
-            // SAFETY: ends the child at once, without running what the parent registered for its exit.
+            // SAFETY: `_exit` ends the child immediately, without running handlers that the parent registered for its
+            // exit.
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {
@@ -96,7 +97,7 @@ pub fn works() -> Result<(), UserNsError> {
     }
 }
 
-/// A user namespace that could not be had, or gives nothing.
+/// Error for a user namespace that is not available or not useful.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {source}{advice}")]
 pub struct UserNsError {
@@ -132,7 +133,7 @@ enum Step {
     Veth,
 }
 
-/// What most likely stands in the way.
+/// Returns advice on the most likely obstacle.
 fn advice(step: Step, errno: Errno) -> &'static str {
     let sysctl = |path: &str, value: &str| {
         std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
@@ -160,8 +161,8 @@ fn advice(step: Step, errno: Errno) -> &'static str {
     }
 }
 
-/// The number outside a user namespace of the user or group `id` inside it; nothing if the map, a file of /proc (user_namespaces(7)),
-/// has none.
+/// Returns the number outside a user namespace for the user or group `id` inside it; `None` if the map, a file of /proc
+/// (user_namespaces(7)), has none.
 pub(crate) fn outside(map: &str, id: u32) -> Option<u32> {
     let ranges = map.lines().filter_map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u32>);
@@ -175,13 +176,13 @@ pub(crate) fn outside(map: &str, id: u32) -> Option<u32> {
     mapped.next()
 }
 
-/// The lines that make the caller root.
-struct Maps {
+/// The lines of the maps that make the caller root.
+struct IdMaps {
     uid: String,
     gid: String,
 }
 
-impl Maps {
+impl IdMaps {
     fn of_caller() -> Self {
         Self {
             uid: format!("0 {} 1", geteuid()),
@@ -190,12 +191,13 @@ impl Maps {
     }
 }
 
-/// Makes system calls only: it also runs in a child that was forked off a process with threads.
-fn unshare_and_map(maps: &Maps) -> Result<(), (Step, Errno)> {
+/// Enters the namespaces and writes the maps. It also runs in a child that was forked from a process with threads, so
+/// it only makes system calls.
+fn unshare_and_map(maps: &IdMaps) -> Result<(), (Step, Errno)> {
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
         .map_err(|errno| (Step::Unshare, errno))?;
     let files = [
-        // Without this, gid_map takes nothing from an unprivileged process (user_namespaces(7)).
+        // Otherwise an unprivileged process may not write gid_map (user_namespaces(7)).
         (c"/proc/self/setgroups", "deny"),
         (c"/proc/self/uid_map", &maps.uid),
         (c"/proc/self/gid_map", &maps.gid),
@@ -211,14 +213,14 @@ fn write_whole(path: &CStr, text: &str) -> Result<(), Errno> {
     write(&file, text.as_bytes()).map(drop)
 }
 
-/// The netlink message that makes a pair of interfaces, ready to send.
+/// Returns the netlink message that creates a pair of interfaces.
 fn add_veth_request() -> Vec<u8> {
     let link = LinkVeth::new("a", "b").build();
     let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
     netlink::request(RouteNetlinkMessage::NewLink(link), flags)
 }
 
-/// Makes system calls only, like [`unshare_and_map`].
+/// Creates the pair of interfaces. It only makes system calls, like [`unshare_and_map`].
 fn add_veth(request: &[u8]) -> Result<(), (Step, Errno)> {
     let failed = |errno| (Step::Veth, errno);
     let socket = socket(
@@ -231,7 +233,7 @@ fn add_veth(request: &[u8]) -> Result<(), (Step, Errno)> {
     send(socket.as_raw_fd(), request, MsgFlags::empty()).map_err(failed)?;
     let mut answer = [0; 256];
     recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty()).map_err(failed)?;
-    // An answer is a 16-byte netlink header and an errno below zero, or 0.
+    // An answer is a netlink header of 16 bytes and a negative errno, or 0.
     let [.., a, b, c, d] = *answer.first_chunk::<20>().expect("an answer is longer");
     match i32::from_ne_bytes([a, b, c, d]) {
         0 => Ok(()),
@@ -239,7 +241,7 @@ fn add_veth(request: &[u8]) -> Result<(), (Step, Errno)> {
     }
 }
 
-/// Reads the child's verdict: nothing, or the step that failed and its errno.
+/// Reads the result of the child: nothing, or the step that failed and its errno.
 fn read_outcome(from_child: OwnedFd) -> Result<(), UserNsError> {
     let mut failure = Vec::new();
     let read = std::fs::File::from(from_child).read_to_end(&mut failure);
@@ -265,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_inside_is_the_one_outside_that_the_map_says() {
+    fn a_user_inside_maps_to_the_user_outside() {
         let whole = "         0          0 4294967295\n";
         let container = "0 1000 1\n1 100000 65536\n";
         for (map, inside, right) in [

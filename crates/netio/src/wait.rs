@@ -1,4 +1,4 @@
-//! Waits for a deadline: sleep until shortly before it, sleep again if that ended early enough, then spin.
+//! Waits for a deadline: sleeps until shortly before it, sleeps again if that ended early enough, and then spins.
 
 use std::hint;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,94 +19,95 @@ use crate::sleep_margin::SleepMargin;
 /// Whether a thread may spin to be on time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuUse {
-    /// Spins through the last stretch before a moment: late by well under a microsecond.
+    /// The thread spins for the last part of a wait, and is late by well under a microsecond.
     Spin,
-    /// Never spins: late by as much as this machine wakes up late.
+    /// The thread never spins, and is late by as much as this machine wakes up late.
     Gentle,
 }
 
-/// What a thread can be woken by.
+/// Sources of events that can wake a thread.
 pub trait Wakes {
-    /// Descriptors of which one is readable when there is something to do.
+    /// Returns the descriptors of which one is readable when there is work to do.
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 }
 
-/// Sleeps with guards that this thread's own sleeps were seen to need. A long sleep ends later than a short one, after a
-/// deeper rest of the processor: so each length has its own, and the last stretch of a long one is a short one, which takes less spinning.
+/// Sleeps with margins that are adapted to this thread's sleeps. A long sleep ends later than a short one, after a
+/// deeper idle state of the processor. Therefore short and long sleeps have separate margins, and the last part of a
+/// long wait is a short sleep, which needs less spinning.
 ///
-/// A real-time thread must not stay awake for good. On two cores it takes the ends' threads their time: after 3 ms it is
-/// an ordinary one until it sleeps again. With more cores it rests for half a millisecond every 10: to one that takes more
-/// than 95 % of a second the kernel gives a break of 50 ms, in which a receive ring overflows (`sched_rt_runtime_us`;
-/// kernel/sched/deadline.c, the fair server).
+/// A real-time thread must not stay awake permanently. On two cores it would starve the threads of the ends, so after 3
+/// ms it becomes an ordinary thread until it sleeps again. On more cores it rests for half a millisecond every 10 ms,
+/// because a thread that uses more than 95 % of a second is suspended by the kernel for 50 ms, in which a receive ring
+/// overflows (`sched_rt_runtime_us`; kernel/sched/deadline.c, the fair server).
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     cpu: CpuUse,
-    /// Of sleeps shorter than [`SHORT`], and of others.
+    /// Margins of sleeps shorter than [`SHORT`] and of longer ones.
     short: SleepMargin,
     long: SleepMargin,
     median: Nanos,
     real_time: bool,
-    /// Whether no core is left for it alone.
-    crowded: bool,
-    /// Whether it is an ordinary thread for now.
-    stepped_back: bool,
-    /// Since when the thread has not slept.
+    /// Whether there are at most two cores.
+    has_few_cores: bool,
+    /// Whether it is an ordinary thread at present.
+    has_left_real_time: bool,
+    /// The time since which the thread has not slept.
     awake: Nanos,
 }
 
-/// A stretch of time in which a thread that did nothing but read the clock did not run, and no other thread took its place:
-/// the machine itself stood still (its host took the processor, or an interrupt did).
+/// A time in which a thread that did nothing but read the clock did not run, although no other thread took its place:
+/// the machine itself stalled, because its hypervisor or an interrupt took the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The last reading before.
+    /// The last reading of the clock before it.
     pub from: Nanos,
-    /// The first one after.
+    /// The first reading after it.
     pub to: Nanos,
 }
 
 const PROBES: usize = 60;
 const PROBE: Nanos = Nanos(100_000);
-/// How long a thread on two cores is a real-time one without sleeping.
-const STINT: Nanos = Nanos(3_000_000);
-/// How long a real-time thread stays awake on more, and how long it then rests.
+/// Time after which a thread on two cores stops being a real-time thread if it has not slept.
+const LONGEST_STINT: Nanos = Nanos(3_000_000);
+/// Time for which a real-time thread on more cores stays awake, and time for which it then rests.
 const LONGEST_AWAKE: Nanos = Nanos(10_000_000);
 const REST: Nanos = Nanos(550_000);
-/// Spinning longer than this before each departure costs the machine more than it gains.
+/// Spinning longer than this before each departure would cost the machine more than it gains.
 const LONGEST_SPUN: Nanos = Nanos(100_000);
-/// A sleep below this is short; a longer one ends at most so much early, and another follows.
+/// A shorter sleep is a short one. A longer one ends early by at most `LONGEST_MARGIN`, and another one follows.
 const SHORT: Nanos = Nanos(500_000);
-const LONGEST_GUARD: Nanos = Nanos(400_000);
-/// One sleep in so many ends too late. What a short one's guard saves is spun, so it is as large as leaves 99 departures of 100
-/// on time; what a long one's saves is slept.
-const SHORT_ON_TIME: u64 = 200;
-const LONG_ON_TIME: u64 = 400;
-/// A sleep shorter than this is spun: what it saves is less than what it costs.
+const LONGEST_MARGIN: Nanos = Nanos(400_000);
+/// Numbers of sleeps of which one ends too late. The margin of a short sleep is spun, so it is chosen to leave 99
+/// departures of 100 on time; that of a long sleep is slept.
+const SHORT_SLEEPS_PER_LATE_ONE: u64 = 200;
+const LONG_SLEEPS_PER_LATE_ONE: u64 = 400;
+/// A shorter time is spun, because a sleep would cost more than it saves.
 const LEAST_SLEEP: Nanos = Nanos(15_000);
 /// The sockets of two ports, and an alarm.
 const MOST_WAKERS: usize = 5;
-/// Readings of the clock further apart than this are worth a word.
+/// Readings of the clock that are further apart than this are reported as a stall.
 const STALL: Nanos = Nanos(30_000);
 
 impl Waiter {
-    /// Measures how late this thread wakes up; takes about 10 ms.
+    /// Measures how late this thread wakes up, which takes about 10 ms.
     pub fn measure(cpu: CpuUse) -> Self {
-        wake_up_soon();
+        reduce_wake_up_delay();
         let real_time = cpu == CpuUse::Spin && run_in_real_time();
         let mut late: Vec<Nanos> = (0..PROBES).map(|_| overshoot(PROBE)).collect();
         late.sort_unstable();
         Self {
             cpu,
-            short: SleepMargin::up_to(LONGEST_SPUN, SHORT_ON_TIME),
-            long: SleepMargin::up_to(LONGEST_GUARD, LONG_ON_TIME),
+            short: SleepMargin::up_to(LONGEST_SPUN, SHORT_SLEEPS_PER_LATE_ONE),
+            long: SleepMargin::up_to(LONGEST_MARGIN, LONG_SLEEPS_PER_LATE_ONE),
             median: late[PROBES / 2],
             real_time,
-            crowded: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
-            stepped_back: false,
+            has_few_cores: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
+            has_left_real_time: false,
             awake: clock::now(),
         }
     }
 
-    /// How long before a moment it spins at most.
+    /// Returns the longest time before a deadline for which it spins.
     pub fn spins(&self) -> Nanos {
         match self.cpu {
             CpuUse::Spin => self.short.time(),
@@ -114,25 +115,26 @@ impl Waiter {
         }
     }
 
-    /// How late a plain sleep ended, in the median.
+    /// Returns the median time by which a plain sleep ended late.
     pub fn wake_up_latency(&self) -> Nanos {
         self.median
     }
 
-    /// Whether this thread runs before every ordinary one of the machine.
+    /// Returns whether this thread has real-time priority.
     pub fn real_time(&self) -> bool {
         self.real_time
     }
 
-    /// The time, after a rest if this thread has been awake for too long; to be called at every turn of the caller's loop.
+    /// Returns the time, after a rest if this thread has been awake for too long. Call it in every iteration of the
+    /// caller's loop.
     pub fn now(&mut self) -> Nanos {
         let now = clock::now();
-        if !self.real_time || self.stepped_back {
+        if !self.real_time || self.has_left_real_time {
             return now;
         }
-        if self.crowded && now > self.awake + STINT {
-            run_in_turn();
-            self.stepped_back = true;
+        if self.has_few_cores && now > self.awake + LONGEST_STINT {
+            leave_real_time();
+            self.has_left_real_time = true;
         }
         if now > self.awake + LONGEST_AWAKE {
             let _: Result<_, Errno> = ppoll(&mut [], Some(span(REST.0)), None);
@@ -142,7 +144,7 @@ impl Waiter {
         now
     }
 
-    /// Whether there is time to sleep before `until`; if not, the rest is to be spun.
+    /// Returns whether there is time to sleep before `until`; if not, the caller must spin.
     pub fn sleeps(&self, now: Nanos, until: Option<Nanos>) -> bool {
         until.is_none_or(|until| match self.cpu {
             CpuUse::Spin => until > now + self.short.time() + LEAST_SLEEP,
@@ -150,58 +152,58 @@ impl Waiter {
         })
     }
 
-    /// Sleeps until shortly before `until` (for good without one) or until one of `wakers` is readable. One sleep may end
-    /// early enough for another: ask again whether there is time.
+    /// Sleeps until shortly before `until`, or without limit if there is none, or until one of `wakers` is readable.
+    /// There may be time for another sleep afterwards; call [`Waiter::sleeps`] again.
     pub fn sleep<'f>(
         &mut self,
         wakers: impl Iterator<Item = BorrowedFd<'f>>,
         now: Nanos,
         until: Option<Nanos>,
     ) {
-        self.step_forward();
+        self.resume_real_time();
         let left = until.map(|until| Nanos(until.0.saturating_sub(now.0)));
-        let guard = left.map(|left| {
+        let margin = left.map(|left| {
             if left < SHORT {
                 &mut self.short
             } else {
                 &mut self.long
             }
         });
-        let early = match (&guard, self.cpu) {
-            (Some(guard), CpuUse::Spin) => guard.time(),
+        let early = match (&margin, self.cpu) {
+            (Some(margin), CpuUse::Spin) => margin.time(),
             _ => Nanos::ZERO,
         };
         let timeout = left.map(|left| span(left.0.saturating_sub(early.0)));
         let mut fds: ArrayVec<PollFd<'f>, MOST_WAKERS> = wakers
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
-        // An interrupted sleep is a short one: the caller looks at its clock and comes back.
+        // An interrupted sleep is short; the caller reads its clock and calls again.
         let woken_by = ppoll(&mut fds, timeout, None);
         self.awake = clock::now();
-        if let (Some(guard), Some(until), Ok(0)) = (guard, until, woken_by) {
-            guard.learn(self.awake > until);
+        if let (Some(margin), Some(until), Ok(0)) = (margin, until, woken_by) {
+            margin.learn(self.awake > until);
         }
         let failed =
             |fd: &&PollFd<'f>| fd.revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
         for fd in fds.iter().filter(failed) {
-            // The interface went down. Reading the error clears it, so that the next sleep is one.
+            // The interface went down. Reading the error clears it, so that the next sleep does not end immediately.
             let _ = getsockopt(&fd.as_fd(), SocketError);
         }
     }
 
-    /// Sleeps until about `until`, whatever arrives; not at all if that is too soon.
+    /// Sleeps until about `until`, regardless of arrivals; returns immediately if that is too soon.
     pub fn coarse_sleep(&mut self, until: Nanos) {
         let now = clock::now();
         if until < now + LEAST_SLEEP {
             return;
         }
-        self.step_forward();
+        self.resume_real_time();
         let _: Result<_, Errno> = ppoll(&mut [], Some(span(until.0.saturating_sub(now.0))), None);
         self.awake = clock::now();
     }
 
-    /// Reads the clock until it says `until`, or until there is something to do; in which stretch of that, the last of them,
-    /// the machine stood still, if it did.
+    /// Reads the clock until it reaches `until` or `is_due` returns true. Returns the last stall of the machine in that
+    /// time, if there was one and no other thread took this one's place.
     pub fn spin(&mut self, until: Nanos, mut is_due: impl FnMut() -> bool) -> Option<Stall> {
         let before = times_interrupted();
         let (mut last, mut stall) = (clock::now(), None);
@@ -219,56 +221,56 @@ impl Waiter {
         stall.filter(|_| times_interrupted() == before)
     }
 
-    fn step_forward(&mut self) {
-        if self.stepped_back {
-            self.stepped_back = !run_in_real_time();
+    fn resume_real_time(&mut self) {
+        if self.has_left_real_time {
+            self.has_left_real_time = !run_in_real_time();
         }
     }
 }
 
-/// Has the calling thread woken as soon after its time as an ordinary thread can be.
-pub(crate) fn wake_up_soon() {
-    // One nanosecond of slack: the kernel's default delays every wake-up by up to 50 us.
+/// Makes the calling thread wake up with as little delay as an ordinary thread can have.
+pub(crate) fn reduce_wake_up_delay() {
+    // The timer slack is set to one nanosecond, because the kernel's default delays every wake-up by up to 50 us.
     let _ = nix::sys::prctl::set_timerslack(1);
     ask_for_short_slices();
 }
 
-/// Puts the calling thread before every ordinary one (`SCHED_FIFO`), where that is allowed and another core is
-/// left for the rest: a box that forwards late because the machine compiles something is no network.
+/// Gives the calling thread real-time priority (`SCHED_FIFO`), if that is allowed and another core is left for other
+/// threads. Otherwise a box would forward late whenever the machine is busy. Returns whether it did.
 pub(crate) fn run_in_real_time() -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `priority` is complete; thread 0 is the calling one.
+    // SAFETY: `priority` is a complete sched_param; thread 0 is the calling one.
     cores > 1 && unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } == 0
 }
 
-/// Takes back what [`run_in_real_time`] did.
-fn run_in_turn() {
+/// Undoes [`run_in_real_time`].
+fn leave_real_time() {
     let none = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `none` is complete; thread 0 is the calling one.
+    // SAFETY: `none` is a complete sched_param; thread 0 is the calling one.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };
     ask_for_short_slices();
 }
 
-/// Has the calling thread preempt others when it wakes up, as far as that needs no privilege.
+/// Makes the calling thread preempt others when it wakes up, as far as that needs no privilege.
 ///
-/// Asks the scheduler for slices of 0.1 ms: a thread that wakes with a shorter slice than the running one's
-/// preempts it, where it would otherwise wait for the end of that slice, some milliseconds. Needs no privilege;
-/// kernels before 6.12 ignore it (kernel/sched/fair.c, PREEMPT_SHORT).
+/// It requests slices of 0.1 ms from the scheduler: a thread that wakes with a shorter slice than the running one's
+/// preempts it, and would otherwise wait some milliseconds for the end of that slice. Kernels before 6.12 ignore it
+/// (kernel/sched/fair.c, PREEMPT_SHORT).
 pub fn ask_for_short_slices() {
-    // SAFETY: an all-zero sched_attr is valid, and is filled in by the next call.
+    // SAFETY: an all-zero sched_attr is valid, and the next call fills it in.
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = libc::c_uint::try_from(size_of::<libc::sched_attr>()).expect("a small struct");
     // SAFETY: `attr` has room for `size` bytes; thread 0 is the calling one.
     let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
     if read == 0 {
         attr.sched_runtime = 100_000;
-        // SAFETY: `attr` is complete, as the kernel gave it.
+        // SAFETY: `attr` is complete, as the kernel filled it in.
         let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
 }
 
-/// How often another thread took this one's place.
+/// Returns how often another thread took this one's place.
 fn times_interrupted() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
@@ -288,20 +290,20 @@ fn span(nanos: u64) -> TimeSpec {
 pub struct Alarm(EventFd);
 
 impl Alarm {
-    /// An alarm that has not rung.
+    /// Creates an alarm that does not ring.
     ///
     /// # Errors
-    /// The process is out of file descriptors.
+    /// The process has no file descriptor left.
     pub fn new() -> Result<Self, Errno> {
         EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).map(Self)
     }
 
-    /// Rings until it is acknowledged.
+    /// Makes the alarm ring until it is acknowledged.
     pub fn ring(&self) {
         let _ = self.0.write(1);
     }
 
-    /// Stops ringing; whether it rang. Acknowledge before looking at what it may have rung for.
+    /// Stops the ringing, and returns whether the alarm rang. Acknowledge it before looking for the cause.
     pub fn acknowledge(&self) -> bool {
         self.0.read().is_ok()
     }

@@ -1,4 +1,5 @@
-//! What is given up is gone: this program confines itself as a far end or an emulator does, and then tries.
+//! Tests that privileges are really given up: this program confines itself as a far end or an emulator does, and then
+//! tries to use them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,13 +17,13 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 
-/// The first argument of a process that is to confine itself and then to do what the second one names.
+/// The first argument of a process that confines itself and then makes the attempt that the second argument names.
 const CONFINED: &str = "__confined";
 
-/// An attempt, and what it does.
+/// Name of an attempt, and the function that makes it.
 type Attempt = (&'static str, fn());
 
-/// What kills a far end; of the emulator, all but the socket.
+/// Attempts that kill a far end; all except the socket also kill an emulator.
 const FORBIDDEN: [Attempt; 8] = [
     ("starting a program", start_a_program),
     ("becoming a program", become_a_program),
@@ -34,7 +35,7 @@ const FORBIDDEN: [Attempt; 8] = [
     ("a packet socket", open_a_packet_socket),
 ];
 
-/// What a far end goes on doing.
+/// Attempts that must still work in a far end.
 const ALLOWED: [Attempt; 4] = [
     ("a panic in a thread, with its backtrace", panic_in_a_thread),
     ("files are out of reach, but for a few of /proc", read_files),
@@ -98,16 +99,18 @@ fn run(confinement: &str, attempt: &str) -> Result<Output, Failed> {
 }
 
 fn is_fine(output: &Output) -> Result<(), Failed> {
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{output:?}").into()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{output:?}").into())
     }
 }
 
 fn is_killed(output: &Output) -> Result<(), Failed> {
-    match output.status.signal() == Some(Signal::SIGSYS as i32) {
-        true => Ok(()),
-        false => Err(format!("{output:?}").into()),
+    if output.status.signal() == Some(Signal::SIGSYS as i32) {
+        Ok(())
+    } else {
+        Err(format!("{output:?}").into())
     }
 }
 
@@ -126,7 +129,7 @@ fn confine(confinement: &str, attempt: &str) {
     if let Some((_, attempt)) = attempts.into_iter().find(|(name, _)| *name == attempt) {
         attempt();
     }
-    // In a thread that is started now nothing comes back.
+    // A thread that is started after the confinement gets nothing back.
     let status = || fs::read_to_string("/proc/thread-self/status").expect("its status");
     let status = thread::spawn(status).join().expect("no panic");
     for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
@@ -155,9 +158,9 @@ fn become_a_program() {
 }
 
 fn fork() {
-    // SAFETY: if there is a child, it ends at once.
+    // SAFETY: if there is a child, it ends immediately.
     if unsafe { libc::fork() } == 0 {
-        // SAFETY: runs nothing of the parent's.
+        // SAFETY: `_exit` runs no handlers of the parent.
         unsafe { libc::_exit(0) }
     }
 }
@@ -174,12 +177,12 @@ fn mount_something() {
 fn make_memory_executable() {
     let executable = libc::PROT_READ | libc::PROT_EXEC;
     let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+    // SAFETY: a new mapping at an address that the kernel chooses affects no other memory.
     unsafe { libc::mmap(std::ptr::null_mut(), 4096, executable, private, -1, 0) };
 }
 
 fn trace() {
-    // SAFETY: the call takes no memory.
+    // SAFETY: this request accesses no memory.
     unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
 }
 

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A file that a run left: what an instrument wrote, what was captured.
+/// A file that a run left, such as an instrument's output or a capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Where it is, from the folder of the record.
+    /// Path relative to the directory of the record.
     pub file: PathBuf,
-    /// How long it is.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it holds: SHA-256 (FIPS 180-4) in 64 hexadecimal digits.
+    /// SHA-256 of the content (FIPS 180-4), as 64 hexadecimal digits.
     pub sha256: String,
 }

@@ -1,4 +1,4 @@
-//! Where a case runs.
+//! The test bed of a case: where its client, its server and its emulated links are.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,30 +13,32 @@ use stats::layers::ETHERNET_HEADER;
 use conditions::route::Route;
 use conditions::{At, EmulatedLink, Error, Hop, LinkSpec, emulated_link, require, route, tagged};
 
-/// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
+/// IPv6 requires at least 1280 bytes (RFC 8200 §5); veth supports at most 65535.
 const MTUS: RangeInclusive<u32> = 1280..=65_535;
-/// Nodes of a chain: one without a neighbour measures nothing; of more segments no machine would keep up.
+/// Number of nodes of a chain. A chain needs two nodes to measure between, and no machine could keep up with more than
+/// 16 segments.
 const NODES: RangeInclusive<usize> = 2..=17;
-const USUAL_MTU: u32 = 1500;
-/// As many as a bed of one machine can have.
+const DEFAULT_MTU: u32 = 1500;
+/// Number of clients that a bed on one machine supports.
 const CLIENTS: RangeInclusive<u32> = 1..=1000;
-const USUAL_HTTP_PORT: u16 = 8080;
-/// The link of a bed that has one.
+const DEFAULT_HTTP_PORT: u16 = 8080;
+/// Name of the link in a bed that has only one.
 pub const THE_LINK: &str = "link";
 
 tagged! {
-    /// Where a case runs.
+    /// The test bed of a case.
     #[derive(Clone, Debug, PartialEq)]
     pub enum Bed, default Some("netns");
 
-    /// Client, emulator and server in namespaces of this machine.
+    /// Client, emulator and server are in namespaces of this machine.
     "netns" => Netns(Pair),
-    /// Nodes in a row in namespaces of this machine, routed, with an emulator on every link.
+    /// The nodes of a chain are in namespaces of this machine, with routers between the ends and an emulator on every
+    /// link.
     "chain" => Chain(Chain),
-    /// A host that exists, on which `farwire serve` runs; nothing is emulated.
+    /// The server is another host, on which `farwire serve` runs; farwire emulates nothing.
     "external" => External(External),
-    /// Two network interfaces of this machine, each in a namespace of its own for as long as the experiment runs; what
-    /// is between them is measured, nothing is emulated.
+    /// Client and server are two network interfaces of this machine. Each is moved into a separate namespace while the
+    /// experiment runs. farwire measures the network between them and emulates nothing.
     "nics" => Nics(Nics),
 }
 
@@ -48,18 +50,18 @@ pub struct Pair {
     pub mtu: u32,
     /// Whether the end hosts' segmentation and checksum offloads stay on; true when absent.
     pub offloads: bool,
-    /// Rate of a token bucket of the kernel's own (tbf) at the client's egress, counting L2 bytes without FCS.
+    /// Rate of a kernel token bucket (tbf) at the client's egress, counting L2 bytes without FCS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tbf: Option<BitsPerSec>,
-    /// The conditions of the bed's own wire, which every case has.
+    /// The conditions of the bed's wire, which apply to every case in addition to the case's own.
     pub wire: LinkSpec,
-    /// How many clients there are, 1 to 1000, each behind its own link with these conditions; all reach the one far end, and
-    /// every instrument runs in all of them simultaneously; 1 when absent.
+    /// Number of clients, 1 to 1000; 1 when absent. Each client is behind a separate link with these conditions. All
+    /// clients reach the same far end, and every instrument runs in all of them simultaneously.
     #[serde(skip_serializing_if = "is_one")]
     pub clients: u32,
 }
 
-/// Whether there is nothing to tell.
+/// Returns whether there is one client, which is the default and is therefore not written.
 fn is_one(clients: &u32) -> bool {
     *clients == 1
 }
@@ -67,7 +69,7 @@ fn is_one(clients: &u32) -> bool {
 impl Default for Pair {
     fn default() -> Self {
         Self {
-            mtu: USUAL_MTU,
+            mtu: DEFAULT_MTU,
             offloads: true,
             tbf: None,
             wire: LinkSpec::default(),
@@ -80,25 +82,25 @@ impl Default for Pair {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Chain {
-    /// Names, in a row; those between the ends are routers.
+    /// Names of the nodes in order from one end to the other; the nodes between the ends are routers.
     pub nodes: Vec<String>,
-    /// Conditions by the names of a link's two nodes, as in `PC1-router`; up is from the first to the last node. A link
-    /// without conditions may be left out.
+    /// Conditions of each link by the names of its two nodes, for example `PC1-router`; up is the direction from the
+    /// first node to the last. A link without conditions may be left out.
     #[serde(default)]
     pub links: BTreeMap<String, LinkSpec>,
     /// MTU of every interface; 1500 when absent.
-    #[serde(default = "usual_mtu")]
+    #[serde(default = "default_mtu")]
     pub mtu: u32,
     /// Whether the nodes' segmentation and checksum offloads stay on; true when absent.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub offloads: bool,
 }
 
-fn usual_mtu() -> u32 {
-    USUAL_MTU
+fn default_mtu() -> u32 {
+    DEFAULT_MTU
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -106,37 +108,37 @@ fn yes() -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct External {
-    /// Name or address.
+    /// Host name or address.
     pub host: String,
-    /// Where its web server listens; 8080 when absent.
-    #[serde(default = "usual_http_port")]
+    /// Port of its web server; 8080 when absent.
+    #[serde(default = "default_http_port")]
     pub http_port: u16,
 }
 
-fn usual_http_port() -> u16 {
-    USUAL_HTTP_PORT
+fn default_http_port() -> u16 {
+    DEFAULT_HTTP_PORT
 }
 
 /// The bed of kind `nics`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nics {
-    /// Where the instruments are.
+    /// The interface on which the instruments run.
     pub client: Nic,
-    /// Where the far end is.
+    /// The interface of the far end.
     pub server: Nic,
 }
 
-/// A network interface and what it is given in its namespace.
+/// A network interface and the addresses that it gets in its namespace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nic {
-    /// Its name; it must have no address, because its own would be lost.
+    /// Name of the interface; it must have no address, because farwire could not restore it.
     pub interface: String,
-    /// As in `192.0.2.1/24`.
+    /// Address with prefix length, for example `192.0.2.1/24`.
     #[schemars(with = "String")]
     pub address: IpNet,
-    /// Where everything goes that is not on the interface's own network.
+    /// Gateway for all destinations outside the interface's own network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub gateway: Option<IpAddr>,
@@ -148,20 +150,21 @@ impl Default for Bed {
     }
 }
 
-/// The kernel's token bucket at a bed's client, as tc-tbf(8) takes it.
+/// The kernel's token bucket at a bed's client, with the parameters of tc-tbf(8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// At which it fills, in L2 bytes without FCS.
+    /// Rate at which the bucket fills, in L2 bits/s without FCS.
     pub rate: BitsPerSec,
-    /// Bytes that may leave at once, beyond the rate.
+    /// Bytes that may leave back to back, faster than the rate.
     pub burst: u32,
-    /// Bytes that may wait.
+    /// Bytes that may wait in the queue.
     pub limit: u32,
 }
 
 impl TokenBucket {
-    /// Of this rate, for frames of up to `frame` bytes: 1 ms deep, the shortest with which the kernel's timers still keep
-    /// the rate, but four frames at least; with 100 ms of waiting room.
+    /// Creates a bucket of this rate for frames of up to `frame` bytes. Its burst is 1 ms at this rate, the shortest
+    /// with which the kernel's timers still keep the rate, but at least four frames; its queue holds 100 ms at this
+    /// rate.
     fn new(rate: BitsPerSec, frame: u32) -> Self {
         const DEPTH: Nanos = Nanos::from_millis(1);
         const QUEUE: Nanos = Nanos::from_millis(100);
@@ -179,29 +182,29 @@ impl TokenBucket {
     }
 }
 
-/// From which node to which a case measures, by their numbers in the chain.
+/// The nodes between which a case measures, as indexes into the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Where the client is, from 0.
+    /// Index of the client's node, from 0.
     pub client: usize,
-    /// Where the server is, from 0.
+    /// Index of the server's node, from 0.
     pub server: usize,
 }
 
 impl Ends {
-    /// How many links are between them.
+    /// Returns the number of links between the two nodes.
     pub fn segments(self) -> usize {
         self.client.abs_diff(self.server)
     }
 
-    /// Whether all links between `other` are between these.
+    /// Returns whether all links between `other` are between these nodes, too.
     pub fn covers(self, other: Self) -> bool {
         let range = |ends: Self| [ends.client.min(ends.server), ends.client.max(ends.server)];
         let ([first, last], [from, to]) = (range(self), range(other));
         first <= from && to <= last
     }
 
-    /// Of a bed without routers.
+    /// The ends of a bed without routers.
     pub const OF_PAIR: Self = Self {
         client: 0,
         server: 1,
@@ -209,7 +212,7 @@ impl Ends {
 }
 
 impl Bed {
-    /// MTU of its interfaces, where farwire makes them.
+    /// Returns the MTU of the bed's interfaces, or `None` if farwire does not create them.
     pub fn mtu(&self) -> Option<u32> {
         match self {
             Self::Netns(pair) => Some(pair.mtu),
@@ -218,7 +221,7 @@ impl Bed {
         }
     }
 
-    /// Whether segmentation and checksum offloads are on, where farwire makes the interfaces.
+    /// Returns whether segmentation and checksum offloads are on, or `None` if farwire does not create the interfaces.
     pub fn offloads(&self) -> Option<bool> {
         match self {
             Self::Netns(pair) => Some(pair.offloads),
@@ -227,7 +230,8 @@ impl Bed {
         }
     }
 
-    /// Rate of the kernel's token bucket at the client, in L2 bits without FCS, where there is one.
+    /// Returns the rate of the kernel's token bucket at the client, in L2 bits/s without FCS, or `None` if there is
+    /// none.
     pub fn tbf(&self) -> Option<BitsPerSec> {
         match self {
             Self::Netns(pair) => pair.tbf,
@@ -235,13 +239,13 @@ impl Bed {
         }
     }
 
-    /// The kernel's shaper at the client, if there is one.
+    /// Returns the kernel's token bucket at the client, if there is one.
     pub fn token_bucket(&self) -> Option<TokenBucket> {
         let frame = self.mtu()? + ETHERNET_HEADER;
         self.tbf().map(|rate| TokenBucket::new(rate, frame))
     }
 
-    /// How many clients measure at once.
+    /// Returns the number of clients that measure simultaneously.
     pub fn clients(&self) -> u32 {
         match self {
             Self::Netns(pair) => pair.clients,
@@ -249,7 +253,8 @@ impl Bed {
         }
     }
 
-    /// The same without any conditions, for one client; nothing where none are farwire's.
+    /// Returns the same bed with one client and without conditions, or `None` if farwire does not emulate this bed's
+    /// conditions.
     pub fn bare(&self) -> Option<Self> {
         match self {
             Self::Netns(pair) => Some(Self::Netns(Pair {
@@ -266,15 +271,16 @@ impl Bed {
         }
     }
 
-    /// Whether farwire makes all of it, in namespaces.
+    /// Returns whether farwire creates the whole bed in namespaces.
     pub fn is_own(&self) -> bool {
         matches!(self, Self::Netns(_) | Self::Chain(_))
     }
 
-    /// Refuses what no bed can be, and a link `between` ends, or a box, that it has not.
+    /// Checks the bed, the conditions `link` of a case, which only the bed `netns` has, and the nodes `between` which the
+    /// case measures, which only the bed `chain` has.
     ///
     /// # Errors
-    /// One that names the key.
+    /// An invalid value, with the name of its key, or a link or a pair of nodes that this bed does not have.
     pub fn check(&self, link: &LinkSpec, between: Option<&[String; 2]>) -> Result<(), Error> {
         let plain = *link == LinkSpec::default();
         match self {
@@ -283,28 +289,28 @@ impl Bed {
                 link.check().at("link")?;
             }
             Self::Chain(chain) => {
-                require!(plain, "link": "a chain's conditions are those of bed.links");
+                require!(plain, "link": "the conditions of a chain belong in bed.links");
                 chain.check().at("bed")?;
             }
             Self::External(_) | Self::Nics(_) => require!(
                 plain,
-                "link": "nothing is emulated in this bed; `netns` and `chain` have conditions"
+                "link": "this bed emulates no link: use `netns` or `chain` for conditions"
             ),
         }
         match (self, between) {
             (Self::Chain(chain), between) => chain.ends(between).map(drop),
             (_, None) => Ok(()),
             (_, Some(_)) => {
-                let error = Error::other("only the bed `chain` has nodes to choose from");
+                let error = Error::other("only the bed `chain` has nodes to choose");
                 Err(error.at("between"))
             }
         }
     }
 
-    /// Refuses more clients or nodes than a bed has.
+    /// Checks the number of clients or nodes.
     ///
     /// # Errors
-    /// One that names the key.
+    /// A number out of range, with the name of its key.
     pub(crate) fn check_size(&self) -> Result<(), Error> {
         match self {
             Self::Netns(pair) => pair.check_size().at("bed"),
@@ -313,13 +319,14 @@ impl Bed {
         }
     }
 
-    /// The emulated links in a row, or of every client, each with its name and draws of its own; `link` is the case's own.
+    /// Returns the emulated links with their names: those of a chain in order, or those of all clients. Each link draws
+    /// its random numbers independently of the others. `link` has the conditions of the case.
     ///
     /// # Errors
     /// Conditions that contradict each other.
     pub fn links(&self, link: &LinkSpec, seed: u64) -> Result<Vec<(String, EmulatedLink)>, Error> {
         let hops = match self {
-            Self::Netns(pair) => pair.links(box_behind(&pair.wire, link)?),
+            Self::Netns(pair) => pair.links(wire_and_box(&pair.wire, link)?),
             Self::Chain(chain) => {
                 let each = chain.segments().map(|name| {
                     let hop = chain.link(&name).hop("link")?;
@@ -335,13 +342,13 @@ impl Bed {
         Ok((0..).zip(hops).map(link).collect())
     }
 
-    /// What is emulated between the client and the server; nothing where nothing is.
+    /// Returns the emulated stages between the client and the server; the route is empty if nothing is emulated.
     ///
     /// # Errors
-    /// As [`Bed::links`].
+    /// The same as for [`Bed::links`].
     pub fn path(&self, link: &LinkSpec, between: Option<&[String; 2]>) -> Result<Route, Error> {
         let hops = match self {
-            Self::Netns(pair) => box_behind(&pair.wire, link)?,
+            Self::Netns(pair) => wire_and_box(&pair.wire, link)?,
             Self::Chain(chain) => chain.path(chain.ends(between)?)?,
             Self::External(_) | Self::Nics(_) => Vec::new(),
         };
@@ -349,7 +356,7 @@ impl Bed {
     }
 }
 
-fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>, Error> {
+fn wire_and_box(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>, Error> {
     Ok(vec![wire.hop("wire")?, link.hop("box")?])
 }
 
@@ -359,12 +366,12 @@ impl Pair {
         self.check_size()?;
         require!(
             self.clients == 1 || self.tbf.is_none(),
-            "tbf": "a bed of several clients has none: say the rate of its links, `wire` or a case's `link`"
+            "tbf": "a bed of several clients has no tbf: state the rate in `wire` or in the `link` of a case"
         );
         let check = || {
             require!(
                 self.wire.classes.is_empty(),
-                "classes": "the wire is the same for all packets: say them of link"
+                "classes": "the wire treats all packets alike: state classes in `link`"
             );
             self.wire.check()
         };
@@ -380,7 +387,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The link of each client, with the same hops.
+    /// Returns the links of all clients with their names; every link has the same hops.
     fn links(&self, hops: Vec<Hop>) -> Vec<(String, Vec<Hop>)> {
         match self.clients {
             1 => vec![(THE_LINK.to_owned(), hops)],
@@ -397,15 +404,15 @@ fn check_mtu(mtu: u32) -> Result<(), Error> {
 }
 
 impl Chain {
-    /// The names of its links, in a row.
+    /// Returns the names of the links in the order of the nodes.
     pub fn segments(&self) -> impl Iterator<Item = String> {
         self.nodes.windows(2).map(|pair| pair.join("-"))
     }
 
-    /// From which node to which; from the first to the last, unless that is said.
+    /// Returns the nodes between which a case measures: those named by `between`, or else the first and the last node.
     ///
     /// # Errors
-    /// A node that is not there, or the same one twice.
+    /// A name that no node has, or the same node twice.
     pub fn ends(&self, between: Option<&[String; 2]>) -> Result<Ends, Error> {
         let Some([client, server]) = between else {
             return Ok(Ends {
@@ -418,7 +425,7 @@ impl Chain {
             found.ok_or_else(|| {
                 let known = self.nodes.join(", ");
                 let error = Error::other(format_args!(
-                    "there is no node `{name}`; there are: {known}"
+                    "there is no node `{name}`; use one of: {known}"
                 ));
                 error.at("between")
             })
@@ -429,7 +436,7 @@ impl Chain {
         };
         require!(
             ends.client != ends.server,
-            "between": "`{client}` twice: there is no link between a node and itself"
+            "between": "`{client}` is named twice: a node has no link to itself"
         );
         Ok(ends)
     }
@@ -439,17 +446,17 @@ impl Chain {
         self.check_size()?;
         let nodes = &self.nodes;
         for (number, node) in nodes.iter().enumerate() {
-            require!(!node.is_empty(), "nodes": "one has no name");
+            require!(!node.is_empty(), "nodes": "a node has no name");
             require!(
                 !nodes[..number].contains(node),
-                "nodes": "`{node}` is there twice"
+                "nodes": "`{node}` is listed twice"
             );
         }
         for (name, link) in &self.links {
             let known: Vec<String> = self.segments().collect();
             require!(
                 known.contains(name),
-                "links": "there is no `{name}`; there are: {}", known.join(", ")
+                "links": "there is no `{name}`; use one of: {}", known.join(", ")
             );
             link.check().at(name.as_str()).at("links")?;
         }
@@ -470,8 +477,9 @@ impl Chain {
         let first = ends.client.min(ends.server);
         let last = ends.client.max(ends.server);
         let segments = self.segments().skip(first).take(last - first);
-        let hops = segments.map(|name| self.link(&name).hop("link"));
-        let mut hops: Vec<Hop> = hops.collect::<Result<_, Error>>()?;
+        let mut hops: Vec<Hop> = segments
+            .map(|name| self.link(&name).hop("link"))
+            .collect::<Result<_, Error>>()?;
         if ends.server < ends.client {
             hops = hops.into_iter().rev().map(Hop::reversed).collect();
         }
@@ -508,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_a_link_between_neighbours_each_with_draws_of_its_own() {
+    fn a_chain_has_a_link_between_neighbours_with_independent_draws() {
         let links = chain().links(&LinkSpec::default(), 7).unwrap();
         let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a-b", "b-c"]);
@@ -521,28 +529,32 @@ mod tests {
     }
 
     #[test]
-    fn the_path_back_has_the_hops_turned_round() {
+    fn the_path_back_has_the_hops_reversed() {
         let there = chain().path(&LinkSpec::default(), None).unwrap();
         assert_eq!((there.up.0.len(), there.down.0.len()), (2, 1));
         assert_eq!(delays(&there.up), [3_000_000]);
-        let back = chain().path(&LinkSpec::default(), Some(&ends("c", "b")));
-        let back = back.unwrap();
+        let back = chain()
+            .path(&LinkSpec::default(), Some(&ends("c", "b")))
+            .unwrap();
         assert!(back.up.0.is_empty());
         assert_eq!(delays(&back.down), [3_000_000]);
     }
 
     #[test]
-    fn what_no_chain_can_be_is_refused_by_its_key() {
+    fn an_invalid_chain_is_refused_with_its_key() {
         let text = "kind = 'chain'\nnodes = ['a', 'b']\nlinks = { a-c = {} }";
         let refused = refusal(&bed(text), None);
-        assert_eq!(refused, "bed: links: there is no `a-c`; there are: a-b");
+        assert_eq!(refused, "bed: links: there is no `a-c`; use one of: a-b");
         let refused = refusal(&bed("kind = 'chain'\nnodes = ['a', 'a']"), None);
-        assert_eq!(refused, "bed: nodes: `a` is there twice");
+        assert_eq!(refused, "bed: nodes: `a` is listed twice");
         let refused = refusal(&bed("kind = 'chain'\nnodes = ['a']"), None);
         assert_eq!(refused, "bed: nodes: 1 are out of range: 2 to 17");
         let refused = refusal(&chain(), Some(&ends("a", "d")));
-        assert_eq!(refused, "between: there is no node `d`; there are: a, b, c");
-        assert!(refusal(&chain(), Some(&ends("a", "a"))).contains("`a` twice"));
+        assert_eq!(
+            refused,
+            "between: there is no node `d`; use one of: a, b, c"
+        );
+        assert!(refusal(&chain(), Some(&ends("a", "a"))).contains("`a` is named twice"));
     }
 
     #[test]
@@ -562,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_has_a_link_of_its_own_with_draws_of_its_own() {
+    fn every_client_has_a_separate_link_with_independent_draws() {
         let three = bed("kind = 'netns'\nclients = 3\nwire = { rate = '1mbit' }");
         let links = three.links(&LinkSpec::default(), 7).unwrap();
         let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
@@ -575,14 +587,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bed_of_one_client_is_written_as_it_was_before_there_could_be_more() {
+    fn a_bed_of_one_client_is_written_without_the_number_of_clients() {
         let one = bed("kind = 'netns'\nclients = 1");
         assert_eq!(one, Bed::default());
         assert!(!toml::to_string(&one).unwrap().contains("clients"));
     }
 
     #[test]
-    fn what_no_bed_of_clients_can_be_is_refused_by_its_key() {
+    fn an_invalid_number_of_clients_is_refused_with_its_key() {
         for clients in [0, 1001] {
             let refused = refusal(&bed(&format!("clients = {clients}")), None);
             assert_eq!(
@@ -591,17 +603,17 @@ mod tests {
             );
         }
         let refused = refusal(&bed("clients = 2\ntbf = '1mbit'"), None);
-        assert!(refused.starts_with("bed: tbf: a bed of several clients has none"));
+        assert!(refused.starts_with("bed: tbf: a bed of several clients has no tbf"));
         let chain = "kind = 'chain'\nnodes = ['a', 'b']\nclients = 2";
         let refused = toml::from_str::<Bed>(chain).unwrap_err().to_string();
         assert!(
-            refused.contains("unknown key `clients`; there are: nodes, links, mtu, offloads"),
+            refused.contains("unknown key `clients`; use one of: nodes, links, mtu, offloads"),
             "{refused}"
         );
     }
 
     #[test]
-    fn a_bucket_is_a_millisecond_deep_but_holds_four_frames() {
+    fn a_token_bucket_holds_a_millisecond_but_at_least_four_frames() {
         let of = |rate: &str| TokenBucket::new(rate.parse().unwrap(), 1514);
         assert_eq!(of("1gbit").burst, 125_000);
         assert_eq!(of("1gbit").limit, 12_500_000);

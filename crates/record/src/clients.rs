@@ -1,5 +1,5 @@
-//! What several clients measured at once with the same instrument, as one measurement: figures over all of them where there is
-//! one, and what each client got.
+//! Combines the measurements of several clients that ran the same instrument simultaneously into one measurement: the
+//! figures that can be formed over all clients, and the goodput of each client.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,32 @@ use crate::profile::SampleKind;
 use crate::quantity::counted;
 use crate::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 
-/// What each client's goodput comes to.
-pub(crate) const OF_EACH: [(Metric, Statistic); 4] = [
+/// Figures that summarise the goodputs of the individual clients.
+pub(crate) const CLIENT_GOODPUT_FIGURES: [(Metric, Statistic); 4] = [
     (Metric::ClientGoodputBitPerS, Statistic::Min),
     (Metric::ClientGoodputBitPerS, Statistic::Median),
     (Metric::ClientGoodputBitPerS, Statistic::Max),
     (Metric::FairnessIndex, Statistic::Mean),
 ];
 
-/// How a figure of all clients follows from what each has.
+/// The rule by which a figure of all clients follows from the figures of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Together {
+pub(crate) enum CombinationRule {
     /// The sum of the clients' figures.
     Sum,
-    /// The least of them.
+    /// The least of the clients' figures.
     Least,
-    /// The greatest.
+    /// The greatest of the clients' figures.
     Greatest,
-    /// What all lost of what all sent.
+    /// The packets that all clients lost, as a share of the packets that they sent.
     Lost,
-    /// The statistic of the samples of all.
+    /// The statistic, computed from the samples of all clients.
     Pooled,
 }
 
-impl Together {
-    /// Of this figure of an instrument with samples of this kind; nothing where there is no such figure of several clients.
+impl CombinationRule {
+    /// Returns the rule for this figure of an instrument with samples of this kind, or `None` if there is no such
+    /// figure of several clients.
     pub(crate) fn of(
         metric: Metric,
         statistic: Statistic,
@@ -69,7 +70,7 @@ impl Together {
     }
 }
 
-/// What tells a figure from others.
+/// The properties that distinguish a figure from the other figures of its measurement.
 type Scope = (
     Metric,
     Statistic,
@@ -88,14 +89,15 @@ fn scope(figure: &Figure) -> Scope {
     )
 }
 
-/// What all clients measured, in their order, with an instrument whose samples are of this kind. It has failed if one client's
-/// has. A single client's is left as it is.
+/// Merges the measurements `all` of several clients, given in the order of the clients, for an instrument with samples
+/// of this `kind`. The result has failed if one client's measurement has failed. The measurement of a single client is
+/// returned unchanged.
 pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurement {
     if let [_] = all[..] {
         return all.remove(0);
     }
     let samples = match kind {
-        Some(SampleKind::Intervals) => added_up(&all),
+        Some(SampleKind::Intervals) => summed(&all),
         _ => pooled(&all),
     };
     let mut merged = Measurement {
@@ -104,20 +106,20 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
         facts: common_facts(&all),
         omitted_s: all.first().map_or(0.0, |first| first.omitted_s),
         samples,
-        // One client that fell short is enough, whatever the others did.
+        // If one client fell short of its schedule, the whole measurement did.
         paces: all.iter().flat_map(|one| one.paces.clone()).collect(),
     };
-    each_goodput(&all, &mut merged);
+    add_client_goodputs(&all, &mut merged);
     merged.with_fact(
         "clients",
         format!(
-            "{}, at once: amounts and rates are their sums, round trips and delays those of all probes",
+            "{}, simultaneously: amounts and rates are sums over the clients, round trips and delays are those of all probes",
             all.len()
         ),
     )
 }
 
-/// Every figure that all clients have and that there is of several.
+/// Returns every figure that all clients have and that can be formed over several clients.
 fn figures(all: &[Measurement], samples: &[Sample], kind: Option<SampleKind>) -> Vec<Figure> {
     let mut values: BTreeMap<Scope, Vec<f64>> = BTreeMap::new();
     let whole = all.iter().flat_map(|one| &one.figures);
@@ -136,16 +138,16 @@ fn figures(all: &[Measurement], samples: &[Sample], kind: Option<SampleKind>) ->
     };
     let combined = |(scope, values): (&Scope, &Vec<f64>)| {
         let (metric, statistic, direction, size, phase) = *scope;
-        let way = Together::of(metric, statistic, phase, kind)?;
-        if values.len() < all.len() && way != Together::Pooled {
+        let way = CombinationRule::of(metric, statistic, phase, kind)?;
+        if values.len() < all.len() && way != CombinationRule::Pooled {
             return None;
         }
         let value = match way {
-            Together::Sum => Some(values.iter().sum()),
-            Together::Least => values.iter().copied().reduce(f64::min),
-            Together::Greatest => values.iter().copied().reduce(f64::max),
-            Together::Lost => lost_percent(all, *scope),
-            Together::Pooled => {
+            CombinationRule::Sum => Some(values.iter().sum()),
+            CombinationRule::Least => values.iter().copied().reduce(f64::min),
+            CombinationRule::Greatest => values.iter().copied().reduce(f64::max),
+            CombinationRule::Lost => lost_percent(all, *scope),
+            CombinationRule::Pooled => {
                 let of = samples.iter().filter(|sample| {
                     (sample.metric, sample.direction, sample.size) == (metric, direction, size)
                 });
@@ -182,12 +184,13 @@ fn statistic_of(statistic: Statistic, values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Each client's percentage by what it sent; of those that do not say, alike.
+/// Returns the loss of all clients in percent: the mean of their percentages, weighted by the packets that each one
+/// sent, or unweighted if an instrument does not count them.
 fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
     let (.., direction, size, phase) = of;
     let sent = |one: &Measurement, way| {
         let total = (Metric::SentPackets, Statistic::Total, way, size, phase);
-        whole_value(one, total)
+        value_over_streams(one, total)
     };
     let mut all_sent = 0.0;
     let mut all_lost = 0.0;
@@ -196,20 +199,21 @@ fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
             .or_else(|| sent(one, None))
             .unwrap_or(1.0);
         all_sent += sent;
-        all_lost += sent * whole_value(one, of)?;
+        all_lost += sent * value_over_streams(one, of)?;
     }
     (all_sent > 0.0).then(|| all_lost / all_sent)
 }
 
-/// What a measurement has over all streams.
-fn whole_value(one: &Measurement, wanted: Scope) -> Option<f64> {
+/// Returns the value of the figure `wanted` over all streams.
+fn value_over_streams(one: &Measurement, wanted: Scope) -> Option<f64> {
     let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
     let figure = whole.find(|figure| scope(figure) == wanted)?;
     Some(figure.value)
 }
 
-/// Amounts of the same interval of all clients, which began at once.
-fn added_up(all: &[Measurement]) -> Vec<Sample> {
+/// Returns the sums of the clients' amounts for each interval. Intervals with the same index cover the same time,
+/// because all clients started simultaneously.
+fn summed(all: &[Measurement]) -> Vec<Sample> {
     let mut sums: BTreeMap<_, Sample> = BTreeMap::new();
     let whole = all.iter().flat_map(|one| &one.samples);
     let amounts = whole.filter(|sample| {
@@ -230,7 +234,8 @@ fn added_up(all: &[Measurement]) -> Vec<Sample> {
     sums.into_values().collect()
 }
 
-/// The samples of all, numbered anew: the first of every client, then the second.
+/// Returns the samples of all clients with new indexes: the first sample of each client, then the second of each, and
+/// so on.
 fn pooled(all: &[Measurement]) -> Vec<Sample> {
     let clients = all.len() as u64;
     let numbered = (1..).zip(all).flat_map(|(number, one): (u64, _)| {
@@ -244,8 +249,8 @@ fn pooled(all: &[Measurement]) -> Vec<Sample> {
     samples
 }
 
-/// Adds what each client's goodput was, as samples with the clients' numbers, and what they come to.
-fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
+/// Adds each client's goodput as a sample whose index is the client's number, and the figures that summarise them.
+fn add_client_goodputs(all: &[Measurement], merged: &mut Measurement) {
     for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
         let wanted = (
             Metric::GoodputBitPerS,
@@ -254,12 +259,15 @@ fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
             None,
             None,
         );
-        let goodputs = all.iter().map(|one| whole_value(one, wanted));
+        let goodputs = all.iter().map(|one| value_over_streams(one, wanted));
         let Some(values) = goodputs.collect::<Option<Vec<f64>>>() else {
             continue;
         };
-        let at_s = merged.samples.iter().map(|sample| sample.at_s);
-        let at_s = at_s.fold(0.0, f64::max);
+        let at_s = merged
+            .samples
+            .iter()
+            .map(|sample| sample.at_s)
+            .fold(0.0, f64::max);
         merged
             .samples
             .extend((1..).zip(&values).map(|(number, value)| Sample {
@@ -273,18 +281,21 @@ fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
             (_, Statistic::Max) => sorted.last().copied(),
             _ => order_statistics::quantile(&sorted, 0.5),
         };
-        merged.figures.extend(OF_EACH.iter().filter_map(|of| {
-            let figure = Figure::new(of.0, of.1, value(*of)?);
-            Some(Figure {
-                direction,
-                ..figure
-            })
-        }));
+        merged
+            .figures
+            .extend(CLIENT_GOODPUT_FIGURES.iter().filter_map(|of| {
+                let figure = Figure::new(of.0, of.1, value(*of)?);
+                Some(Figure {
+                    direction,
+                    ..figure
+                })
+            }));
     }
 }
 
-/// R. Jain, D. Chiu and W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer
-/// systems", 1984: the squared sum over the number times the sum of squares.
+/// Returns Jain's index: the squared sum over the number of values times the sum of the squares. Source: R. Jain, D.
+/// Chiu and W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer
+/// systems", 1984.
 fn fairness(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|value| value * value).sum();
@@ -292,22 +303,24 @@ fn fairness(values: &[f64]) -> Option<f64> {
 }
 
 fn failure(all: &[Measurement]) -> Option<String> {
-    let failed = (1..).zip(all).filter_map(|(number, one): (usize, _)| {
-        let cause = one.failure.as_ref()?;
-        Some(format!("client {number}: {cause}"))
-    });
-    let failed: Vec<String> = failed.collect();
+    let failed: Vec<String> = (1..)
+        .zip(all)
+        .filter_map(|(number, one): (usize, _)| {
+            let cause = one.failure.as_ref()?;
+            Some(format!("client {number}: {cause}"))
+        })
+        .collect();
     Some(match &failed[..] {
         [] => return None,
         [one] => one.clone(),
         [first, rest @ ..] => {
             let of = counted(all.len(), "client");
-            format!("{first}; {} of {of} have failed", rest.len() + 1)
+            format!("{first}; {} of {of} failed", rest.len() + 1)
         }
     })
 }
 
-/// What all clients say alike.
+/// Returns the facts that all clients have with the same value.
 fn common_facts(all: &[Measurement]) -> BTreeMap<String, String> {
     let mut facts = all.first().map(|one| one.facts.clone()).unwrap_or_default();
     facts.retain(|name, value| all.iter().all(|one| one.facts.get(name) == Some(value)));
@@ -357,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_amounts_add_up_and_each_client_has_its_own() {
+    fn rates_and_amounts_are_summed_and_each_client_has_a_goodput() {
         let all = vec![stream(1e6, [10.0, 20.0]), stream(3e6, [30.0, 40.0])];
         let merged = together(all, Some(SampleKind::Intervals));
         let value = |metric, statistic| {
@@ -375,8 +388,10 @@ mod tests {
         );
         // (1 + 3)^2 / (2 (1 + 9))
         assert_eq!(value(Metric::FairnessIndex, Statistic::Mean), Some(0.8));
-        let received = merged.samples.iter();
-        let received = received.filter(|sample| sample.metric == Metric::ReceivedBytes);
+        let received = merged
+            .samples
+            .iter()
+            .filter(|sample| sample.metric == Metric::ReceivedBytes);
         assert_eq!(
             received.map(|sample| sample.value).collect::<Vec<_>>(),
             [40.0, 60.0]
@@ -386,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_those_of_all_probes_and_loss_is_by_what_was_sent() {
+    fn round_trips_are_pooled_and_loss_is_weighted_by_sent_packets() {
         let all = vec![
             pinged(&[1.0, 9.0], 0),
             pinged(&[2.0], 1),
@@ -403,20 +418,20 @@ mod tests {
     }
 
     #[test]
-    fn one_client_that_fails_fails_the_whole() {
+    fn one_failed_client_fails_the_whole_measurement() {
         let all = vec![
             pinged(&[1.0], 0),
             Measurement::failed("no answer"),
             Measurement::failed("no route"),
         ];
         let merged = together(all, Some(SampleKind::Probes));
-        let said = "client 2: no answer; 2 of 3 clients have failed";
+        let said = "client 2: no answer; 2 of 3 clients failed";
         assert_eq!(merged.failure.as_deref(), Some(said));
         assert_eq!(merged.figure(Metric::SentPackets, Statistic::Total), None);
     }
 
     #[test]
-    fn what_one_client_measured_is_left_as_it_is() {
+    fn the_measurement_of_a_single_client_is_unchanged() {
         let one = pinged(&[1.0], 0);
         assert_eq!(together(vec![one.clone()], None), one);
     }

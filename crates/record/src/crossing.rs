@@ -1,48 +1,50 @@
-//! What the packet log of a link says of each flow: the truth that an instrument's figures are held against, made of
-//! the emulator's own stamps and counts alone.
+//! Counts and times of each flow that crossed a link, from the emulator's packet log. They are the reference with which
+//! a calibration compares an instrument's figures, and derive from the emulator's own timestamps and counters alone.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Direction;
 
-/// One flow in one direction. Bytes are L2 without FCS, times nanoseconds since the first packet of the log.
+/// One flow in one direction. Bytes are counted at L2 without FCS, and times are in nanoseconds since the first packet
+/// of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossedFlow {
-    /// Which way it went.
+    /// The direction of the flow.
     pub direction: Direction,
     /// The IP protocol number.
     pub protocol: u8,
-    /// The client's port and the server's; 0 where there are none.
+    /// The client's port and the server's; 0 for a protocol without ports.
     pub ports: [u16; 2],
-    /// Packets that left.
+    /// Number of packets that were delivered.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of the delivered packets.
     pub delivered_bytes: u64,
-    /// The most bytes that were due within one second, and left, over all such seconds; absent of what took less than one.
+    /// The most bytes that were due within one second and were delivered, over all such seconds; absent if the flow
+    /// took less than a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_second_bytes: Option<u64>,
-    /// The packets of the flow's usual length, which leaves out how it was opened, agreed on and closed.
+    /// The packets of the flow's usual length, without those that open, negotiate and close it.
     pub data: CrossedData,
 }
 
-/// Of the packets that are at least three quarters as long as the flow's longest.
+/// Counts and times of the packets that are at least three quarters as long as the longest packet of the flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossedData {
-    /// Those that came to the link.
+    /// Number of packets that arrived at the link.
     pub packets: u64,
-    /// Those of them that the emulated network dropped.
+    /// Number of them that the emulated network dropped.
     pub lost: u64,
-    /// When the first one came.
+    /// Arrival of the first packet.
     pub first_arrival_ns: u64,
-    /// When the first one left.
+    /// Departure of the first packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_departure_ns: Option<u64>,
-    /// When the last one left.
+    /// Departure of the last packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_departure_ns: Option<u64>,
-    /// From arrival to departure, in the median.
+    /// Median time between arrival and departure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median_delay_ns: Option<u64>,
 }

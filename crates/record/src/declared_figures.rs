@@ -1,30 +1,35 @@
-//! The figures that an instrument can state, so that one that can never be measured is refused before anything runs.
+//! The figures that an instrument can report. A scenario that names any other figure is refused before anything runs.
 
-use crate::clients::{self, Together};
+use crate::clients::{self, CombinationRule};
 use crate::figure_name::FigureName;
 use crate::profile::SampleKind;
 use crate::{Metric, Statistic};
 
-/// Every figure over all streams that an instrument with its arguments can state. Not each is in every measurement: some are
-/// of what need not happen.
+/// All figures over all streams that an instrument with its arguments can report. A measurement need not have each of
+/// them, because some describe events that may not happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredFigures(Vec<FigureName>);
 
 impl DeclaredFigures {
-    /// Those that several clients with samples of this kind state together, and what each client's goodput comes to.
+    /// Returns the figures that several clients with samples of this kind have together, and the summaries of the
+    /// clients' goodputs.
     pub fn of_clients(self, samples: Option<SampleKind>) -> Self {
         let goodput = |figure: &&FigureName| {
             (figure.metric, figure.statistic) == (Metric::GoodputBitPerS, Statistic::Mean)
                 && (figure.phase, figure.size) == (None, None)
         };
-        let of_each = self.0.iter().filter(goodput).flat_map(|figure| {
-            clients::OF_EACH.map(|(metric, statistic)| FigureName {
-                metric,
-                statistic,
-                ..figure.clone()
+        let of_each: Vec<FigureName> = self
+            .0
+            .iter()
+            .filter(goodput)
+            .flat_map(|figure| {
+                clients::CLIENT_GOODPUT_FIGURES.map(|(metric, statistic)| FigureName {
+                    metric,
+                    statistic,
+                    ..figure.clone()
+                })
             })
-        });
-        let of_each: Vec<FigureName> = of_each.collect();
+            .collect();
         let all = self.0.into_iter().filter(|figure| {
             let FigureName {
                 metric,
@@ -32,12 +37,13 @@ impl DeclaredFigures {
                 phase,
                 ..
             } = *figure;
-            Together::of(metric, statistic, phase, samples).is_some()
+            CombinationRule::of(metric, statistic, phase, samples).is_some()
         });
         Self(all.chain(of_each).collect())
     }
 
-    /// Whether `name`, whichever its instrument, is one of them; as [`FigureName::find`] has it.
+    /// Returns whether `name` is one of these figures, by the rules of [`FigureName::find`]; the name of the instrument
+    /// is ignored.
     pub fn has(&self, name: &FigureName) -> bool {
         let mut all = self.named(&name.instrument).filter(|figure| {
             let direction = figure.direction;
@@ -50,7 +56,7 @@ impl DeclaredFigures {
             || (name.direction.is_none() && all.next().is_some() && all.next().is_none())
     }
 
-    /// The figures that are nearest to `name`, at most five: of its metric, if there is one.
+    /// Returns at most five figures that are nearest to `name`; those of the same metric, if there are any.
     pub fn nearest(&self, name: &FigureName) -> Vec<FigureName> {
         const MOST: usize = 5;
         let text = name.to_string();
@@ -104,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_is_found_by_its_name_and_the_only_direction_without_saying_it() {
+    fn a_declared_figure_is_found_with_or_without_its_only_direction() {
         let both = [Direction::Up, Direction::Down];
         let stated = declared([
             MetricRow::mean(Metric::GoodputBitPerS).toward(&both),
@@ -112,13 +118,13 @@ mod tests {
         ]);
         assert!(stated.has(&name("a.goodput_bit_per_s.mean.down")));
         assert!(stated.has(&name("a.sent_bytes.total")));
-        // Which of the two?
+        // The name does not say which of the two directions it means.
         assert!(!stated.has(&name("a.goodput_bit_per_s.mean")));
         assert!(!stated.has(&name("a.goodput_bit_per_s.mean.up.idle")));
     }
 
     #[test]
-    fn the_nearest_are_of_the_same_metric_first() {
+    fn the_nearest_figures_have_the_same_metric() {
         let stated = declared([
             MetricRow::new(Metric::RttMs, &[Statistic::Median, Statistic::Max]),
             MetricRow::new(Metric::HostMs, &[Statistic::P99]),

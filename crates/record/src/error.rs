@@ -1,30 +1,30 @@
-//! Errors of reading, merging and writing a record.
+//! Errors from reading, merging and writing a record.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// An error with a record's file. Its text has all causes.
+/// An error with a record's file. Its text includes all causes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The content of a record, or what was asked for, cannot be right.
+    /// The content of a record, or a request, is invalid.
     #[error(transparent)]
     Content(#[from] conditions::Error),
-    /// The file system refused.
+    /// The file system reported an error.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A line of a record cannot be right.
+    /// A line of a record is invalid.
     #[error("line {line}: {cause}")]
     InLine {
-        /// The number of the line, from 1.
+        /// The number of the line, counted from 1.
         line: u64,
         /// The cause.
         cause: Box<Self>,
     },
-    /// Another error, with what was being done or with which file.
+    /// An error together with the operation or the file that it concerns.
     #[error("{doing}: {cause}")]
     While {
-        /// The activity or the file.
+        /// The operation or the file.
         doing: String,
         /// The cause.
         cause: Box<Self>,
@@ -35,12 +35,12 @@ pub enum Error {
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Makes an error of content from a whole sentence.
+    /// Creates an error about content from a complete sentence.
     pub(crate) fn content(sentence: impl fmt::Display) -> Self {
         conditions::Error::other(sentence).into()
     }
 
-    /// The same, while `doing`.
+    /// Adds the operation or file that the error concerns.
     pub(crate) fn during(self, doing: impl fmt::Display) -> Self {
         Self::While {
             doing: doing.to_string(),
@@ -48,7 +48,7 @@ impl Error {
         }
     }
 
-    /// The same with its place: the file, and the line where it has one.
+    /// Adds the file, and the line if there is one.
     pub(crate) fn in_file(self, file: &Path) -> Self {
         let file = file.display();
         match self {
@@ -57,7 +57,8 @@ impl Error {
         }
     }
 
-    /// Whether there is no room left: of the file system, of the user's share of it, or of a file.
+    /// Returns whether there is no room left: in the file system, in the user's quota, or in a file that has reached
+    /// its maximum size.
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match self {

@@ -1,4 +1,4 @@
-//! What a scenario expects of its figures.
+//! Rules that a scenario sets for its figures.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use stats::deciding::{BEYOND, Centre};
 use super::figure_name::FigureName;
 use super::quantity::scale_for;
 
-/// Fewer runs have no spread that a rule could be about: of two it is often none by chance.
+/// Smallest number of runs for which a rule about their spread is accepted. With fewer, at most two runs remain when
+/// the greatest and the least are left out, and two may agree by chance.
 pub const FEWEST_FOR_SPREAD: usize = 5;
 
 /// A rule for one figure of one case.
@@ -17,93 +18,96 @@ pub const FEWEST_FOR_SPREAD: usize = 5;
 pub struct Expectation {
     /// The figure.
     pub of: FigureName,
-    /// What it must be.
+    /// The condition that the figure must meet.
     pub rule: ExpectationRule,
-    /// What of the runs is held against it.
+    /// The method of comparing the figures of the runs with the rule.
     #[serde(flatten)]
     pub judgement: Judgement,
 }
 
-/// How the figures of several runs become a verdict.
+/// The method by which the figures of several runs lead to a verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Judgement {
-    /// What of the runs is held against the rule.
+    /// The statistic over the runs that is compared with the rule.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub over: Centre,
-    /// How sure that must be.
+    /// The evidence that the rule requires.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub met: Met,
 }
 
-/// When a rule is met. Intervals hold the truth in 99.9 % of experiments ([`stats::deciding`]).
+/// The evidence for which a rule counts as met. The intervals contain the true value in 99.9 % of experiments
+/// ([`stats::deciding`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Met {
-    /// The value itself is as the rule asks.
+    /// The value itself satisfies the rule.
     #[default]
     ByValue,
-    /// Something in its interval is.
+    /// Some value in its interval satisfies the rule.
     UnlessContradicted,
-    /// All of its interval is.
+    /// All values in its interval satisfy the rule.
     WhenShown,
 }
 
-/// What a figure must be, in its metric's unit.
+/// The condition that a figure must meet, in its metric's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectationRule {
-    /// Between these, both included; either may be open.
+    /// The value lies between these limits, both included; either may be open.
     Range {
-        /// The lower end; open when absent.
+        /// Lower limit; open when absent.
         least: Option<f64>,
-        /// The upper end; open when absent.
+        /// Upper limit; open when absent.
         most: Option<f64>,
     },
-    /// This value, no further from it than `within`.
+    /// The value differs from `value` by at most `within`.
     Value {
-        /// In the metric's unit.
+        /// Expected value, in the metric's unit.
         value: f64,
-        /// In the metric's unit.
+        /// Largest accepted difference, in the metric's unit.
         within: f64,
     },
-    /// This much more than in the reference case, no further from it than `within`.
+    /// The difference from the reference case's value is `gain`, give or take `within`.
     Gain {
-        /// In the metric's unit; below 0 for less.
+        /// Expected difference, in the metric's unit; negative for a decrease.
         gain: f64,
-        /// In the metric's unit.
+        /// Largest accepted deviation, in the metric's unit.
         within: f64,
     },
-    /// This many times that of the reference case, no further from it than the fraction `within`.
+    /// The quotient of the value and that of the reference case is `ratio`, give or take the fraction `within`.
     Ratio {
-        /// How many times.
+        /// Expected quotient.
         ratio: f64,
-        /// A fraction of what is expected: 0.05 for 5 %.
+        /// Largest accepted deviation as a fraction of the expected quotient: 0.05 for 5 %.
         within: f64,
     },
-    /// Between so many times that of the reference case, both included; either may be open.
+    /// The quotient of the value and that of the reference case lies between these limits, both included; either may be
+    /// open.
     RatioRange {
-        /// How many times at least; open when absent.
+        /// Lower limit; open when absent.
         least: Option<f64>,
-        /// How many times at most; open when absent.
+        /// Upper limit; open when absent.
         most: Option<f64>,
     },
-    /// The published value, no further from it than this fraction.
+    /// The value differs from the published value by at most this fraction.
     Published {
-        /// Of the published value: 0.05 for 5 %.
+        /// Largest accepted deviation as a fraction of the published value: 0.05 for 5 %.
         within: f64,
     },
-    /// The published value, no further from it than this factor, up or down.
+    /// The value is at most this factor greater or smaller than the published value.
     PublishedFactor {
-        /// Above 1.
+        /// The factor, above 1.
         factor: f64,
     },
-    /// Of the runs but the greatest and the least one, the greatest less the least in percent of the median, between these,
-    /// both included; either may be open.
+    /// The spread of the runs lies between these limits, both included; either may be open. The spread is the
+    /// difference between the greatest and the least run in percent of the median, after one run at either end is left
+    /// out.
     Spread {
-        /// The lower end; open when absent.
+        /// Lower limit; open when absent.
         least: Option<f64>,
-        /// The upper end; open when absent.
+        /// Upper limit; open when absent.
         most: Option<f64>,
     },
 }
@@ -115,25 +119,25 @@ pub struct Trend {
     pub of: FigureName,
     /// Names of cases, in the order in which the figure must rise or fall.
     pub cases: Vec<String>,
-    /// Which way it goes.
+    /// The direction of the trend.
     pub way: TrendWay,
-    /// What of the runs is held against it, each case against the one before.
+    /// The method of comparing each case's figures with those of the case before.
     #[serde(flatten)]
     pub judgement: Judgement,
 }
 
-/// Which way a figure must go from one case to the next.
+/// The direction in which a figure must change from one case to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrendWay {
-    /// Each is above the one before.
+    /// Each value is above the one before.
     Rising,
-    /// Each is below the one before.
+    /// Each value is below the one before.
     Falling,
 }
 
 impl ExpectationRule {
-    /// Whether it needs the reference case.
+    /// Returns whether the rule refers to the reference case.
     pub fn is_relative(self) -> bool {
         matches!(
             self,
@@ -141,7 +145,8 @@ impl ExpectationRule {
         )
     }
 
-    /// The greatest amount that it names, in the metric's unit, which decides the unit for people; 0 of a rule that names none.
+    /// Returns the greatest value that the rule names, in the metric's unit, from which the unit of its text follows; 0
+    /// for a rule that names none.
     fn greatest(self) -> f64 {
         match self {
             Self::Range { least, most } => most.or(least).unwrap_or(0.0),
@@ -151,14 +156,14 @@ impl ExpectationRule {
         }
     }
 
-    /// Whether it needs a published value.
+    /// Returns whether the rule needs a published value.
     pub fn is_of_the_published(self) -> bool {
         matches!(self, Self::Published { .. } | Self::PublishedFactor { .. })
     }
 }
 
 impl Expectation {
-    /// How many runs each case that it speaks of must have.
+    /// Returns the number of runs that each case of the rule must have at least.
     pub fn fewest_runs(&self) -> usize {
         match self.rule {
             ExpectationRule::Spread { .. } => FEWEST_FOR_SPREAD,
@@ -168,13 +173,13 @@ impl Expectation {
 }
 
 impl Trend {
-    /// How many runs each of its cases must have.
+    /// Returns the number of runs that each of its cases must have at least.
     pub fn fewest_runs(&self) -> usize {
         self.judgement.fewest_runs(true, self.beyond())
     }
 
-    /// One experiment in so many has the truth of a step beyond an end of its interval: of all steps together one in
-    /// [`BEYOND`].
+    /// Returns the reciprocal of the error probability of each step: one experiment in this many has the true value of
+    /// a step beyond one given end of its interval. Over all steps it is one in [`BEYOND`].
     pub fn beyond(&self) -> u32 {
         let steps = u32::try_from(self.cases.len().saturating_sub(1)).unwrap_or(u32::MAX);
         BEYOND.saturating_mul(steps)
@@ -190,12 +195,12 @@ impl Judgement {
     }
 }
 
-/// What follows the rule: nothing by default.
+/// Formats what follows the rule's text; the default judgement is an empty text.
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.over {
             Centre::Mean => "",
-            Centre::Median => ", by the median of the runs",
+            Centre::Median => ", for the median of the runs",
         })?;
         f.write_str(match self.met {
             Met::ByValue => "",
@@ -257,7 +262,7 @@ impl fmt::Display for Expectation {
             ExpectationRule::Spread { least, most } => {
                 write!(
                     f,
-                    "a spread over the runs, one at either end left out, of {} %",
+                    "a spread over the runs, without the lowest and the highest, of {} %",
                     between(least, most)
                 )
             }
@@ -266,7 +271,7 @@ impl fmt::Display for Expectation {
     }
 }
 
-/// A range in words: "1 to 2", "at least 1", "at most 2".
+/// Formats a range: "1 to 2", "at least 1", "at most 2".
 fn between(least: Option<f64>, most: Option<f64>) -> String {
     match (least, most) {
         (Some(least), Some(most)) => format!("{least} to {most}"),

@@ -1,5 +1,5 @@
-//! How scenario files and tables call one figure of one instrument: `ping.rtt_ms.median`,
-//! `probe.one_way_delay_ms.p99.up`, `sizes.rtt_ms.mean.64b`.
+//! Names of figures in scenario files and tables, such as `ping.rtt_ms.median`, `probe.one_way_delay_ms.p99.up` or
+//! `sizes.rtt_ms.mean.64b`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,20 +19,20 @@ use crate::{Direction, Figure, Measurement, Metric, Phase, Statistic};
 pub struct FigureName {
     /// The plan's name for the instrument.
     pub instrument: String,
-    /// What it is of, with its unit.
+    /// The metric, whose name includes the unit.
     pub metric: Metric,
-    /// What it says of the metric's values.
+    /// The statistic over the metric's values.
     pub statistic: Statistic,
-    /// Which way it went; absent for a round trip, both ways together, or the only one there is.
+    /// The direction; absent for a round trip, for both directions together, or if there is only one.
     pub direction: Option<Direction>,
-    /// With or without a load beside it; absent where there is none.
+    /// Whether a load ran simultaneously; absent for an instrument without phases.
     pub phase: Option<Phase>,
-    /// Of which message, block or file size, in bytes.
+    /// Size of the messages, blocks or files in bytes.
     pub size: Option<u64>,
 }
 
 impl FigureName {
-    /// Of a figure over all streams.
+    /// Returns the name of `figure`, a figure over all streams.
     pub fn of(instrument: &str, figure: &Figure) -> Self {
         Self {
             instrument: instrument.to_owned(),
@@ -44,8 +44,8 @@ impl FigureName {
         }
     }
 
-    /// The figure of this name, if the measurement has it. One that says no direction is also the only one of several
-    /// directions.
+    /// Returns the figure of this name, if the measurement has it. A name without a direction also matches a figure
+    /// with one, if it is the only match.
     pub fn find<'a>(&self, measurement: &'a Measurement) -> Option<&'a Figure> {
         let of = |figure: &&Figure| {
             figure.stream.is_none()
@@ -62,7 +62,7 @@ impl FigureName {
         })
     }
 
-    /// Whether this is `other`, but for a direction that `other` does not say.
+    /// Returns whether this name equals `other`; a name without a direction in `other` matches any direction.
     pub fn is_of(&self, other: &Self) -> bool {
         let direction = other.direction.or(self.direction);
         *self
@@ -72,21 +72,21 @@ impl FigureName {
             }
     }
 
-    /// Whether a longer measurement has more of it: a total, an amount, or the time that it took.
+    /// Returns whether the figure grows with the duration of the measurement: a total, an amount, or the elapsed time.
     pub fn is_of_the_whole(&self) -> bool {
         use Metric::{ElapsedS, NetworkElapsedS, Reads, ReceivedBytes};
         let grows = [ElapsedS, NetworkElapsedS, Reads, ReceivedBytes];
         self.statistic == Statistic::Total || grows.contains(&self.metric)
     }
 
-    /// A value of this figure as a file has it, in the metric's unit: "20ms", "7.3mbit", "1%", or a bare number;
-    /// for a rate also bytes over time, "524288000b/72s".
+    /// Parses a value of this figure from a file and returns it in the metric's unit. It accepts "20ms", "7.3mbit",
+    /// "1%" and a bare number; for a rate also bytes over time, such as "524288000b/72s".
     ///
     /// # Errors
-    /// It is no value of this unit.
+    /// A text that is not a value of this unit.
     pub fn value(&self, text: &str) -> Result<f64, Error> {
         if let Ok(number) = text.parse::<f64>() {
-            require!(number.is_finite(), "`{text}` is no number");
+            require!(number.is_finite(), "`{text}` is not a number");
             return Ok(number);
         }
         let (sign, text) = match text.strip_prefix('-') {
@@ -103,7 +103,7 @@ impl FigureName {
             "bit/s" => rate(text)?,
             unit => {
                 return Err(Error::other(format_args!(
-                    "`{text}` is no number of {unit}"
+                    "`{text}` is not a number of {unit}"
                 )));
             }
         };
@@ -132,7 +132,7 @@ impl FromStr for FigureName {
         let mut part = |what| {
             parts.next().filter(|part| !part.is_empty()).ok_or_else(|| {
                 Error::other(format_args!(
-                    "`{text}`: no {what}: INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
+                    "`{text}`: not a {what}: write INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
                 ))
             })
         };
@@ -164,7 +164,7 @@ impl FromStr for FigureName {
     }
 }
 
-/// The one of `all` that has this name.
+/// Returns the one of `all` that has this name.
 fn known<T: Copy>(
     text: &str,
     what: &str,
@@ -176,7 +176,7 @@ fn known<T: Copy>(
     found.ok_or_else(|| {
         let names = all.iter().map(|one| name(*one));
         let advice = nearest::or_all(text, names);
-        Error::other(format_args!("`{text}` is no {what}{advice}"))
+        Error::other(format_args!("`{text}` is not a {what}{advice}"))
     })
 }
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_reads_back_as_it_is_written() {
+    fn a_written_name_reads_back() {
         for text in [
             "ping.rtt_ms.median",
             "probe.one_way_delay_ms.p99.up.loaded",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_figure_is_refused_with_the_nearest_that_is() {
+    fn an_unknown_figure_is_refused_with_the_nearest_name() {
         for (text, cause) in [
             ("ping", "no metric"),
             ("ping.rtt.median", "did you mean `rtt_ms`?"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_metrics_units() {
+    fn values_are_parsed_in_the_unit_of_the_metric() {
         assert_eq!(name("a.rtt_ms.mean").value("1500us").unwrap(), 1.5);
         assert_eq!(name("a.rtt_ms.mean").value("-2ms").unwrap(), -2.0);
         assert_eq!(name("a.lost_percent.mean").value("15%").unwrap(), 15.0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_one_direction_is_found_without_saying_it() {
+    fn a_figure_with_one_direction_is_found_without_naming_it() {
         let up = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 1.0).toward(Direction::Up);
         let down =
             Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 2.0).toward(Direction::Down);

@@ -1,4 +1,4 @@
-//! Facts about the machine, so that a record can be judged elsewhere.
+//! Facts about the machine that help to judge a record elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 /// The machine on which an experiment ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// What it calls itself.
+    /// Host name.
     pub name: String,
-    /// Name, release and architecture.
+    /// Name, release and architecture of the kernel.
     pub kernel: String,
-    /// Its model.
+    /// Model of the CPU.
     pub cpu: String,
-    /// How many CPUs the kernel runs on.
+    /// Number of CPUs that are online.
     pub cpus: usize,
-    /// How much there is, with its unit.
+    /// Amount of memory, with its unit.
     pub memory: String,
-    /// The kernel's current one.
+    /// The kernel's current clock source.
     pub clocksource: String,
     /// External tools that the experiment uses, with their versions.
     pub tools: BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! Whether packets left the emulator late, judged for each instrument by its own packets in its own time, and for each
-//! figure against what it claims.
+//! Decides whether late departures from the emulator invalidate figures. Each instrument is judged by its own packets
+//! during its own time, and each figure by the share of late packets that its statistic tolerates.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::counted;
 use crate::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 
-/// One late packet in so many touches the bulk of a measurement, and with it every figure.
+/// More than one late packet in this many affects the bulk of a measurement, and with it every figure.
 const BULK: u64 = 20;
-/// One in so many is the tail that a 99th percentile speaks of.
+/// One late packet in this many affects the tail that a 99th percentile describes.
 const TAIL: u64 = 100;
-/// One in so many is as much as the loss that people look for. A packet that left late may come after the time-out, and one that
-/// waited in the emulator leaves room in a queue that was full: either is a packet of the loss.
+/// One late packet in this many is as frequent as the loss that people measure. A packet that left late may arrive
+/// after the time-out and count as lost, and one that waited in the emulator may leave room in a queue that would have
+/// been full.
 const LOSS: u64 = 200;
 
 const ICMP: u8 = 1;
@@ -27,87 +28,87 @@ const ICMP_V6: u8 = 58;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// A packet that leaves later than this after its due time is late; 1 ms unless said. Above 0, at most 1 s; written as a time
-/// with its unit.
+/// The delay after its due time from which a departing packet counts as late. It is above 0 and at most 1 s, 1 ms by
+/// default, and written as a time with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Nanos", into = "Nanos")]
 pub struct LateBudget(Nanos);
 
-/// Whose packets an emulator counts together: those of one IP protocol and port.
+/// The packets that an emulator counts together: those of one IP protocol and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowKind {
-    /// The IP protocol number; 0 is whatever found no place of its own.
+    /// The IP protocol number; 0 for all packets that have no entry.
     pub protocol: u8,
     /// The lower of the two ports, which is the service's; 0 where there are none.
     pub port: u16,
 }
 
-/// Packets of one kind that left a link.
+/// Departures of packets of one kind from a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowDepartures {
-    /// Whose.
+    /// The kind.
     pub kind: FlowKind,
-    /// From client to server.
+    /// Departures from client to server.
     pub up: Departed,
-    /// From server to client.
+    /// Departures from server to client.
     pub down: Departed,
 }
 
-/// How many packets left.
+/// Number of departed packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departed {
-    /// All of them.
+    /// All departed packets.
     pub packets: u64,
-    /// Those that left later than the budget after their due time.
+    /// Those that left after their due time by more than the budget.
     pub late: u64,
 }
 
-/// What left a link until some moment.
+/// The departures from a link until some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkDepartures {
     /// The plan's name for the link.
     pub link: String,
-    /// The budget.
+    /// The budget in nanoseconds.
     pub budget_ns: u64,
-    /// By kind; new kinds come at the end.
+    /// Departures by kind; new kinds are appended.
     pub flows: Vec<FlowDepartures>,
 }
 
-/// Which packets an instrument's figures are of.
+/// The packets from which an instrument's figures follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Echo requests and replies.
+    /// ICMP echo requests and replies.
     Icmp,
-    /// Of TCP, at this port of the far end if one is known.
+    /// TCP segments, at this port of the far end if it is known.
     Tcp(Option<u16>),
-    /// Of UDP, at this port of the far end if one is known.
+    /// UDP datagrams, at this port of the far end if it is known.
     Udp(Option<u16>),
 }
 
-/// How many packets of an instrument left a link one way while it measured, and how many of them late.
+/// The packets of an instrument that left a link in one direction while it measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LatePackets {
     /// The plan's name for the link.
     pub link: String,
-    /// Which packets: "icmp", "tcp 80", "udp 862"; without a port all of the protocol.
+    /// The packets: "icmp", "tcp 80" or "udp 862"; all packets of the protocol if there is no port.
     pub traffic: String,
-    /// Which way they went.
+    /// The direction.
     pub direction: Direction,
-    /// How many, and how many late.
+    /// The number of all departed and of late packets.
     #[serde(flatten)]
     pub departed: Departed,
-    /// What is late.
+    /// The budget in nanoseconds.
     pub budget_ns: u64,
 }
 
 impl LateBudget {
-    /// What there is unless another was asked for.
+    /// The default budget.
     pub const DEFAULT: Self = Self(Nanos::from_millis(1));
-    /// Whoever lets packets be later than this has no use for the count.
+    /// The greatest budget. Late packets beyond it would be of no use to anyone.
     const MOST: Nanos = Nanos::from_secs(1);
 
-    /// The time.
+    /// Returns the budget as a duration.
     pub fn time(self) -> Nanos {
         self.0
     }
@@ -154,7 +155,7 @@ impl fmt::Display for LateBudget {
 }
 
 impl Traffic {
-    /// Whether packets of `kind` are among these, or may be.
+    /// Returns whether packets of `kind` are among these, or may be.
     fn has(self, kind: FlowKind) -> bool {
         let (protocols, port): (&[u8], _) = match self {
             Self::Icmp => (&[ICMP, ICMP_V6], None),
@@ -183,7 +184,7 @@ impl FlowDepartures {
 }
 
 impl LinkDepartures {
-    /// What has left several links, together under one name.
+    /// Adds up the departures from several links under one name.
     pub fn of_all(name: String, budget: LateBudget, links: Vec<Vec<FlowDepartures>>) -> Self {
         let mut flows: Vec<FlowDepartures> = Vec::new();
         for flow in links.into_iter().flatten() {
@@ -210,7 +211,7 @@ impl Departed {
     }
 }
 
-/// What of each `traffic` left the links between two looks at them.
+/// Returns the departures of each kind of `traffic` between two readings of the same links.
 pub fn between(
     before: &[LinkDepartures],
     after: &[LinkDepartures],
@@ -222,9 +223,11 @@ pub fn between(
             for direction in [Direction::Up, Direction::Down] {
                 let mut departed = Departed::default();
                 for flow in after.flows.iter().filter(|flow| one.has(flow.kind)) {
-                    let mut old = before.flows.iter();
-                    let old = old.find(|old| old.kind == flow.kind);
-                    let old = old.map_or(Departed::default(), |old| old.toward(direction));
+                    let old = before
+                        .flows
+                        .iter()
+                        .find(|old| old.kind == flow.kind)
+                        .map_or(Departed::default(), |old| old.toward(direction));
                     let new = flow.toward(direction);
                     departed.packets += new.packets - old.packets;
                     departed.late += new.late - old.late;
@@ -244,14 +247,14 @@ pub fn between(
     all
 }
 
-/// The shares of late packets that figures tolerate.
+/// The kinds of figures by the share of late packets that they tolerate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    /// Of medians, means and rates.
+    /// Medians, means and rates.
     Bulk,
-    /// The share for 99th percentiles.
+    /// 99th percentiles.
     Tail,
-    /// The share for losses.
+    /// Losses.
     Loss,
 }
 
@@ -264,73 +267,72 @@ impl Limit {
         }
     }
 
-    /// Whether this many `late` ones among the packets are too many.
+    /// Returns whether `late` late packets of `packets` exceed the limit.
     fn is_passed(self, late: u64, packets: u64) -> bool {
         match self {
             Self::Bulk => late * BULK > packets,
             Self::Tail => late > 0 && late * TAIL >= packets,
-            // A single late packet is no more than the loss's own interval allows for.
+            // A single late packet is within the loss's own interval.
             Self::Loss => late > 1 && late * LOSS >= packets,
         }
     }
 }
 
-/// Why `figure` is not the network's, if late packets reach what it speaks of.
+/// Returns the reason why late packets spoil `figure`, if they do.
 ///
-/// A figure of one direction is judged by the packets that went that way; one of a round trip, and every one of TCP, which its
-/// acknowledgements clock, by both. A median, a mean or a rate stands until more than one packet in twenty is late, a 99th
-/// percentile until one in a hundred is, a loss until one in two hundred is and more than one.
+/// A figure of one direction is judged by the packets in that direction. A figure of a round trip is judged by both
+/// directions, and so is every figure of TCP, whose acknowledgements pace the data. A median, a mean or a rate is
+/// spoilt if more than one packet in 20 is late; a 99th percentile if at least one in 100 is; and a loss if at least
+/// two packets and one in 200 are.
 pub fn spoilt(late: &[LatePackets], figure: &Figure) -> Option<String> {
     cause(late, figure.direction, Limit::of(figure))
 }
 
-/// Why the bulk of what one of `figures` is of is not the network's, if so.
+/// Returns the reason if more than one in 20 of the packets behind any of `figures` is late, which spoils figures of every
+/// kind.
 pub fn invalid(late: &[LatePackets], figures: &[Figure]) -> Option<String> {
     let mut figures = figures.iter();
     figures.find_map(|figure| cause(late, figure.direction, Limit::Bulk))
 }
 
-/// For whoever measured something else between two looks at the links: which figures the late packets of any kind make untrue, if
-/// they are so many.
+/// Returns a warning for people who measured with other tools between two readings of the links: the figures that late
+/// packets spoil, if they do.
 pub fn advice(late: &[LatePackets]) -> Option<String> {
     let of = |limit| cause(late, None, limit);
     let (cause, figures) = match (of(Limit::Bulk), of(Limit::Tail), of(Limit::Loss)) {
-        (Some(cause), ..) => (
-            cause,
-            "figures of any kind that were measured meanwhile are",
-        ),
+        (Some(cause), ..) => (cause, "all figures measured meanwhile show"),
         (_, Some(cause), Some(_)) => (
             cause,
-            "a 99th percentile or a loss that was measured meanwhile is",
+            "a 99th percentile or a loss measured meanwhile shows",
         ),
-        (_, Some(cause), None) => (cause, "a 99th percentile that was measured meanwhile is"),
-        (_, None, Some(cause)) => (cause, "a loss that was measured meanwhile is"),
+        (_, Some(cause), None) => (cause, "a 99th percentile measured meanwhile shows"),
+        (_, None, Some(cause)) => (cause, "a loss measured meanwhile shows"),
         (None, None, None) => return None,
     };
-    Some(format!("{cause}: {figures} the machine's, not the link's"))
+    Some(format!("{cause}: {figures} this machine, not the link"))
 }
 
-/// Which packets left late while one size, or one phase, of an instrument was measured.
+/// Departures while one size or one phase of an instrument was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowDepartures {
-    /// Of this size, in bytes.
+    /// The size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Of this phase.
+    /// The phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Of its packets, in its time.
+    /// The instrument's departures in this time.
     pub departures: Vec<LatePackets>,
 }
 
 impl RowDepartures {
-    /// Whether `figure` is of it.
+    /// Returns whether `figure` belongs to this size and phase.
     pub fn is_of(&self, figure: &Figure) -> bool {
         (self.size, self.phase) == (figure.size, figure.phase)
     }
 
-    /// Why the bulk of what was measured of it is not the network's, if so. Its time has packets of its neighbours at both ends, so
-    /// that a single late packet need not be its own.
+    /// Returns the reason why the figures of this size and phase are invalid, if they are. Both ends of its time
+    /// include packets of the neighbouring sizes or phases, so a single late packet may not be its own and is ignored.
     fn invalid(&self, figures: &[Figure]) -> Option<String> {
         let late: u64 = self.departures.iter().map(|one| one.departed.late).sum();
         let mut own = figures.iter().filter(|figure| self.is_of(figure));
@@ -343,7 +345,7 @@ impl RowDepartures {
     }
 }
 
-/// Why the bulk of what was measured is not the network's, as a whole or in one of its `rows`, if so.
+/// Returns the reason why the measurement is invalid as a whole or in one of its `rows`, if it is.
 pub fn invalid_in_any(
     whole: &[LatePackets],
     rows: &[RowDepartures],
@@ -355,7 +357,7 @@ pub fn invalid_in_any(
     whole.or_else(|| rows.iter().find_map(|row| row.invalid(figures)))
 }
 
-/// Looks at the links, one after the other, each with its time.
+/// Readings of the links' departures in order of time.
 #[derive(Clone, Debug)]
 pub struct Polls {
     taken: Vec<(Duration, Vec<LinkDepartures>)>,
@@ -376,10 +378,11 @@ impl Default for Polls {
 }
 
 impl Polls {
-    /// Looks that are kept: of a longer time there are fewer a second.
+    /// Largest number of readings that are kept. When it is reached, every other one is dropped and the interval
+    /// between readings is doubled.
     const MOST: usize = 20_000;
 
-    /// Adds what had left the links at `at`, which is later than what was added before.
+    /// Adds the departures until `at`, which must be later than those of the readings before.
     pub fn add(&mut self, at: Duration, links: Vec<LinkDepartures>) {
         self.seen += 1;
         if self.seen < self.every {
@@ -397,8 +400,8 @@ impl Polls {
         }
     }
 
-    /// What of each `traffic` left the links from the first look before the last one by `from`, to the first look but one from
-    /// `to` on: the window and a look on both sides.
+    /// Returns the departures of each kind of `traffic` from one reading before the window `from`..`to` until one
+    /// reading after it.
     fn within(&self, from: Duration, to: Duration, traffic: &[Traffic]) -> Vec<LatePackets> {
         let until = self.taken.partition_point(|(at, _)| *at <= from);
         let before = self.taken.get(until.saturating_sub(2));
@@ -410,8 +413,8 @@ impl Polls {
         }
     }
 
-    /// The departures of each size and phase of which `measurement` has figures, from its samples' times, which count from the start
-    /// of the looks; none where it has one only.
+    /// Returns the departures for each size and phase of which `measurement` has figures. The times of its samples must
+    /// count from the same start as the readings. The result is empty if the measurement has only one size and phase.
     pub fn rows(&self, measurement: &Measurement, traffic: &[Traffic]) -> Vec<RowDepartures> {
         let figures = measurement.figures.iter();
         let wanted = |sample: &Sample| {
@@ -444,7 +447,8 @@ impl Polls {
     }
 }
 
-/// From when to when the packets of a sample went, in seconds. A run ends at its sample's time; a round trip begins or ends there.
+/// Returns the time in seconds in which the packets of a sample were sent. A sample of a whole run has the time of its
+/// end; the time of a round trip may be that of its start or its end.
 fn span(sample: &Sample) -> [f64; 2] {
     let at = sample.at_s;
     match sample.metric.unit() {
@@ -454,8 +458,9 @@ fn span(sample: &Sample) -> [f64; 2] {
     }
 }
 
-/// What is late in more packets than `limit` allows, one way or another. A packet may be late on every link and on its way
-/// back, so the late ones of all count against the packets of one.
+/// Returns a description of the late packets if they exceed `limit`. A packet may be late on every link and in both
+/// directions, so the sum of all late packets is compared with the greatest number of packets on one link in one
+/// direction.
 fn cause(late: &[LatePackets], direction: Option<Direction>, limit: Limit) -> Option<String> {
     let mut traffic: Vec<&str> = late.iter().map(|one| one.traffic.as_str()).collect();
     traffic.dedup();
@@ -471,7 +476,7 @@ fn cause(late: &[LatePackets], direction: Option<Direction>, limit: Limit) -> Op
     })
 }
 
-/// "4 of 10 packets up left more than 1 ms late, 1 of 10 packets down".
+/// Formats late packets, as in "4 of 10 packets up left more than 1 ms late, 1 of 10 packets down".
 fn in_words(judged: &[&LatePackets]) -> String {
     let mut links: Vec<&str> = judged.iter().map(|one| one.link.as_str()).collect();
     links.dedup();
@@ -547,7 +552,7 @@ mod tests {
         use Direction::Up;
         let lost = Figure::new(Metric::LostPercent, Statistic::Mean, 4.1);
         let of = |packets, count| [late("icmp", Up, packets, count)];
-        // 23 of 1,000: what was accepted with a loss of 7.9 % where the link lost 4.1 %.
+        // An earlier version accepted 23 of 1000, with a measured loss of 7.9 % on a link that lost 4.1 %.
         let cause = spoilt(&of(1000, 23), &lost).unwrap();
         assert_eq!(cause, "23 of 1000 packets up left more than 1 ms late");
         assert_eq!(spoilt(&of(1000, 23), &figure(Statistic::Median)), None);
@@ -565,7 +570,8 @@ mod tests {
         assert!(invalid(&of(6), &[figure(Statistic::Mean)]).is_some());
     }
 
-    /// 1,000 packets a second up, looked at every 50 ms from 0 s to 21 s, of which three in ten are late from 20 s to 20.2 s.
+    /// Readings every 50 ms from 0 s to 21 s of a link with 1000 packets per second up, of which 30 % are late from 20
+    /// s to 20.2 s.
     fn polls() -> Polls {
         let mut polls = Polls::default();
         for look in 0..=420 {
@@ -592,7 +598,8 @@ mod tests {
         polls
     }
 
-    /// Two sizes, of which the small one was measured for 20 s and the large one for 40 ms, with figures of both and of the whole.
+    /// A measurement of two sizes, with figures of both and of the whole. The small size was measured for 20 s and the
+    /// large one for 40 ms.
     fn of_two_sizes(late_ms: f64) -> Measurement {
         let rtt = |at_s, size| Sample::new(at_s, Metric::RttMs, 1, 1.0).size(size);
         let mean = Figure::new(Metric::RttMs, Statistic::Mean, 1.0);
@@ -627,7 +634,7 @@ mod tests {
         let of = |size| rows.iter().find(|row| row.size == Some(size)).unwrap();
         assert!(spoilt(&of(1024).departures, &bad.figures[1]).is_some());
         assert_eq!(spoilt(&of(64).departures, &bad.figures[0]), None);
-        // Half a second later nothing is late.
+        // Half a second later no packet is late.
         let good = of_two_sizes(20_500.0);
         let rows = polls.rows(&good, &traffic);
         assert_eq!(invalid_in_any(&whole, &rows, &good.figures), None);
@@ -636,7 +643,7 @@ mod tests {
     #[test]
     fn a_row_begins_before_its_first_sample_where_that_is_the_time_of_a_run() {
         let (polls, traffic) = (polls(), [Traffic::Tcp(Some(80))]);
-        // A run of 0.6 s that ended when nothing was late any more.
+        // The run took 0.6 s and ended when no packet was late any more.
         let mut measurement = of_two_sizes(20_700.0);
         measurement.samples[2].metric = Metric::ElapsedS;
         measurement.samples[2].value = 0.6;
@@ -670,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_time_has_no_more_looks_than_there_is_room_for() {
+    fn a_long_time_keeps_a_limited_number_of_readings() {
         let mut polls = Polls::default();
         for look in 0..100_000_u32 {
             polls.add(Duration::from_millis(50) * look, Vec::new());
@@ -686,8 +693,7 @@ mod tests {
         let told = |packets, count| advice(&[late("tcp", Direction::Up, packets, count)]);
         assert_eq!(
             told(100, 6).unwrap(),
-            "6 of 100 packets up left more than 1 ms late: figures of any kind that were measured meanwhile are the machine's, \
-             not the link's"
+            "6 of 100 packets up left more than 1 ms late: all figures measured meanwhile show this machine, not the link"
         );
         assert!(
             told(100, 2)
@@ -697,9 +703,9 @@ mod tests {
         assert!(
             told(100, 1)
                 .unwrap()
-                .contains("late: a 99th percentile that")
+                .contains("late: a 99th percentile measured")
         );
-        assert!(told(400, 2).unwrap().contains("late: a loss that"));
+        assert!(told(400, 2).unwrap().contains("late: a loss measured"));
         assert_eq!(told(1000, 2), None);
     }
 
@@ -732,7 +738,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instrument_has_its_own_packets_in_its_own_time() {
+    fn an_instrument_is_judged_by_its_packets_in_its_time() {
         let flow = |protocol, port, packets, late| FlowDepartures {
             kind: FlowKind { protocol, port },
             up: Departed { packets, late },

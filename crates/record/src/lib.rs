@@ -1,4 +1,5 @@
-//! Pure values: quantities with their units, the plan of an experiment, what instruments measured, and the record of it all.
+//! Values without I/O on the network: quantities with their units, the plan of an experiment, the measurements of its
+//! instruments, and the record that holds all of them.
 #![forbid(unsafe_code)]
 
 mod artifact;
@@ -46,7 +47,7 @@ pub use record_merge::Merge;
 pub use record_writer::RecordWriter;
 pub use shard::{Shard, ShardBy, ShardNumber};
 
-/// Whether a value need not be written, because it is read as the default.
+/// Returns whether a value equals its default and is therefore not written.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

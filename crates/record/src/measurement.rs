@@ -1,4 +1,4 @@
-//! The one form of what every instrument finds: samples, and the figures that they add up to.
+//! The common form of all measurements: samples, and the figures that summarise them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use stats::order_statistics;
 use crate::metric::{Metric, Phase, Statistic};
 use crate::schedule::Pace;
 
-/// What one instrument found in one go.
+/// The result of one run of an instrument.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Every single observation, in the order of time.
+    /// Every single observation, in order of time.
     pub samples: Vec<Sample>,
-    /// What the samples add up to; what was not measured is not among them.
+    /// Summaries of the samples. A quantity that was not measured has no figure.
     pub figures: Vec<Figure>,
-    /// What the numbers are and how they were taken: "rtt", "timestamps", "tool".
+    /// Facts about the numbers and the method, such as "rtt", "timestamps" or "tool".
     pub facts: BTreeMap<String, String>,
-    /// Why the measurement is not what was asked for; what was seen until then is kept.
+    /// The reason why the measurement failed; observations before the failure are kept.
     pub failure: Option<String>,
-    /// Seconds at the start that were asked to be left out of samples and figures: the first interval begins there.
+    /// Seconds at the start that were left out of samples and figures on request. The first interval starts after them.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub omitted_s: f64,
-    /// How far its senders kept the paces that they were asked for; empty of an instrument that paces nothing, or of a tool that does
-    /// not tell.
+    /// The requested and the actual pace of each sender. Empty for an instrument without pacing, and for a tool that
+    /// does not report it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paces: Vec<Pace>,
 }
@@ -35,78 +35,79 @@ pub struct Measurement {
 /// One observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Seconds since the instrument started: when a probe was sent, when an interval ended.
+    /// Seconds since the instrument started: when a probe was sent, or when an interval ended.
     pub at_s: f64,
-    /// What was observed, with its unit.
+    /// The metric, whose name includes the unit.
     pub metric: Metric,
     /// The probe's sequence number, or the interval's number, from 1.
     pub index: u64,
     /// The observed value in the metric's unit.
     pub value: f64,
-    /// Which way it went; absent for a round trip.
+    /// The direction; absent for a round trip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// Of which of several parallel streams, from 1; absent when there is one, or for all together.
+    /// The number of the stream among several parallel ones, from 1; absent if there is only one, or for all of them
+    /// together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
-    /// Of which message, block or file size, in bytes.
+    /// Size of the messages, blocks or files in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// With or without a load beside it; absent where there is none.
+    /// Whether a load ran simultaneously; absent for an instrument without phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
 }
 
-/// One number that sums a measurement up.
+/// One number that summarises a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is of, with its unit.
+    /// The metric, whose name includes the unit.
     pub metric: Metric,
-    /// What it says of the metric's values.
+    /// The statistic over the metric's values.
     pub statistic: Statistic,
-    /// Which way it went; absent for a round trip, or for both ways together.
+    /// The direction; absent for a round trip, or for both directions together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// Of which of several parallel streams, from 1; absent for all together.
+    /// The number of the stream among several parallel ones, from 1; absent for all of them together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
-    /// Of which message, block or file size, in bytes.
+    /// Size of the messages, blocks or files in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// With or without a load beside it; absent where there is none.
+    /// Whether a load ran simultaneously; absent for an instrument without phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// In the metric's unit.
+    /// The value, in the metric's unit.
     pub value: f64,
-    /// Between which values the network's own lies, at 95 %; how it was found is among the facts. Where only a lower bound
-    /// is known the upper one is infinite, which JSON writes as null.
+    /// The 95 % confidence interval of the network's own value; the facts say how it was computed. If only a lower
+    /// bound is known, the upper end is infinite, which JSON stores as null.
     #[serde(
         default,
         deserialize_with = "open_above",
         skip_serializing_if = "Option::is_none"
     )]
     pub interval: Option<[f64; 2]>,
-    /// How many independent samples those that it sums up are worth, where neighbours may be alike; absent of what is no
-    /// statistic of samples, and where nobody asked.
+    /// The effective number of independent samples, which takes into account that neighbouring samples may be
+    /// correlated. Absent for a value that is not a statistic of samples, and if it was not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worth: Option<f64>,
-    /// The packets that a share of losses is of, from which repeated runs are pooled; absent of other figures, and where the
-    /// instrument tells a percentage alone.
+    /// The number of packets and of lost packets behind a share of losses, from which repeated runs are pooled. Absent
+    /// for other figures, and for an instrument that reports only a percentage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
-    /// The step in which its source states it, where that is coarse: the value may be half of it greater or less.
+    /// The step to which the source rounds the value, if it is coarse; the value may be off by half a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
 }
 
-/// An interval whose upper end is null where there is none.
+/// Deserialises an interval whose upper end is null if it is open.
 fn open_above<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
     let ends = <Option<(f64, Option<f64>)>>::deserialize(from)?;
     Ok(ends.map(|(low, high)| [low, high.unwrap_or(f64::INFINITY)]))
 }
 
 impl Measurement {
-    /// A measurement that never came about.
+    /// Creates a measurement that failed before it had a result.
     pub fn failed(cause: impl ToString) -> Self {
         Self {
             failure: Some(cause.to_string()),
@@ -114,20 +115,20 @@ impl Measurement {
         }
     }
 
-    /// That a sender fell short of its schedule, by more than what it is `allowed` to be behind, so that nothing that was measured is of
-    /// what was asked for, if so.
+    /// Returns the reason why a sender fell behind its schedule by more than `allowed`, if one did. The measurement
+    /// then does not describe the requested traffic.
     pub fn shortfall(&self, allowed: Duration) -> Option<String> {
         let mut paces = self.paces.iter();
         paces.find_map(|pace| pace.shortfall(allowed))
     }
 
-    /// With one more thing to know about the numbers.
+    /// Adds a fact about the numbers.
     pub fn with_fact(mut self, name: &str, value: impl ToString) -> Self {
         self.facts.insert(name.to_owned(), value.to_string());
         self
     }
 
-    /// The value of the figure over all directions, streams and sizes, if there is one.
+    /// Returns the value of the figure over all directions, streams and sizes, if there is one.
     pub fn figure(&self, metric: Metric, statistic: Statistic) -> Option<f64> {
         let whole = Figure::new(metric, statistic, 0.0);
         let mut figures = self.figures.iter();
@@ -137,23 +138,23 @@ impl Measurement {
     }
 }
 
-/// How samples and figures say what they are of.
+/// Setters for the scope of a sample or figure.
 macro_rules! scoped {
     ($scoped:ty) => {
         impl $scoped {
-            /// Of what went this way.
+            /// Sets the direction.
             pub fn toward(mut self, direction: Direction) -> Self {
                 self.direction = Some(direction);
                 self
             }
 
-            /// Of one of several parallel streams, from 1.
+            /// Sets the number of the stream among several parallel ones, from 1.
             pub fn stream(mut self, stream: u32) -> Self {
                 self.stream = Some(stream);
                 self
             }
 
-            /// Of messages, blocks or files of so many bytes.
+            /// Sets the size of the messages, blocks or files in bytes.
             pub fn size(mut self, bytes: u64) -> Self {
                 self.size = Some(bytes);
                 self
@@ -166,7 +167,7 @@ scoped!(Sample);
 scoped!(Figure);
 
 impl Sample {
-    /// An observation of no direction, stream or size.
+    /// Creates an observation without direction, stream or size.
     pub fn new(at_s: f64, metric: Metric, index: u64, value: f64) -> Self {
         Self {
             at_s,
@@ -182,7 +183,7 @@ impl Sample {
 }
 
 impl Figure {
-    /// A figure over all directions, streams and sizes, without an interval.
+    /// Creates a figure over all directions, streams and sizes, without an interval.
     pub fn new(metric: Metric, statistic: Statistic, value: f64) -> Self {
         Self {
             metric,
@@ -199,32 +200,32 @@ impl Figure {
         }
     }
 
-    /// Of this phase.
+    /// Sets the phase.
     pub fn during(mut self, phase: Phase) -> Self {
         self.phase = Some(phase);
         self
     }
 
-    /// With the 95 % interval of what the network did.
+    /// Sets the 95 % confidence interval of the network's own value.
     pub fn within(mut self, low: f64, high: f64) -> Self {
         self.interval = Some([low, high]);
         self
     }
 
-    /// Read from a source that states it in steps of this size.
+    /// Sets the step to which the source rounds the value.
     pub fn in_steps_of(mut self, resolution: f64) -> Self {
         self.resolution = Some(resolution);
         self
     }
 
-    /// Of samples that are worth so many independent ones.
+    /// Sets the effective number of independent samples.
     pub fn worth(mut self, samples: f64) -> Self {
         self.worth = Some(samples);
         self
     }
 
-    /// Whether its samples are too few for what it says: worth fewer than ten or, of a percentile, so few that fewer than five lie
-    /// beyond it. Reports then say "n/a" in place of the interval, or of the percentile.
+    /// Returns whether the samples are too few for the figure: fewer than ten effective samples or, for a percentile,
+    /// fewer than five beyond it. Reports then print "n/a" in place of the interval, or of the percentile.
     pub fn is_of_too_few(&self) -> bool {
         let fewest = match self.statistic {
             Statistic::P90 => order_statistics::fewest(0.9),
@@ -234,17 +235,17 @@ impl Figure {
         self.worth.is_some_and(|worth| worth < fewest)
     }
 
-    /// With a lower bound alone of what the network would have done.
+    /// Sets a lower bound for the network's own value; there is no upper one.
     pub fn at_least(self, low: f64) -> Self {
         self.within(low, f64::INFINITY)
     }
 
-    /// Whether the network's own value may be any greater one.
+    /// Returns whether the network's own value has no known upper bound.
     pub fn is_open_above(&self) -> bool {
         self.interval.is_some_and(|[_, high]| high == f64::INFINITY)
     }
 
-    /// What tells it from the measurement's other figures.
+    /// Returns the properties that distinguish the figure from the measurement's other figures.
     fn scope(&self) -> impl PartialEq + use<> {
         (
             self.metric,
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_found_by_what_it_is_of() {
+    fn a_figure_is_found_by_metric_and_statistic() {
         let figures = vec![
             Figure::new(Metric::RttMs, Statistic::Mean, 1.0).stream(1),
             Figure::new(Metric::RttMs, Statistic::Mean, 2.0),
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_bound_alone_survives_json() {
+    fn a_lower_bound_survives_json() {
         let figure = Figure::new(Metric::IpCapacityBitPerS, Statistic::Max, 9e8).at_least(8e8);
         let text = serde_json::to_string(&figure).unwrap();
         assert!(text.contains(r#""interval":[800000000.0,null]"#), "{text}");

@@ -1,12 +1,12 @@
-//! The words of the form: what a value is, what it says of others, and what it is of.
+//! Metrics, statistics and phases: the vocabulary of samples and figures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::hodges_lehmann::Sense;
 use strum::{EnumIter, IntoStaticStr};
 
-/// An enum whose variants are called alike in the record, in the CSV and by [`name`](Metric::name), and whose
-/// documentation is also what reports say of them.
+/// Defines an enum whose variants have the same name in the record, in the CSV and from [`name`](Metric::name). The doc
+/// comment of a variant is also its explanation in reports.
 macro_rules! words {
     ($(#[$of_all:meta])* $words:ident { $($(#[doc = $meaning:literal])+ $word:ident,)* }) => {
         $(#[$of_all])*
@@ -21,12 +21,12 @@ macro_rules! words {
         }
 
         impl $words {
-            /// As the record and the CSV name it.
+            /// Returns the name as in the record and the CSV.
             pub fn name(self) -> &'static str {
                 self.into()
             }
 
-            /// What it is, in one sentence: its documentation.
+            /// Returns the meaning in one sentence, which is the variant's doc comment.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$word => concat!($($meaning),+).trim_ascii(),)*
@@ -37,23 +37,23 @@ macro_rules! words {
 }
 
 words! {
-    /// Of an instrument that measures without and with a load beside it, when.
+    /// The phase of an instrument that measures both without and with a simultaneous load.
     Phase {
-        /// Before the load began.
+        /// Before the load started.
         Idle,
-        /// Under the load.
+        /// While the load ran.
         Loaded,
     }
 }
 
 words! {
-    /// What a figure says of its metric's values.
+    /// The statistic that a figure gives of its metric's values.
     Statistic {
-        /// Their sum, or the count of what the metric counts.
+        /// Their sum, or the count of the events that the metric counts.
         Total,
         /// Their sum over their number; of a rate, the whole amount over the whole time.
         Mean,
-        /// The middle one; of an even number, between the two in the middle.
+        /// The middle one; of an even number, the midpoint of the two in the middle.
         Median,
         /// The least.
         Min,
@@ -61,21 +61,21 @@ words! {
         Max,
         /// The sample standard deviation, n - 1 in the denominator; of several runs.
         Sd,
-        /// The mean distance from their mean; of several runs, as "Experiment on Oct 10" has their variation.
+        /// The mean distance from their mean; of several runs, the measure of variation in "Experiment on Oct 10".
         MeanDeviation,
-        /// The root of the mean square less the squared mean, as ping(8) has it.
+        /// The square root of the mean square minus the squared mean, as in ping(8).
         Mdev,
-        /// What one in ten is not above.
+        /// The 10th percentile: one value in ten is not above it.
         P10,
-        /// What nine in ten are not above.
+        /// The 90th percentile: nine values in ten are not above it.
         P90,
-        /// What 99 in a hundred are not above.
+        /// The 99th percentile: 99 values in a hundred are not above it.
         P99,
     }
 }
 
 words! {
-    /// What a value is; the name ends in the unit.
+    /// The quantity that a value measures. The name ends in the unit.
     Metric {
         /// Round-trip time of a probe answered in time.
         RttMs,
@@ -83,13 +83,13 @@ words! {
         NetworkRttMs,
         /// The part of the round-trip time that the two hosts added, above their kernels' stamps.
         HostMs,
-        /// How long a packet took from one kernel to the other (RFC 7679); only where the two clocks are related.
+        /// Time from the sending kernel to the receiving one (RFC 7679); only if the two clocks are related.
         OneWayDelayMs,
-        /// One-way delay less the least of the same direction (RFC 5481, PDV).
+        /// One-way delay minus the least of the same direction (RFC 5481, PDV).
         PdvMs,
-        /// By how much the one-way delays of two neighbouring packets differ, without its sign (RFC 3393, IPDV).
+        /// Absolute difference between the one-way delays of two neighbouring packets (RFC 3393, IPDV).
         IpdvMs,
-        /// How far the far end's clock is ahead of the near one.
+        /// Difference between the far end's clock and the near one; positive if the far end's clock is ahead.
         ClockOffsetMs,
         /// A probe without an answer in time; the value is 1.
         LostPackets,
@@ -107,7 +107,7 @@ words! {
         DuplicatePackets,
         /// Packets that arrived after one that was sent later (RFC 4737).
         ReorderedPackets,
-        /// What was sent and did not arrive, in percent of what was sent.
+        /// Packets or probes that were sent and did not arrive, in percent of those sent.
         LostPercent,
         /// Payload bytes handed to the sending socket in the interval that ends at the sample's time.
         SentBytes,
@@ -115,13 +115,13 @@ words! {
         ReceivedBytes,
         /// Requests answered on one connection.
         Requests,
-        /// How long the whole exchange took.
+        /// Duration of the whole exchange.
         ElapsedS,
         /// Time spent within the receiver's reads, waiting included.
         NetworkElapsedS,
-        /// Reads of the receiver that gave something.
+        /// Reads of the receiver that returned data.
         Reads,
-        /// Bytes that one read gave.
+        /// Bytes that one read returned.
         ReadSizeBytes,
         /// Time spent within one read, waiting included.
         ReadTimeMs,
@@ -133,25 +133,25 @@ words! {
         GoodputBitPerS,
         /// The sample standard deviation of a download's goodput over its whole seconds, in percent of their mean.
         GoodputVariationPercent,
-        /// Payload over the end of a download, the last three seconds or more, as wget's progress bar has it.
+        /// Payload over the end of a download, the last three seconds or more, as in wget's progress bar.
         FinalGoodputBitPerS,
-        /// The longest time of a download, from its first payload on, in which none came.
+        /// The longest time of a download without payload, after its first payload.
         LongestStallS,
         /// IP packets over time (L3), their headers included.
         L3RateBitPerS,
         /// Ethernet frames over time (L2), without FCS, as tc counts them.
         L2RateBitPerS,
-        /// What the wire carries over time (L1): frames with FCS, preamble and gap.
+        /// Rate on the wire (L1): frames with FCS, preamble and gap.
         L1RateBitPerS,
-        /// TCP segments sent again.
+        /// TCP segments that were retransmitted.
         RetransmittedPackets,
         /// The sending kernel's smoothed round-trip time of a TCP connection.
         TcpRttMs,
-        /// What a TCP sender may have on its way by its congestion control.
+        /// Bytes that a TCP sender's congestion control allows in flight.
         CongestionWindowBytes,
-        /// The share of a TCP sender's busy time in which the receiver's window held it up.
+        /// The share of a TCP sender's busy time in which it was limited by the receiver's window.
         ReceiverLimitedPercent,
-        /// The share of a TCP sender's busy time in which its own send buffer held it up.
+        /// The share of a TCP sender's busy time in which it was limited by its own send buffer.
         SendBufferLimitedPercent,
         /// CPU time of the sending end in percent of one CPU.
         SenderCpuPercent,
@@ -161,50 +161,53 @@ words! {
         SenderUserCpuPercent,
         /// CPU time of the receiving end outside the kernel, in percent of one CPU.
         ReceiverUserCpuPercent,
-        /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
+        /// Number of packets by which a reordered one was late (RFC 4737 §4.2.1, reordering extent).
         ReorderingExtentPackets,
-        /// What came on a stream and was none of its packets.
+        /// Data that arrived on a stream and was none of its packets.
         GarbagePackets,
-        /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
+        /// Absolute difference between the gap of two neighbouring trains of packets and the ideal gap, at the sender.
         PacingErrorUs,
         /// Trains that left late, in percent of all.
         LateTrainsPercent,
-        /// Packets that a sender hands to the kernel at once.
+        /// Packets that a sender hands to the kernel in one call.
         TrainPackets,
         /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
         IpCapacityBitPerS,
-        /// What a search has its sender send, at L3.
+        /// Rate at which a search lets its sender send, at L3.
         SendingRateBitPerS,
         /// The row of the table of sending rates that a search chose.
         RateRow,
-        /// Packets or trains that this host's full socket dropped: not the network's.
+        /// Packets or trains that this host dropped because its socket was full; the network did not lose them.
         HostDroppedPackets,
-        /// Time from asking for a TCP connection until it is there; for `measure connect`, or until it is refused.
+        /// Time from the request for a TCP connection until it is established; for `measure connect`, or until it is
+        /// refused.
         ConnectMs,
-        /// Time from a TCP connection until the TLS handshake on it is done and this end may send data.
+        /// Time from the establishment of a TCP connection until its TLS handshake is done and this end may send data.
         TlsHandshakeMs,
-        /// Time from a file's turn, connecting included, to its last byte.
+        /// Time from the start of a file's turn to its last byte, connecting included.
         CompletionMs,
-        /// Files fetched whole.
+        /// Files that were fetched completely.
         Files,
-        /// Files over time.
+        /// Files per second.
         FilesPerS,
-        /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
+        /// Payload that the sender handed to its socket over time (L7), some of which may not have arrived.
         SentRateBitPerS,
         /// Payload over time (L7) that a sender was asked to send, over all of its streams.
         RequestedRateBitPerS,
-        /// When the interval of the same index ended: seconds since 1970 by this host's clock, to 0.24 us.
+        /// End of the interval with the same index, in seconds since 1970 by this host's clock, to 0.24 us.
         EndedS,
-        /// Jitter by RFC 3550 §6.4.1: how far the packets' spacing wavers, smoothed, as the receiver had it at the end. One run states no interval: it is a running average of some 16 packets.
+        /// Interarrival jitter (RFC 3550 §6.4.1): a smoothed deviation of the packets' spacing, at the receiver, at the
+        /// end. One run has no interval, because it is a running average of some 16 packets.
         JitterMs,
-        /// Goodput of one client of several that measured at once; of a sample the index is the client's number.
+        /// Goodput of one of several simultaneous clients; the index of a sample is the client's number.
         ClientGoodputBitPerS,
-        /// How alike the goodputs of several clients are (Jain's index): 1 where all have the same, 1/n where one of n has all.
+        /// Equality of the goodputs of several clients (Jain's index): 1 if all are equal, 1/n if one of n clients has
+        /// everything.
         FairnessIndex,
     }
 }
 
-/// Endings of metric names and the units that they stand for; of two that fit, the first counts.
+/// Endings of metric names and the units that they stand for. The first ending that matches counts.
 const UNITS: [(&str, &str); 9] = [
     ("_bit_per_s", "bit/s"),
     ("_byte_per_s", "byte/s"),
@@ -218,18 +221,18 @@ const UNITS: [(&str, &str); 9] = [
 ];
 
 impl Metric {
-    /// The unit of its values; empty for a bare number.
+    /// Returns the unit of its values; empty for a number without a unit.
     pub fn unit(self) -> &'static str {
         self.split().1
     }
 
-    /// Its name without the unit, for people: "one way delay".
+    /// Returns its name without the unit, in words: "one way delay".
     pub fn title(self) -> String {
         self.split().0.replace('_', " ")
     }
 
-    /// Between which values it can lie: shares of a whole between 0 and 100 %, an index of fairness between 0 and 1, and anything
-    /// else above 0, except for differences of two clocks.
+    /// Returns the limits of its values: 0 to 100 for shares of a whole, 0 to 1 for the fairness index, and 0 to
+    /// infinity for the others, except for differences between two clocks, which have none.
     pub fn limits(self) -> [f64; 2] {
         match self {
             Self::ClockOffsetMs => [f64::NEG_INFINITY, f64::INFINITY],
@@ -242,7 +245,7 @@ impl Metric {
         }
     }
 
-    /// In which words it grows.
+    /// Returns the kind of quantity, which determines how reports describe its growth.
     pub fn sense(self) -> Sense {
         let name: &str = self.into();
         let varies = matches!(
@@ -274,14 +277,14 @@ mod tests {
     use strum::IntoEnumIterator as _;
 
     #[test]
-    fn a_metric_is_named_alike_in_the_record_and_in_the_csv() {
+    fn a_metric_has_the_same_name_in_record_and_csv() {
         for metric in Metric::iter() {
             assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
         }
     }
 
     #[test]
-    fn a_meaning_is_a_sentence_that_stands_alone() {
+    fn a_meaning_is_a_complete_sentence() {
         let statistics = Statistic::iter().map(Statistic::meaning);
         let all = Metric::iter().map(Metric::meaning).chain(statistics);
         for meaning in all.chain(Direction::iter().map(Direction::meaning)) {
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_says_of_every_metric_what_reports_say() {
+    fn the_documentation_has_the_meaning_of_every_metric() {
         let documented = include_str!("../../../docs/instruments.md");
         for metric in Metric::iter() {
             let row = format!("| `{}` | {} |", metric.name(), metric.meaning());
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_s_name_ends_in_its_unit() {
+    fn the_name_of_a_metric_ends_in_its_unit() {
         assert_eq!(Metric::GoodputBitPerS.unit(), "bit/s");
         assert_eq!(Metric::GoodputBitPerS.title(), "goodput");
         assert_eq!(Metric::LateRttMs.title(), "late rtt");

@@ -1,29 +1,31 @@
-//! An instrument's table of metrics: which figures it states, which of them people look for first, and what flent calls them.
+//! The metrics of an instrument: the figures that it reports, its main figures, and the names of its series in flent's
+//! data files.
 
 use crate::declared_figures::DeclaredFigures;
 use crate::figure_name::FigureName;
 use crate::profile::{Calibration, FlentSeries, Headline, HostLimit, InstrumentProfile};
 use crate::{Direction, Figure, Metric, Phase, Statistic};
 
-/// A metric, and the figures of it that an instrument states.
+/// A metric and the figures of it that an instrument reports.
 #[derive(Clone, Debug)]
 pub struct MetricRow {
     metric: Metric,
     statistics: &'static [Statistic],
     headlines: &'static [Statistic],
     flent: Vec<FlentSeries>,
-    /// Without any, the figures have no direction; likewise phases and sizes.
+    /// If there are none, the figures have no direction. The same holds for phases and sizes.
     directions: Vec<Direction>,
     phases: Vec<Phase>,
     sizes: Vec<u64>,
 }
 
-/// Every metric of which an instrument with its arguments states figures. Headlines come in the order of the rows.
+/// All metrics of which an instrument with its arguments reports figures. The main figures are listed in the order of
+/// the rows.
 #[derive(Clone, Debug, Default)]
 pub struct MetricTable(Vec<MetricRow>);
 
 impl MetricRow {
-    /// These statistics of a metric.
+    /// Creates a row for these statistics of a metric.
     pub fn new(metric: Metric, statistics: &'static [Statistic]) -> Self {
         Self {
             metric,
@@ -36,45 +38,45 @@ impl MetricRow {
         }
     }
 
-    /// The sum or the count of a metric.
+    /// Creates a row for the sum or the count of a metric.
     pub fn total(metric: Metric) -> Self {
         Self::new(metric, &[Statistic::Total])
     }
 
-    /// The mean of a metric.
+    /// Creates a row for the mean of a metric.
     pub fn mean(metric: Metric) -> Self {
         Self::new(metric, &[Statistic::Mean])
     }
 
-    /// People look first for all statistics of the row.
+    /// Makes all statistics of the row main figures.
     pub fn headline(self) -> Self {
         let statistics = self.statistics;
         self.headlines(statistics)
     }
 
-    /// People look first for these statistics.
+    /// Makes these statistics main figures.
     pub fn headlines(self, headlines: &'static [Statistic]) -> Self {
         Self { headlines, ..self }
     }
 
-    /// flent has the samples under this name.
+    /// Sets the name under which flent's data files have the samples.
     pub fn flent(self, name: &str) -> Self {
         let series = FlentSeries::new(name, self.metric, None);
         self.flent_series(vec![series])
     }
 
-    /// flent has these series of the samples.
+    /// Sets the series of flent's data files for the samples.
     pub fn flent_series(self, flent: Vec<FlentSeries>) -> Self {
         Self { flent, ..self }
     }
 
-    /// A figure for each of these directions.
+    /// Sets the directions; there is a figure for each.
     pub fn toward(self, directions: &[Direction]) -> Self {
         let directions = directions.into();
         Self { directions, ..self }
     }
 
-    /// A figure for each of these sizes.
+    /// Sets the sizes in bytes; there is a figure for each.
     pub fn of_sizes(self, sizes: &[u64]) -> Self {
         let sizes = sizes.into();
         Self { sizes, ..self }
@@ -101,23 +103,23 @@ impl MetricRow {
 }
 
 impl MetricTable {
-    /// A table of these rows.
+    /// Creates a table of these rows.
     pub fn new(rows: impl IntoIterator<Item = MetricRow>) -> Self {
         Self(rows.into_iter().collect())
     }
 
-    /// The rows of both tables.
+    /// Returns a table with the rows of both.
     pub fn and(mut self, other: impl IntoIterator<Item = MetricRow>) -> Self {
         self.0.extend(other);
         self
     }
 
-    /// Every row for each of these directions.
+    /// Sets the directions of every row.
     pub fn toward(self, directions: &[Direction]) -> Self {
         Self::new(self.0.into_iter().map(|row| row.toward(directions)))
     }
 
-    /// Every row for each of these phases.
+    /// Sets the phases of every row.
     pub fn during(self, phases: &[Phase]) -> Self {
         let during = |row| MetricRow {
             phases: phases.into(),
@@ -126,30 +128,31 @@ impl MetricTable {
         Self::new(self.0.into_iter().map(during))
     }
 
-    /// Every row for each of these sizes.
+    /// Sets the sizes of every row, in bytes.
     pub fn of_sizes(self, sizes: &[u64]) -> Self {
         Self::new(self.0.into_iter().map(|row| row.of_sizes(sizes)))
     }
 
-    /// The statistics of a metric; of several rows those of the first.
+    /// Returns the statistics of the first row with this metric.
     pub fn statistics(&self, metric: Metric) -> &'static [Statistic] {
         let row = self.0.iter().find(|row| row.metric == metric);
         row.map_or(&[], |row| row.statistics)
     }
 
-    /// Every figure of the table.
+    /// Returns all figures of the table.
     pub fn figures(&self) -> DeclaredFigures {
         self.0.iter().flat_map(MetricRow::figures).collect()
     }
 
-    /// Whether the table has this figure, or that of all streams together of which it is one.
+    /// Returns whether the table has this figure. A figure of one stream is in the table if the same figure over all
+    /// streams is.
     pub fn has(&self, figure: &Figure) -> bool {
         let name = FigureName::of("", figure);
         let mut rows = self.0.iter().filter(|row| row.metric == name.metric);
         rows.any(|row| row.figures().contains(&name))
     }
 
-    /// What people look for first.
+    /// Returns the main figures, which reports show first.
     pub fn headlines(&self) -> Vec<Headline> {
         let of_row = |row: &MetricRow| {
             let metric = row.metric;
@@ -159,13 +162,14 @@ impl MetricTable {
         self.0.iter().flat_map(of_row).collect()
     }
 
-    /// The series that flent has for them.
+    /// Returns the series for flent's data files.
     pub fn flent(&self) -> Vec<FlentSeries> {
         let series = self.0.iter().flat_map(|row| &row.flent);
         series.cloned().collect()
     }
 
-    /// The profile of an instrument with these metrics whose payload goes no particular way; `figure` is its main one.
+    /// Returns the profile of an instrument with these metrics whose payload has no particular direction. `figure` is
+    /// its main figure.
     pub fn profile(&self, figure: Headline, host_limit: HostLimit) -> InstrumentProfile {
         InstrumentProfile {
             direction: None,
@@ -186,7 +190,7 @@ impl MetricTable {
         }
     }
 
-    /// The table in words, a metric after the other: "`rtt_ms` min, mean; `lost_percent` mean".
+    /// Formats the table, as in "`rtt_ms` min, mean; `lost_percent` mean".
     pub fn in_words(&self) -> String {
         let mut metrics: Vec<(Metric, Vec<&str>)> = Vec::new();
         for row in &self.0 {
@@ -215,7 +219,7 @@ impl IntoIterator for MetricTable {
     }
 }
 
-/// Each of `all`, or once nothing where there is none.
+/// Returns each of `all`, or a single `None` if there are none.
 fn optional<T: Copy>(all: &[T]) -> impl Iterator<Item = Option<T>> + '_ {
     let nothing = all.is_empty().then_some(None);
     all.iter().copied().map(Some).chain(nothing)
@@ -226,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_states_every_combination_and_names_what_people_look_for() {
+    fn a_row_has_all_combinations_and_its_main_figures() {
         let table = MetricTable::new([
             MetricRow::new(Metric::RttMs, &[Statistic::Mean, Statistic::Median])
                 .headlines(&[Statistic::Median])

@@ -1,8 +1,8 @@
-//! Writing below one directory, whoever made it: no symbolic link in it leads a write elsewhere.
+//! Writes files below one directory so that no symbolic link in it, whoever created it, leads a write elsewhere.
 //!
-//! The directory is held by its descriptor. Files are named relative to it and opened without following links (openat(2),
-//! `O_NOFOLLOW`). A file that replaces another one is written under a temporary name and renamed, so that the old content
-//! stays until the new one is whole.
+//! The directory is held open by its descriptor. Files are named relative to it and opened without following links
+//! (openat(2) with `O_NOFOLLOW`). To replace a file, the new content is written under a temporary name that is then
+//! renamed, so that the old content remains until the new content is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -18,19 +18,20 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::regular_file::{self, NEVER_WAIT};
 
-/// A file that is made has the permissions that the umask leaves of these.
+/// Permissions of a new file, before the umask is applied.
 const FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
-/// The same for a directory.
+/// Permissions of a new directory, before the umask is applied.
 const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o777);
 
-/// A directory that files are written into.
+/// An open directory into which files are written.
 #[derive(Debug)]
 pub struct OutputDirectory {
     path: PathBuf,
     directory: File,
 }
 
-/// A file that takes its name when it is whole. Until then it has another one, and when this is dropped it is removed.
+/// A file that gets its final name when it is complete. Until then it has a temporary name. Dropping this removes a
+/// file that is not complete.
 #[derive(Debug)]
 struct NewFile<'a> {
     within: &'a OutputDirectory,
@@ -38,14 +39,15 @@ struct NewFile<'a> {
 }
 
 impl OutputDirectory {
-    /// The directory at `path`, which is the user's word: links on the way to it are followed.
+    /// Opens the directory at `path`. The path is the user's choice, so links on the way to the directory are followed.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let here = match path.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => path,
+        let here = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
         };
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let directory = nix::fcntl::open(here, flags, Mode::empty())?;
@@ -55,24 +57,24 @@ impl OutputDirectory {
         })
     }
 
-    /// The directory that holds `file`, and the name of `file` in it.
+    /// Opens the directory that contains `file`, and returns it with the name of `file` in it.
     ///
     /// # Errors
-    /// The system's, or `file` does not end in a name.
+    /// Those of the system, and [`Errno::EISDIR`] if `file` does not end in a name.
     pub fn of(file: &Path) -> io::Result<(Self, &OsStr)> {
         let name = file.file_name().ok_or(Errno::EISDIR)?;
         Ok((Self::open(file.parent().unwrap_or(Path::new("")))?, name))
     }
 
-    /// Its path, as the user gave it.
+    /// Returns the path as the user gave it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory `name` in it, which is made if it is not there.
+    /// Opens the subdirectory `name`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// The system's; or `name` is something else, such as a symbolic link.
+    /// Those of the system, also if `name` is something else, such as a symbolic link.
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         let name = single(name.as_ref())?;
         match mkdirat(&self.directory, name, DIRECTORY_MODE) {
@@ -86,54 +88,56 @@ impl OutputDirectory {
         })
     }
 
-    /// Opens the regular file `name` in it for reading.
+    /// Opens the regular file `name` for reading.
     ///
     /// # Errors
-    /// The system's; or `name` is something else, such as a symbolic link.
+    /// Those of the system, also if `name` is something else, such as a symbolic link.
     pub fn read(&self, name: &OsStr) -> io::Result<File> {
         let file = self.open_at(name, OFlag::O_RDONLY)?;
         regular_file::check(&file.metadata()?)?;
         Ok(file)
     }
 
-    /// Opens the regular file `name` in it for reading and appending.
+    /// Opens the regular file `name` for reading and appending.
     ///
     /// # Errors
-    /// As [`OutputDirectory::read`]; or the file has several names, one of which may be elsewhere.
+    /// Those of [`OutputDirectory::read`]. A file with several hard links is refused, too, because one of them may be
+    /// outside the directory.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
         self.open_own(name, OFlag::O_RDWR | OFlag::O_APPEND)
     }
 
-    /// Opens the regular file `name` in it for writing, with what it holds. It is made if it is not there.
+    /// Opens the regular file `name` for writing, without truncating it. The file is created if it does not exist.
     ///
     /// # Errors
-    /// As [`OutputDirectory::append`].
+    /// Those of [`OutputDirectory::append`].
     pub(crate) fn write(&self, name: &OsStr) -> io::Result<File> {
         self.open_own(name, OFlag::O_WRONLY | OFlag::O_CREAT)
     }
 
-    /// The same for reading and writing.
+    /// Opens the regular file `name` for reading and writing, without truncating it. The file is created if it does not
+    /// exist.
     ///
     /// # Errors
-    /// As [`OutputDirectory::append`].
+    /// Those of [`OutputDirectory::append`].
     pub fn read_write(&self, name: &OsStr) -> io::Result<File> {
         self.open_own(name, OFlag::O_RDWR | OFlag::O_CREAT)
     }
 
-    /// A new, empty file `name` in it, in place of what has this name.
+    /// Creates an empty file `name`, in place of any file or link that has this name.
     ///
     /// # Errors
-    /// The system's; or a directory has this name.
+    /// Those of the system, also if a directory has this name.
     pub fn create(&self, name: &OsStr) -> io::Result<File> {
         self.remove(name)?;
         self.create_new(name)
     }
 
-    /// Puts what `write` writes under `name`, in place of what has this name, once it is whole. The permissions of a file that
-    /// it replaces stay.
+    /// Replaces the file `name` by the output of `write` when it is complete. A replaced file passes its permissions
+    /// on.
     ///
     /// # Errors
-    /// Those of `write`, and the system's. Nothing has changed then.
+    /// Those of `write` and of the system. On an error nothing has changed.
     pub fn replace<E: From<io::Error>>(
         &self,
         name: &OsStr,
@@ -147,19 +151,19 @@ impl OutputDirectory {
         Ok(new.finish(name)?)
     }
 
-    /// Gives the file `from` in it the name `to`, in place of what has that.
+    /// Renames the file `from` to `to`, in place of any file that has this name.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         let (from, to) = (single(from)?, single(to)?);
         Ok(renameat(&self.directory, from, &self.directory, to)?)
     }
 
-    /// Removes the file `name`, if it is there. A symbolic link is removed, not what it leads to.
+    /// Removes the file `name` if it exists. If it is a symbolic link, only the link is removed.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         match unlinkat(&self.directory, single(name)?, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -167,13 +171,13 @@ impl OutputDirectory {
         }
     }
 
-    /// Has what was made, renamed or removed in it reach the disk.
+    /// Waits until files that were created, renamed or removed in the directory are so on the disk.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self.directory.sync_all() {
-            // Not every file system knows it of directories.
+            // Some file systems do not support this for directories.
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
             _ => Ok(()),
         }
@@ -189,7 +193,7 @@ impl OutputDirectory {
         regular_file::check(&found)?;
         if found.nlink() > 1 {
             return Err(io::Error::other(
-                "it has several names (hard links), and writing it would change the others: copy it first",
+                "the file has several names (hard links), and writing would change all of them: copy it first",
             ));
         }
         Ok(file)
@@ -200,7 +204,7 @@ impl OutputDirectory {
         match openat(&self.directory, single(name)?, flags, FILE_MODE) {
             Ok(file) => Ok(file.into()),
             Err(Errno::ELOOP) => Err(io::Error::other(
-                "it is a symbolic link, which may lead out of the directory: put the file itself there",
+                "the file is a symbolic link, which may lead out of the directory: replace it by the file itself",
             )),
             Err(errno) => Err(errno.into()),
         }
@@ -208,7 +212,7 @@ impl OutputDirectory {
 }
 
 impl<'a> NewFile<'a> {
-    /// An empty file beside `name`.
+    /// Creates an empty file beside `name`.
     fn begin(within: &'a OutputDirectory, name: &OsStr) -> io::Result<(File, Self)> {
         let mut temporary = OsString::from(".");
         temporary.push(single(name)?);
@@ -224,12 +228,12 @@ impl<'a> NewFile<'a> {
 
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
-        // After it took its name there is nothing to remove.
+        // A file that was renamed no longer has this name, so nothing is removed.
         let _ = self.within.remove(&self.temporary);
     }
 }
 
-/// `name` if it is the name of one file, not a path.
+/// Returns `name` if it is the name of a single file and not a path.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {
@@ -256,7 +260,7 @@ mod tests {
 
     use nix::unistd::mkfifo;
 
-    /// A directory, with a file outside of it that must stay as it is.
+    /// Creates a directory, and outside of it a file that must remain unchanged.
     fn directories() -> (tempfile::TempDir, OutputDirectory, PathBuf) {
         let all = tempfile::tempdir().unwrap();
         let (inside, outside) = (all.path().join("inside"), all.path().join("outside"));
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_directory_is_replaced_or_refused_and_never_followed() {
+    fn a_symbolic_link_is_replaced_or_refused_and_never_followed() {
         let (all, directory, outside) = directories();
         let link = |name: &str| symlink(&outside, directory.path().join(name)).unwrap();
         for name in ["replaced", "created", "written", "appended", "read"] {
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_folder_in_it_is_refused() {
+    fn a_name_with_a_directory_is_refused() {
         let (_all, directory, outside) = directories();
         for name in ["../outside", "/etc/passwd", ".", "..", "", "a/b", "a/"] {
             assert!(written(&directory, name, "new").is_err(), "{name}");
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_several_names_and_a_fifo_are_refused_without_waiting() {
+    fn a_hard_linked_file_and_a_fifo_are_refused_without_blocking() {
         let (_all, directory, outside) = directories();
         fs::hard_link(&outside, directory.path().join("linked")).unwrap();
         mkfifo(&directory.path().join("fifo"), FILE_MODE).unwrap();
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_the_old_file_and_no_other() {
+    fn a_failed_write_leaves_only_the_old_file() {
         let (_all, directory, _) = directories();
         written(&directory, "file", "old").unwrap();
         let file = directory.path().join("file");

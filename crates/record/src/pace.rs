@@ -1,6 +1,8 @@
-//! How fast a case's conditions let things go: what the time of an instrument that states counts or bytes is estimated from.
+//! Estimates how fast the conditions of a case let data through. The duration of an instrument with a fixed count or
+//! number of bytes is estimated from it.
 //!
-//! It is no bound: where a formula is known to say too little or too much of Linux's TCP, what was seen stands here.
+//! The result is an estimate and no bound: where a formula is known to deviate from Linux's TCP, a measured constant
+//! replaces it.
 
 use model::{Bottleneck, Bytes, Nanos};
 use stats::layers::{Stack, TransportProtocol};
@@ -10,28 +12,29 @@ use crate::Direction;
 use crate::plan::Case;
 use conditions::route::{PathStages, Route};
 
-/// What both hosts and the emulator add to a round trip, in seconds: seen on small machines.
+/// Time in seconds that both hosts and the emulator add to a round trip, as measured on small machines.
 const HOSTS_S: f64 = 80e-6;
-/// What a machine carries where no rate is said, in payload bits a second: seen on small machines.
+/// Payload bits per second that a machine carries on a path without a rate, as measured on small machines.
 const MACHINE_BIT_PER_S: f64 = 5e9;
-/// Segments that a TCP sender begins with (RFC 6928).
+/// Initial window of a TCP sender in segments (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
-/// The part of the time-outs of Padhye's law that Linux's loss recovery (RACK-TLP, RFC 8985) does not avoid: seen in case 6 of
-/// `toffee-mocha` alone.
+/// The part of the time-outs in Padhye's law that Linux's loss recovery (RACK-TLP, RFC 8985) does not avoid. Only case
+/// 6 of `toffee-mocha` was measured for it.
 const TIMEOUTS_LEFT: f64 = 0.35;
 
-/// The pace of a case's path.
+/// Speed of a case's path.
 #[derive(Clone, Debug)]
 pub struct PathPace {
     route: Route,
     mtu: u32,
     congestion: Congestion,
-    /// A token bucket at the client, in L2 bits a second.
+    /// Rate of the token bucket at the client, in L2 bits per second.
     bucket_bit_per_s: Option<f64>,
 }
 
 impl PathPace {
-    /// Of `case`; nothing where its path is not of this machine alone, or its conditions contradict each other.
+    /// Returns the pace of `case`, or `None` if farwire does not create its whole path or its conditions contradict
+    /// each other.
     pub fn of<A>(case: &Case<A>) -> Option<Self> {
         Some(Self {
             route: case.path().ok()?,
@@ -45,46 +48,47 @@ impl PathPace {
         })
     }
 
-    /// How long a message of so many bytes of TCP payload takes there, and one of `back` bytes back, in seconds.
+    /// Returns the seconds that a message of `there` bytes of TCP payload takes from client to server and an answer of
+    /// `back` bytes takes to return.
     pub fn round_trip_s(&self, there: u64, back: u64) -> f64 {
         let there = self.crossing_s(Direction::Up, there);
         there + self.crossing_s(Direction::Down, back) + HOSTS_S
     }
 
-    /// How long a TCP sender takes for so many bytes, one message after the other, in seconds: the start, in which its window
-    /// grows, and then as fast as the path and its losses let it go; until the last byte has come.
+    /// Returns the seconds until the last of `bytes` bytes of a TCP stream has arrived. The sender first takes the time
+    /// in which its window grows, and then sends as fast as the path and its losses allow.
     pub fn stream_s(&self, direction: Direction, bytes: u64) -> f64 {
         let segment = self.stack().most_payload(self.mtu) as f64;
         let rtt_s = self.round_trip_s(0, 0);
         let segment_s = self.segment_s(direction);
-        // What is on its way when nothing waits.
+        // The window that keeps the path busy without a queue.
         let full_window = rtt_s / segment_s;
         let grown = full_window.min(bytes as f64 / segment) / FIRST_WINDOW;
         let start_s = (1.0 + grown).log2() * rtt_s;
         start_s + bytes as f64 / segment * segment_s + self.crossing_s(direction, 0)
     }
 
-    /// How long the path takes for so many bytes of TCP payload, whoever sends how many streams, in seconds.
+    /// Returns the seconds that the path takes to carry this many bytes of TCP payload, for any number of streams.
     pub fn carrying_s(&self, direction: Direction, bytes: u64) -> f64 {
         let segment = self.stack().most_payload(self.mtu) as f64;
         bytes as f64 / segment * self.path_s(direction)
     }
 
-    /// How long each segment takes in a long stream.
+    /// Returns the seconds per segment in a long stream.
     fn segment_s(&self, direction: Direction) -> f64 {
         let lost = self.route.stages(direction).loss_percent() / 100.0;
-        // Where all is lost, whoever waits gives up: any number will do.
+        // With a loss of 100 % nothing ever arrives, and the instrument gives up; any number will do.
         let lost = lost.min(0.99);
         let path_s = self.path_s(direction);
-        (path_s / (1.0 - lost)).max(self.law_s(lost, path_s))
+        (path_s / (1.0 - lost)).max(self.loss_limited_s(lost, path_s))
     }
 
-    /// How long the path takes for each segment when many wait.
+    /// Returns the seconds that the path takes per segment when many segments queue.
     fn path_s(&self, direction: Direction) -> f64 {
         let stack = self.stack();
         let full = stack.full_packet(self.mtu);
         let back = stack.packet(0);
-        // Half an acknowledgement comes for each segment, through the servers that both directions share.
+        // Servers that both directions share also serve half an acknowledgement per segment.
         let shared = self.route.stages(direction).shared_servers();
         let of_shared =
             shared.map(|server| served_s(server, full.l2) + served_s(server, back.l2) / 2.0);
@@ -92,8 +96,8 @@ impl PathPace {
         of_shared.fold(self.serving_s(direction, full.l2).max(machine_s), f64::max)
     }
 
-    /// What the congestion control makes of loss: seconds a segment.
-    fn law_s(&self, lost: f64, path_s: f64) -> f64 {
+    /// Returns the seconds per segment to which loss limits the congestion control.
+    fn loss_limited_s(&self, lost: f64, path_s: f64) -> f64 {
         let rtt_s = self.round_trip_s(self.stack().most_payload(self.mtu), 0);
         let laws = loss::laws(self.congestion, lost, rtt_s);
         let time = |is: fn(LossLaw) -> bool| {
@@ -103,11 +107,12 @@ impl PathPace {
         };
         let window_s = time(|law| law != LossLaw::Padhye);
         let padhye_s = time(|law| law == LossLaw::Padhye);
-        // Time-outs come on top of whatever else holds the sender up.
+        // Time-outs add to any other limit of the sender.
         window_s.max(path_s) + TIMEOUTS_LEFT * (padhye_s - window_s).max(0.0)
     }
 
-    /// How long `payload` bytes sent at once take one way: the slowest stage serves them one by one, the others only delay them.
+    /// Returns the seconds that `payload` bytes, sent back to back, take in one direction. They queue only at the
+    /// slowest stage; the others delay only the first frame.
     fn crossing_s(&self, direction: Direction, payload: u64) -> f64 {
         let stack = self.stack();
         let most = stack.most_payload(self.mtu);
@@ -124,7 +129,7 @@ impl PathPace {
         crossing_s + all_s - self.serving_s(direction, first)
     }
 
-    /// How long the slowest stage serves a frame of so many L2 bytes.
+    /// Returns the seconds that the slowest stage takes to serve a frame of `l2` bytes.
     fn serving_s(&self, direction: Direction, l2: u64) -> f64 {
         let stages = self.route.stages(direction);
         let rate = stages.slowest(Bytes(l2)).map(|(rate, _)| rate.get() as f64);
@@ -144,7 +149,7 @@ impl PathPace {
     }
 }
 
-/// What all stages add to a frame of so many L2 bytes that meets nobody.
+/// Returns the seconds that all stages together take to serve a frame of `l2` bytes that finds no queue.
 fn sizes_s(stages: &PathStages, l2: u64) -> f64 {
     let rates = stages
         .rates(Bytes(l2))
@@ -156,7 +161,7 @@ fn sizes_s(stages: &PathStages, l2: u64) -> f64 {
     rates.chain(by_size).chain(shared).sum()
 }
 
-/// How long a server takes for a frame of so many L2 bytes.
+/// Returns the seconds that a server takes for a frame of `l2` bytes.
 fn served_s(server: Bottleneck<'_>, l2: u64) -> f64 {
     seconds(server.time_for(Bytes(l2)))
 }
@@ -170,7 +175,7 @@ mod tests {
     use super::*;
     use crate::bed::Bed;
 
-    /// Of a bed with this wire and link, under cubic.
+    /// Returns the pace of a bed with this wire and link, with the congestion control cubic.
     fn pace(wire: &str, link: &str) -> PathPace {
         let bed = format!("kind = 'netns'\nwire = {{ {wire} }}");
         let bed: Bed = toml::from_str(&bed).unwrap();
@@ -190,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_passes_every_rate_and_waits_at_the_slowest_alone() {
+    fn a_message_queues_only_at_the_slowest_rate() {
         let two = pace("rate = '98.44mbit', delay = '20us'", "rate = '98.44mbit'");
-        // 67 bytes of frame on two lines each way.
+        // A frame has 67 bytes and crosses two lines in each direction.
         let one_b = 4.0 * 67.0 * 8.0 / 98.44e6 + 40e-6 + HOSTS_S;
         near(two.round_trip_s(1, 1), one_b, 1e-6);
-        // "Experiment on Oct 10" found 22.72 ms for 131,072 bytes there and back.
+        // "Experiment on Oct 10" measured 22.72 ms for 131,072 bytes in each direction.
         near(two.round_trip_s(131_072, 131_072), 22.72e-3, 3.0);
-        // And 1,114.5 s for a hundred thousand of them one way.
+        // It measured 1,114.5 s for a hundred thousand of them in one direction.
         near(two.stream_s(Direction::Up, 13_107_200_000), 1114.5, 1.0);
     }
 
@@ -207,7 +212,7 @@ mod tests {
             "rate = '60.9mbit', delay = '0.68ms'",
             "toffee = 'delay=1ms'",
         );
-        // 1.5 ms a segment.
+        // A segment takes 1.5 ms.
         near(
             case2.stream_s(Direction::Down, 524_288_000),
             524_288_000.0 / 1448.0 * 1.5e-3,
@@ -217,13 +222,17 @@ mod tests {
     }
 
     #[test]
-    fn loss_takes_what_its_law_says_and_some_of_the_time_outs() {
+    fn loss_adds_the_time_of_its_law_and_of_some_time_outs() {
         let lossy = pace("rate = '50mbit', delay = '10ms'", "loss = '1%'");
-        // 12.247 segments in 20 ms.
-        let law_s = 1e6 / (12.247 * 1448.0 / 20e-3);
-        near(lossy.stream_s(Direction::Up, 1_000_000), law_s, 20.0);
+        // The law allows 12.247 segments in 20 ms.
+        let loss_limited_s = 1e6 / (12.247 * 1448.0 / 20e-3);
+        near(
+            lossy.stream_s(Direction::Up, 1_000_000),
+            loss_limited_s,
+            20.0,
+        );
         let more = pace("rate = '50mbit', delay = '10ms'", "loss = '5%'");
-        assert!(more.stream_s(Direction::Up, 1_000_000) > 2.0 * law_s);
+        assert!(more.stream_s(Direction::Up, 1_000_000) > 2.0 * loss_limited_s);
         let all = pace("", "loss = '100%'");
         assert!(all.stream_s(Direction::Up, 1_000_000).is_finite());
     }
@@ -232,7 +241,7 @@ mod tests {
     fn a_short_stream_takes_the_round_trips_in_which_its_window_grows() {
         let long = pace("rate = '1gbit', delay = '50ms'", "");
         let of_segments = |count: u64| long.stream_s(Direction::Up, count * 1448);
-        // 10, 20, 40: three windows, the last of which needs no answer.
+        // The windows have 10, 20 and 40 segments; the last one needs no answer.
         let three = of_segments(70) - of_segments(1);
         assert!((0.2..0.35).contains(&three), "{three}");
     }

@@ -1,4 +1,4 @@
-//! What an experiment does, resolved: nothing is left to a default here.
+//! The plan of an experiment, in which every default of the scenario has been filled in.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,96 +21,98 @@ use crate::shard::Shard;
 use conditions::route::Route;
 use conditions::{EmulatedLink, Error, LinkSpec, require};
 
-/// The most runs of an experiment: the number of cases times the most repeats that one of them may have.
+/// Largest number of runs of an experiment: the number of cases multiplied by the largest number of repeats of any
+/// case.
 pub const MOST_RUNS: u64 = 1_000_000;
 
-/// A whole experiment. `A` is what each instrument was asked for: [`RecordedArguments`] in a record, the parsed arguments where
-/// instruments are used.
+/// An experiment. `A` is the type of an instrument's arguments: [`RecordedArguments`] in a record, and the parsed
+/// arguments where the instruments are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan<A = RecordedArguments> {
-    /// Short name, as of the output directory.
+    /// Short name, which is also that of the output directory.
     pub name: String,
-    /// One line for people.
+    /// Title in one line, for people.
     pub title: String,
-    /// Whether counts and sizes were shortened.
+    /// Whether counts and sizes were reduced.
     pub quick: bool,
-    /// Seed of the first repeat, and of the order; each further repeat adds 1.
+    /// Seed of the first repeat and of the order of the runs. Each further repeat adds 1.
     pub seed: u64,
-    /// In which order the cases of a round run.
+    /// The order in which the cases of a round run.
     pub order: Order,
-    /// What counts as late.
+    /// The delay after its due time from which a departing packet counts as late.
     pub late_budget: LateBudget,
-    /// The case that the others are held against.
+    /// Name of the case with which the others are compared.
     pub reference: Option<String>,
-    /// In the order of the report.
+    /// The cases in the order of the report.
     pub cases: Vec<Case<A>>,
-    /// What is expected of several cases together.
+    /// Expectations about several cases together.
     pub trends: Vec<Trend>,
-    /// Whether each link keeps what every flow added up to, which a calibration's truth is made of.
+    /// Whether each link keeps counts of every flow, from which a calibration computes its reference values.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_flow: bool,
-    /// The part of the runs that takes place here; all of them when absent.
+    /// The part of the runs that this record is for; all runs when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
 }
 
-/// In which order runs take place. Each round has every case once, so that a drift of the machine meets all alike.
+/// The order in which runs take place. Each round has every case once, so that a drift of the machine affects all cases
+/// alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Every round in an order of its own, drawn by the plan's seed.
+    /// Every round has a different order, drawn with the plan's seed.
     #[default]
     Random,
-    /// Every round as the scenario has it.
+    /// Every round has the order of the scenario.
     AsWritten,
 }
 
-/// One case: the conditions, how they are measured, what was published of it, and what is expected of it.
+/// One case: the conditions, the instruments, published values to compare with, and expectations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case<A = RecordedArguments> {
-    /// As the record and the report call it.
+    /// The name of the case in the record and the report.
     pub name: String,
-    /// One line for people.
+    /// Title in one line, for people.
     pub title: String,
-    /// What a sweep set: the field's path within the case, and its value as written.
+    /// The values that a sweep set: the path of each field within the case, and its value as written.
     pub axes: Vec<(String, String)>,
-    /// Where it runs.
+    /// The test bed.
     pub bed: Bed,
-    /// Of a chain, from which node to which; from the first to the last when absent.
+    /// The nodes between which the case measures in a chain; the first and the last when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<[String; 2]>,
-    /// TCP congestion control of the sending sockets.
+    /// TCP congestion control of the sending sockets, as Linux names it.
     pub congestion: String,
-    /// The conditions of the box.
+    /// The emulated conditions of the case.
     pub link: LinkSpec,
-    /// How many times it runs.
+    /// Number of repeats.
     pub repeats: Repeats,
-    /// In the order in which each run uses them; those of one group at the same time.
+    /// The instruments in the order in which each run uses them; those of one group run simultaneously.
     pub instruments: Vec<PlannedInstrument<A>>,
-    /// What somebody else measured under the same conditions, in the metric's unit.
+    /// Published results under the same conditions, in the metric's unit.
     pub published: BTreeMap<FigureName, Published>,
-    /// What its figures are held to.
+    /// Expectations about its figures.
     pub expect: Vec<Expectation>,
-    /// Where the measured and the published may differ, and why.
+    /// Known reasons why measured and published values may differ.
     pub note: String,
 }
 
-/// What somebody else measured of one figure, in its metric's unit.
+/// A published result for one figure, in its metric's unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Published {
-    /// All that is said of it.
+    /// A single value.
     Value(f64),
-    /// Likewise, as it was published.
+    /// A single value and its text.
     Quoted {
-        /// In the metric's unit.
+        /// The value in the metric's unit.
         value: f64,
-        /// With the unit in which it was published.
+        /// The text with the unit in which it was published.
         text: String,
     },
-    /// One of each of their runs; one at least.
+    /// The values of the individual runs, at least one.
     Runs(Vec<f64>),
-    /// Likewise, as they were published.
+    /// The values of the individual runs, at least one, and their texts.
     QuotedRuns {
         /// The values in the metric's unit.
         values: Vec<f64>,
@@ -119,77 +121,78 @@ pub enum Published {
     },
 }
 
-/// A list of more published runs than this is shown as their number.
+/// Longer lists of published runs are shown as their number.
 const MOST_QUOTED: usize = 5;
 
-/// How many times a case runs, each with a seed of its own.
+/// The number of repeats of a case, each with a different seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// At least so many; with `until` those that say how many it takes.
+    /// Least number of repeats. With `until`, it is the number of the first runs, from which the needed number is
+    /// computed.
     pub least: u32,
-    /// At most so many; as many as `least` without `until`.
+    /// Greatest number of repeats; without `until` it equals `least`.
     pub most: u32,
-    /// Between the two, as many as this takes.
+    /// If set, the number of repeats between `least` and `most` is chosen to reach this precision.
     pub until: Option<Narrow>,
 }
 
-/// That the 95 % interval of a figure's mean is narrow.
+/// A precision: a narrow 95 % confidence interval of a figure's mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Narrow {
     /// The figure.
     pub of: FigureName,
-    /// Half the interval in percent of the mean, at most.
+    /// Largest accepted half-width of the interval in percent of the mean.
     pub percent: f64,
 }
 
-/// The arguments of an instrument as a record keeps them.
+/// The arguments of an instrument as a record stores them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedArguments {
-    /// The kind of the instrument, as `farwire measure` calls it.
+    /// The kind of the instrument, as in `farwire measure KIND`.
     pub kind: String,
-    /// The options of `farwire measure KIND` by their names, with `_` between words.
+    /// The options of `farwire measure KIND` by name, with `_` between words.
     pub arguments: BTreeMap<String, Value>,
 }
 
-/// An instrument and how it is used.
+/// An instrument and how the case uses it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedInstrument<A = RecordedArguments> {
-    /// As the record and the report call it.
+    /// The name of the instrument in the record and the report.
     pub name: String,
-    /// Its kind and its arguments.
+    /// Kind and arguments.
     #[serde(flatten)]
     pub args: A,
-    /// What they make of it.
+    /// The profile that follows from the arguments.
     pub profile: InstrumentProfile,
-    /// Instruments of one name here, neighbours in the list, run at the same time.
+    /// Name of the group. Consecutive instruments of the same group run simultaneously.
     pub group: Option<String>,
-    /// It is stopped after this time; when absent, some time after it should have ended.
+    /// The time after which the instrument is stopped; when absent, it is stopped some time after it should have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Nanos>,
-    /// Left out of the steady rate at the start; found in what was measured when absent.
+    /// The time at the start that the steady rate leaves out; when absent, it is determined from the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<Nanos>,
-    /// Whether its own CSV is kept beside the record.
+    /// Whether the instrument's CSV file is kept beside the record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub csv: bool,
 }
 
-/// One run: a case set up once and every instrument used in turn.
+/// One run: a case is set up once and every instrument is used in turn.
 #[derive(Debug)]
 pub struct PlannedRun<'a, A = RecordedArguments> {
-    /// What is set up.
+    /// The case that is set up.
     pub case: &'a Case<A>,
-    /// From 1.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// Of the link's randomness.
+    /// Seed of the link's randomness.
     pub seed: u64,
 }
 
 impl<A> Plan<A> {
-    /// The same plan with other arguments of each instrument.
+    /// Returns the same plan with the arguments of each instrument converted.
     ///
     /// # Errors
-    /// The first of `convert`.
+    /// The first error of `convert`.
     pub fn try_map<'a, B, E>(
         &'a self,
         convert: impl Fn(&'a PlannedInstrument<A>) -> Result<B, E>,
@@ -224,10 +227,10 @@ impl<A> Plan<A> {
         })
     }
 
-    /// Refuses what no scenario becomes: names that a scenario could not have, and more runs than [`MOST_RUNS`].
+    /// Checks what the reader of a scenario would have refused: names, and more runs than [`MOST_RUNS`].
     ///
     /// # Errors
-    /// One that names the key.
+    /// An invalid value, with the name of its key.
     pub fn check(&self) -> Result<(), Error> {
         check_experiment_name(&self.name)?;
         self.check_runs()?;
@@ -235,7 +238,7 @@ impl<A> Plan<A> {
         for (index, case) in self.cases.iter().enumerate() {
             let (name, shown) = (&case.name, printable(&case.name));
             let mut check = || {
-                require!(names.insert(name), "name": "it is taken by another case");
+                require!(names.insert(name), "name": "another case has this name");
                 case.check()
             };
             check().map_err(|error| error.at_item(index, Some(&shown)).at("cases"))?;
@@ -246,10 +249,10 @@ impl<A> Plan<A> {
         }
     }
 
-    /// Refuses more runs than [`MOST_RUNS`].
+    /// Checks the number of runs against [`MOST_RUNS`].
     ///
     /// # Errors
-    /// One that names the product.
+    /// A number that is too large, with its factors.
     pub fn check_runs(&self) -> Result<(), Error> {
         let (cases, rounds) = (self.cases.len() as u64, u64::from(self.rounds()));
         require!(
@@ -259,23 +262,23 @@ impl<A> Plan<A> {
         Ok(())
     }
 
-    /// The case of this name.
+    /// Returns the case of this name.
     pub fn case(&self, name: &str) -> Option<&Case<A>> {
         self.cases.iter().find(|case| case.name == name)
     }
 
-    /// The instruments of every case.
+    /// Returns the instruments of all cases.
     pub fn instruments(&self) -> impl Iterator<Item = &PlannedInstrument<A>> {
         self.cases.iter().flat_map(|case| &case.instruments)
     }
 
-    /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it; of a shard those
-    /// that are its own.
+    /// Returns the runs of a round, from 1, in the order in which they take place, including those that turn out not to
+    /// be needed. A plan with a shard has only the shard's runs.
     pub fn round(&self, repeat: u32) -> Vec<PlannedRun<'_, A>> {
         let cases = self.cases.iter();
         let mut runs: Vec<_> = cases.map(|case| self.run(case, repeat)).collect();
         if self.order == Order::Random {
-            // One generator a round, so that a resumed experiment draws the same orders.
+            // Each round has its own generator, so that a resumed experiment draws the same orders.
             let round = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             fastrand::Rng::with_seed(round ^ u64::from(repeat)).shuffle(&mut runs);
         }
@@ -283,7 +286,7 @@ impl<A> Plan<A> {
         runs
     }
 
-    /// A repeat of a case, from 1.
+    /// Returns the run of a case's repeat, from 1.
     pub fn run<'a>(&self, case: &'a Case<A>, repeat: u32) -> PlannedRun<'a, A> {
         PlannedRun {
             case,
@@ -292,13 +295,13 @@ impl<A> Plan<A> {
         }
     }
 
-    /// Whether this run takes place here.
+    /// Returns whether this run belongs to the plan's shard; without a shard every run does.
     pub fn has(&self, case: &str, repeat: u32) -> bool {
         let shard = self.shard.as_ref();
         shard.is_none_or(|shard| shard.has(case, repeat))
     }
 
-    /// The most rounds that any case may need.
+    /// Returns the greatest number of repeats that any case may need.
     pub fn rounds(&self) -> u32 {
         let most = self.cases.iter().map(|case| case.repeats.most);
         most.max().unwrap_or(0)
@@ -306,12 +309,12 @@ impl<A> Plan<A> {
 }
 
 impl<A> Case<A> {
-    /// Refuses names that a scenario could not have, a number of repeats that is none, and a bed that no bed can be.
+    /// Checks names, the number of repeats, and the bed, as the reader of a scenario does.
     fn check(&self) -> Result<(), Error> {
         let names = self.instruments.iter().map(|one| &one.name);
         require!(
             !self.name.contains(|letter| letter == '\n' || is_control(letter)),
-            "name": "it has a control character in it"
+            "name": "it contains a control character"
         );
         for (index, name) in names.enumerate() {
             let checked = check_instrument_name(name);
@@ -330,7 +333,7 @@ impl<A> Case<A> {
         self.bed.check_size()
     }
 
-    /// The same case with these instruments.
+    /// Returns the same case with these instruments.
     pub fn with_instruments<B>(&self, instruments: Vec<PlannedInstrument<B>>) -> Case<B> {
         Case {
             name: self.name.clone(),
@@ -348,12 +351,12 @@ impl<A> Case<A> {
         }
     }
 
-    /// The instrument of this name.
+    /// Returns the instrument of this name.
     pub fn instrument(&self, name: &str) -> Option<&PlannedInstrument<A>> {
         self.instruments.iter().find(|one| one.name == name)
     }
 
-    /// The emulated links in a row, each with its name.
+    /// Returns the emulated links in order, each with its name.
     ///
     /// # Errors
     /// Conditions that contradict each other.
@@ -361,15 +364,15 @@ impl<A> Case<A> {
         self.bed.links(&self.link, seed)
     }
 
-    /// What is emulated between its client and its server; nothing where nothing is.
+    /// Returns the emulated stages between client and server; the route is empty if nothing is emulated.
     ///
     /// # Errors
-    /// As [`Case::links`].
+    /// The same as for [`Case::links`].
     pub fn path(&self) -> Result<Route, Error> {
         self.bed.path(&self.link, self.between.as_ref())
     }
 
-    /// The instruments that run at the same time, each group after the other.
+    /// Returns the groups of instruments in order; the instruments of a group run simultaneously.
     pub fn groups(&self) -> Vec<&[PlannedInstrument<A>]> {
         self.instruments
             .chunk_by(|a, b| a.group.is_some() && a.group == b.group)
@@ -377,36 +380,37 @@ impl<A> Case<A> {
     }
 }
 
-/// Refuses a name of an experiment that does not name a directory where it is made, or that is an option to a program.
+/// Checks that the name of an experiment names a directory in the current one and cannot be mistaken for a command-line
+/// option.
 ///
 /// # Errors
-/// One of the key `name`.
+/// An invalid name, for the key `name`.
 pub fn check_experiment_name(name: &str) -> Result<(), Error> {
     let within = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
     require!(
         name.starts_with(char::is_alphanumeric) && name.chars().all(within),
-        "name": "`{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
+        "name": "`{}`: the directory of the record has this name: use letters, digits, `-`, `_` and `.`, and begin with a letter or a digit",
         printable(name)
     );
     Ok(())
 }
 
-/// Refuses a name of an instrument by which its figures cannot be named.
+/// Checks that the name of an instrument can be part of the names of its figures.
 ///
 /// # Errors
-/// One of the key `name`.
+/// An invalid name, for the key `name`.
 pub fn check_instrument_name(name: &str) -> Result<(), Error> {
     let splits = |letter: char| letter == '.' || letter.is_whitespace() || is_control(letter);
     require!(
         !name.is_empty() && !name.contains(splits),
-        "name": "`{}`: a name has neither dots nor spaces",
+        "name": "`{}`: a name contains neither dots nor spaces",
         name.escape_debug()
     );
     Ok(())
 }
 
 impl Published {
-    /// The value, or the mean or median over their runs.
+    /// Returns the single value, or the mean or median of the runs.
     pub fn over(&self, centre: Centre) -> Option<f64> {
         match self {
             Self::Value(value) | Self::Quoted { value, .. } => Some(*value),
@@ -414,8 +418,9 @@ impl Published {
         }
     }
 
-    /// For people, in a unit of which `by` of the metric's own are one: as it was published, with what it is in that unit before it where it
-    /// was published in another; of several runs their mean, which is called that, with each of a few as it was published.
+    /// Formats the result in a unit that is `by` times the metric's. A value published in another unit is followed by
+    /// its published text. For several runs, the mean is labelled as such and followed by the published texts, if they
+    /// are few, or their number.
     pub fn in_words(&self, by: f64) -> Option<String> {
         let value = self.over(Centre::Mean)? / by;
         Some(match self {
@@ -431,7 +436,7 @@ impl Published {
         })
     }
 
-    /// How their runs spread; nothing where they are not told apart.
+    /// Returns the individual runs and their spread, or `None` if only a single value was published.
     pub fn runs(&self) -> Option<(&[f64], SampleSummary)> {
         match self {
             Self::Value(_) | Self::Quoted { .. } => None,
@@ -442,21 +447,22 @@ impl Published {
     }
 }
 
-/// A value as it was published, which is `value` in another unit.
+/// Formats `value` together with the published text, if that has another unit.
 fn quoted(value: f64, text: &str) -> String {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     let digits = &text[..text.len() - unit.len()];
     let is_in_unit = digits
         .parse::<f64>()
         .is_ok_and(|own| (own - value).abs() <= 1e-9 * value.abs());
-    match is_in_unit {
-        true => digits.to_owned(),
-        false => format!("{} ({text})", number(value)),
+    if is_in_unit {
+        digits.to_owned()
+    } else {
+        format!("{} ({text})", number(value))
     }
 }
 
 impl RecordedArguments {
-    /// Its arguments as on a command line; what is off is left out.
+    /// Returns the arguments as on a command line; options that are off are left out.
     pub fn options(&self) -> String {
         let options = self.arguments.iter().filter_map(|(name, value)| {
             let name = name.replace('_', "-");
@@ -470,7 +476,7 @@ impl RecordedArguments {
     }
 }
 
-/// A value without JSON's quotes and brackets.
+/// Formats a value without JSON's quotes and brackets.
 fn bare(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -480,7 +486,7 @@ fn bare(value: &Value) -> String {
 }
 
 impl Repeats {
-    /// Exactly so many.
+    /// Creates a fixed number of repeats.
     pub fn fixed(count: u32) -> Self {
         Self {
             least: count,
@@ -495,12 +501,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_published_value_is_printed_as_published_and_a_mean_is_called_that() {
+    fn a_published_value_is_printed_as_published_and_a_mean_is_labelled() {
         let quoted = |value, text: &str| Published::Quoted {
             value,
             text: text.to_owned(),
         };
-        // 4.90 MiB/s are 41.10 Mbit/s.
+        // 4.90 MiB/s equal 41.10 Mbit/s.
         let rate = quoted(4.90 * 1_048_576.0 * 8.0, "4.90MiB/1s");
         assert_eq!(rate.in_words(1e6).unwrap(), "41.10 (4.90MiB/1s)");
         assert_eq!(quoted(1.7, "1.70ms").in_words(1.0).unwrap(), "1.70");

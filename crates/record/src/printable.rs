@@ -1,15 +1,16 @@
-//! What strangers said, made fit for a terminal, a log and a page: nothing in it is obeyed, hidden or turned around.
+//! Makes text from unknown sources safe to print on a terminal, in a log and on a page.
 //!
-//! Control characters (ECMA-48: C0, DEL, C1) move a terminal's cursor and rewrite what it shows; bidirectional controls and
-//! invisible format characters (Unicode Standard Annex #9; Boucher and Anderson, "Trojan Source", 2021) show text otherwise than it
-//! is. Both are written as their number instead, as in `\u{9b}`.
+//! Control characters (ECMA-48: C0, DEL, C1) can move a terminal's cursor and overwrite what it shows. Bidirectional
+//! controls and invisible format characters make text look different from what it is (Unicode Standard Annex #9;
+//! Boucher and Anderson, "Trojan Source", 2021). All of them are replaced by their code point, as in `\u{9b}`.
 
 use std::borrow::Cow;
 
-/// The widest line of a log for people, in columns: it is read on a terminal, and beside other logs.
+/// Greatest width in columns of a log line for people, who read it on a terminal beside other logs.
 pub const COLUMNS: usize = 160;
 
-/// `text` as one line of at most [`COLUMNS`] characters in which every character is seen; what is cut off is replaced by `...`.
+/// Returns `text` as one line of at most [`COLUMNS`] characters, with unprintable ones escaped. A longer text is cut
+/// off and ends in `...`.
 pub fn log_line(text: &str) -> String {
     const CUT: &str = "...";
     let line = printable(text);
@@ -22,17 +23,17 @@ pub fn log_line(text: &str) -> String {
     }
 }
 
-/// `text` as one line in which every character is seen.
+/// Returns `text` as one line, with unprintable characters escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_unfit)
 }
 
-/// The same of a text of several lines: their ends and tabs stay.
+/// Returns `text` with unprintable characters escaped, except for line breaks and tabs.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unfit(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// JSON, of one line or several, as JSON that means the same and that a terminal can show too.
+/// Returns equivalent JSON, of one line or several, that is safe to print on a terminal.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let is_unfit = |c| is_unfit(c) && c != '\n';
     if !json.contains(is_unfit) {
@@ -41,21 +42,23 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(json.len());
     let mut units = [0; 2];
     for c in json.chars() {
-        match is_unfit(c) {
-            // Only strings have such characters.
-            true => out.extend(
+        if is_unfit(c) {
+            // In valid JSON, such characters occur only within strings.
+            out.extend(
                 c.encode_utf16(&mut units)
                     .iter()
                     .map(|unit| format!("\\u{unit:04x}")),
-            ),
-            false => out.push(c),
+            );
+        } else {
+            out.push(c);
         }
     }
     out.into()
 }
 
-/// Whether a text file may not have this character: a terminal obeys it, or shows what follows in another order (Unicode
-/// Standard Annex #9, explicit directional formatting). Ends of lines and tabs are text.
+/// Returns whether a text file must not contain this character, because a terminal obeys it or because it changes the
+/// order of the text that follows (Unicode Standard Annex #9, explicit directional formatting). Line breaks and tabs
+/// are allowed.
 pub fn is_control(letter: char) -> bool {
     let reorders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     reorders || (letter.is_control() && !matches!(letter, '\n' | '\t'))
@@ -67,9 +70,10 @@ fn escaped(text: &str, is_unfit: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_unfit(c) {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
+        if is_unfit(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
         }
     }
     out.into()
@@ -88,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_seen_as_its_number() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("reno"), "reno");
         assert_eq!(printable("Zürich → 東京"), "Zürich → 東京");
         assert_eq!(printable("a\nb\x1b[2J"), r"a\nb\u{1b}[2J");
@@ -98,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_log_has_at_most_160_columns() {
+    fn a_log_line_has_at_most_160_columns() {
         let whole = "x".repeat(COLUMNS);
         assert_eq!(log_line(&whole), whole);
         let cut = log_line(&"ü\n".repeat(COLUMNS));
@@ -108,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_of_any_text_means_the_text_and_shows_all_of_it(text in any::<String>()) {
+        fn printable_json_is_equivalent_and_has_no_control_characters(text in any::<String>()) {
             let json = serde_json::to_string(&text).unwrap();
             let json = printable_json(&json);
             prop_assert!(!json.contains(is_unfit));

@@ -1,81 +1,84 @@
-//! What reports and analyses need to know of an instrument, so that none of them knows the kinds of instruments.
+//! The properties of an instrument that reports and analyses need, so that they do not depend on the kinds of
+//! instruments.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Direction, Metric, Statistic};
 
-/// An instrument as it is used: what its numbers are of, and what they are held against.
+/// The properties of an instrument with its arguments: what its figures describe, and with which values they can be
+/// compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstrumentProfile {
-    /// Which way payload goes unless a figure says; absent for round trips.
+    /// The direction of the payload, unless a figure has its own; absent for round trips.
     pub direction: Option<Direction>,
-    /// What carries the payload; absent where the packets are neither a TCP sender's nor of one known length.
+    /// The transport of the payload; absent if the packets are neither those of a TCP sender nor of one known length.
     pub carrier: Option<Carrier>,
-    /// What people look for first.
+    /// The figures that reports show first.
     pub headlines: Vec<Headline>,
-    /// What its samples are of; absent where each is a whole transfer's.
+    /// The kind of its samples; absent if each sample describes a whole transfer.
     pub samples: Option<SampleKind>,
-    /// What this machine does at best of the same kind.
+    /// The limit of this machine for the same kind of figure.
     pub host_limit: HostLimit,
-    /// The series that flent has for it.
+    /// The series in flent's data files.
     pub flent: Vec<FlentSeries>,
-    /// How a calibration finds what it should have measured.
+    /// The way in which a calibration computes the reference values of its figures.
     pub calibration: Calibration,
 }
 
-/// What carries an instrument's payload.
+/// The transport of an instrument's payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carrier {
-    /// Connections that send as fast as they may.
+    /// TCP connections that send as fast as possible.
     Tcp {
-        /// How many at the same time in one direction.
+        /// Number of simultaneous connections in one direction.
         streams: u32,
-        /// The senders' congestion control; the case's when absent.
+        /// Congestion control of the senders; that of the case when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         congestion: Option<String>,
     },
-    /// Datagrams.
+    /// UDP datagrams.
     Udp {
-        /// Payload bytes of each, where they are known beforehand.
+        /// Payload bytes of each datagram, if they are known in advance.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u32>,
     },
 }
 
-/// A figure of an instrument: of every direction, unless it says one.
+/// A figure of an instrument, in all directions unless one is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headline {
-    /// What it is of.
+    /// The metric.
     pub metric: Metric,
-    /// What it says of the metric's values.
+    /// The statistic over the metric's values.
     pub statistic: Statistic,
-    /// Only of what went this way.
+    /// The only direction; all directions when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
 }
 
-/// What an instrument's samples are of.
+/// The kind of an instrument's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleKind {
-    /// Single packets and their answers, each lost or not, numbered as they were sent.
+    /// Single packets and their answers, each received or lost, numbered in the order of sending.
     Probes,
-    /// Round trips of messages, of one packet or many.
+    /// Round trips of messages, each of one or more packets.
     Messages,
-    /// The amount of every interval.
+    /// Amounts per interval.
     Intervals,
 }
 
-/// Which figure of the baseline an instrument can come near to; it then measures this machine and not the link.
+/// The figure of the host baseline that limits an instrument. A figure near that limit describes this machine and not
+/// the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostLimit {
-    /// The round trip that hosts and emulator take by themselves.
+    /// The round-trip time of hosts and emulator without conditions.
     RoundTrip,
     /// The goodput of one TCP stream.
     TcpRate,
-    /// The packets of UDP in a second.
+    /// UDP packets per second.
     UdpPackets,
     /// The rate of UDP at L3.
     UdpRate,
@@ -84,48 +87,50 @@ pub enum HostLimit {
 /// A series of flent's data files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlentSeries {
-    /// As flent calls it: "Ping (ms) ICMP", "TCP download".
+    /// The name in flent: "Ping (ms) ICMP", "TCP download".
     pub name: String,
-    /// Goodput stands for the amounts of all intervals.
+    /// The metric; goodput is computed from the amounts of all intervals.
     pub metric: Metric,
-    /// Of what went this way.
+    /// The direction; absent for round trips.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
 }
 
-/// How what the emulator logged becomes what the instrument should have measured.
+/// The way in which the emulator's log is turned into the reference values of an instrument's figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// The figure that stands for all where nothing was measured.
+    /// The figure that represents the instrument if nothing was measured.
     pub figure: Headline,
-    /// Whether a start is left out of the figures, which the emulator's counters have.
+    /// Whether the figures leave out time at the start that the emulator's counters include.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub omits_start: bool,
-    /// Whether the kernel sends again what the link drops, so that what is lost there is not what the probes lose.
+    /// Whether the kernel retransmits packets that the link drops, so that the link's loss differs from that of the
+    /// probes.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub sends_again: bool,
-    /// Connections one after the other, of which the figure is a mean; one time for all when absent.
+    /// Number of consecutive connections whose mean is the figure; when absent, there is one time for all of them.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub runs: Option<u32>,
-    /// Whether the time of a goodput has one way back in it: of the request before the payload, or of the answer after it.
+    /// Whether the time of a goodput includes the delay of the opposite direction: that of the request before the
+    /// payload, or of the answer after it.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub answers: bool,
-    /// Whether it ends by the client's clock: what is still on its way does not count.
+    /// Whether the measurement ends by the client's clock, so that data still in flight does not count.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub timed: bool,
-    /// Seconds of each sub-interval of which the figure is the best.
+    /// Duration in seconds of the sub-intervals, of which the figure is the best.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub sub_interval_s: Option<f64>,
 }
 
 impl InstrumentProfile {
-    /// Whether a figure is among those that people look for first.
+    /// Returns whether the figure is one that reports show first.
     pub fn is_headline(&self, metric: Metric, statistic: Statistic) -> bool {
         let mut all = self.headlines.iter();
         all.any(|headline| (headline.metric, headline.statistic) == (metric, statistic))
     }
 
-    /// Whether its datagrams are counted interval by interval, at the sender and at the receiver.
+    /// Returns whether its datagrams are counted in intervals, at the sender and at the receiver.
     pub fn is_datagram_stream(&self) -> bool {
         let is_udp = matches!(self.carrier, Some(Carrier::Udp { .. }));
         is_udp && self.samples == Some(SampleKind::Intervals)
@@ -133,7 +138,7 @@ impl InstrumentProfile {
 }
 
 impl Headline {
-    /// Of every direction.
+    /// Creates a headline for all directions.
     pub const fn new(metric: Metric, statistic: Statistic) -> Self {
         Self {
             metric,
@@ -142,7 +147,7 @@ impl Headline {
         }
     }
 
-    /// Only of what goes this way.
+    /// Restricts the headline to this direction.
     pub const fn toward(mut self, direction: Direction) -> Self {
         self.direction = Some(direction);
         self
@@ -150,7 +155,7 @@ impl Headline {
 }
 
 impl FlentSeries {
-    /// The series `name`.
+    /// Creates the series `name`.
     pub fn new(name: &str, metric: Metric, direction: Option<Direction>) -> Self {
         Self {
             name: name.to_owned(),
@@ -159,7 +164,7 @@ impl FlentSeries {
         }
     }
 
-    /// Both ways of a stream's goodput: "TCP download" and "TCP upload".
+    /// Returns the series for the goodput of streams in both directions: "TCP download" and "TCP upload".
     pub fn of_streams(protocol: &str) -> Vec<Self> {
         let of = |(way, direction)| {
             let name = format!("{protocol} {way}");

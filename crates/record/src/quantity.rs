@@ -1,11 +1,11 @@
-//! Values and figures in words, with their units.
+//! Formats values and figures with their units.
 
 use std::fmt::Display;
 
 use crate::{Figure, Metric, Statistic};
 use stats::digits;
 
-/// One figure in words: "up goodput mean 943.5 Mbit/s".
+/// Formats one figure: "up goodput mean 943.5 Mbit/s".
 pub fn figure_in_words(figure: &Figure) -> String {
     let statistic = match figure.statistic {
         Statistic::Total => String::new(),
@@ -20,7 +20,7 @@ pub fn figure_in_words(figure: &Figure) -> String {
     words.join(" ")
 }
 
-/// A value with its unit, to as many digits as a value without an uncertainty deserves ([`number`]).
+/// Formats a value with its unit. The number of digits is that of [`number`].
 pub fn quantity(metric: Metric, value: f64) -> String {
     let (by, unit) = scale_for(metric, value);
     match unit {
@@ -31,7 +31,8 @@ pub fn quantity(metric: Metric, value: f64) -> String {
     }
 }
 
-/// The unit of a value, or of several values with this greatest one: rates below 1 Mbit/s are kbit/s.
+/// Returns the divisor and the unit for a value, or for several values of which this is the greatest. Rates below 1
+/// Mbit/s are in kbit/s.
 pub fn scale_for(metric: Metric, greatest: f64) -> (f64, &'static str) {
     match scale(metric) {
         (by, "Mbit/s") if greatest != 0.0 && greatest.abs() < by => (1e3, "kbit/s"),
@@ -39,7 +40,7 @@ pub fn scale_for(metric: Metric, greatest: f64) -> (f64, &'static str) {
     }
 }
 
-/// By what a metric's values are usually divided for people, and what they then are.
+/// Returns the usual divisor of a metric's values, and the unit of the quotient.
 pub fn scale(metric: Metric) -> (f64, &'static str) {
     match metric.unit() {
         "bit/s" => (1e6, "Mbit/s"),
@@ -47,8 +48,8 @@ pub fn scale(metric: Metric) -> (f64, &'static str) {
     }
 }
 
-/// A number without an uncertainty: four significant digits, and never more than three decimal places. A whole number keeps all its
-/// digits, because it may be a count.
+/// Formats a number without an uncertainty, to four significant digits and at most three decimal places. A whole number
+/// keeps all its digits, because it may be a count.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1_000.0 && value.fract() == 0.0 {
@@ -58,13 +59,36 @@ pub fn number(value: f64) -> String {
     digits::fixed(value, places.min(3))
 }
 
-/// So many of what `one` names: "1 run", "2 runs".
+/// Formats a number of bytes in a unit that suits it, with three significant digits: "812 bytes", "1.18 MiB".
+pub fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let suits = units.into_iter().find(|(unit, _)| bytes >= *unit);
+    let Some((unit, name)) = suits else {
+        return counted(bytes, "byte");
+    };
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let value = bytes as f64 / unit as f64;
+    let digits = match value {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    let number = format!("{value:.digits$}");
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &number
+    };
+    format!("{number} {name}")
+}
+
+/// Formats a count with its noun, whose singular is `one`: "1 run", "2 runs".
 pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {one}{plural}")
 }
 
-/// What a figure is of: phase, direction, stream and size, as far as it has them.
+/// Returns the phase, direction, stream and size of a figure, as far as it has them.
 pub fn scope(figure: &Figure) -> Vec<String> {
     let stream = figure.stream.map(|stream| format!("stream {stream}"));
     let size = figure.size.map(|size| counted(size, "byte"));
@@ -76,7 +100,7 @@ pub fn scope(figure: &Figure) -> Vec<String> {
         .collect()
 }
 
-/// A number with so many digits behind the point, or a dash.
+/// Formats a number to this many decimal places, or an en dash if it is absent.
 pub fn optional(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
@@ -87,7 +111,7 @@ mod tests {
     use crate::Direction;
 
     #[test]
-    fn a_figure_names_what_it_is_of_and_its_unit() {
+    fn a_figure_is_formatted_with_scope_and_unit() {
         let figure = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 9.435e8)
             .toward(Direction::Up)
             .stream(2);
@@ -100,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_has_no_more_digits_than_it_deserves_and_small_rates_are_in_kbit() {
+    fn a_value_has_four_digits_and_small_rates_are_in_kbit() {
         for (value, shown) in [
             (18_848_000.0, "18.85 Mbit/s"),
             (13_575_131_000.0, "13580 Mbit/s"),
@@ -120,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_no_plural() {
+    fn one_has_no_plural() {
         let counts = [0_u32, 1, 2].map(|count| counted(count, "run"));
         assert_eq!(counts, ["0 runs", "1 run", "2 runs"]);
     }

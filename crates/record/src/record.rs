@@ -1,10 +1,9 @@
-//! The record of an experiment: everything that a report is made of. See docs/record-format.md.
+//! The record of an experiment, from which all reports are made. See docs/record-format.md.
 //!
-//! A file of lines, each a JSON value: the head, then a line a run as it ended, then one that says that all is done. What
-//! is cut off at any point loses the run that was being written, and no other.
+//! A record is a file of lines, each a JSON value: the head, then a line for each run when it ends, and finally a line
+//! that marks the experiment as finished. A file that was cut off anywhere lacks only the run that was being written.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,67 +22,68 @@ use crate::Measurement;
 use crate::error::{Error, Result};
 use crate::figure_name::FigureName;
 use crate::lateness::{self, LateBudget, LatePackets, RowDepartures};
+use crate::quantity::size;
 use crate::regular_file;
 use crate::summary::Summary;
 use stats::repeats;
 
-/// Names the format in the file.
+/// Name of the format in the file.
 const FORMAT: &str = "farwire-record";
 /// The version that is written. It is raised whenever a reader of the previous version would misread the file.
 pub(crate) const VERSION: u32 = 1;
-/// Changes a line of one version, the head included, into the same line of the next version.
+/// A function that changes a line of one version, the head included, into the same line of the next version.
 type Upgrade = fn(&mut Value);
-/// The upgrades from every earlier version to the present one, in order: the first is from version 1 to 2.
+/// The upgrades from every earlier version to the next, in order; the first is from version 1 to 2.
 const UPGRADES: [Upgrade; VERSION as usize - 1] = [];
-/// In the directory of an experiment.
+/// Name of the record in the directory of an experiment.
 pub(crate) const FILE: &str = "record.jsonl";
-/// No line that says when an experiment ended is longer.
+/// Greatest length in bytes of the line that says when an experiment ended.
 const LONGEST_END: u64 = 1024;
-/// The longest first line in bytes: 10,000 cases take about 30 MB.
+/// Greatest length of the first line in bytes. 10,000 cases take about 30 MB.
 const LONGEST_HEAD: u64 = 64 << 20;
-/// The longest line after it in bytes: a run with about three million samples.
+/// Greatest length of any further line in bytes, which is that of a run with about three million samples.
 pub(crate) const LONGEST_LINE: u64 = 256 << 20;
-/// The longest record in bytes that is read into memory as a whole.
+/// Greatest length in bytes of a record that is read into memory as a whole.
 const LONGEST_WHOLE: u64 = 1 << 30;
-/// The most lines of a record: every run of the largest plan, and as many further attempts.
+/// Greatest number of lines of a record, enough for every run of the largest plan and as many further attempts.
 const MOST_LINES: u64 = 2_000_000;
-/// The most hosts of a record, and the most changes from one host to another.
+/// Greatest number of hosts of a record, and of changes from one host to another.
 const MOST_HOSTS: usize = 10_000;
 
-/// A whole experiment, asked for and measured.
+/// The plan and the results of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
-    /// What was known before the first run.
+    /// The facts that were known before the first run.
     #[serde(flatten)]
     pub head: RecordHead,
-    /// What the machine does with nothing in the way: before the first run, whenever it was resumed, and after the last run;
-    /// empty in beds of other machines.
+    /// The machine's limits without emulated conditions, measured before the first run, whenever the experiment was
+    /// resumed, and after the last run. Empty for beds that include other machines.
     pub baselines: Vec<Baseline>,
-    /// RFC 3339, UTC; absent while it runs, or when it was interrupted.
+    /// End of the experiment (RFC 3339, UTC); absent while it runs and if it was interrupted.
     pub finished_at: Option<String>,
-    /// In the order in which they ran.
+    /// The runs in the order in which they took place.
     pub runs: Vec<Run>,
-    /// The number of this machine among the head's `hosts`, for what comes.
+    /// The number of this machine among the head's `hosts`, for runs that follow.
     #[serde(skip)]
     pub(crate) here: Option<usize>,
 }
 
-/// What is known before the first run.
+/// The facts that are known before the first run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordHead {
     format: String,
     version: u32,
-    /// The farwire that wrote it.
+    /// Version of the farwire that wrote the record.
     pub farwire: String,
-    /// RFC 3339, UTC.
+    /// Start of the experiment (RFC 3339, UTC).
     pub started_at: String,
-    /// What the user gave.
+    /// The scenario that the user gave.
     pub scenario: GivenScenario,
-    /// What took effect.
+    /// The plan that followed from it.
     pub plan: Plan,
-    /// The machine; of a merged record the one of the record that began first.
+    /// The machine; in a merged record, that of the record that began first.
     pub host: HostFacts,
-    /// Every machine that had a part in it, of a record that was merged or that went on elsewhere; empty otherwise.
+    /// All machines of a record that was merged or continued elsewhere; empty otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostFacts>,
 }
@@ -93,7 +93,7 @@ pub struct RecordHead {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RecordLine<R> {
     Baseline(Baseline),
-    /// Another machine, on which it goes on.
+    /// Another machine, on which the experiment continues.
     Host(HostFacts),
     Run(R),
     FinishedAt(String),
@@ -102,55 +102,56 @@ pub(crate) enum RecordLine<R> {
 /// A scenario as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GivenScenario {
-    /// Its file's path, as the user wrote it.
+    /// Path of the file, as the user wrote it.
     pub file: String,
-    /// The file's text.
+    /// Text of the file.
     pub text: String,
 }
 
-/// How often a run that the machine spoils is attempted.
+/// Greatest number of attempts at a run that the machine spoils.
 pub const MOST_ATTEMPTS: u32 = 3;
 
-/// One case set up once.
+/// One run of a case, for which the test bed was set up once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The case's name.
+    /// Name of the case.
     pub case: String,
-    /// From 1.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// From 1; a run that the machine spoilt is attempted again.
+    /// Number of the attempt, from 1. A run that the machine spoilt is attempted again.
     pub attempt: u32,
-    /// Of the link's randomness.
+    /// Seed of the link's randomness.
     pub seed: u64,
-    /// On which of the head's `hosts` it ran, from 1; absent where the record has one host. In a file also absent of the first.
+    /// The number of the host among the head's `hosts`, from 1; absent if the record has one host. In a file it is also
+    /// absent for the first host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<usize>,
-    /// RFC 3339, UTC.
+    /// Start of the run (RFC 3339, UTC).
     pub started_at: String,
-    /// How it ended.
+    /// The outcome of the run.
     pub outcome: RunOutcome,
-    /// What was in effect within the rig: sysctls, offloads, congestion control.
+    /// Settings that were in force in the test bed: sysctls, offloads, congestion control.
     pub environment: BTreeMap<String, String>,
-    /// One of each instrument that was used.
+    /// One entry for each instrument that was used.
     pub measurements: Vec<Measured>,
-    /// What the emulated links did, in a row, over all instruments of the run.
+    /// Counters of the emulated links, in order, over the whole run.
     pub links: Vec<LinkCounts>,
-    /// The files that it left.
+    /// Files that the run left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
 }
 
-/// What one link did.
+/// The counters of one link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkCounts {
-    /// The plan's name for it.
+    /// The plan's name for the link.
     pub name: String,
     /// The counters.
     #[serde(flatten)]
     pub summary: Summary,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum RunOutcome {
@@ -158,54 +159,56 @@ pub enum RunOutcome {
     Ok,
     /// Something was not measured.
     Failed {
-        /// In words.
+        /// The cause in words.
         cause: String,
     },
-    /// It was measured, but the machine did not keep up: the numbers of an instrument, or of all, are not of the link.
+    /// Everything was measured, but the machine did not keep up. The figures of one or all instruments do not describe
+    /// the link.
     Invalid {
-        /// In words.
+        /// The cause in words.
         cause: String,
     },
 }
 
-/// What one instrument measured in a run.
+/// The measurement of one instrument in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The plan's name for it.
+    /// The plan's name for the instrument.
     pub instrument: String,
-    /// RFC 3339, UTC; the samples' times count from here.
+    /// Start of the measurement (RFC 3339, UTC), to which the samples' times are relative.
     pub started_at: String,
-    /// Why its figures are not the link's, or those of one direction, if so.
+    /// The reason why figures, possibly those of one direction only, do not describe the link; absent if all do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
-    /// Which of its packets left the emulator late while it measured.
+    /// Departures of its packets from the emulator while it measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<LatePackets>,
-    /// The same of each size or phase in its own time; empty where it has one only.
+    /// The same for each size or phase during its own time; empty if there is only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<RowDepartures>,
-    /// Its samples and figures.
+    /// Samples and figures.
     #[serde(flatten)]
     pub measurement: Measurement,
 }
 
 impl Measured {
-    /// The late packets among those that `figure` is of.
+    /// Returns the departures of the packets that `figure` describes.
     fn departures_of(&self, figure: &Figure) -> &[LatePackets] {
         let mut rows = self.rows.iter();
         let row = rows.find(|row| row.is_of(figure));
         row.map_or(&self.departures, |row| &row.departures)
     }
 
-    /// Why its figures are not the link's, or those of one direction or row: a sender fell short of its schedule, or packets left
-    /// late.
+    /// Returns the reason why figures, possibly those of one direction or size only, do not describe the link: a sender
+    /// fell short of its schedule, or packets left late.
     pub fn fault(&self) -> Option<String> {
         let figures = &self.measurement.figures;
         let late = || lateness::invalid_in_any(&self.departures, &self.rows, figures);
         self.shortfall().or_else(late)
     }
 
-    /// That a sender fell short of its schedule, if so: a figure of its load is none of what was asked for.
+    /// Returns the reason if a sender fell short of its schedule; the figures then describe another load than the
+    /// requested one.
     fn shortfall(&self) -> Option<String> {
         let budget = self.departures.first().map(|late| late.budget_ns);
         let default = LateBudget::DEFAULT.time().into();
@@ -215,7 +218,7 @@ impl Measured {
 }
 
 impl RecordHead {
-    /// Of an experiment that begins now.
+    /// Creates the head of an experiment that begins now.
     pub fn new(scenario: GivenScenario, plan: Plan, host: HostFacts) -> Self {
         Self {
             format: FORMAT.to_owned(),
@@ -229,7 +232,7 @@ impl RecordHead {
         }
     }
 
-    /// The number of this machine among `hosts`, from 1; none of the only one.
+    /// Adds the machine to `hosts` if necessary, and returns its number there, from 1; `None` if it is the only one.
     pub(crate) fn enter(&mut self, host: HostFacts) -> Option<usize> {
         if self.hosts.is_empty() {
             if host == self.host {
@@ -246,19 +249,19 @@ impl RecordHead {
         )
     }
 
-    /// The head in a file's first line, and the upgrades that its later lines need.
+    /// Parses the first line of a file, and returns the head with the upgrades that the later lines need.
     fn parse(line: &[u8], upgrades: &'static [Upgrade]) -> Result<(Self, &'static [Upgrade])> {
         #[derive(Deserialize)]
         struct Stamp {
             format: String,
             version: u32,
         }
-        // A list can stand for a structure in serde's JSON, but no line of a record is one.
+        // serde_json also accepts a list for a structure, but no line of a record is a list.
         let is_object = line.trim_ascii_start().starts_with(b"{");
         let stamp = is_object.then(|| serde_json::from_slice::<Stamp>(line).ok());
         let Some(stamp) = stamp.flatten() else {
             return Err(Error::content(format_args!(
-                "not a farwire record, or one that ends before its plan (its first line has \"format\": \"{FORMAT}\")"
+                "not a farwire record, or one that ends before its plan (a record's first line has \"format\": \"{FORMAT}\")"
             )));
         };
         require!(
@@ -271,7 +274,7 @@ impl RecordHead {
         let needed = from.and_then(|from| upgrades.get(from..)).ok_or_else(|| {
             let newest = upgrades.len() + 1;
             Error::content(format_args!(
-                "a record of version {version}; this farwire reads versions up to {newest}"
+                "the record has version {version}; this farwire reads versions up to {newest}"
             ))
         })?;
         let mut head: Self = parse_line(line, needed)?;
@@ -284,7 +287,7 @@ impl RecordHead {
 }
 
 impl Record {
-    /// A record without a run yet.
+    /// Creates a record without runs.
     pub fn new(head: RecordHead) -> Self {
         Self {
             head,
@@ -295,31 +298,31 @@ impl Record {
         }
     }
 
-    /// The record in `path`: the file itself, or the directory of its experiment.
+    /// Reads the record in `path`, which is the file or the directory of its experiment.
     ///
     /// # Errors
-    /// No record, or one of a version that this farwire does not read, or damaged before its last line.
+    /// A file that is not a record, has a version that this farwire does not read, or is damaged before its last line.
     pub fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
         let read = || Self::from_reader(regular_file::open(&file)?);
         read().map_err(|error| error.in_file(&file))
     }
 
-    /// The record that `lines` are.
+    /// Reads a record from its lines.
     ///
     /// # Errors
-    /// As [`Record::read`].
+    /// The same as for [`Record::read`].
     pub fn from_reader(lines: impl Read) -> Result<Self> {
         Ok(read(lines)?.record)
     }
 
-    /// Whether `directory` holds a record, of whatever version and state.
+    /// Returns whether `directory` contains a record, of any version and state.
     pub fn is_in(directory: &Path) -> bool {
         directory.join(FILE).exists()
     }
 
-    /// Whether the record in `directory` says that all its runs took place. It looks at the end of the file alone, so that one that is
-    /// being written can be asked often.
+    /// Returns whether the record in `directory` is marked as finished. Only the end of the file is read, so that a
+    /// record that is being written can be polled often.
     pub fn is_finished(directory: &Path) -> bool {
         let last = || -> io::Result<bool> {
             let mut file = regular_file::open(&file_of(directory))?;
@@ -337,16 +340,16 @@ impl Record {
         last().unwrap_or(false)
     }
 
-    /// On which of the head's `hosts` it goes on, from 1; none where that is the only one.
+    /// Returns the number of the current machine among the head's `hosts`, from 1; `None` if it is the only one.
     pub fn here(&self) -> Option<usize> {
         self.here
     }
 
-    /// Goes on with this machine.
+    /// Continues the record on this machine.
     pub(crate) fn enter(&mut self, host: HostFacts) {
         self.here = self.head.enter(host);
         if self.here.is_some() {
-            // What has none was done on the first.
+            // Runs without a number took place on the first host.
             for run in &mut self.runs {
                 run.host.get_or_insert(1);
             }
@@ -356,23 +359,23 @@ impl Record {
         }
     }
 
-    /// What was asked for.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.head.plan
     }
 
-    /// What there is of every case and repeat.
+    /// Returns the run that counts for every case and repeat.
     pub fn latest(&self) -> Latest<'_> {
         Latest::of(&self.runs)
     }
 }
 
-/// The run that counts of every case and repeat, which is the last of its attempts.
+/// The run that counts for every case and repeat, which is the last of its attempts.
 #[derive(Clone, Debug)]
 pub struct Latest<'a>(HashMap<&'a str, BTreeMap<u32, &'a Run>>);
 
 impl<'a> Latest<'a> {
-    /// Of `runs`, the attempts of each in their order.
+    /// Creates the index of `runs`, in which the attempts of each run must be in order.
     pub(crate) fn of(runs: impl IntoIterator<Item = &'a Run>) -> Self {
         let mut latest = Self(HashMap::new());
         for run in runs {
@@ -382,13 +385,13 @@ impl<'a> Latest<'a> {
         latest
     }
 
-    /// What `case` has of a repeat.
+    /// Returns the run that counts for a repeat of `case`.
     pub fn run(&self, case: &str, repeat: u32) -> Option<&'a Run> {
         self.0.get(case)?.get(&repeat).copied()
     }
 
-    /// The figure that decides how many repeats `case` has, one value of each run without fault, in the order of the
-    /// repeats; none of a case whose repeats are fixed.
+    /// Returns the values of the figure that decides the number of repeats of `case`, from each run without fault, in
+    /// the order of the repeats. Empty for a case with a fixed number of repeats.
     pub fn deciding<A>(&self, case: &Case<A>) -> Vec<f64> {
         let Some(narrow) = &case.repeats.until else {
             return Vec::new();
@@ -399,8 +402,8 @@ impl<'a> Latest<'a> {
             .collect()
     }
 
-    /// How many times `case` runs, as far as is known: in two stages, what the first says, and one more for each run that
-    /// gave no figure.
+    /// Returns the number of repeats of `case`, as far as it is known. It follows in two stages: the first runs decide
+    /// how many are needed, and each run without the figure adds one.
     pub fn repeats<A>(&self, case: &Case<A>) -> u32 {
         let Some(narrow) = &case.repeats.until else {
             return case.repeats.least;
@@ -408,16 +411,17 @@ impl<'a> Latest<'a> {
         let values = self.deciding(case);
         let without = self.runs(case).count() - values.len();
         if values.is_empty() && without >= repeats::FIRST {
-            // It never gives one.
+            // The measurement never yields this figure.
             return case.repeats.least;
         }
-        let needed = repeats::needed(&values, narrow.percent / 100.0);
-        let needed = needed.map_or(case.repeats.least, |n| u32::try_from(n).unwrap_or(u32::MAX));
+        let needed = repeats::needed(&values, narrow.percent / 100.0)
+            .map_or(case.repeats.least, |n| u32::try_from(n).unwrap_or(u32::MAX));
         let without = u32::try_from(without).unwrap_or(u32::MAX);
         needed.saturating_add(without).min(case.repeats.most)
     }
 
-    /// Whether this run is still to be done: it is wanted, and either not there or spoilt, to be attempted so often.
+    /// Returns whether this run is still to be done: it is needed and missing, or spoilt with fewer than `attempts`
+    /// attempts.
     pub fn lacks<A>(&self, planned: &PlannedRun<'_, A>, attempts: u32) -> bool {
         let PlannedRun { case, repeat, .. } = planned;
         match self.run(&case.name, *repeat) {
@@ -426,7 +430,7 @@ impl<'a> Latest<'a> {
         }
     }
 
-    /// What a case has of its repeats, in their order.
+    /// Returns the runs of a case in the order of the repeats.
     pub fn runs<A>(&self, case: &Case<A>) -> impl Iterator<Item = &'a Run> {
         let all = self.0.get(case.name.as_str()).into_iter();
         let runs = all.flat_map(|all| all.range(1..=case.repeats.most));
@@ -437,15 +441,15 @@ impl<'a> Latest<'a> {
 /// A record as it was found in a file.
 pub(crate) struct FoundRecord {
     pub(crate) record: Record,
-    /// Whether it was made of several.
+    /// Whether it was merged from several records.
     pub(crate) is_merged: bool,
-    /// Whether the file is of an earlier version.
+    /// Whether the file has an earlier version.
     pub(crate) is_upgraded: bool,
-    /// How many of the file's bytes are whole lines.
+    /// Number of bytes of the file that are complete lines.
     pub(crate) whole: u64,
 }
 
-/// What the file holds, as far as it is whole.
+/// Reads the complete lines of a file.
 pub(crate) fn read(file: impl Read) -> Result<FoundRecord> {
     read_lines(Lines::begin(file)?)
 }
@@ -456,7 +460,7 @@ fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<Found
     while let Some(line) = lines.next()? {
         require!(
             lines.whole <= LONGEST_WHOLE,
-            "longer than {}, which is the most that is read into memory",
+            "longer than {}, the most that is read into memory",
             size(LONGEST_WHOLE)
         );
         match line {
@@ -474,22 +478,22 @@ fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<Found
     })
 }
 
-/// The lines of a record, one at a time.
+/// An iterator over the lines of a record.
 pub(crate) struct Lines<R> {
     file: BufReader<R>,
-    /// What makes them lines of the present version.
+    /// The upgrades that turn the lines into those of the present version.
     upgrades: &'static [Upgrade],
-    /// How many of the file's bytes were whole lines until here.
+    /// Number of bytes of the complete lines that were read so far.
     pub(crate) whole: u64,
     number: u64,
-    /// The number of changes of the host.
+    /// Number of changes of the host so far.
     changes: usize,
-    /// The last one, as it stands in the file.
+    /// The last line that was read, as it is in the file.
     pub(crate) text: Vec<u8>,
 }
 
 impl<R: Read> Lines<R> {
-    /// The head, and the lines after it.
+    /// Reads the head, and returns it with the lines that follow.
     pub(crate) fn begin(file: R) -> Result<(RecordHead, Self)> {
         Self::with(&UPGRADES, file)
     }
@@ -506,7 +510,10 @@ impl<R: Read> Lines<R> {
         let mut begin = || {
             lines.whole = lines.read(LONGEST_HEAD)?;
             let (head, needed) = RecordHead::parse(&lines.text, upgrades)?;
-            require!(lines.text.ends_with(b"\n"), "ends before its plan");
+            require!(
+                lines.text.ends_with(b"\n"),
+                "the record ends before its plan"
+            );
             Ok((head, needed))
         };
         let begun = begin();
@@ -515,26 +522,26 @@ impl<R: Read> Lines<R> {
         Ok((head, lines))
     }
 
-    /// Reads the next line, which has at most `longest` bytes; how many it has.
+    /// Reads the next line, which may have at most `longest` bytes, and returns its length.
     fn read(&mut self, longest: u64) -> Result<u64> {
         self.text.clear();
         self.number += 1;
         require!(
             self.number <= MOST_LINES,
-            "more than {MOST_LINES} lines, which no experiment has"
+            "more than {MOST_LINES} lines, more than any experiment writes"
         );
-        // One byte more than that is enough to see that it is longer.
+        // One more byte is enough to find that a line is too long.
         let mut line = (&mut self.file).take(longest + 1);
         let length = line.read_until(b'\n', &mut self.text)? as u64;
         require!(
             length <= longest,
-            "longer than {}, which no line of a record is",
+            "longer than {}, the limit of a record's line",
             size(longest)
         );
         Ok(length)
     }
 
-    /// An error of the line that was read last.
+    /// Adds the number of the last line to an error.
     fn in_line(&self, cause: Error) -> Error {
         Error::InLine {
             line: self.number,
@@ -542,12 +549,13 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Whether the file is of an earlier version: lines of the present one cannot be added to it.
+    /// Returns whether the file has an earlier version, so that no line of the present version can be added to it.
     pub(crate) fn is_upgraded(&self) -> bool {
         !self.upgrades.is_empty()
     }
 
-    /// The next one that is whole. What is cut off within a line was not whole when it was written; what is whole must be sound.
+    /// Returns the next complete line, or `None` at the end. A line that was cut off counts as absent; a complete line
+    /// must be valid.
     pub(crate) fn next(&mut self) -> Result<Option<RecordLine<Run>>> {
         let next = self.parse_next();
         next.map_err(|cause| self.in_line(cause))
@@ -569,11 +577,6 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// A number of bytes as people read it.
-pub(crate) fn size(bytes: u64) -> impl Display {
-    format!("{} MiB", bytes >> 20)
-}
-
 fn parse_line<T: DeserializeOwned>(line: &[u8], upgrades: &[Upgrade]) -> Result<T> {
     let parse = || {
         if upgrades.is_empty() {
@@ -586,7 +589,7 @@ fn parse_line<T: DeserializeOwned>(line: &[u8], upgrades: &[Upgrade]) -> Result<
     parse().map_err(|error| Error::content(format_args!("damaged: {error}")))
 }
 
-/// The record's file, which is either `path` or in it.
+/// Returns the record's file, which is `path` itself or, if that is a directory, in it.
 pub(crate) fn file_of(path: &Path) -> PathBuf {
     if path.is_dir() {
         path.join(FILE)
@@ -596,20 +599,20 @@ pub(crate) fn file_of(path: &Path) -> PathBuf {
 }
 
 impl LinkCounts {
-    /// Of the link of this name.
+    /// Creates the counters of the link with this name.
     pub fn of((name, summary): (String, Summary)) -> Self {
         Self { name, summary }
     }
 }
 
 impl Run {
-    /// What this instrument measured, if it was used.
+    /// Returns the measurement of this instrument, if it was used.
     pub fn measured(&self, instrument: &str) -> Option<&Measured> {
         let mut all = self.measurements.iter();
         all.find(|measured| measured.instrument == instrument)
     }
 
-    /// The figure of this name, unless it is missing or does not count.
+    /// Returns the figure of this name, unless it is missing or invalid.
     pub fn sound(&self, name: &FigureName) -> Option<&Figure> {
         let measured = self.measured(&name.instrument)?;
         let figure = name.find(&measured.measurement)?;
@@ -617,7 +620,7 @@ impl Run {
         (counts && self.spoilt(measured, figure).is_none()).then_some(figure)
     }
 
-    /// Why this figure of an instrument does not count, though it was measured, if so.
+    /// Returns the reason why this measured figure of an instrument is invalid, if it is.
     pub fn spoilt(&self, measured: &Measured, figure: &Figure) -> Option<String> {
         let of_all = || self.spoilt_as_a_whole().map(str::to_owned);
         let short = || measured.shortfall();
@@ -628,7 +631,8 @@ impl Run {
         of_all().or_else(short).or_else(late)
     }
 
-    /// Why no instrument's figures count, though they were measured, if so: the emulator lost packets, or the host was starved.
+    /// Returns the reason why the measured figures of all instruments are invalid, if they are: the emulator lost
+    /// packets, or the host had too little processor time.
     pub fn spoilt_as_a_whole(&self) -> Option<&str> {
         let RunOutcome::Invalid { cause } = &self.outcome else {
             return None;
@@ -639,18 +643,18 @@ impl Run {
             .then_some(cause)
     }
 
-    /// Whether the machine spoilt something of it.
+    /// Returns whether the machine spoilt some of the measurements.
     pub fn is_invalid(&self) -> bool {
         matches!(self.outcome, RunOutcome::Invalid { .. })
     }
 
-    /// Whether something was not measured.
+    /// Returns whether something was not measured.
     pub fn has_failed(&self) -> bool {
         matches!(self.outcome, RunOutcome::Failed { .. })
     }
 }
 
-/// The present in RFC 3339, UTC, to the millisecond.
+/// Returns the present time in RFC 3339, UTC, to the millisecond.
 pub fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
@@ -662,7 +666,7 @@ mod tests {
     use crate::schedule::Pace;
     use crate::{Direction, Metric, Statistic};
 
-    /// A sound measurement of two sizes and one direction.
+    /// A valid measurement of two sizes and one direction.
     fn measured() -> Measured {
         let figure = Figure::new(Metric::RttMs, Statistic::Median, 1.0);
         Measured {
@@ -742,21 +746,21 @@ mod tests {
                 .iter()
                 .all(|figure| run.spoilt(&measured, figure).is_some())
         );
-        // Also where no emulator says what left late.
+        // This also holds without an emulator that reports late packets.
         let without = Measured {
             departures: Vec::new(),
             rows: Vec::new(),
             ..measured.clone()
         };
         assert!(without.fault().is_some());
-        // A budget of a minute for packets is one for the sender as well.
+        // A budget of a minute for packets allows the sender to be a minute behind, too.
         let mut patient = measured.clone();
         patient.departures[0].budget_ns = 60_000_000_000;
         assert_eq!(patient.fault(), None);
     }
 
     #[test]
-    fn what_is_no_record_is_refused_with_its_cause() {
+    fn a_file_that_is_no_record_is_refused_with_the_cause() {
         for (text, cause) in [
             ("", "not a farwire record"),
             ("{}", "not a farwire record"),
@@ -764,7 +768,7 @@ mod tests {
             (r#"{"format":"farwire-record","version":0}"#, "version 0"),
             (
                 r#"{"format":"farwire-record","version":2}"#,
-                "a record of version 2; this farwire reads versions up to 1",
+                "the record has version 2; this farwire reads versions up to 1",
             ),
             (r#"{"format":"farwire-record","version":1}"#, "damaged"),
             (r#"["farwire-record",1]"#, "not a farwire record"),
@@ -778,7 +782,7 @@ mod tests {
         }
     }
 
-    /// The small record with a text of it replaced.
+    /// Returns the small record with one text replaced.
     fn changed(from: &str, to: &str) -> String {
         let small = include_str!("../../../tests/fixtures/records/small.jsonl");
         assert!(small.contains(from), "{from}");
@@ -786,7 +790,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_no_scenario_becomes_is_refused_with_its_key() {
+    fn an_invalid_plan_is_refused_with_its_key() {
         let repeats = r#""repeats":{"least":1,"most":1,"until":null}"#;
         let count = |least: u64, most: u64| {
             format!(r#""repeats":{{"least":{least},"most":{most},"until":null}}"#)
@@ -820,22 +824,22 @@ mod tests {
             (
                 case,
                 r#""name":"a\u001b[2J""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"a\nb""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"a\u202eb""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"base""#.to_owned(),
-                "name: it is taken by another case",
+                "name: another case has this name",
             ),
             (
                 r#""name":"ping""#,
@@ -845,7 +849,7 @@ mod tests {
             (
                 r#""seed":1"#,
                 shard(1, 4_294_967_295),
-                "there are 1 to 10000 shards",
+                "the number of shards must be 1 to 10000",
             ),
             (r#""seed":1"#, shard(5, 4), "the first is 1/4"),
             (
@@ -865,7 +869,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_would_fill_the_memory_is_refused_where_it_becomes_too_long() {
+    fn a_record_that_would_fill_memory_is_refused() {
         let small = changed("", "");
         let refused = |file: &mut dyn Read| {
             let error = Record::from_reader(file).unwrap_err();
@@ -892,7 +896,8 @@ mod tests {
         assert!(error.contains("more than 2000000 lines"), "{error}");
     }
 
-    /// To a made-up version 2. In version 1 the head's `farwire` is a table here, and a run's `repeat` is called `number`.
+    /// An upgrade to an invented version 2. In version 1 of this test, the head's `farwire` is a table, and a run's
+    /// `repeat` is called `number`.
     const TO_VERSION_2: Upgrade = |line| {
         if let Some(version) = line.pointer_mut("/farwire/version").map(Value::take) {
             line["farwire"] = version;
@@ -923,12 +928,12 @@ mod tests {
         let refused = read(version_3).map(drop).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "line 1: a record of version 3; this farwire reads versions up to 2"
+            "line 1: the record has version 3;  this farwire reads versions up to 2"
         );
     }
 
     #[test]
-    fn a_record_is_finished_when_its_last_whole_line_says_so() {
+    fn a_record_is_finished_if_its_last_complete_line_says_so() {
         let directory = tempfile::tempdir().unwrap();
         let finished = |text: &str| {
             std::fs::write(directory.path().join(FILE), text).unwrap();

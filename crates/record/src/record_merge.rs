@@ -1,7 +1,7 @@
-//! Records of one experiment, joined: every run once, whatever the order in which the records are given.
+//! Merges records of one experiment. The result has every run once, whatever the order in which the records are given.
 //!
-//! Each file is read twice, a line at a time: first to know what is there, then to write what is kept. In memory stands of each run what decides
-//! which one that is, and whether more are missing.
+//! Each file is read twice, line by line: first to find out which runs there are, and then to write those that are
+//! kept. Memory holds only the data of each run that decides which copy is kept and whether further runs are missing.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -25,15 +25,15 @@ use crate::regular_file;
 use crate::shard::Shard;
 use crate::{Baseline, HostFacts, Measurement};
 
-/// So many files are open at once.
+/// Largest number of files that are open at a time.
 const MOST_OPEN: usize = 256;
 
-/// Several records as one.
+/// The merge of several records.
 #[derive(Debug)]
 pub struct Merge {
     sources: Vec<Source>,
     head: RecordHead,
-    /// In the order in which they ran.
+    /// The runs that are kept, in the order in which they took place.
     kept: Vec<Group>,
     duplicates: usize,
     missing: Vec<(String, u32)>,
@@ -42,41 +42,42 @@ pub struct Merge {
 /// A record that is merged.
 #[derive(Debug)]
 struct Source {
-    /// As it was given.
+    /// The path as it was given.
     path: PathBuf,
-    /// The whole path of its folder, from which its runs refer to their files.
+    /// The canonical path of its directory, to which the paths of its runs' files are relative.
     folder: PathBuf,
     head: RecordHead,
-    /// Whether it was made of several.
+    /// Whether it was merged from several records itself.
     is_merged: bool,
-    /// Which part of the experiment it is, if one.
+    /// The shard of the experiment that it is for, if any.
     shard: Option<Shard>,
     baselines: Vec<Baseline>,
     finished_at: Option<String>,
     groups: Vec<Group>,
 }
 
-/// All attempts of a case's repeat in one record.
+/// All attempts at one repeat of a case in one record.
 #[derive(Debug)]
 struct Group {
-    /// The number of its record among the sources.
+    /// Index of its record among the sources.
     source: usize,
-    /// The number of its case in the plan.
+    /// Index of its case in the plan.
     case: usize,
     repeat: u32,
-    /// In their order, without what was measured but for the figure that decides how many repeats there are.
+    /// The attempts in order. Of the measurements, only the figure that decides the number of repeats is kept.
     runs: Vec<Run>,
-    /// Where each stands in its file: from which byte, and how many.
+    /// The position of each attempt's line in the file: offset and length in bytes.
     places: Vec<(u64, usize)>,
-    /// Of its lines, so that nothing but content decides between two.
+    /// Hash of its lines, so that only content decides between two groups.
     hash: u64,
 }
 
 impl Merge {
-    /// The records in `paths`: their files, or the directories of their experiments.
+    /// Reads the records in `paths`, which are files or directories of experiments.
     ///
     /// # Errors
-    /// One is no record or damaged before its last line; or two are of different experiments or versions.
+    /// A file that is not a record or is damaged before its last line, and records of different experiments or
+    /// versions.
     pub fn of(paths: &[PathBuf]) -> Result<Self> {
         let mut sources: Vec<Source> = Vec::new();
         for path in paths {
@@ -98,7 +99,7 @@ impl Merge {
                 source.head.started_at.clone(),
                 json(serde_json::to_string(&source.head.scenario)),
                 json(serde_json::to_string(&source.head.host)),
-                // Of copies it decides whose files are referred to.
+                // Among copies, the path decides whose files the merged record refers to.
                 source.path.clone(),
             )
         });
@@ -117,40 +118,44 @@ impl Merge {
         Ok(merge)
     }
 
-    /// What the records are of, all shards together.
+    /// Returns the plan of the experiment with all shards.
     pub fn plan(&self) -> &Plan {
         &self.head.plan
     }
 
-    /// The scenario, as it was given.
+    /// Returns the scenario as it was given.
     pub fn scenario(&self) -> &GivenScenario {
         &self.head.scenario
     }
 
-    /// How many machines had a part in it.
+    /// Returns the number of machines that took part.
     pub fn hosts(&self) -> usize {
         self.head.hosts.len()
     }
 
-    /// How many runs it has, each case and repeat once.
+    /// Returns the number of runs that it has, counting each case and repeat once.
     pub fn runs(&self) -> usize {
         self.kept.len()
     }
 
-    /// How many it has when none is missing.
+    /// Returns the number of runs that a complete record would have.
     pub fn planned(&self) -> usize {
-        // One that the machine spoilt may be there and missing.
-        let kept = self.kept.iter().map(|group| {
-            let case = &self.head.plan.cases[group.case];
-            (case.name.as_str(), group.repeat)
-        });
-        let kept: HashSet<(&str, u32)> = kept.collect();
+        // A spoilt run may be present and missing at the same time.
+        let kept: HashSet<(&str, u32)> = self
+            .kept
+            .iter()
+            .map(|group| {
+                let case = &self.head.plan.cases[group.case];
+                (case.name.as_str(), group.repeat)
+            })
+            .collect();
         let missing = self.missing.iter();
         let without = missing.filter(|(case, repeat)| !kept.contains(&(case.as_str(), *repeat)));
         kept.len() + without.count()
     }
 
-    /// Whether something is expected, or a run is not simply measured: only then can the experiment be anything but met.
+    /// Returns whether the experiment can have a verdict other than met: it has expectations, or a run failed or is
+    /// invalid.
     pub fn is_to_be_judged(&self) -> bool {
         let plan = &self.head.plan;
         let is_ok = |run: &Run| matches!(run.outcome, RunOutcome::Ok);
@@ -162,20 +167,21 @@ impl Merge {
                 .all(|group| group.runs.last().is_some_and(is_ok))
     }
 
-    /// How many were left out because another record has them too.
+    /// Returns the number of runs that were left out because another record has them, too.
     pub fn duplicates(&self) -> usize {
         self.duplicates
     }
 
-    /// What no record has: the case and the repeat. A run that the machine spoilt is missing until all its attempts took place.
+    /// Returns the case and repeat of each run that no record has. A spoilt run is missing until all its attempts took
+    /// place.
     pub fn missing(&self) -> &[(String, u32)] {
         &self.missing
     }
 
-    /// The given record that a run is missing in, if one of them owes it.
+    /// Returns the path of the record that should contain a missing run, if there is one.
     pub fn owner(&self, case: &str, repeat: u32) -> Option<&Path> {
         let owners = self.sources.iter().filter(|source| {
-            // A merged one is never resumed.
+            // A merged record is never resumed.
             let shard = source.shard.as_ref();
             !source.is_merged && shard.is_none_or(|shard| shard.has(case, repeat))
         });
@@ -183,7 +189,7 @@ impl Merge {
         first.map(|source| source.path.as_path())
     }
 
-    /// A shard among the records, which says how the experiment was parted; of several the first.
+    /// Returns a shard of one of the records, which tells how the runs were divided; if there are several, the first.
     pub fn shard(&self) -> Option<&Shard> {
         let mut shards = self
             .sources
@@ -191,25 +197,27 @@ impl Merge {
             .filter_map(|source| source.shard.as_ref());
         let first = shards.next()?;
         Some(shards.fold(first, |a, b| {
-            match (b.number.of, b.by) < (a.number.of, a.by) {
-                true => b,
-                false => a,
+            if (b.number.of, b.by) < (a.number.of, a.by) {
+                b
+            } else {
+                a
             }
         }))
     }
 
-    /// Writes the record into `directory`, which is made, in place of one that is there only if `overwrite`. The same bytes whatever the order
-    /// of the records was.
+    /// Writes the merged record into `directory`, which is created. A record that is there is replaced only if
+    /// `overwrite` is set. The bytes do not depend on the order of the given records.
     ///
     /// # Errors
-    /// As [`RecordWriter::begin`]; or `directory` is one of the merged records'; or one of them has changed meanwhile.
+    /// Those of [`RecordWriter::begin`]. It also fails if `directory` is that of one of the merged records, or if one
+    /// of them has changed since it was read.
     pub fn write(&self, directory: &Path, overwrite: bool) -> Result<()> {
         let target = fs::canonicalize(directory.join(FILE)).ok();
         for source in &self.sources {
             let own = fs::canonicalize(file_of(&source.path)).ok();
             require!(
                 own.is_none() || own != target,
-                "{}: is one of the records to merge: another --out leaves it",
+                "{}: this is one of the records to merge: choose another --out",
                 directory.display()
             );
         }
@@ -232,7 +240,7 @@ impl Merge {
             for place in &group.places {
                 let mut run = files.run_at(group.source, source, *place)?;
                 run.host = Some(self.host(source, run.host)?);
-                refer_from(&mut run, &source.folder, &directory);
+                rebase_paths(&mut run, &source.folder, &directory);
                 to.write_all(&line(&RecordLine::Run(&run))?)?;
             }
         }
@@ -242,15 +250,19 @@ impl Merge {
         Ok(to.flush()?)
     }
 
-    /// The place of a source's host among all, from 1.
+    /// Returns the number of a source's host among all hosts, from 1.
     fn host(&self, source: &Source, own: Option<usize>) -> Result<usize> {
         let facts = source.host(own)?;
-        let at = self.head.hosts.iter().position(|host| host == facts);
-        let at = at.ok_or_else(|| Error::content("a host that was not there"))?;
+        let at = self
+            .head
+            .hosts
+            .iter()
+            .position(|host| host == facts)
+            .ok_or_else(|| Error::content("a host that the record does not list"))?;
         Ok(at + 1)
     }
 
-    /// Of every host, in the order in which they were measured, each once.
+    /// Returns the baselines of all hosts in order of time, each once.
     fn baselines(&self) -> Vec<Baseline> {
         let mut all: Vec<Baseline> = Vec::new();
         for source in &self.sources {
@@ -272,7 +284,7 @@ impl Merge {
         all
     }
 
-    /// When the last record ended; where none says so, when the last run began.
+    /// Returns when the last record ended, or, if none says so, when the last run began.
     fn finished_at(&self) -> String {
         let ends = self
             .sources
@@ -292,14 +304,14 @@ impl Source {
         let read = || -> Result<Self> {
             let opened = regular_file::open(&file).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Error::content(
-                    "there is no record: leave it out, and its runs are named as missing",
+                    "there is no record: leave it out, and merge lists its runs as missing",
                 ),
                 _ => error.into(),
             });
             let (mut head, mut lines) = Lines::begin(opened?)?;
             require!(
                 !lines.is_upgraded(),
-                "a record of an earlier version: it can be reported and compared, but not merged"
+                "the record has an earlier version, which can be reported and compared, but not merged"
             );
             let mut source = Self {
                 path: path.to_owned(),
@@ -343,7 +355,8 @@ impl Source {
         read().map_err(|error| error.in_file(&file))
     }
 
-    /// Adds a run that stands in the file where `from` says, to the group of its case and repeat, whose place `known` has.
+    /// Adds a run, whose line is at `place` in the file, to the group of its case and repeat; `known` has the index of
+    /// that group.
     fn add(
         &mut self,
         run: Run,
@@ -356,7 +369,7 @@ impl Source {
         let repeat = run.repeat;
         require!(
             (1..=of.repeats.most).contains(&repeat) && plan.run(of, repeat).seed == run.seed,
-            "case `{}`, repeat {repeat}, seed {}: no run of its plan",
+            "case `{}`, repeat {repeat}, seed {}: not a run of its plan",
             of.name,
             run.seed
         );
@@ -371,7 +384,7 @@ impl Source {
                 hash: 0,
             });
         }
-        let run = deciding_alone(run, of);
+        let run = without_other_measurements(run, of);
         let group = &mut self.groups[at];
         group.runs.push(run);
         group.places.push((from, text.len()));
@@ -381,22 +394,25 @@ impl Source {
         Ok(())
     }
 
-    /// The facts of the host with this number of a merged record, or of the only one.
+    /// Returns the facts of the host with this number in a merged record, or of the only host.
     fn host(&self, own: Option<usize>) -> Result<&HostFacts> {
         match own {
             None => Ok(&self.head.host),
             Some(number) => {
                 let host = self.head.hosts.get(number.wrapping_sub(1));
                 let all = self.head.hosts.len();
-                host.ok_or_else(|| Error::content(format_args!("host {number}: there are {all}")))
+                host.ok_or_else(|| {
+                    Error::content(format_args!("host {number}: the record lists {all}"))
+                })
             }
         }
     }
 }
 
 impl Group {
-    /// What makes it the one that is kept, where several records have it, is the least: all attempts there, not spoilt, begun first; and, where
-    /// one is a part of the other, the longer one.
+    /// Returns the sort key by which one group is chosen when several records have it; the least is kept. A group with
+    /// all its attempts comes first, then one that is not spoilt, then the one that began first, and then, if one group
+    /// is a part of the other, the longer one.
     fn rank(&self) -> impl Ord + '_ {
         let last = self.runs.last();
         let spoilt = last.filter(|run| run.is_invalid());
@@ -405,7 +421,7 @@ impl Group {
         (owed, spoilt.is_some(), self.began(), longest, self.hash)
     }
 
-    /// In the order in which runs took place.
+    /// Returns the sort key for the order in which runs took place.
     fn place(&self) -> impl Ord + '_ {
         (self.began(), self.case, self.repeat)
     }
@@ -415,14 +431,14 @@ impl Group {
     }
 }
 
-/// Files that are read from here and there.
+/// Files that are read at random positions.
 #[derive(Default)]
 struct Files {
     open: HashMap<usize, File>,
 }
 
 impl Files {
-    /// The run at a place of the source with this number.
+    /// Reads the run at a position of the source with this number.
     fn run_at(&mut self, number: usize, source: &Source, place: (u64, usize)) -> Result<Run> {
         let path = file_of(&source.path);
         let mut read = || -> io::Result<RecordLine<Run>> {
@@ -437,7 +453,7 @@ impl Files {
             self.open[&number].read_exact_at(&mut text, from)?;
             Ok(serde_json::from_slice(&text)?)
         };
-        let changed = format_args!("{}: has changed meanwhile", path.display());
+        let changed = format_args!("{}: the record has changed meanwhile", path.display());
         match read().map_err(|error| Error::from(error).during(changed))? {
             RecordLine::Run(run) => Ok(run),
             _ => Err(Error::content(changed)),
@@ -445,12 +461,12 @@ impl Files {
     }
 }
 
-/// Two must be of one experiment and written by one farwire.
+/// Checks that two records are of the same experiment and were written by the same version of farwire.
 fn check_alike(a: &Source, b: &Source) -> Result<()> {
     let at = |source: &Source| source.path.display().to_string();
     require!(
         a.head.farwire == b.head.farwire,
-        "{} was written by farwire {}, {} by farwire {}: what is merged is of one version",
+        "{} was written by farwire {}, {} by farwire {}: merge needs records of one version",
         at(a),
         a.head.farwire,
         at(b),
@@ -459,14 +475,14 @@ fn check_alike(a: &Source, b: &Source) -> Result<()> {
     match difference(&a.head.plan, &b.head.plan) {
         None => Ok(()),
         Some(what) => Err(Error::content(format_args!(
-            "{} and {} are not of the same experiment: {what}",
+            "{} and {} belong to different experiments: {what}",
             at(a),
             at(b)
         ))),
     }
 }
 
-/// In what two plans differ.
+/// Describes the first difference between two plans.
 fn difference(a: &Plan, b: &Plan) -> Option<String> {
     if a == b {
         return None;
@@ -486,15 +502,18 @@ fn difference(a: &Plan, b: &Plan) -> Option<String> {
     let mut cases = a.cases.iter();
     Some(match cases.find(|case| b.case(&case.name) != Some(case)) {
         Some(case) => format!("case `{}` differs", case.name),
-        None => "seed, order, reference, trends or late budget differ, or --quick".to_owned(),
+        None => "seed, order, reference, trends, late budget or --quick differ".to_owned(),
     })
 }
 
-/// Every machine once.
+/// Returns every machine once.
 fn hosts(sources: &[Source]) -> Vec<HostFacts> {
-    let of = |source: &Source| match source.head.hosts.is_empty() {
-        true => vec![source.head.host.clone()],
-        false => source.head.hosts.clone(),
+    let of = |source: &Source| {
+        if source.head.hosts.is_empty() {
+            vec![source.head.host.clone()]
+        } else {
+            source.head.hosts.clone()
+        }
     };
     let mut all: Vec<HostFacts> = Vec::new();
     for host in sources.iter().flat_map(of) {
@@ -506,7 +525,7 @@ fn hosts(sources: &[Source]) -> Vec<HostFacts> {
     all
 }
 
-/// Of every case and repeat the group that counts, and how many there were beside them.
+/// Returns the group that is kept for every case and repeat, and the number of those that are not.
 fn keep(sources: &mut [Source]) -> (Vec<Group>, usize) {
     let mut kept: HashMap<(usize, u32), Group> = HashMap::new();
     let mut duplicates = 0;
@@ -530,20 +549,21 @@ fn keep(sources: &mut [Source]) -> (Vec<Group>, usize) {
     (kept.into_values().collect(), duplicates)
 }
 
-/// The runs of `plan` that are not in `kept`, in the order of the plan.
+/// Returns the runs of `plan` that are not in `kept`, in the order of the plan.
 fn missing(plan: &Plan, kept: &[Group]) -> Vec<(String, u32)> {
     let latest = Latest::of(kept.iter().flat_map(|group| &group.runs));
     let cases = plan.cases.iter();
     let repeats = cases.flat_map(|case| (1..=case.repeats.most).map(move |repeat| (case, repeat)));
-    let missing = repeats.map(|(case, repeat)| plan.run(case, repeat));
-    let missing = missing.filter(|planned| latest.lacks(planned, MOST_ATTEMPTS));
+    let missing = repeats
+        .map(|(case, repeat)| plan.run(case, repeat))
+        .filter(|planned| latest.lacks(planned, MOST_ATTEMPTS));
     missing
         .map(|PlannedRun { case, repeat, .. }| (case.name.clone(), repeat))
         .collect()
 }
 
-/// `run` without what it measured, but for what decides how many repeats its case has.
-fn deciding_alone(run: Run, case: &Case) -> Run {
+/// Returns `run` without its measurements, except for the figure that decides the number of repeats of its case.
+fn without_other_measurements(run: Run, case: &Case) -> Run {
     let decides = |measured: Measured| {
         let of = &case.repeats.until.as_ref()?.of;
         let own = (measured.instrument == of.instrument).then_some(&measured.measurement);
@@ -566,8 +586,8 @@ fn deciding_alone(run: Run, case: &Case) -> Run {
     }
 }
 
-/// Has `run`, which stood in a record in the folder `from`, refer to its files from `to`: both are whole paths.
-fn refer_from(run: &mut Run, from: &Path, to: &Path) {
+/// Makes the paths of the files of `run` relative to the directory `to` instead of `from`. Both are canonical paths.
+fn rebase_paths(run: &mut Run, from: &Path, to: &Path) {
     let captures = run.links.iter_mut().filter_map(|link| {
         let capture = link.summary.capture.as_mut()?;
         capture.file.as_mut()
@@ -575,7 +595,7 @@ fn refer_from(run: &mut Run, from: &Path, to: &Path) {
     let artifacts = run.artifacts.iter_mut().map(|artifact| &mut artifact.file);
     for file in captures.chain(artifacts) {
         let whole = from.join(&*file);
-        // Of a merged record it goes up and down again.
+        // In a merged record, the path goes up and down again.
         let whole = fs::canonicalize(&whole).unwrap_or(whole);
         *file = pathdiff::diff_paths(&whole, to).unwrap_or(whole);
     }

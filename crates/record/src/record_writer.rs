@@ -1,4 +1,5 @@
-//! Writing a record, line by line; never over another one unasked, and never beside another writer.
+//! Writes a record line by line. It replaces an existing record only on request, and never writes while another writer
+//! does.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -12,15 +13,16 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::output_directory::OutputDirectory;
+use crate::quantity::size;
 use crate::record::{
-    FILE, FoundRecord, LONGEST_LINE, Record, RecordHead, RecordLine, Run, file_of, read, size,
+    FILE, FoundRecord, LONGEST_LINE, Record, RecordHead, RecordLine, Run, file_of, read,
 };
 use crate::{Baseline, HostFacts};
 
-/// The name of the file until it is whole.
+/// Name of the file until it is complete.
 const PARTIAL: &str = "record.partial";
 
-/// A record that grows. Its file is locked against other writers as long as this lives.
+/// A record that is being written. Its file is locked against other writers as long as this value exists.
 #[derive(Debug)]
 pub struct RecordWriter {
     file: File,
@@ -29,17 +31,19 @@ pub struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Begins the record of an experiment in `directory`, which is made, in place of one that is there only if `overwrite`.
+    /// Starts the record of an experiment in `directory`, which is created. A record that is there is replaced only if
+    /// `overwrite` is set.
     ///
     /// # Errors
-    /// There is a record, or another farwire is writing one, or the file system refuses ([`Error::is_full`]: for want of room).
+    /// There is a record, another farwire is writing one, or the file system reports an error ([`Error::is_full`] if
+    /// there is no room).
     pub fn begin(directory: &Path, head: &RecordHead, overwrite: bool) -> Result<Self> {
         Self::put(directory, overwrite, |mut file| {
             Ok(file.write_all(&line(head)?)?)
         })
     }
 
-    /// Puts a record with this content there, whole or not at all; otherwise as [`RecordWriter::begin`].
+    /// Writes a record with this content as a whole or not at all; otherwise like [`RecordWriter::begin`].
     pub(crate) fn put(
         directory: &Path,
         overwrite: bool,
@@ -52,9 +56,9 @@ impl RecordWriter {
             let file = within.write(PARTIAL.as_ref())?;
             lock(&file)?;
             let put = || -> Result<()> {
-                // Only now is it sure that nobody else puts one there.
+                // The lock keeps other writers away from here on.
                 if path.exists() {
-                    require!(overwrite, "there is a record already");
+                    require!(overwrite, "there is already a record");
                     lock(&within.read(FILE.as_ref())?)?;
                 }
                 file.set_len(0)?;
@@ -75,10 +79,11 @@ impl RecordWriter {
         })
     }
 
-    /// Goes on with the record in `path`, after its last whole line; what it holds until then.
+    /// Continues the record in `path` after its last complete line, and returns its content so far.
     ///
     /// # Errors
-    /// As [`Record::read`]; or it is of an earlier version, another farwire is writing it, or the file system refuses.
+    /// Those of [`Record::read`]. It also fails if the record has an earlier version, another farwire is writing it, or
+    /// the file system reports an error.
     pub fn resume(path: &Path) -> Result<(Record, Self)> {
         let path = file_of(path);
         let resume = || -> Result<_> {
@@ -99,10 +104,11 @@ impl RecordWriter {
         Ok((record, writer))
     }
 
-    /// What [`RecordWriter::resume`] would go on with. Nothing is changed, and another farwire may be writing it.
+    /// Returns the record that [`RecordWriter::resume`] would continue. It changes nothing, and another farwire may be
+    /// writing the record.
     ///
     /// # Errors
-    /// As [`RecordWriter::resume`].
+    /// The same as for [`RecordWriter::resume`].
     pub fn look(path: &Path) -> Result<(Record, PathBuf)> {
         let path = file_of(path);
         let look = || -> Result<Record> {
@@ -113,20 +119,20 @@ impl RecordWriter {
         Ok((record, path))
     }
 
-    /// The file that it writes.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory of that file, which reports and what the runs leave belong into.
+    /// Returns the directory of the file, into which reports and the files of the runs are written.
     pub fn directory(&self) -> &OutputDirectory {
         &self.directory
     }
 
-    /// Goes on with `record` on this machine, which is said where it is another one than so far.
+    /// Continues `record` on this machine, and adds a line if it is another machine than before.
     ///
     /// # Errors
-    /// As [`RecordWriter::keep`].
+    /// The same as for [`RecordWriter::keep`].
     pub fn go_on(&mut self, record: &mut Record, host: HostFacts) -> Result<()> {
         let before = record
             .here
@@ -138,57 +144,57 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Keeps what the machine does with nothing in the way.
+    /// Adds the machine's limits without emulated conditions.
     ///
     /// # Errors
-    /// As [`RecordWriter::keep`].
+    /// The same as for [`RecordWriter::keep`].
     pub fn keep_baseline(&mut self, baseline: &Baseline) -> Result<()> {
         self.write(&RecordLine::<&Run>::Baseline(baseline.clone()))
     }
 
-    /// Keeps a run, so that nothing that happens to this machine takes it away.
+    /// Adds a run and waits until it is on the disk, so that it survives a crash.
     ///
     /// # Errors
-    /// The file system refuses; what was kept before stays.
+    /// The file system reports an error; earlier lines are kept.
     pub fn keep(&mut self, run: &Run) -> Result<()> {
         self.write(&RecordLine::Run(run))
     }
 
-    /// Says that all runs took place.
+    /// Marks the record as finished.
     ///
     /// # Errors
-    /// As [`RecordWriter::keep`].
+    /// The same as for [`RecordWriter::keep`].
     pub fn finish(&mut self, at: &str) -> Result<()> {
         self.write(&RecordLine::<&Run>::FinishedAt(at.to_owned()))?;
         Ok(self.directory.sync()?)
     }
 
-    /// Adds a line that a power cut does not take away, or none at all.
+    /// Adds a complete line and waits until it is on the disk, or adds nothing.
     fn write(&mut self, what: &impl Serialize) -> Result<()> {
         let mut write = || -> Result<()> {
             let whole = self.file.metadata()?.len();
             let line = line(what)?;
             require!(
                 line.len() as u64 <= LONGEST_LINE,
-                "the run has more samples than {} hold, which no reader takes: measure for less time, or fewer packets",
+                "the run has more samples than {} can hold, the limit of readers: measure for less time, or fewer packets",
                 size(LONGEST_LINE)
             );
             let written = self.file.write_all(&line);
             let kept = written.and_then(|()| self.file.sync_all());
-            // What is left of half a line is passed over by who reads it.
+            // If truncation fails, too, readers ignore the incomplete line.
             kept.inspect_err(|_| drop(self.file.set_len(whole)))?;
             Ok(())
         };
         write().map_err(|error| {
             error.during(format_args!(
-                "{}: cannot write; the runs before this one are kept",
+                "{}: cannot write; the earlier runs are kept",
                 self.path.display()
             ))
         })
     }
 }
 
-/// Makes `directory` and what lies above it, so that a power cut takes none of them away.
+/// Creates `directory` and its missing parents, and waits until they are on the disk.
 fn make(directory: &Path) -> Result<()> {
     if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
@@ -210,21 +216,22 @@ fn read_to_resume(file: &File) -> Result<FoundRecord> {
     );
     require!(
         !found.is_upgraded,
-        "a record of an earlier version: it can be reported and compared, but not resumed"
+        "the record has an earlier version, which can be reported and compared, but not resumed"
     );
     Ok(found)
 }
 
-/// How long a farwire that was killed may take to let go of its record.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time for which a lock is awaited, in which a farwire that was killed releases its record.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Keeps other writers away; where the file system knows no locks, nobody does.
+/// Locks the file against other writers. On a file system without locks nothing is locked.
 fn lock(file: &File) -> Result<()> {
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = file.try_lock() {
-        if begun.elapsed() > PATIENCE {
-            let process = writer_of(file).map(|pid| format!(", process {pid}"));
-            let process = process.unwrap_or_default();
+        if begun.elapsed() > LOCK_TIMEOUT {
+            let process = writer_of(file)
+                .map(|pid| format!(", process {pid}"))
+                .unwrap_or_default();
             return Err(Error::content(format_args!(
                 "another farwire is writing it{process}"
             )));
@@ -234,17 +241,19 @@ fn lock(file: &File) -> Result<()> {
     Ok(())
 }
 
-/// The process that holds the lock of `file`, where proc(5) shows it.
+/// Returns the process that holds the lock of `file`, if proc(5) shows it.
 fn writer_of(file: &File) -> Option<u32> {
     let wanted = file.metadata().ok()?;
     let is_wanted =
         |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
     let has_open = |pid: &u32| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd"));
-        let mut files = files.into_iter().flatten().flatten();
+        let mut files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
         files.any(|file| fs::metadata(file.path()).is_ok_and(is_wanted))
     };
-    // `1: FLOCK ADVISORY WRITE 4711 08:01:123456 0 EOF`
+    // The format is `1: FLOCK ADVISORY WRITE 4711 08:01:123456 0 EOF`.
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let of_inode = locks.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -258,7 +267,7 @@ fn writer_of(file: &File) -> Option<u32> {
     found.next()
 }
 
-/// A value as a line.
+/// Returns a value as a line.
 pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
@@ -293,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_equal() {
+    fn a_written_record_reads_back() {
         let directory = tempfile::tempdir().unwrap();
         let mut record = record();
         record.baselines = [2e10, 1e10]
@@ -308,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn any_prefix_has_the_runs_that_are_whole_in_it() {
+    fn a_truncated_record_has_its_complete_runs() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let bytes = written(directory.path(), &record);
@@ -324,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_resumed_goes_on_after_its_last_whole_run() {
+    fn a_resumed_record_continues_after_its_last_complete_run() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let bytes = written(directory.path(), &record);
@@ -342,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_goes_on_elsewhere_says_what_was_where() {
+    fn a_record_continued_elsewhere_names_the_host_of_each_run() {
         let directory = tempfile::tempdir().unwrap();
         let mut record = record();
         let first = record.head.host.clone();
@@ -355,7 +364,7 @@ mod tests {
         record.runs.truncate(1);
         record.finished_at = None;
         written(directory.path(), &record);
-        // On the same machine, on another, there again, and on the first.
+        // The experiment continues on the same machine, on another, there again, and on the first.
         for (host, here) in [
             (&first, None),
             (&other, Some(2)),
@@ -381,13 +390,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_which_there_is_no_room_is_not_there_in_part() {
+    fn a_line_without_room_is_not_written_in_part() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let mut writer = RecordWriter::begin(directory.path(), &record.head, false).unwrap();
         let path = writer.path().to_owned();
         let before = fs::read(&path).unwrap();
-        // A device that is always full takes nothing.
+        // A device that is always full accepts nothing.
         writer.file = fs::OpenOptions::new()
             .write(true)
             .open("/dev/full")
@@ -399,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_before_the_last_line_is_named() {
+    fn damage_before_the_last_line_is_reported_with_its_line() {
         let directory = tempfile::tempdir().unwrap();
         let mut bytes = written(directory.path(), &record());
         let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -411,13 +420,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_replaced_only_where_that_was_asked_for() {
+    fn a_record_is_replaced_only_on_request() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let before = written(directory.path(), &record);
         let begin = |overwrite| RecordWriter::begin(directory.path(), &record.head, overwrite);
         let error = format!("{:#}", begin(false).unwrap_err());
-        assert!(error.contains("there is a record already"), "{error}");
+        assert!(error.contains("there is already a record"), "{error}");
         assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         let writer = begin(true).unwrap();

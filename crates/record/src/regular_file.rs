@@ -1,4 +1,4 @@
-//! Opening files that somebody else may have put there: records and what lies beside them.
+//! Opens files that somebody else may have put there, such as records and the files beside them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -7,29 +7,31 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-/// Neither waits for the other end of a FIFO nor makes a terminal the program's own.
+/// Flags that keep open(2) from waiting for the other end of a FIFO and from making a terminal the controlling one.
 pub(crate) const NEVER_WAIT: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOCTTY);
 
 /// Opens the regular file at `path` for reading, through symbolic links.
 ///
-/// It never waits. A device is not even opened, because some devices act when they are opened.
+/// It never waits. A device is not even opened, because opening it may already have an effect.
 ///
 /// # Errors
-/// The system's; or the file is a directory, a FIFO, a socket or a device.
+/// Those of the system, also if the file is a directory, a FIFO, a socket or a device.
 pub fn open(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
     let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(NEVER_WAIT.bits());
-    let file = file.open(path)?;
-    // Another file may have this name meanwhile.
+    let file = options
+        .read(true)
+        .custom_flags(NEVER_WAIT.bits())
+        .open(path)?;
+    // Another file may have taken this name in between.
     check(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Refuses everything but a regular file.
+/// Checks that a file is a regular one.
 ///
 /// # Errors
-/// One that says what the file is instead.
+/// A file of another kind, which the error names.
 pub(crate) fn check(found: &Metadata) -> io::Result<()> {
     let kind = found.file_type();
     let what = match () {
@@ -39,7 +41,7 @@ pub(crate) fn check(found: &Metadata) -> io::Result<()> {
         () if kind.is_socket() => "a socket",
         () => "a device",
     };
-    let why = format!("it is {what}: only regular files are read and written here");
+    let why = format!("it is {what}, not a regular file");
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
@@ -54,7 +56,7 @@ mod tests {
     use nix::unistd::mkfifo;
 
     #[test]
-    fn only_a_regular_file_is_opened_and_nothing_is_waited_for() {
+    fn only_a_regular_file_is_opened_and_without_blocking() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::write(at("file"), "text").unwrap();

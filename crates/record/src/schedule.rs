@@ -1,4 +1,4 @@
-//! Whether a sender that was asked for a pace kept it.
+//! Decides whether a sender kept the pace that was requested.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Direction;
 
-/// A sender that lacks more than this share of its schedule has not done what was asked for. It lacks none on a machine that keeps
-/// up, and the figures of a path under 1 % less load than was asked for are those of another experiment.
+/// Largest accepted shortfall as a share of the schedule. On a machine that keeps up there is none, and figures under 1
+/// % less load than requested are those of another experiment.
 const MOST_MISSING: f64 = 0.01;
-/// A schedule of few packets may lack this much of one of them at the moment when it is looked at.
+/// Largest accepted shortfall in packets, which matters for short schedules: at the moment of evaluation, up to one
+/// packet may be due but not sent.
 const ONE_PACKET: f64 = 1.0;
 
-/// How far a sender kept the schedule that it was asked for, in one direction or for round trips.
+/// How closely a sender kept its requested schedule, in one direction or for round trips.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     /// The direction; absent for round trips.
@@ -20,13 +21,13 @@ pub struct Pace {
     pub direction: Option<Direction>,
     /// The unit of both rates.
     pub unit: PaceUnit,
-    /// How many a second it was asked for, over all streams.
+    /// The requested rate over all streams.
     pub asked_per_s: f64,
     /// The rate at which it sent.
     pub sent_per_s: f64,
-    /// Packets or requests that the schedule had in the time and that did not leave; below 0 where more left.
+    /// Number of packets or requests that were scheduled in the time but not sent; negative if more were sent.
     pub missing: f64,
-    /// The time by which it was behind its schedule at the end; below 0 where it was ahead.
+    /// Seconds by which the sender was behind its schedule at the end; negative if it was ahead.
     pub behind_s: f64,
 }
 
@@ -43,8 +44,8 @@ pub enum PaceUnit {
 }
 
 impl Pace {
-    /// Of a sender that was asked for `asked` payload bits a second and sent so many bytes in packets of `packet` bytes. Nothing of
-    /// no time.
+    /// Returns the pace of a sender that was to send `asked` payload bits per second, and sent `bytes` bytes in
+    /// `seconds` seconds in packets of `packet` bytes. `None` if one of the three values that divide is 0.
     pub fn of_bits(
         direction: Option<Direction>,
         asked: f64,
@@ -63,8 +64,8 @@ impl Pace {
         })
     }
 
-    /// Of a sender that was asked for one packet, or request, an interval, the first at once, and sent `sent` until `last_s`,
-    /// when the last of them left. Nothing of fewer than two.
+    /// Returns the pace of a sender that was to send one packet or request per interval, the first immediately, and
+    /// sent `sent` of them, the last at `last_s` seconds. `None` for fewer than two packets.
     pub fn of_interval(unit: PaceUnit, interval_s: f64, sent: u64, last_s: f64) -> Option<Self> {
         let gaps = lossy(sent.checked_sub(1).filter(|gaps| *gaps > 0)?);
         (interval_s > 0.0 && last_s > 0.0).then(|| Self {
@@ -77,8 +78,8 @@ impl Pace {
         })
     }
 
-    /// That the sender lacks more than 1 % of its schedule, and more than one packet, if so. A sender that is behind by
-    /// no more than the time that is `allowed` lacks nothing.
+    /// Returns a message if the sender fell short of its schedule by more than 1 % and by more than one packet. A
+    /// sender that is behind by no more than `allowed` did not fall short.
     pub fn shortfall(&self, allowed: Duration) -> Option<String> {
         let enough = self.asked_per_s * (1.0 - MOST_MISSING);
         let is_behind = self.behind_s > allowed.as_secs_f64();
@@ -86,8 +87,10 @@ impl Pace {
             return None;
         }
         let (by, unit) = self.scale();
-        let way = self.direction.map(Direction::name);
-        let way = way.map_or_else(String::new, |way| format!(" {way}"));
+        let way = self
+            .direction
+            .map(Direction::name)
+            .map_or_else(String::new, |way| format!(" {way}"));
         Some(format!(
             "the sender fell short of its schedule: it sent {} of the requested {} {unit}{way}",
             shown(self.sent_per_s / by),
@@ -95,7 +98,7 @@ impl Pace {
         ))
     }
 
-    /// By what its numbers are divided for people, and what they then are.
+    /// Returns the divisor and the unit of its rates for people.
     fn scale(&self) -> (f64, &'static str) {
         match self.unit {
             PaceUnit::Bits if self.asked_per_s >= 1e6 => (1e6, "Mbit/s"),
@@ -106,7 +109,7 @@ impl Pace {
     }
 }
 
-/// With three significant digits, so that a hundredth shows.
+/// Formats three significant digits, so that a difference of 1 % is visible.
 fn shown(value: f64) -> String {
     let places = match value {
         v if v >= 100.0 => 0,
@@ -125,7 +128,8 @@ fn lossy(count: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Two seconds of 200 Mbit/s in datagrams of 1,250 bytes, 40,000 of them, with this number sent.
+    /// Judges a sender that was to send 200 Mbit/s for two seconds, which is 40,000 datagrams of 1,250 bytes, and sent
+    /// this many.
     fn sent(datagrams: u64) -> Option<String> {
         let pace = Pace::of_bits(Some(Direction::Up), 2e8, datagrams * 1250, 2.0, 1250);
         pace.unwrap().shortfall(Duration::from_millis(1))
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_lacks_one_packet_at_most_kept_its_schedule() {
-        // A quarter of a second of 100 kbit/s in datagrams of 1,000 bytes: 3.125 of them.
+        // The schedule has 3.125 datagrams: 100 kbit/s for a quarter of a second in datagrams of 1,000 bytes.
         let slow = |datagrams: u64| Pace::of_bits(None, 1e5, datagrams * 1000, 0.25, 1000).unwrap();
         let fell_short = |datagrams| slow(datagrams).shortfall(Duration::from_millis(1));
         assert_eq!(fell_short(3), None);
@@ -157,26 +161,26 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_of_one_packet_an_interval_is_judged_by_when_the_last_left() {
+    fn a_sender_with_an_interval_is_judged_by_its_last_packet() {
         let sent = |sent, last_s| {
             let pace = Pace::of_interval(PaceUnit::Requests, 0.02, sent, last_s);
             pace.and_then(|pace| pace.shortfall(Duration::from_millis(1)))
         };
-        // 100 requests of one in 20 ms: the last is due after 1.98 s.
+        // Of 100 requests, one per 20 ms, the last is due after 1.98 s.
         assert_eq!(sent(100, 1.98), None);
         assert_eq!(sent(100, 1.995), None);
         assert_eq!(
             sent(100, 2.2).unwrap(),
             "the sender fell short of its schedule: it sent 45.0 of the requested 50.0 requests/s"
         );
-        // More than a hundredth, and less than one packet.
+        // The shortfall is more than 1 % but less than one packet.
         assert_eq!(sent(10, 0.195), None);
         assert_eq!(sent(1, 5.0), None);
     }
 
     #[test]
     fn whoever_lets_packets_be_late_lets_the_sender_be_behind_as_much() {
-        // 220 ms behind.
+        // The sender is 220 ms behind.
         let pace = Pace::of_interval(PaceUnit::Requests, 0.02, 100, 2.2).unwrap();
         let fell_short = |ms| pace.shortfall(Duration::from_millis(ms)).is_some();
         assert!(fell_short(1) && fell_short(219));

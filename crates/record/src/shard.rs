@@ -7,46 +7,47 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use strum::Display as Words;
 
-/// More shards than anyone has hosts.
+/// Largest number of shards, which is more than anyone has hosts.
 const MOST: u32 = 10_000;
 
-/// Which shard of how many, as on a command line: "3/16".
+/// The number of a shard among all shards, as on a command line: "3/16".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ShardNumber {
-    /// From 1.
+    /// The number of this shard, from 1.
     pub index: u32,
-    /// How many there are.
+    /// The number of all shards.
     pub of: u32,
 }
 
-/// What is never parted.
+/// The unit that is never divided between shards.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Words,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ShardBy {
-    /// A run; where the scatter of its runs decides how many a case has, the case.
+    /// A run is the unit; for a case whose number of repeats depends on their scatter, the case is.
     #[default]
     Run,
-    /// A case with all its repeats.
+    /// A case with all its repeats is the unit.
     Case,
 }
 
 /// The runs of one shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Which one.
+    /// The number of the shard.
     #[serde(flatten)]
     pub number: ShardNumber,
-    /// How the runs were parted.
+    /// The unit by which the runs were divided.
     pub by: ShardBy,
-    /// Its repeats of each case that it has some of, ascending; all that there may be of one whose scatter decides.
+    /// The shard's repeats of each of its cases, in ascending order. A case whose number of repeats depends on their
+    /// scatter has all that it may need.
     pub runs: BTreeMap<String, Vec<u32>>,
 }
 
 impl Shard {
-    /// Whether this run is its own.
+    /// Returns whether this run belongs to the shard.
     pub fn has(&self, case: &str, repeat: u32) -> bool {
         let repeats = self.runs.get(case);
         repeats.is_some_and(|repeats| repeats.binary_search(&repeat).is_ok())
@@ -70,22 +71,22 @@ impl FromStr for ShardNumber {
                 of: of.parse().ok()?,
             })
         });
-        let number: Self = numbers.ok_or("which shard of how many, as 3/16")?;
+        let number: Self = numbers.ok_or("write the shard and the number of shards, as in 3/16")?;
         number.check()?;
         Ok(number)
     }
 }
 
 impl ShardNumber {
-    /// Refuses a shard that is none of its number, and more shards than there can be.
+    /// Checks that the number of the shard and the number of shards are in range.
     pub(crate) fn check(self) -> Result<(), String> {
         let Self { index, of } = self;
         if !(1..=MOST).contains(&of) {
-            return Err(format!("there are 1 to {MOST} shards"));
+            return Err(format!("the number of shards must be 1 to {MOST}"));
         }
         if !(1..=of).contains(&index) {
             return Err(format!(
-                "shards count from 1: the first is 1/{of}, the last {of}/{of}"
+                "shards are numbered from 1: the first is 1/{of}, the last {of}/{of}"
             ));
         }
         Ok(())
@@ -97,13 +98,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shard_is_one_of_so_many() {
+    fn a_shard_number_is_in_range() {
         assert_eq!("3/16".parse(), Ok(ShardNumber { index: 3, of: 16 }));
         for (text, cause) in [
-            ("0/4", "shards count from 1"),
+            ("0/4", "shards are numbered from 1"),
             ("5/4", "the last 4/4"),
-            ("1/0", "there are 1 to 10000 shards"),
-            ("1/10001", "there are 1 to 10000 shards"),
+            ("1/0", "the number of shards must be 1 to 10000"),
+            ("1/10001", "the number of shards must be 1 to 10000"),
             ("x", "as 3/16"),
             ("1/x", "as 3/16"),
             ("-1/4", "as 3/16"),
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_its_own_runs_and_no_others() {
+    fn a_shard_has_only_its_runs() {
         let text = r#"{"index":2,"of":3,"by":"run","runs":{"a":[1,4]}}"#;
         let shard: Shard = serde_json::from_str(text).unwrap();
         assert!(shard.has("a", 1) && shard.has("a", 4));

@@ -1,4 +1,4 @@
-//! What the emulator did, in the form that is printed and kept in a record.
+//! Counters of the emulator, in the form that is printed and kept in a record.
 
 mod shares;
 
@@ -11,173 +11,178 @@ use serde::{Deserialize, Serialize};
 
 pub use self::shares::ShareSummary;
 use crate::crossing::CrossedFlow;
-use crate::quantity::counted;
+use crate::quantity::{counted, size};
 
-/// The link's counters by direction, and how far the emulator can be trusted.
+/// The link's counters by direction, and data on how far the emulator can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// From client to server, `IF_A` to `IF_B`.
+    /// The direction from client to server, `IF_A` to `IF_B`.
     pub up: DirectionSummary,
-    /// From server to client, `IF_B` to `IF_A`.
+    /// The direction from server to client, `IF_B` to `IF_A`.
     pub down: DirectionSummary,
-    /// What each stage came to that loses or copies at random.
+    /// Packets that each stage lost or copied at random, for all stages that do so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<ShareSummary>,
-    /// What each delay came to that varies at random.
+    /// Delays that each stage added, for all stages with a random delay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delays: Vec<DelaySummary>,
-    /// Time of handing each packet to the kernel, minus its due time.
+    /// Time at which each packet was handed to the kernel, minus its due time.
     pub departure_error: DepartureSummary,
-    /// The machine's own stand-stills, where there were any.
+    /// Stalls of the machine; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<StallSummary>,
-    /// Frames that found a receive ring full which several links share: of any of them, so all their summaries say so.
+    /// Frames that were lost because a receive ring was full that several links share. They may belong to any of those
+    /// links, so the summaries of all of them include the count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rings_full: Vec<OwnLoss>,
-    /// The most bytes held at a time, book-keeping included, by all links that share the memory.
+    /// Most bytes held at a time, including book-keeping, by all links that share the memory.
     pub peak_held_bytes: usize,
-    /// The most that may be held.
+    /// Most bytes that may be held.
     pub held_limit_bytes: usize,
-    /// The receive rings, of a fixed size; several links may share them.
+    /// Bytes of the receive rings, whose size is fixed; several links may share them.
     pub ring_bytes: usize,
-    /// How late a sleeping thread of this machine wakes up, median, measured at start.
+    /// Median delay between the time at which a sleeping thread should wake up and the time at which it does, in
+    /// nanoseconds, measured at start.
     pub wake_up_latency_ns: u64,
-    /// How long before a departure the forwarder spins at most, as it learned by the end; 0 if it never does.
+    /// Longest time before a departure during which the forwarder spins, in nanoseconds, as it had adapted by the end;
+    /// 0 if it never spins.
     pub spin_ns: u64,
     /// Whether the forwarder ran before every ordinary thread (`SCHED_FIFO`, which needs CAP_SYS_NICE).
     pub real_time: bool,
     /// The first error of sending, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_error: Option<String>,
-    /// What was kept of the log of every packet, where that was asked for.
+    /// The log of every packet, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_log: Option<PacketLogSummary>,
-    /// What was kept of a capture, where that was asked for.
+    /// The capture, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureSummary>,
-    /// What happened to the interfaces of `farwire emulate` that anything happened to.
+    /// Events on the interfaces of `farwire emulate`, for those that had any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceSummary>,
 }
 
-/// What happened to an interface while a box stood on it.
+/// Events on an interface during emulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceSummary {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// How often it lost its carrier by itself.
+    /// Number of times that it lost its carrier without farwire's doing.
     pub carrier_losses: u64,
-    /// How often its MTU changed.
+    /// Number of changes of its MTU.
     pub mtu_changes: u64,
-    /// How often it went away: unplugged, deleted, or moved to another namespace.
+    /// Number of times that it disappeared: it was unplugged, deleted, or moved to another namespace.
     pub gone: u64,
-    /// How often it came back, and the box went on with it.
+    /// Number of times that it reappeared and the emulation continued.
     pub back: u64,
 }
 
-/// One direction. Packets are the segments that the model saw, bytes are L2 without FCS.
+/// Counters of one direction. Packets are the segments that the model saw; bytes are L2 without FCS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirectionSummary {
-    /// Offered to the link.
+    /// Packets offered to the link.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Sent on their way by the egress interface.
+    /// Packets that the egress interface sent.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub delivered_bytes: u64,
-    /// Copies that the emulated network made of them.
+    /// Copies that the emulated network made of packets.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub copies: u64,
-    /// Packets and copies that the emulated network dropped, by [`DropCause::name`]; a cause that never was may be absent.
+    /// Packets and copies that the emulated network dropped, by [`DropCause::name`]. A cause that did not occur may be
+    /// absent.
     pub dropped: BTreeMap<String, u64>,
-    /// Of those delivered, with a congestion mark that they did not come with.
+    /// Delivered packets with a congestion mark that they did not have on arrival.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub marked: u64,
-    /// Of those delivered, with bytes that the emulated network changed.
+    /// Delivered packets with bytes that the emulated network changed.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub edited: u64,
-    /// Senders who were told by ICMP why a packet of theirs was dropped; packets of nobody's, counted nowhere else.
+    /// ICMP messages that told a sender why its packet was dropped. They are counted nowhere else.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub replies: u64,
-    /// On their way when the emulator stopped: packets + copies = delivered + dropped + failed sends + these.
+    /// Packets in flight when the emulator stopped: packets + copies = delivered + dropped + failed sends + this.
     pub held_at_end: u64,
-    /// How long those delivered were delayed.
+    /// Delays of the delivered packets.
     pub delay: DelaySum,
-    /// What each class of packets met, in their order; the rest was of none.
+    /// Counters of each class of packets, in order. Packets of no class are in none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassSummary>,
-    /// Arrivals older than model time, taken as if they came at it.
+    /// Packets whose arrival was older than model time and which were treated as if they had arrived at model time.
     pub late_arrivals: u64,
-    /// ARP, discovery and the like: passed unimpaired, not counted above.
+    /// ARP, discovery and similar packets, which pass unimpaired and are not counted above.
     pub link_control: u64,
-    /// Lost by the emulator itself, by cause: frames for which the receive ring had no room, and packets
-    /// dropped for want of memory, because a train could not be cut, as too long, or by a failed send.
+    /// Losses in the emulator itself, by cause: frames for which the receive ring had no room, and packets that were
+    /// dropped for lack of memory, because a train could not be segmented, because they were too long, or because
+    /// sending failed.
     pub emulator_lost: Vec<OwnLoss>,
 }
 
-/// One class of a direction's packets, as the model counted them: delivered is what it let through, whether or not the
-/// egress interface then took it.
+/// Counters of one class of packets in one direction, as the model has them. A delivered packet is one that the model
+/// let through, whether or not the egress interface accepted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassSummary {
-    /// The class's name.
+    /// Name of the class.
     pub name: String,
-    /// Offered to the link.
+    /// Packets offered to the link.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Copies made of them.
+    /// Copies that were made of packets.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub copies: u64,
     /// Packets and copies that were let through.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub delivered_bytes: u64,
     /// Packets and copies that were dropped, by [`DropCause::name`].
     pub dropped: BTreeMap<String, u64>,
-    /// Of those delivered, with a congestion mark that they did not come with.
+    /// Delivered packets with a congestion mark that they did not have on arrival.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub marked: u64,
-    /// Of those delivered, with changed bytes.
+    /// Delivered packets with changed bytes.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub edited: u64,
-    /// How long those that were sent were delayed.
+    /// Delays of the packets that were sent.
     pub delay: DelaySum,
 }
 
-/// How long packets were delayed, added up: from their arrival to when they were due, whatever delayed them.
+/// The sum of packets' delays from arrival to due time, whatever the cause of the delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelaySum {
-    /// Those that were sent.
+    /// Number of packets that were sent.
     pub packets: u64,
-    /// All their delays together, in microseconds.
+    /// Sum of their delays in microseconds.
     pub sum_us: u64,
 }
 
-/// What a delay that varies at random came to, as the model gave it.
+/// Delays of a stage with a random delay, as the model computed them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelaySummary {
-    /// The stage's name: "box.up.delay".
+    /// Name of the stage: "box.up.delay".
     pub stage: String,
-    /// Packets and copies that it gave a delay.
+    /// Packets and copies that the stage delayed.
     pub packets: u64,
-    /// The mean of their delays, what order added included.
+    /// Mean of their delays in nanoseconds, including any delay added to keep packets in order.
     pub mean_ns: u64,
-    /// Their standard deviation.
+    /// Standard deviation of their delays in nanoseconds.
     pub deviation_ns: u64,
-    /// Those whose own delay would have been below 0, and was 0.
+    /// Packets whose drawn delay was negative and was set to 0.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub clamped: u64,
 }
 
 impl InterfaceSummary {
-    /// Whether nothing happened to it.
+    /// Returns whether there were no events.
     pub fn is_quiet(&self) -> bool {
         self.carrier_losses + self.mtu_changes + self.gone == 0
     }
@@ -189,94 +194,95 @@ impl InterfaceSummary {
 pub struct OwnLoss {
     /// The cause in words.
     pub cause: String,
-    /// How many.
+    /// Number of packets.
     pub count: u64,
 }
 
-/// The error of departures in nanoseconds.
+/// Distribution of the departure error in nanoseconds: the time at which a packet left, minus its due time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DepartureSummary {
     /// Packets that left.
     pub count: u64,
-    /// Half of them left no later than this after their due time.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 did.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// All of them did.
+    /// Maximum.
     pub max_ns: u64,
-    /// The part of it before the calls that sent the packets. What follows is the kernel's: it carries the frame to the
-    /// other end of a veth, and may have that end's work done, before the call returns.
+    /// The part of the error before the calls that sent the packets. The rest is spent in the kernel, which carries the
+    /// frame to the other end of a veth and may do that end's work before the call returns.
     pub hand_over: HandOverSummary,
-    /// Packets that left later than the budget.
+    /// Packets that left later than the budget allows.
     pub over_budget: u64,
-    /// The budget.
+    /// The budget in nanoseconds.
     pub budget_ns: u64,
 }
 
-/// How long after the due times of packets the calls began that sent them, in nanoseconds.
+/// Distribution of the time between the due times of packets and the start of the calls that sent them, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOverSummary {
-    /// Half of them began no later than this.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 did.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// All of them did.
+    /// Maximum.
     pub max_ns: u64,
 }
 
-/// Times at which the forwarder did nothing but read the clock, and the machine did not run it: its host took the
-/// processor, or an interrupt did. What happened while it slept is not among them.
+/// Intervals in which the forwarder did nothing but read the clock and the machine did not run it, because the
+/// hypervisor or an interrupt took the processor. Stalls while it slept are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StallSummary {
-    /// How many, of more than 30 us each.
+    /// Number of stalls, each longer than 30 us.
     pub count: u64,
-    /// All together.
+    /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
-    /// The longest.
+    /// Duration of the longest in nanoseconds.
     pub longest_ns: u64,
-    /// Packets that were due in one: they are in the departure error, and are not the forwarder's.
+    /// Packets that were due during a stall. They are part of the departure error but not caused by the forwarder.
     pub departures: u64,
 }
 
-/// What was kept.
+/// Counts of the packet log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PacketLogSummary {
     /// Lines in the file.
     pub lines: u64,
-    /// Lines that could not be kept: the writer fell behind, or could not write.
+    /// Lines that could not be kept because the writer fell behind or could not write.
     pub not_kept: u64,
-    /// Why the writer ended before the emulator did.
+    /// The reason why the writer ended before the emulator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What each flow added up to, in the place of a file, where that was asked for.
+    /// Counts of each flow, kept instead of a file on request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<CrossedFlow>,
 }
 
-/// What a capture kept.
+/// Counts of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaptureSummary {
-    /// Packets written of those that came in or left at A.
+    /// Packets written that arrived or left at A.
     pub a: u64,
-    /// Packets written of those that came in or left at B.
+    /// Packets written that arrived or left at B.
     pub b: u64,
-    /// Packets that could not be kept: captures had taken their share of the forwarder's time, or the writer fell behind or had ended.
+    /// Packets that could not be kept, because captures had used up their share of the forwarder's time, or because the
+    /// writer fell behind or had ended.
     pub not_kept: u64,
-    /// Why the writer ended before the emulator did.
+    /// The reason why the writer ended before the emulator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Where it is, from the folder of the record that this is part of.
+    /// Path of the file, relative to the directory of the record that this is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
 }
 
 impl Summary {
-    /// That the emulator itself lost packets, if so, and what would help.
+    /// Returns a message if the emulator itself lost packets, with advice if there is any.
     pub fn own_loss(&self) -> Option<String> {
         let ways = [("up: ", &self.up), ("down: ", &self.down)];
         let of_ways = ways
@@ -300,31 +306,31 @@ impl Summary {
         })
     }
 
-    /// Why what crossed this link, taken together, cannot be trusted, if so.
+    /// Returns the reason why the traffic of this link as a whole cannot be trusted, if there is one.
     pub fn invalid(&self) -> Option<String> {
         if let Some(lost) = self.own_loss() {
             return Some(lost);
         }
         let error = &self.departure_error;
-        // One departure in twenty may be late before the bulk of a measurement is touched.
+        // Up to one departure in twenty may be late without affecting the bulk of a measurement.
         (error.over_budget * 20 > error.count).then(|| {
             format!(
-                "{} of {} left more than {} late",
+                "{} of {} left more than {} ms late",
                 error.over_budget,
                 counted(error.count, "packet"),
-                Micros(error.budget_ns)
+                milliseconds(error.budget_ns)
             )
         })
     }
 }
 
 impl OwnLoss {
-    /// What would have helped, where that is known.
+    /// Returns advice that would have prevented the loss, if there is any.
     fn help(&self) -> Option<&'static str> {
         match self.cause.as_str() {
-            "memory limit" => Some("--held-memory allows to hold more"),
+            "memory limit" => Some("increase --held-memory"),
             cause if cause.starts_with("receive ring of") => Some(
-                "it was not run for as long as its rings hold: a core for itself or real-time priority (as root) helps",
+                "it did not run for longer than its receive rings last: give it its own core, or real-time priority (as root)",
             ),
             _ => None,
         }
@@ -332,28 +338,28 @@ impl OwnLoss {
 }
 
 impl DirectionSummary {
-    /// Dropped by random loss.
+    /// Returns the number of packets dropped by random loss.
     pub fn lost(&self) -> u64 {
         self.dropped_for(DropCause::Loss)
     }
 
-    /// Dropped by a full queue.
+    /// Returns the number of packets dropped by full queues.
     pub fn queue_full(&self) -> u64 {
         self.dropped_for(DropCause::QueueFull)
     }
 
-    /// Dropped for this cause.
+    /// Returns the number of packets dropped for this cause.
     pub fn dropped_for(&self, cause: DropCause) -> u64 {
         self.dropped.get(cause.name()).copied().unwrap_or(0)
     }
 
-    /// Dropped by the emulated network for any cause.
+    /// Returns the number of packets that the emulated network dropped for any cause.
     pub fn dropped_all(&self) -> u64 {
         self.dropped.values().sum()
     }
 
-    /// What was dropped, by cause in words, and what was done otherwise; random loss and full queues come first, and are
-    /// there though they never were.
+    /// Returns the counts of dropped packets, by cause in words, and of packets with other effects. Random loss and
+    /// full queues come first, even if they did not occur.
     pub fn in_words(&self) -> Vec<(String, u64)> {
         let usual = [DropCause::Loss, DropCause::QueueFull];
         let first = usual.map(|cause| (dropped_in_words(cause.name()), self.dropped_for(cause)));
@@ -361,11 +367,11 @@ impl DirectionSummary {
         let dropped = self.dropped.iter().filter(|(name, _)| is_other(name));
         let others = dropped.map(|(name, count)| (dropped_in_words(name), *count));
         let done = [
-            ("copied", self.copies),
+            ("duplicated", self.copies),
             ("marked", self.marked),
-            ("changed", self.edited),
-        ];
-        let done = done.map(|(what, count)| (what.to_owned(), count));
+            ("corrupted", self.edited),
+        ]
+        .map(|(what, count)| (what.to_owned(), count));
         let occurred = others.chain(done).filter(|(_, count)| *count > 0);
         first.into_iter().chain(occurred).collect()
     }
@@ -378,7 +384,7 @@ impl DirectionSummary {
 }
 
 impl DelaySummary {
-    /// What the model says of the stages whose delays vary at random and that packets came to.
+    /// Returns the delays of all stages with a random delay that received packets.
     pub fn of<'s>(stages: impl Iterator<Item = StageReport<'s>>) -> Vec<Self> {
         let of = |stage: StageReport<'s>| {
             stage.delays.map(|delays| Self {
@@ -394,7 +400,7 @@ impl DelaySummary {
 }
 
 impl ClassSummary {
-    /// What the model counted of the class of this name, and how long its packets were delayed.
+    /// Creates the counters of the class with this name from the model's counters and the sum of its delays.
     pub fn new(name: &str, counters: &Counters, delay: DelaySum) -> Self {
         Self {
             name: name.to_owned(),
@@ -411,7 +417,8 @@ impl ClassSummary {
     }
 }
 
-/// What was dropped, by cause: random loss and full queues always, others where they occurred.
+/// Returns the counts of dropped packets by cause: random loss and full queues always, and other causes if they
+/// occurred.
 pub fn dropped_by_cause(counters: &Counters) -> BTreeMap<String, u64> {
     let all = DropCause::ALL.map(|cause| (cause, counters.dropped(cause)));
     let is_there = |(cause, count): &(DropCause, u64)| {
@@ -428,7 +435,7 @@ fn dropped_in_words(cause: &str) -> String {
         "queue_full" => "dropped by a full queue".to_owned(),
         "aqm" => "dropped by AQM".to_owned(),
         "policed" => "dropped by the policer".to_owned(),
-        "too_big" => "too big".to_owned(),
+        "too_big" => "dropped as too big".to_owned(),
         other => format!("dropped ({other})"),
     }
 }
@@ -439,15 +446,24 @@ impl fmt::Display for OwnLoss {
     }
 }
 
-/// Nanoseconds, to be read as microseconds.
+#[expect(clippy::cast_precision_loss, reason = "three digits are read")]
+fn milliseconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
+}
+
+/// Nanoseconds, written in microseconds, or in milliseconds and seconds from 10 of them on.
 struct Micros(u64);
 
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
         let micros = self.0 as f64 / 1e3;
-        let digits = if micros < 10.0 { 2 } else { 0 };
-        write!(f, "{micros:.digits$} us")
+        match micros {
+            ..10.0 => write!(f, "{micros:.2} us"),
+            ..10e3 => write!(f, "{micros:.0} us"),
+            ..10e6 => write!(f, "{:.1} ms", micros / 1e3),
+            _ => write!(f, "{:.1} s", micros / 1e6),
+        }
     }
 }
 
@@ -457,9 +473,9 @@ impl fmt::Display for Summary {
         let is_told =
             self.packet_log.is_some() || self.capture.is_some() || !self.interfaces.is_empty();
         if silent && self.invalid().is_none() && !is_told {
-            return f.write_str("nothing crossed the link");
+            return f.write_str("link counters: no packet crossed the link");
         }
-        writeln!(f, "what crossed the link")?;
+        writeln!(f, "link counters")?;
         writeln!(f, "up   {}", self.up)?;
         writeln!(f, "down {}", self.down)?;
         for share in &self.shares {
@@ -471,19 +487,19 @@ impl fmt::Display for Summary {
         let error = &self.departure_error;
         writeln!(
             f,
-            "departures: {}, late by {} (median), {} (p99), {} (max); {} later than {}",
-            counted(error.count, "packet"),
+            "departure error: median {}, p99 {}, max {}; {} of {} left more than {} ms late",
             Micros(error.p50_ns),
             Micros(error.p99_ns),
             Micros(error.max_ns),
             error.over_budget,
-            Micros(error.budget_ns),
+            counted(error.count, "packet"),
+            milliseconds(error.budget_ns),
         )?;
         if error.count > 0 {
             let before = &error.hand_over;
             writeln!(
                 f,
-                "of that before the call that sends: {} (median), {} (p99), {} (max)",
+                "before the send call: median {}, p99 {}, max {}",
                 Micros(before.p50_ns),
                 Micros(before.p99_ns),
                 Micros(before.max_ns),
@@ -492,16 +508,18 @@ impl fmt::Display for Summary {
         if let Some(stalls) = &self.stalls {
             writeln!(
                 f,
-                "the machine stood still while it was watched: {}, up to {}; {} due then",
-                counted(stalls.count, "time"),
+                "host stalls: {}, longest {}, affecting {}",
+                stalls.count,
                 Micros(stalls.longest_ns),
-                counted(stalls.departures, "departure"),
+                counted(stalls.departures, "packet"),
             )?;
         }
         write!(
             f,
-            "held: at most {} bytes of {} allowed, and receive rings of {} bytes",
-            self.peak_held_bytes, self.held_limit_bytes, self.ring_bytes
+            "memory: {} held at most (limit {}), receive rings {}",
+            size(self.peak_held_bytes as u64),
+            size(self.held_limit_bytes as u64),
+            size(self.ring_bytes as u64)
         )?;
         if let Some(cause) = self.invalid() {
             write!(f, "\nINVALID: {cause}")?;
@@ -534,23 +552,23 @@ impl fmt::Display for DirectionSummary {
         for (what, count) in self.in_words() {
             write!(f, ", {count} {what}")?;
         }
-        write!(f, " ({:.3} % in all)", self.loss_percent())?;
+        write!(f, " ({:.3} % dropped in all)", self.loss_percent())?;
         let asides = [
-            (self.held_at_end, "still on their way"),
-            (self.late_arrivals, "taken in late"),
+            (self.held_at_end, "still in flight"),
+            (self.late_arrivals, "received late"),
         ];
         for (count, what) in asides.iter().filter(|(count, _)| *count > 0) {
             write!(f, "; {count} {what}")?;
         }
         for own in &self.emulator_lost {
-            write!(f, "; emulator: {own}")?;
+            write!(f, "; lost by the emulator: {own}")?;
         }
         for class in &self.classes {
             let dropped: u64 = class.dropped.values().sum();
             let (name, delivered) = (&class.name, class.delivered);
             write!(
                 f,
-                "; {name}: {}, {delivered} let through, {dropped} dropped",
+                "; class {name}: {}, {delivered} delivered, {dropped} dropped",
                 counted(class.packets, "packet")
             )?;
         }
@@ -560,18 +578,20 @@ impl fmt::Display for DirectionSummary {
 
 impl fmt::Display for DelaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
-        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
         write!(
             f,
-            "{}: a delay of {:.3} ms in the mean, with a standard deviation of {:.3} ms",
+            "{}: delay mean {:.3} ms, standard deviation {:.3} ms",
             self.stage,
             milliseconds(self.mean_ns),
             milliseconds(self.deviation_ns)
         )?;
         match self.clamped {
             0 => Ok(()),
-            clamped => write!(f, "; {clamped} of {} would have been below 0", self.packets),
+            clamped => write!(
+                f,
+                "; {clamped} of {} would have been negative and are 0",
+                self.packets
+            ),
         }
     }
 }
@@ -600,8 +620,8 @@ fn times(count: u64) -> String {
 impl fmt::Display for CaptureSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b] = [self.a, self.b].map(|of| counted(of, "packet"));
-        write!(f, "{a} at a, {b} at b")?;
-        let why = "captures took their share of the emulator's time, or the writer fell behind";
+        write!(f, "{a} at side a, {b} at side b")?;
+        let why = "captures reached their share of the emulator's time, or the writer was too slow";
         write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }
@@ -609,15 +629,15 @@ impl fmt::Display for CaptureSummary {
 impl fmt::Display for PacketLogSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&counted(self.lines, "line"))?;
-        let why = "the writer fell behind";
+        let why = "the writer was too slow";
         write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }
 
-/// What a writer beside the packet path did not keep, and why.
+/// Writes how many packets a writer beside the packet path did not keep, and why.
 fn write_missing(f: &mut fmt::Formatter<'_>, not_kept: u64, why: &str) -> fmt::Result {
     if not_kept > 0 {
-        write!(f, "; {not_kept} could not be kept: {why}")?;
+        write!(f, "; {not_kept} not written: {why}")?;
     }
     Ok(())
 }

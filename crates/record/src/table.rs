@@ -1,60 +1,60 @@
-//! A table as a value: what it says, not how it looks.
+//! A table as a value, which determines its content but not its appearance.
 
 use crate::printable::printable_lines;
 
-/// Rows under a header, all as long as that.
+/// Rows under a header, each with as many cells as the header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What it is of; empty where that is said elsewhere.
+    /// The title; empty if the context already says it.
     pub title: String,
     /// The header.
     pub columns: Vec<Column>,
     /// The cells of each row.
     pub rows: Vec<Vec<Cell>>,
-    /// How to read it; empty where that needs no word.
+    /// Notes on how to read the table; empty if none are needed.
     pub note: String,
 }
 
 /// A column of words or of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// A line break parts the title from its unit.
+    /// The title; a line break separates it from its unit.
     pub title: String,
-    /// Numbers stand to the right, words to the left.
+    /// Whether the column has numbers, which are right-aligned; words are left-aligned.
     pub numeric: bool,
-    /// What it says is of the column before it: the two are never parted.
+    /// Whether the column belongs to the one before it, from which it is never separated.
     pub beside: bool,
-    /// The name of the place in the same document that says how far to trust it.
+    /// Anchor in the same document at which the trust in these numbers is explained.
     pub explained_at: Option<String>,
 }
 
-/// What stands in one place of a table.
+/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// As people read it.
+    /// The text as people read it.
     pub text: String,
-    /// What sets it apart.
+    /// The highlighting.
     pub mark: Mark,
 }
 
-/// What sets a cell apart from others, where the target can show that.
+/// The highlighting of a cell, if the output format supports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing.
+    /// No highlighting.
     #[default]
     Plain,
-    /// As it should be.
+    /// The value meets an expectation.
     Good,
-    /// Not as it should be.
+    /// The value does not meet an expectation.
     Bad,
-    /// Somebody else published it.
+    /// The value was published elsewhere.
     Published,
     /// The text is a drawing in SVG.
     Drawing,
 }
 
 impl Table {
-    /// Without rows yet.
+    /// Creates a table without rows.
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             title: shown(title),
@@ -63,12 +63,12 @@ impl Table {
         }
     }
 
-    /// With one more row.
+    /// Adds a row.
     pub fn push<C: Into<Cell>>(&mut self, row: impl IntoIterator<Item = C>) {
         self.rows.push(row.into_iter().map(C::into).collect());
     }
 
-    /// With these rows.
+    /// Adds these rows.
     pub fn with<C: Into<Cell>, R: IntoIterator<Item = C>>(
         mut self,
         rows: impl IntoIterator<Item = R>,
@@ -79,7 +79,7 @@ impl Table {
 }
 
 impl Column {
-    /// A column of words.
+    /// Creates a column of words.
     pub fn words(title: impl Into<String>) -> Self {
         Self {
             title: shown(title),
@@ -89,7 +89,7 @@ impl Column {
         }
     }
 
-    /// A column of numbers.
+    /// Creates a column of numbers.
     pub fn numbers(title: impl Into<String>) -> Self {
         Self {
             title: shown(title),
@@ -99,13 +99,13 @@ impl Column {
         }
     }
 
-    /// Explained at this place of the document.
+    /// Sets the anchor of the document at which the column is explained.
     pub fn explained_at(mut self, place: String) -> Self {
         self.explained_at = Some(place);
         self
     }
 
-    /// Never parted from the column before it.
+    /// Marks the column as belonging to the one before it.
     pub fn beside(mut self) -> Self {
         self.beside = true;
         self
@@ -113,7 +113,7 @@ impl Column {
 }
 
 impl Cell {
-    /// A text that something sets apart.
+    /// Creates a highlighted cell.
     pub fn marked(text: impl Into<String>, mark: Mark) -> Self {
         let text = shown(text);
         Self { text, mark }
@@ -126,7 +126,7 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A text of a table, which may have names of strangers in it, as a terminal can show it.
+/// Returns a text, which may contain names from unknown sources, in a form that is safe to print on a terminal.
 fn shown(text: impl Into<String>) -> String {
     printable_lines(&text.into()).into_owned()
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_of_a_table_is_obeyed_by_a_terminal() {
+    fn control_characters_in_tables_are_escaped() {
         let columns = [
             Column::words("a\u{1b}[2J"),
             Column::numbers("b\u{202e}\nms"),

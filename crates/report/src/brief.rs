@@ -1,4 +1,4 @@
-//! The tables of one screen: what people look for first, of all instruments side by side.
+//! The tables of the short report: the main figures of all instruments side by side.
 
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::figure_tables::{self, FigureTable, ValueColumn};
@@ -6,12 +6,12 @@ use record::figure_name::FigureName;
 use record::printable::printable;
 use record::table::{Mark, Table};
 
-/// So many of an instrument's headlines are shown, besides what something is expected of.
+/// Number of an instrument's main figures that are shown, besides those with expectations.
 const HEADLINES: usize = 2;
-/// With more instruments, or a row a size, the first alone.
+/// With more instruments than this, or with one row per size, only the first main figure is shown.
 const MOST_INSTRUMENTS: usize = 2;
 
-/// A table of all instruments that measured the same cases and sizes, a row each.
+/// Returns one table for all instruments that measured the same cases and sizes, with a row for each.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
     let expected = figure_tables::expected(analysis);
     let mut groups: Vec<Vec<FigureTable<'_>>> = Vec::new();
@@ -34,17 +34,17 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
     groups.iter().map(|group| joined(group)).collect()
 }
 
-/// How to read them, and where the rest is.
+/// Returns the note on how to read the tables and where the full report is.
 pub(super) fn note(analysis: &Analysis<'_>) -> String {
     let reference = analysis.record.plan().reference.as_ref();
-    let change = reference.map(|case| format!("Δ: against {case}; "));
+    let change = reference.map(|case| format!("Δ: compared with {case}; "));
     format!(
-        "±, [low, high]: 95 % interval; {}more: --details, or the report",
+        "±, [low, high]: 95 % interval; {}for more, use --details or open the report",
         change.unwrap_or_default()
     )
 }
 
-/// With so many of its first headlines, in their order, and what something is expected of.
+/// Keeps this many of the main figures, in their order, and those with expectations.
 fn shortened<'a>(
     mut table: FigureTable<'a>,
     most: usize,
@@ -73,7 +73,7 @@ fn shortened<'a>(
     table
 }
 
-/// Instruments with the same rows, side by side.
+/// Joins tables with the same rows, side by side.
 fn joined(group: &[FigureTable<'_>]) -> Table {
     let mut all = group[0].table(true);
     if let [_, more @ ..] = group
@@ -98,7 +98,7 @@ fn joined(group: &[FigureTable<'_>]) -> Table {
     all
 }
 
-/// With the instrument above each of its figures.
+/// Adds the instrument's name above each of its figures.
 fn named(table: &mut Table, instrument: &str) {
     let figures = table.columns.iter_mut().skip(1);
     for column in figures.filter(|column| !column.beside) {

@@ -8,8 +8,8 @@ use super::render::{escaped, table_markdown};
 use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::baselines::changes;
 use crate::analysis::calibration::{
-    CalibrationCell, CalibrationReport, CellConditions, FigureCalibration, InstrumentCalibration,
-    Range, Standing,
+    CalibrationCell, CalibrationReport, CellConditions, CellStatus, FigureCalibration,
+    InstrumentCalibration, Range,
 };
 use crate::distinct;
 use crate::figure_tables::or_dash;
@@ -18,16 +18,16 @@ use record::quantity::counted;
 use record::table::{Column, Table};
 use record::{Direction, Metric, Statistic};
 
-/// Above the table of [`found`].
-const FOUND: &str = "what instruments that fill the line find of its capacity, in percent at L2";
+/// Title of the table of [`found`].
+const FOUND: &str = "share of the line's capacity that instruments find, in percent at L2";
 
-/// What the report's words mean.
-const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose stated 95 % intervals hold what the emulator's packet log \
-                      says; trusted: holds, and deviates by no more than 1 % of the truth, or 0.1 ms of a delay and 0.1 points of a loss \
-                      where that is at most a tenth of it; within: from the least to the most of each condition among the trusted \
-                      cells; RTT: propagation there and back; this is advice: of a hundred cells with so few runs some miss by chance";
+/// Explanation of the report's words.
+const LEGEND: &str = "holds: number of cells (a figure under one set of conditions) whose 95 % intervals contain the value of the emulator's \
+                      packet log, the truth; trusted: holds, and deviates by at most 1 % of the truth, or by 0.1 ms for a delay and 0.1 \
+                      points for a loss if that is at most a tenth of it; within: the range of each condition among the trusted cells; \
+                      RTT: propagation in both directions; this is advice: of a hundred cells with this few runs, some miss by chance";
 
-/// The report as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
+/// Formats the report for a terminal: the summary of each instrument, and every untrusted cell with its cause.
 pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> String {
     let mut text = prose(&title(report), terminal);
     let lines = machine(&report.baselines).into_iter();
@@ -49,7 +49,7 @@ pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> Strin
     text + "\n" + &prose(LEGEND, terminal) + &prose(&verdict(report), terminal)
 }
 
-/// The report as Markdown, with every cell.
+/// Formats the report as Markdown, with every cell.
 pub fn calibration_markdown(report: &CalibrationReport) -> String {
     let (title, verdict) = (title(report), verdict(report));
     let mut text = format!("# {}\n\n**{}**\n", escaped(&title), escaped(&verdict));
@@ -95,7 +95,7 @@ fn title(report: &CalibrationReport) -> String {
     format!("{}{}", report.title, quick(report.quick))
 }
 
-/// How the whole stands, in one sentence.
+/// Returns the verdict on the whole calibration in one sentence.
 fn verdict(report: &CalibrationReport) -> String {
     let short: Vec<&str> = report
         .instruments
@@ -108,36 +108,37 @@ fn verdict(report: &CalibrationReport) -> String {
         report.instruments.is_empty(),
         short.as_slice(),
     ) {
-        (false, ..) => "not finished: cells are missing".to_owned(),
-        (_, true, _) => "nothing was held against a truth".to_owned(),
+        (false, ..) => "unfinished: cells are missing".to_owned(),
+        (_, true, _) => "no figure was compared with a truth".to_owned(),
         (_, _, []) => {
-            "every instrument's intervals hold the truth in at least 90 % of its cells".to_owned()
+            "the intervals of every instrument contain the truth in at least 90 % of its cells"
+                .to_owned()
         }
         (_, _, short) => format!("below 90 %: {}", short.join(", ")),
     }
 }
 
-/// Of a calibration that was cut short, how much of it has not run.
+/// Returns how much of an interrupted calibration has not run.
 fn not_run(report: &CalibrationReport) -> Option<String> {
     let (count, planned) = (report.not_run.len(), report.planned);
-    (count > 0).then(|| format!("not run: {count} of {planned} cases, which count nowhere above"))
+    (count > 0).then(|| format!("not run: {count} of {planned} cases, which are not counted above"))
 }
 
-/// "tcp: intervals hold the truth in 19 of 20 cells".
+/// Formats the coverage, as in "tcp: intervals hold the truth in 19 of 20 cells".
 fn coverage(report: &InstrumentCalibration) -> String {
     let count = |standing| {
         let cells = report.figures.iter().flat_map(|figure| &figure.cells);
         cells.filter(|cell| cell.standing == standing).count()
     };
     let mut text = format!(
-        "{}: intervals hold the truth in {} of {}",
+        "{}: intervals contain the truth in {} of {}",
         report.instrument,
         report.held,
         counted(report.judged, "cell")
     );
     for (standing, what) in [
-        (Standing::NoInterval, "without an interval"),
-        (Standing::NoTruth, "without a truth"),
+        (CellStatus::NoInterval, "without an interval"),
+        (CellStatus::NoTruth, "without a truth"),
     ] {
         let others = count(standing);
         if others > 0 {
@@ -154,16 +155,17 @@ fn summary(report: &InstrumentCalibration) -> Table {
         numbers("holds"),
         numbers("trusted"),
         words("within"),
-        numbers("deviates at most"),
+        numbers("greatest deviation"),
     ];
     Table::new(coverage(report), columns).with(report.figures.iter().map(summary_row))
 }
 
-/// How much of a line's capacity each instrument finds, a row for each line; nothing where no line was filled.
+/// Returns the share of a line's capacity that each instrument finds, with a row for each line; `None` if no line was
+/// filled.
 fn found(report: &CalibrationReport) -> Option<Table> {
     let figures = report.instruments.iter().flat_map(|i| &i.figures);
-    let cells = figures.flat_map(|figure| &figure.cells);
-    let cells: Vec<(&CalibrationCell, f64)> = cells
+    let cells: Vec<(&CalibrationCell, f64)> = figures
+        .flat_map(|figure| &figure.cells)
         .filter_map(|cell| Some((cell, cell.line_percent?)))
         .collect();
     let names = cells
@@ -187,7 +189,7 @@ fn found(report: &CalibrationReport) -> Option<Table> {
     (!lines.is_empty()).then_some(table)
 }
 
-/// A line in words.
+/// Formats the conditions of a line.
 fn conditions(line: &CellConditions) -> String {
     format!(
         "{}{}, RTT {} ms, loss {} %",
@@ -208,7 +210,7 @@ fn summary_row(figure: &FigureCalibration) -> [String; 5] {
     ]
 }
 
-/// "1 Mbit/s to 1 Gbit/s and without a rate, RTT 0.1 to 300 ms, loss 0 to 5 %".
+/// Formats a range: "1 Mbit/s to 1 Gbit/s and without a rate, RTT 0.1 to 300 ms, loss 0 to 5 %".
 fn range(range: &Range) -> String {
     let rate = match (range.rate_bit_per_s, range.unlimited) {
         (None, _) => "without a rate".to_owned(),
@@ -230,12 +232,12 @@ fn span([low, high]: [f64; 2], shown: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// A number as conditions have it, without digits that say nothing.
+/// Formats a number as conditions write it, without meaningless digits.
 fn plain(value: f64) -> String {
     ((value * 1e6).round() / 1e6).to_string()
 }
 
-/// A rate likewise.
+/// Formats a rate in the same way.
 fn rate(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e9 => (v / 1e9, "Gbit/s"),
@@ -245,12 +247,15 @@ fn rate(value: f64) -> String {
     format!("{} {unit}", plain(value))
 }
 
-/// Every cell that is not to be trusted, with its cause; those that hold but deviate for one cause in one line.
+/// Returns every untrusted cell with its cause. Cells that hold but deviate for the same cause share a line.
 fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
-    let cells = report.figures.iter().flat_map(|figure| &figure.cells);
-    let cells = cells.filter(|cell| !cell.is_trusted());
+    let cells = report
+        .figures
+        .iter()
+        .flat_map(|figure| &figure.cells)
+        .filter(|cell| !cell.is_trusted());
     let (deviating, others): (Vec<&CalibrationCell>, Vec<&CalibrationCell>) =
-        cells.partition(|cell| cell.standing == Standing::Holds);
+        cells.partition(|cell| cell.standing == CellStatus::Holds);
     let mut lines: Vec<String> = others.into_iter().map(exception).collect();
     let mut groups: Vec<(String, &str, Vec<&CalibrationCell>)> = Vec::new();
     for cell in deviating {
@@ -273,13 +278,13 @@ fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
 
 fn exception(cell: &CalibrationCell) -> String {
     let stands = match cell.standing {
-        Standing::Holds | Standing::Misses => "misses",
-        Standing::NoInterval => "states none",
-        Standing::NoTruth => "no truth",
+        CellStatus::Holds | CellStatus::Misses => "misses",
+        CellStatus::NoInterval => "no interval",
+        CellStatus::NoTruth => "no truth",
     };
     let values = cell.truth.zip(cell.value).map(|(truth, value)| {
         let shown = |value| quantity(cell.figure.metric, value);
-        format!(" {} where {} is true,", shown(value), shown(truth))
+        format!(" {}, the truth is {},", shown(value), shown(truth))
     });
     format!(
         "{stands}: {}: {}:{} {}",
@@ -290,22 +295,24 @@ fn exception(cell: &CalibrationCell) -> String {
     )
 }
 
-/// Cells that hold and deviate for one cause, the worst first.
+/// Formats the cells that hold but deviate for one cause, the worst first.
 fn deviations(of: &str, cause: &str, cells: &[&CalibrationCell]) -> String {
     let mut cells: Vec<(f64, &CalibrationCell)> = cells
         .iter()
         .map(|cell| (cell.deviation().unwrap_or(0.0), *cell))
         .collect();
     cells.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let each = cells.iter().map(|(by, cell)| {
-        let percent = 100.0 * by / cell.truth.unwrap_or(f64::NAN);
-        format!(
-            "{} by {} ({percent:.1} %)",
-            cell.case,
-            quantity(cell.figure.metric, *by)
-        )
-    });
-    let each: Vec<String> = each.collect();
+    let each: Vec<String> = cells
+        .iter()
+        .map(|(by, cell)| {
+            let percent = 100.0 * by / cell.truth.unwrap_or(f64::NAN);
+            format!(
+                "{} by {} ({percent:.1} %)",
+                cell.case,
+                quantity(cell.figure.metric, *by)
+            )
+        })
+        .collect();
     format!("deviates: {of}: {cause}: {}", each.join(", "))
 }
 
@@ -314,14 +321,14 @@ fn figure_of(cell: &CalibrationCell) -> String {
     subject(name.metric, name.statistic, name.direction)
 }
 
-/// "goodput mean up".
+/// Formats a metric, statistic and direction: "goodput mean up".
 fn subject(metric: Metric, statistic: Statistic, direction: Option<Direction>) -> String {
     let direction = direction.map_or("", Direction::name);
     let text = format!("{} {} {direction}", metric.title(), statistic.name());
     text.trim_end().to_owned()
 }
 
-/// The greatest deviation of the trusted cells: in percent of a rate, else as it is.
+/// Formats the greatest deviation of the trusted cells, in percent for a rate and in the metric's unit otherwise.
 fn worst(figure: &FigureCalibration) -> Option<String> {
     let worst = figure.worst?;
     Some(match (figure.metric.unit(), figure.worst_percent) {
@@ -348,11 +355,11 @@ fn cell_row(cell: &CalibrationCell) -> [String; 11] {
         or_dash(cell.line_percent.map(|share| format!("{share:.1} %"))),
         format!("{} of {}", cell.covered, cell.runs),
         match cell.standing {
-            Standing::Holds if cell.is_trusted() => "trusted",
-            Standing::Holds => "holds",
-            Standing::Misses => "misses",
-            Standing::NoInterval => "no interval",
-            Standing::NoTruth => "no truth",
+            CellStatus::Holds if cell.is_trusted() => "trusted",
+            CellStatus::Holds => "holds",
+            CellStatus::Misses => "misses",
+            CellStatus::NoInterval => "no interval",
+            CellStatus::NoTruth => "no truth",
         }
         .to_owned(),
     ]
@@ -368,11 +375,11 @@ mod tests {
         let text = calibration_text(
             &CalibrationReport::of(&measured(&[rtt(25.0, 0.1)])),
             Terminal::NONE,
-        );
-        let text = text.replace("\n  ", " ");
+        )
+        .replace("\n  ", " ");
         for part in [
             "ping: intervals hold the truth in 0 of 1 cell",
-            "misses: line: ping: rtt median: 25.00 ms where 24.00 ms is true, outside by 0.900 ms",
+            "misses: line: ping: rtt median: 25.00 ms, the truth is 24.00 ms, outside by 0.900 ms",
             "below 90 %: ping",
         ] {
             assert!(text.contains(part), "{part} in {text}");
@@ -380,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_run_is_one_line_and_in_no_sum() {
+    fn cases_that_did_not_run_are_one_line_and_in_no_sum() {
         let mut record = measured(&[rtt(24.05, 0.1)]);
         record.finished_at = None;
         let planned = record.plan().cases.len();

@@ -1,15 +1,19 @@
-//! Conditions in words.
+//! Formats the conditions of a case.
 
 use conditions::LinkSpec;
+use model::Nanos;
 use record::bed::Bed;
 use record::plan::{Case, Repeats};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The longest text of a condition that is said whole, in characters: a distribution's values are longer.
+/// The longest text of a condition that is shown in full, in characters. The values of a distribution are longer.
 const LONGEST: usize = 100;
+/// The longest list of values that is shown in full. Of a longer one, such as a trace, there are the count, the least and the greatest.
+const MOST_VALUES: usize = 12;
 
-/// What is between the client and the server of a case, in one line: the box's conditions, or the nodes of a chain.
+/// Formats the path between client and server of a case in one line: the conditions of the box, or the nodes of a
+/// chain.
 pub(super) fn path(case: &Case) -> String {
     match (&case.bed, &case.between) {
         (Bed::Netns(_), _) => link(&case.link),
@@ -19,7 +23,7 @@ pub(super) fn path(case: &Case) -> String {
     }
 }
 
-/// A link in one line: "rate 10mbit, up loss 1%"; "none" where nothing is asked for.
+/// Formats a link in one line: "rate 10mbit, up loss 1%", or "none" without conditions.
 pub fn link(link: &LinkSpec) -> String {
     let parts = parts("", link);
     if parts.is_empty() {
@@ -29,15 +33,15 @@ pub fn link(link: &LinkSpec) -> String {
     }
 }
 
-/// The conditions that are in force in a case, each in words.
+/// The conditions that are in force in a case, in words.
 pub(super) struct CaseConditions {
-    /// What a sweep set: "queue 300ms".
+    /// The values that a sweep set: "queue 300ms".
     pub(super) swept: Vec<String>,
-    /// All else between the client and the server.
+    /// All other conditions between client and server.
     pub(super) others: Vec<String>,
 }
 
-/// The conditions of a case; what a sweep set is apart from the others.
+/// Returns the conditions of a case, with those that a sweep set separate from the others.
 pub(super) fn in_force(case: &Case) -> CaseConditions {
     let mut others = Vec::new();
     match &case.bed {
@@ -47,7 +51,7 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
         }
         Bed::Chain(chain) => {
             others.push(path(case));
-            // A record whose ends are no nodes of its chain has nothing on the way.
+            // In an invalid record whose ends are no nodes of its chain, there is nothing on the path.
             let on_the_way = chain.ends(case.between.as_ref()).map_or(&[][..], |ends| {
                 &chain.nodes[ends.client.min(ends.server)..=ends.client.max(ends.server)]
             });
@@ -59,12 +63,14 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
         _ => others.push(path(case)),
     }
     others.push(format!("TCP {}", case.congestion));
-    let conditions = case.axes.iter();
-    let conditions = conditions.filter(|(path, _)| !path.starts_with("published."));
+    let conditions = case
+        .axes
+        .iter()
+        .filter(|(path, _)| !path.starts_with("published."));
     let mut swept = Vec::new();
     for (path, value) in conditions {
         let words = words(path);
-        // What is in force is said as the others are, not as it was written.
+        // A swept condition is shown in the form of the others, not as the scenario has it.
         let key = format!("{words} ");
         let same = |other: &String| other.starts_with(&key);
         match others.iter().position(same) {
@@ -72,12 +78,12 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
             None => swept.push(format!("{words} {value}")),
         }
     }
-    // As every bed is unless it says otherwise.
+    // These are the defaults of every bed.
     others.retain(|other| !["mtu 1500", "offloads true"].contains(&other.as_str()));
     CaseConditions { swept, others }
 }
 
-/// A field's path within its case as conditions name it: "link.up.loss" is "up loss".
+/// Returns the path of a field within its case in the words of conditions: "link.up.loss" is "up loss".
 fn words(path: &str) -> String {
     let ways = ["link.", "bed.links.", "bed.", "parameters."];
     let short = ways.iter().find_map(|way| path.strip_prefix(way));
@@ -87,12 +93,12 @@ fn words(path: &str) -> String {
     }
 }
 
-/// The test bed of a case in one line.
+/// Formats the test bed of a case in one line.
 pub(super) fn bed(case: &Case) -> String {
     parts("", &case.bed).join(", ")
 }
 
-/// How often a case runs: "5", "3 to 30, until ping.rtt_ms.median ± 2 %".
+/// Formats the number of repeats: "5", "3 to 30, until ping.rtt_ms.median ± 2 %".
 pub(super) fn repeats(repeats: &Repeats) -> String {
     match &repeats.until {
         None => repeats.least.to_string(),
@@ -103,7 +109,7 @@ pub(super) fn repeats(repeats: &Repeats) -> String {
     }
 }
 
-/// What a value says, a text for each of its keys.
+/// Returns a text for each key of a value.
 fn parts(prefix: &str, value: &impl Serialize) -> Vec<String> {
     let mut parts = Vec::new();
     let value = serde_json::to_value(value).unwrap_or_default();
@@ -117,7 +123,11 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
         match value {
             Value::Object(_) => flatten(&format!("{name} "), value, parts),
             Value::String(text) => match text.char_indices().nth(LONGEST) {
-                Some((end, _)) => parts.push(format!("{name} {}...", &text[..end])),
+                Some((end, _)) => {
+                    let values: Vec<&str> = text.split_whitespace().collect();
+                    let shown = range(&values).unwrap_or_else(|| format!("{}...", &text[..end]));
+                    parts.push(format!("{name} {shown}"));
+                }
                 None => parts.push(format!("{name} {text}")),
             },
             Value::Array(all) => {
@@ -127,13 +137,17 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
                     flatten("", table, &mut own);
                     parts.push(format!("{name} ({})", own.join(", ")));
                 }
-                let texts = plain.iter().map(|value| match value {
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                });
-                let texts: Vec<String> = texts.collect();
+                let texts: Vec<String> = plain
+                    .iter()
+                    .map(|value| match value {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    })
+                    .collect();
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                let shown = range(&texts).unwrap_or_else(|| texts.join(" - "));
                 if !texts.is_empty() {
-                    parts.push(format!("{name} {}", texts.join(" - ")));
+                    parts.push(format!("{name} {shown}"));
                 }
             }
             Value::Null => {}
@@ -142,12 +156,45 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
     }
 }
 
+/// Returns the count, the least and the greatest of many values: "(6000 values from 0 to 59990)". It returns `None` for a few values,
+/// or if one of them is neither a number nor a time.
+fn range(values: &[&str]) -> Option<String> {
+    if values.len() <= MOST_VALUES {
+        return None;
+    }
+    let number = |text: &&str| {
+        let time = text.parse::<Nanos>().ok().map(|time| time.0 as f64);
+        time.or_else(|| text.parse::<f64>().ok())
+    };
+    let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
+    let numbers = numbers?;
+    let by = |a: &usize, b: &usize| numbers[*a].total_cmp(&numbers[*b]);
+    let least = (0..values.len()).min_by(by)?;
+    let greatest = (0..values.len()).max_by(by)?;
+    let (count, least, greatest) = (values.len(), values[least], values[greatest]);
+    Some(format!("({count} values from {least} to {greatest})"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_one_line() {
+    fn many_values_are_summarised() {
+        let times: Vec<String> = (0..6_000).map(|time| time.to_string()).collect();
+        let spec = format!(
+            "stages = [{{ kind = 'trace', times = [{}] }}]",
+            times.join(", ")
+        );
+        let line = link(&toml::from_str(&spec).unwrap());
+        assert!(
+            line.contains("times (6000 values from 0 to 5999)"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn conditions_are_formatted_on_one_line() {
         let spec = "delay = '1ms'\nsize_delay = 2\ntoffee = 'drop=2'\n[up]\nloss = '1%'";
         let line = link(&toml::from_str(spec).unwrap());
         assert_eq!(line, "delay 1ms, size delay 2, toffee drop 2, up loss 1%");
@@ -155,9 +202,8 @@ mod tests {
         let values = "8192 ".repeat(100);
         let spec = format!("jitter = {{ spread = '2ms', law = 'table', values = '{values}' }}");
         let line = link(&toml::from_str(&spec).unwrap());
-        let shown = "8192 ".repeat(20);
         assert!(
-            line.contains(&format!("jitter values {shown}...")),
+            line.contains("jitter values (100 values from 8192 to 8192)"),
             "{line}"
         );
         let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\
@@ -171,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sweep_set_stands_apart_as_it_is_in_force() {
+    fn swept_conditions_are_separate_and_as_in_force() {
         let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
         case.link = toml::from_str("rate = '20mbit'\nqueue = '300ms'").unwrap();
         let axis = |path: &str, value: &str| (path.to_owned(), value.to_owned());
@@ -189,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_its_nodes_and_its_links() {
+    fn a_chain_is_formatted_as_nodes_and_links() {
         let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
         let bed_text =
             "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { a-b = { rate = '1mbit' } }";

@@ -1,12 +1,12 @@
-//! The change between two printed values in words, in the unit in which people read them.
+//! Formats the change between two printed values, in the unit in which they are printed.
 
 use record::Metric;
 use record::quantity::scale_for;
 use stats::change::Change;
 use stats::hodges_lehmann::Shift;
 
-/// "12.3 % slower, 95 % interval 11.8 to 12.9": the change of the means. Where the shift between the two samples points the other
-/// way beyond chance, the words say that the distributions differ in shape.
+/// Formats the change of the means: "12.3 % slower, 95 % interval 11.8 to 12.9". If the shift between the two samples
+/// points in the opposite direction beyond chance, the text says that the distributions differ in shape.
 pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -> String {
     let (by, unit) = unit(change, metric);
     let mut words = change.words(metric.sense(), (by, unit));
@@ -21,12 +21,13 @@ pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -
     words
 }
 
-/// "+12.3", below a heading of percent or percentage points; with its unit where it is neither.
+/// Formats the change for a column with the heading percent or percentage points: "+12.3", or with its unit if it has
+/// another one.
 pub(crate) fn in_column(change: &Change, metric: Metric) -> String {
     change.in_column(unit(change, metric))
 }
 
-/// The unit in which people read the two means.
+/// Returns the unit in which the two means are printed.
 fn unit(change: &Change, metric: Metric) -> (f64, &'static str) {
     scale_for(metric, change.means[0].max(change.means[1]))
 }
@@ -36,12 +37,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_that_fell_while_most_runs_grew_is_said_to_differ_in_shape() {
+    fn a_mean_that_fell_while_most_runs_grew_is_reported_as_a_change_of_shape() {
         let before = [100.0, 100.1, 100.2, 100.1, 100.0, 100.2].map(|rate| rate * 1e6);
         let after = [
             101.0, 101.1, 101.0, 101.2, 101.1, 101.0, 101.1, 101.2, 101.0, 60.0,
-        ];
-        let after = after.map(|rate| rate * 1e6);
+        ]
+        .map(|rate| rate * 1e6);
         let (change, shift) = (Change::of(&before, &after), Shift::of(&before, &after));
         let words = in_words(&change.unwrap(), shift.as_ref(), Metric::GoodputBitPerS);
         assert!(

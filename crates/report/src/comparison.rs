@@ -1,4 +1,4 @@
-//! Two records side by side, for the terminal.
+//! The comparison of two records for the terminal.
 
 use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::record_comparison::{Compared, Comparison};
@@ -6,7 +6,8 @@ use record::quantity;
 use record::quantity::counted;
 use record::table::{Column, Table};
 
-/// A row a figure, and what one record lacks; regressions beyond `threshold` percent are named last.
+/// Formats a comparison with a row for each figure, and what one record lacks. Figures that got worse by more than
+/// `threshold` percent are listed last.
 pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -> String {
     let (words, numbers) = (Column::words, Column::numbers);
     let columns = [
@@ -26,33 +27,33 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     };
     let table = Table::new("", columns).with(comparison.compared.iter().map(row));
     let across = comparison.across.iter();
-    let across = across.map(|links| format!("across links: {links}"));
-    let across = across.chain(
+    let across = across.map(|links| format!("across links: {links}")).chain(
         comparison
             .hosts
             .iter()
-            .map(|what| format!("machines differ: {what}")),
+            .map(|what| format!("the machines differ: {what}")),
     );
     let unfinished = comparison.unfinished.iter();
-    let across = across.chain(unfinished.map(|which| {
-        format!("the {which} is unfinished: --resume does the runs that are still to come")
-    }));
-    let missing = comparison.missing.iter();
-    let missing = missing.map(|missing| format!("cannot tell: {missing}"));
+    let across = across
+        .chain(unfinished.map(|which| format!("the {which} is unfinished: --resume continues it")));
+    let missing = comparison
+        .missing
+        .iter()
+        .map(|missing| format!("not compared: {missing}"));
     let worse = comparison.regressions(threshold).map(|one| {
         let (case, figure, words) = (&one.case, &one.figure, one.words());
         format!("REGRESSION: {case}: {figure}: {words}")
     });
     let untold = comparison.untold();
-    let sum = (untold > 0).then(|| format!("cannot tell in {}", counted(untold, "place")));
+    let sum = (untold > 0).then(|| format!("not compared: {}", counted(untold, "figure")));
     let told = comparison.compared.iter().any(|one| !one.is_too_few());
     let nothing = (told && comparison.regressions(threshold).next().is_none()).then(|| {
         let rest = if untold > 0 { " of the rest" } else { "" };
-        format!("nothing{rest} got worse by more than {threshold} % beyond chance")
+        format!("no figure{rest} got worse by more than {threshold} % beyond chance")
     });
     let limits = (comparison.family() > 0).then(|| {
         format!(
-            "beyond chance: Welch's t test, {} held together by Holm's procedure at 5 %; what two sessions differ in as a whole is not seen",
+            "beyond chance: Welch's t test for {}, with Holm's procedure at 5 %; the test cannot see what differs between two sessions as a whole",
             counted(comparison.family(), "figure")
         )
     });
@@ -70,7 +71,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_figure_has_a_row_and_what_cannot_be_told_is_said() {
+    fn every_figure_has_a_row_and_undecided_ones_are_reported() {
         let record = record();
         let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
         let wide = Terminal {
@@ -79,14 +80,14 @@ mod tests {
         };
         let text = comparison(&same, 5.0, wide).replace('\n', " ");
         assert!(text.contains("ping.rtt_ms.median"), "{text}");
-        assert!(text.contains("cannot tell: 4 runs"), "{text}");
-        let last = format!("cannot tell in {} places ", same.compared.len());
+        assert!(text.contains("too few runs: 4 per record needed"), "{text}");
+        let last = format!("not compared: {} figures ", same.compared.len());
         assert!(text.ends_with(&last), "{text}");
         assert!(!text.contains("got worse"), "{text}");
     }
 
     #[test]
-    fn nothing_got_worse_only_where_that_can_be_told() {
+    fn nothing_got_worse_is_printed_only_if_it_is_decided() {
         let mut four = record();
         four.head.plan.cases.truncate(1);
         four.head.plan.cases[0].repeats = record::plan::Repeats::fixed(4);
@@ -100,19 +101,19 @@ mod tests {
         let whole = Comparison::of(&four, &four, false, |_, _| true).unwrap();
         let text = comparison(&whole, 5.0, Terminal::NONE);
         assert!(
-            text.ends_with("\nnothing got worse by more than 5 % beyond chance\n"),
+            text.ends_with("\nno figure got worse by more than 5 % beyond chance\n"),
             "{text}"
         );
-        assert!(!text.contains("cannot tell"), "{text}");
+        assert!(!text.contains("not compared"), "{text}");
         let mut less = four.clone();
         for run in &mut less.runs {
             run.measurements.remove(0);
         }
         let part = Comparison::of(&four, &less, false, |_, _| true).unwrap();
         let text = comparison(&part, 5.0, Terminal::NONE);
-        assert!(text.contains("cannot tell: base: ping."), "{text}");
+        assert!(text.contains("not compared: base: ping."), "{text}");
         assert!(
-            text.ends_with("\nnothing of the rest got worse by more than 5 % beyond chance\n"),
+            text.ends_with("\nno figure of the rest got worse by more than 5 % beyond chance\n"),
             "{text}"
         );
     }

@@ -1,20 +1,20 @@
-//! Errors of making a report.
+//! Errors when creating a report.
 
 use std::fmt;
 
-/// An error of a report that is made in memory. A report that is written piece by piece fails with [`std::io::Error`].
+/// An error of a report that is created in memory. A report that is written as a stream fails with [`std::io::Error`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The record lacks what the report shows, or two records cannot be compared.
+    /// The record lacks data for the report, or two records cannot be compared.
     #[error(transparent)]
     Content(#[from] conditions::Error),
     /// The template of an HTML page failed.
     #[error(transparent)]
     Page(#[from] askama::Error),
-    /// JUnit's XML could not be made.
+    /// JUnit's XML could not be created.
     #[error(transparent)]
     Junit(#[from] quick_junit::SerializeError),
-    /// The text of OpenMetrics could not be made.
+    /// The text of OpenMetrics could not be created.
     #[error(transparent)]
     OpenMetrics(#[from] fmt::Error),
 }

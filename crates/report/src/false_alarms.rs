@@ -1,16 +1,16 @@
-//! How often each rule would end NOT MET if the experiment was done again.
+//! The table of how often each rule would end with NOT MET if the experiment was repeated.
 
 use crate::analysis::Analysis;
 use crate::analysis::chance::{DRAWS, FalseAlarms, false_alarms};
 use record::table::{Cell, Column, Table};
 
-/// How to read it.
-const NOTE: &str = "not met by chance: of 10,000 experiments like the recorded one, with as many runs, drawn from the normal distribution \
-                    that the logarithms of the recorded runs have, or (*) from the runs themselves where one is not above 0, so many would \
-                    have ended NOT MET. Five runs know the standard deviation to a factor of 0.6 to 2.9, ten of 0.7 to 1.8; the runs \
-                    themselves show nothing rarer than one of them";
+/// Note on how to read the table.
+const NOTE: &str = "not met by chance: the number of 10,000 simulated experiments like the recorded one that would have ended NOT MET. Their \
+                    runs, as many as recorded, are drawn from the normal distribution of the logarithms of the recorded runs, or (*) from the \
+                    runs themselves if one is not above 0. Five runs determine the standard deviation to a factor of 0.6 to 2.9, ten to a \
+                    factor of 0.7 to 1.8; the runs themselves show nothing rarer than one of them";
 
-/// A row a rule whose cases have five runs or more; nothing where there is none.
+/// Returns a table with a row for each rule whose cases have at least five runs; `None` if there is none.
 pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
     let columns = [
         Column::words("case"),

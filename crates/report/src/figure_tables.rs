@@ -1,4 +1,4 @@
-//! The tables of values of a report: one an instrument, a row a case.
+//! The tables of figures in a report: one for each instrument, with a row for each case.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ use record::quantity::{counted, number, scale_for};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
 
-/// What an instrument measured in every case that uses it.
+/// The figures of an instrument in all cases that use it.
 pub(super) struct FigureTable<'a> {
     pub(super) instrument: &'a str,
     pub(super) profile: &'a InstrumentProfile,
     pub(super) columns: Vec<ValueColumn>,
-    /// The unit of each column, and how many of the metric's own it is worth.
+    /// The unit of each column, and its size in the metric's unit.
     pub(super) units: Vec<(f64, &'static str)>,
     pub(super) rows: Vec<CaseRow<'a>>,
 }
 
-/// One figure in every row.
+/// The figure of a column, which is the same in all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ValueColumn {
     pub(super) metric: Metric,
@@ -33,31 +33,32 @@ pub(super) struct ValueColumn {
     pub(super) phase: Option<Phase>,
 }
 
-/// A case, or one message, block or file size of it.
+/// A case, or one message, block or file size in it.
 pub(super) struct CaseRow<'a> {
     pub(super) figures: &'a CaseFigures<'a>,
     pub(super) size: Option<u64>,
     pub(super) values: Vec<FigureValue>,
 }
 
-/// A figure in its column's unit.
+/// A figure in the unit of its column.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FigureValue {
     pub(super) value: Option<f64>,
-    /// It is a lower bound.
+    /// Whether the value is a lower bound.
     pub(super) at_least: bool,
     pub(super) interval: Option<ConfidenceInterval>,
-    /// Its samples are too few for an interval, or, of a percentile, for it.
+    /// Whether there are too few samples for an interval or, for a percentile, for the value.
     pub(super) too_few: bool,
-    /// In words: as it was published, or the mean of those published.
+    /// The published value as text, or the mean of those published.
     pub(super) published: Option<String>,
-    /// Against the reference, in plain words.
+    /// The change from the reference, in words.
     pub(super) change: Option<String>,
-    /// Likewise in percent, of a percentage in points; with its own sign or unit where it is a factor or a difference.
+    /// The change in percent, or in percentage points for a percentage, with its own sign or unit if it is a factor or
+    /// a difference.
     pub(super) short_change: Option<String>,
 }
 
-/// The tables of a record, in the order of its instruments.
+/// Returns the tables of a record in the order of its instruments.
 pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
     let mut instruments: Vec<&PlannedInstrument> = Vec::new();
     for instrument in analysis.cases.iter().flat_map(|c| &c.case.instruments) {
@@ -130,7 +131,7 @@ fn table<'a>(
     }
 }
 
-/// The greatest value of a column over all cases and sizes.
+/// Returns the greatest value of a column over all cases and sizes.
 fn greatest(analysis: &Analysis<'_>, instrument: &str, column: ValueColumn) -> f64 {
     let cases = analysis.cases.iter().flat_map(|figures| &figures.figures);
     let own =
@@ -139,7 +140,7 @@ fn greatest(analysis: &Analysis<'_>, instrument: &str, column: ValueColumn) -> f
         .fold(0.0, f64::max)
 }
 
-/// What is expected of some case.
+/// Returns the figures for which a case has expectations.
 pub(super) fn expected<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
     let cases = analysis.cases.iter();
     let expected = cases.flat_map(|figures| &figures.case.expect);
@@ -147,9 +148,11 @@ pub(super) fn expected<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
 }
 
 fn value(figures: &CaseFigures<'_>, name: &FigureName, scale: f64) -> FigureValue {
-    let published = figures.case.published.iter();
-    let mut published = published.filter(|(published, _)| name.is_of(published));
-    let published = published
+    let published = figures
+        .case
+        .published
+        .iter()
+        .filter(|(published, _)| name.is_of(published))
         .next()
         .and_then(|(_, published)| published.in_words(scale));
     let Some(figure) = figures.figures.get(name) else {
@@ -171,7 +174,7 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName, scale: f64) -> FigureValu
     }
 }
 
-/// In what the changes of a metric are.
+/// Returns the unit of the changes of a metric.
 fn change_unit(metric: Metric) -> &'static str {
     match metric.unit() {
         "%" => "points",
@@ -179,7 +182,8 @@ fn change_unit(metric: Metric) -> &'static str {
     }
 }
 
-/// Lists the rows of trust for the figures in these tables and, with `is_steady`, for the rate over the steady part of runs.
+/// Lists the rows of trust for the figures in these tables and, with `is_steady`, for the rate over the steady part of
+/// runs.
 pub(super) fn trust(tables: &[FigureTable<'_>], is_steady: bool) -> Vec<OccurringRow> {
     let headings = tables.iter().flat_map(|table| {
         table.columns.iter().map(|column| {
@@ -192,7 +196,7 @@ pub(super) fn trust(tables: &[FigureTable<'_>], is_steady: bool) -> Vec<Occurrin
     trust::occurring(&headings.collect::<Vec<_>>(), is_steady, has_several)
 }
 
-/// Whether reports show this figure of the record whatever is expected of it.
+/// Returns whether reports show this figure of the record even without expectations.
 pub fn is_headline(record: &Record, name: &FigureName) -> bool {
     let all = record.plan().instruments();
     let mut own = all.filter(|i| i.name == name.instrument);
@@ -200,7 +204,7 @@ pub fn is_headline(record: &Record, name: &FigureName) -> bool {
 }
 
 impl FigureTable<'_> {
-    /// As a table whose changes are numbers, to be narrow, or words.
+    /// Returns the table, with changes as numbers if it should be `narrow`, or else in words.
     pub(super) fn table(&self, narrow: bool) -> Table {
         let any = |at: usize, has: fn(&FigureValue) -> bool| {
             self.rows.iter().any(|row| has(&row.values[at]))
@@ -217,19 +221,24 @@ impl FigureTable<'_> {
         let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
         let shown_columns = self.columns.iter().zip(&shown).zip(&labels);
         for (((column, [published, changed]), label), (_, unit)) in shown_columns.zip(&self.units) {
-            let lines = [
+            let lines: Vec<String> = [
                 Some(column.title()),
                 label.heading(),
                 Some((*unit).to_owned()),
-            ];
-            let lines: Vec<String> = lines.into_iter().flatten().collect();
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
             let trust = TrustRow::of(self.profile, column.metric, column.statistic);
             columns.push(Column::numbers(lines.join("\n")).explained_at(trust.place()));
             let publication = || Column::numbers(format!("published\n{unit}")).beside();
             columns.extend(published.then(publication));
-            let change = || match narrow {
-                true => Column::numbers(format!("Δ\n{}", change_unit(column.metric))),
-                false => Column::words("Δ against the reference"),
+            let change = || {
+                if narrow {
+                    Column::numbers(format!("Δ\n{}", change_unit(column.metric)))
+                } else {
+                    Column::words("Δ to the reference")
+                }
             };
             columns.extend(changed.then(|| change().beside()));
         }
@@ -256,13 +265,13 @@ impl FigureTable<'_> {
         Table::new(self.instrument, columns).with(self.rows.iter().map(row))
     }
 
-    /// What the intervals of a column are of.
+    /// Returns the label for the intervals of a column.
     pub(super) fn label(&self, column: usize) -> Label {
         let rows = self.rows.iter();
         Label::of(rows.filter_map(|row| Some(row.values[column].interval?.of)))
     }
 
-    /// Every figure that it has a place for.
+    /// Returns the names of all figures for which the table has a place.
     pub(super) fn names(&self) -> Vec<FigureName> {
         let sizes: BTreeSet<Option<u64>> = self.rows.iter().map(|row| row.size).collect();
         let of = |size: Option<u64>| {
@@ -275,7 +284,7 @@ impl FigureTable<'_> {
 }
 
 impl FigureValue {
-    /// The number, but for a percentile of too few samples, which has none.
+    /// Formats the value, or "n/a" for a percentile of too few samples.
     pub(super) fn number(&self, statistic: Statistic) -> String {
         match self.value {
             Some(_) if self.too_few && is_tail(statistic) => NOT_AVAILABLE.to_owned(),
@@ -288,8 +297,8 @@ impl FigureValue {
         }
     }
 
-    /// The interval, and of what it is where the heading, which has this label, speaks of others: "± 0.106", "[10.00, 10.80]";
-    /// "\[n/a\]" where the samples are too few for one.
+    /// Formats the interval, and its scope if that is not the heading's: "± 0.106", "[10.00, 10.80]"; "\[n/a\]" for too
+    /// few samples.
     pub(super) fn interval(&self, statistic: Statistic, label: Label) -> Option<String> {
         let too_few = self.too_few && is_tail(statistic);
         let value = self.value.filter(|_| !self.at_least && !too_few)?;
@@ -303,7 +312,8 @@ impl FigureValue {
         })
     }
 
-    /// "3.125 ± 0.106", "10.00 [10.00, 10.80]", "at least 3.125"; under a heading that has this label.
+    /// Formats value and interval under a heading with this label: "3.125 ± 0.106", "10.00 [10.00, 10.80]", "at least
+    /// 3.125".
     fn in_words(&self, statistic: Statistic, label: Label) -> String {
         let words = [
             Some(self.number(statistic)),
@@ -323,7 +333,7 @@ impl ValueColumn {
         }
     }
 
-    /// As one instrument's, of one size.
+    /// Returns the name of the figure for one instrument and one size.
     pub(super) fn name(self, instrument: &str, size: Option<u64>) -> FigureName {
         FigureName {
             instrument: instrument.to_owned(),
@@ -335,7 +345,7 @@ impl ValueColumn {
         }
     }
 
-    /// For people: "rtt median, up".
+    /// Formats the title: "rtt median, up".
     pub(super) fn title(self) -> String {
         let mut title = self.metric.title();
         match self.statistic {
@@ -360,7 +370,7 @@ impl ValueColumn {
 }
 
 impl CaseRow<'_> {
-    /// The case, and the size if there are several.
+    /// Formats the case, with the size if there are several.
     pub(super) fn title(&self) -> String {
         let name = &self.figures.case.name;
         match self.size {
@@ -370,7 +380,7 @@ impl CaseRow<'_> {
     }
 }
 
-/// What is not known is a dash.
+/// Replaces an unknown text by a dash.
 pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "–".to_owned())
 }
@@ -384,7 +394,7 @@ mod tests {
     use record::Figure;
 
     #[test]
-    fn a_one_sided_interval_of_one_run_is_stated_as_it_is_and_said_to_be_of_the_run() {
+    fn a_one_sided_interval_of_one_run_is_printed_with_its_scope() {
         let mut record = record();
         record.runs.truncate(1);
         record.head.plan.cases.truncate(1);
@@ -405,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_case_ran_once_and_another_twice_each_says_what_its_interval_is_of() {
+    fn intervals_over_different_numbers_of_runs_are_printed_with_their_scope() {
         let mut record = record();
         let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
         *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
@@ -419,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_of_small_rates_is_in_kbit_and_published_values_stand_as_published() {
+    fn a_column_of_small_rates_is_in_kbit_and_published_values_are_unchanged() {
         use record::plan::Published;
         let mut record = record();
         for run in &mut record.runs {
@@ -443,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_has_the_rows_of_trust_of_its_own_figures_and_no_others() {
+    fn a_report_has_only_the_rows_of_trust_of_its_figures() {
         let record = record();
         let analysis = Analysis::of(&record);
         let tables = tables(&analysis);
@@ -456,11 +466,13 @@ mod tests {
     }
 
     #[test]
-    fn what_too_few_samples_do_not_tell_is_not_available() {
+    fn values_of_too_few_samples_are_not_available() {
         let mut record = record();
         let of_ping = &mut record.runs[0].measurements[0].measurement.figures;
-        let median = of_ping.iter_mut().find(|f| f.metric == Metric::RttMs);
-        let median = median.unwrap();
+        let median = of_ping
+            .iter_mut()
+            .find(|f| f.metric == Metric::RttMs)
+            .unwrap();
         *median = median.clone().worth(9.0);
         let text = text(&record, false, Terminal::NONE);
         assert!(text.contains("1.100 [n/a]"), "{text}");

@@ -1,4 +1,4 @@
-//! The figures of one measurement.
+//! The table of the figures of one measurement.
 
 use crate::interval::{NOT_AVAILABLE, in_words, is_tail};
 use record::quantity::scope;
@@ -6,9 +6,9 @@ use record::table::{Column, Table};
 use record::{Figure, Measurement, Metric, quantity};
 
 /// The reason for which RFC 3550's jitter has no interval.
-const NO_JITTER_INTERVAL: &str = "none: a running average of some 16 packets";
+const NO_JITTER_INTERVAL: &str = "none: a running average over about 16 packets";
 
-/// A row a figure.
+/// Returns a table with a row for each figure.
 pub fn figures(measurement: &Measurement) -> Table {
     let columns = [
         Column::words("figure"),
@@ -20,9 +20,10 @@ pub fn figures(measurement: &Measurement) -> Table {
         let shown = |value| quantity(figure.metric, value);
         let mut title = scope(figure);
         title.push(figure.metric.title());
-        let value = match figure.is_of_too_few() && is_tail(figure.statistic) {
-            true => NOT_AVAILABLE.to_owned(),
-            false => shown(figure.value),
+        let value = if figure.is_of_too_few() && is_tail(figure.statistic) {
+            NOT_AVAILABLE.to_owned()
+        } else {
+            shown(figure.value)
         };
         let (value, interval) = match figure.interval {
             None if figure.is_of_too_few() => (value, NOT_AVAILABLE.to_owned()),
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_interval_beside_the_value() {
+    fn the_table_has_value_and_interval() {
         let figure = Figure::new(Metric::LostPercent, Statistic::Mean, 1.0).within(0.5, 2.0);
         let measurement = Measurement {
             figures: vec![figure],
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_3550_jitter_says_why_it_has_no_interval() {
+    fn rfc_3550_jitter_has_a_reason_instead_of_an_interval() {
         let measurement = Measurement {
             figures: vec![Figure::new(Metric::JitterMs, Statistic::Mean, 0.0123)],
             ..Measurement::default()
@@ -81,7 +82,7 @@ mod tests {
         let table = table_text(&figures(&measurement), Terminal::NONE);
         assert!(table.contains("0.012 ms"), "{table}");
         assert!(
-            table.contains("running average of some 16 packets"),
+            table.contains("running average over about 16 packets"),
             "{table}"
         );
     }

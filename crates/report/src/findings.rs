@@ -1,4 +1,4 @@
-//! What all reports say in sentences, and the tables of cases that several of them have.
+//! Sentences that all reports share, and the tables of cases that several of them have.
 
 use super::{case_conditions, hosts};
 use crate::analysis::{Analysis, CaseFigures, ChainBottleneck, Verdict, baselines, ceiling};
@@ -8,26 +8,26 @@ use record::table::{Cell, Column, Mark, Table};
 use record::{Baseline, Record};
 use stats::repeats;
 
-/// What the numbers are.
-pub(super) const LEGEND: &str = "values: means over the runs with the 95 % interval, ± half of it or, where its ends lie unlike \
-                                 far from the value, [low, high]; over N runs: how the runs scatter (Student's t, or Stein's of the figure that \
-                                 decides how many there are); in the run: what the network did in the only run, as the instrument \
-                                 states it; Δ: change of this mean against that of the reference, in percent, of a percentage in \
-                                 percentage points, beyond a factor of two as a factor (×), of values near 0 as a difference; \
+/// Explanation of the numbers.
+pub(super) const LEGEND: &str = "values: means over the runs with their 95 % intervals, as ± or, if the ends are not equally far from the \
+                                 value, as [low, high]; over N runs: the scatter of the runs (Student's t, or Stein's for the figure that \
+                                 decides their number); in the run: what the network did in the only run, as the instrument states \
+                                 it; Δ: change of the mean compared with the reference, in percent, for percentages in percentage \
+                                 points, beyond a factor of two as a factor (×), for values near 0 as a difference; \
                                  goodput: payload that arrived (L7); sent rate: payload that the sender handed to its socket";
 
-/// What follows the title of an experiment that was not run in full.
+/// Returns the text after the title of an experiment whose counts and sizes were reduced.
 pub(super) fn quick(quick: bool) -> &'static str {
     if quick { ", shortened by --quick" } else { "" }
 }
 
-/// What the machine does with nothing in the way; nothing of a record without a baseline.
+/// Formats the machine's limits without emulated conditions; `None` without a baseline.
 pub(super) fn machine(baselines: &[Baseline]) -> Option<String> {
     let words = baselines::in_words(baselines);
-    (!words.is_empty()).then(|| format!("this machine with nothing in the way: {words}"))
+    (!words.is_empty()).then(|| format!("this machine without emulation: {words}"))
 }
 
-/// The same of a record; of one that has several hosts their table says it.
+/// Formats the machine's limits of a record; `None` if it has several hosts, whose table shows them.
 pub(super) fn own_machine(record: &Record) -> Option<String> {
     match record.head.hosts.len() {
         0 | 1 => machine(&record.baselines),
@@ -35,7 +35,7 @@ pub(super) fn own_machine(record: &Record) -> Option<String> {
     }
 }
 
-/// A row a case: how it stands.
+/// Returns a table with the verdict of each case.
 pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
     let columns = ["case", "conditions", "verdict"].map(Column::words);
     let row = |figures: &CaseFigures<'_>| {
@@ -54,7 +54,7 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
     Table::new("", columns).with(analysis.cases.iter().map(row))
 }
 
-/// A verdict in its colour.
+/// Returns a verdict in its colour.
 pub(super) fn verdict(verdict: Verdict) -> Cell {
     let mark = match verdict {
         Verdict::Met => Mark::Good,
@@ -64,7 +64,7 @@ pub(super) fn verdict(verdict: Verdict) -> Cell {
     Cell::marked(verdict.to_string(), mark)
 }
 
-/// Has a row for each case: what it ran under.
+/// Returns a table with the conditions of each case.
 pub(super) fn conditions(plan: &Plan) -> Table {
     let columns = ["case", "link", "bed", "TCP", "repeats"].map(Column::words);
     let mut table = Table::new("", columns);
@@ -80,7 +80,7 @@ pub(super) fn conditions(plan: &Plan) -> Table {
     table
 }
 
-/// A row an expectation: what was measured, and whether that is it.
+/// Returns a table with a row for each expectation: the measured value and the verdict.
 pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
     let columns = ["case", "expected", "measured", "verdict"].map(Column::words);
     let cases = analysis.cases.iter();
@@ -98,7 +98,7 @@ pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
     Table::new("", columns).with(rows)
 }
 
-/// How the whole experiment stands, in one sentence.
+/// Returns the verdict on the whole experiment in one sentence.
 pub(super) fn headline(analysis: &Analysis<'_>) -> String {
     let checks = analysis.checks().count();
     let met = analysis
@@ -106,11 +106,11 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
         .filter(|check| check.verdict == Verdict::Met)
         .count();
     let verdict = match analysis.verdict {
-        Verdict::Met if checks == 0 => return "Measured; nothing was expected.".to_owned(),
+        Verdict::Met if checks == 0 => return "Measured; no expectations defined.".to_owned(),
         Verdict::Met => "Met",
         Verdict::Incomplete => "Incomplete",
         Verdict::NotMet => "Not met",
-        Verdict::Invalid => "Invalid: the machine did not keep up",
+        Verdict::Invalid => "Invalid: this machine did not keep up",
         Verdict::Failed => "Failed",
     };
     match checks {
@@ -122,19 +122,21 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
     }
 }
 
-/// A line for each bottleneck, for each run that went wrong, each result that is the machine's own, each change of
-/// the machine and each expectation that is not met, or one that says there is none.
+/// Returns a line for each bottleneck, run that went wrong, result near the machine's limits, change of the machine,
+/// and expectation that is not met, or a line that says that there is none.
 pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     let bottlenecks = analysis.bottlenecks.iter();
     let mut lines: Vec<String> = bottlenecks.map(ChainBottleneck::words).collect();
     for figures in &analysis.cases {
         let name = &figures.case.name;
-        let faults = figures.faults.iter();
-        let faults = faults.filter(|fault| fault.verdict != Verdict::Incomplete);
+        let faults = figures
+            .faults
+            .iter()
+            .filter(|fault| fault.verdict != Verdict::Incomplete);
         lines.extend(faults.map(|fault| format!("{name}: {}", fault.text)));
         let unmet = figures.checks.iter().filter(|check| match check.verdict {
             Verdict::Met | Verdict::Incomplete => false,
-            // A run that failed says why nothing was measured.
+            // If a run failed, its failure explains why nothing was measured.
             Verdict::Failed => figures.faults.is_empty(),
             Verdict::NotMet | Verdict::Invalid => true,
         });
@@ -148,9 +150,11 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
             lines.push(format!(
                 "{name}: {}",
                 match figures.repeated {
-                    1 => "an attempt was spoilt by the machine and repeated".to_owned(),
-                    several =>
-                        format!("{several} attempts were spoilt by the machine and repeated"),
+                    1 => "one attempt was invalid because of this machine, and was repeated"
+                        .to_owned(),
+                    several => format!(
+                        "{several} attempts were invalid because of this machine, and were repeated"
+                    ),
                 }
             ));
         }
@@ -169,15 +173,15 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
     if analysis.verdict == Verdict::Met {
         lines.push(match analysis.checks().count() {
-            0 => "nothing was expected".to_owned(),
-            1 => "the one expectation is met".to_owned(),
+            0 => "no expectations defined".to_owned(),
+            1 => "the expectation is met".to_owned(),
             count => format!("all {count} expectations met"),
         });
     }
     let mut faults = analysis.cases.iter().flat_map(|figures| &figures.faults);
     if faults.any(|fault| fault.verdict == Verdict::Invalid) {
         lines.push(
-            "--resume with the record's directory and --redo-invalid repeats what is invalid"
+            "to repeat invalid runs, use --resume with the record's directory and --redo-invalid"
                 .to_owned(),
         );
     }
@@ -190,24 +194,25 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         lines.push(unfinished(analysis));
     } else if let Some(shard) = &analysis.record.plan().shard {
         lines.push(format!(
-            "these are the runs of shard {}; `farwire merge` joins them with the others'",
+            "these are the runs of shard {}; `farwire merge` joins them with those of the other shards",
             shard.number
         ));
     }
     lines
 }
 
-/// That the runs of a case are too few for the interval that its plan asks for, and how many it would take.
+/// Returns a message if the runs of a case are too few for the interval that its plan requires, with the number that is
+/// needed.
 fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String> {
     let case = figures.case;
     let narrow = case.repeats.until.as_ref()?;
     let values = analysis.record.latest().deciding(case);
     let needed = repeats::needed(&values, narrow.percent / 100.0);
     let beyond = needed.is_none_or(|needed| needed > values.len() as u64);
-    (beyond && !figures.to_come).then(|| {
+    (beyond && !figures.has_pending_runs).then(|| {
         let takes = needed.map_or("more".to_owned(), |needed| needed.to_string());
         format!(
-            "{}: {} within ± {} % takes {takes} runs; {} count",
+            "{}: {} within ± {} % needs {takes} runs; there are {} valid runs",
             case.name,
             narrow.of,
             narrow.percent,
@@ -216,12 +221,15 @@ fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String>
     })
 }
 
-/// What is still to come.
+/// Describes the runs that are still to come.
 fn unfinished(analysis: &Analysis<'_>) -> String {
-    let to_come = analysis.cases.iter().filter(|figures| figures.to_come);
+    let unfinished = analysis
+        .cases
+        .iter()
+        .filter(|figures| figures.has_pending_runs);
     format!(
-        "the experiment has not finished: {} of {} cases are incomplete; --resume with the record's directory does the rest",
-        to_come.count(),
+        "the experiment is unfinished: {} of {} cases are incomplete; --resume with the record's directory continues it",
+        unfinished.count(),
         analysis.cases.len()
     )
 }
@@ -232,7 +240,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn a_machine_that_changed_while_it_was_measured_is_a_finding() {
+    fn a_machine_that_changed_during_the_experiment_is_a_finding() {
         let mut record = record();
         record.baselines = [1e10, 6e9]
             .map(|rate| Baseline {
@@ -240,10 +248,9 @@ mod tests {
                 ..Baseline::default()
             })
             .into();
-        let found = findings(&Analysis::of(&record));
-        let found = found
-            .iter()
-            .filter(|line| line.starts_with("the machine itself changed"));
+        let found = findings(&Analysis::of(&record))
+            .into_iter()
+            .filter(|line| line.starts_with("this machine changed"));
         assert_eq!(found.count(), 1);
         let shown = machine(&record.baselines).unwrap();
         assert!(shown.ends_with("TCP 10000 Mbit/s (later -40 %)"), "{shown}");

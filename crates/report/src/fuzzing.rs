@@ -1,5 +1,4 @@
-//! Records from strangers as a function that fuzzers call: whatever the lines, reading them and making every report of them
-//! ends without a panic.
+//! A function for fuzzers that reads any bytes as a record and creates every report of it, without a panic.
 
 use std::io;
 
@@ -7,7 +6,7 @@ use record::Record;
 
 use crate::{FORMATS, Make, Terminal};
 
-/// A record, as a file has it, and every report of it.
+/// Reads a record from the bytes of a file and creates every report of it.
 pub fn records(bytes: &[u8]) {
     let Ok(record) = Record::from_reader(bytes) else {
         return;
@@ -33,11 +32,12 @@ mod tests {
     use super::*;
 
     const SMALL: &str = include_str!("../../../tests/fixtures/records/small.jsonl");
-    /// What a changed byte becomes: numbers that are too large, of the other sign or none, and text that ends early.
+    /// Replacements for a byte, which produce numbers that are too large, have another sign or are missing, and
+    /// truncated text.
     const BYTES: &[u8] = b"0159-e.\"}],:n ";
 
     #[test]
-    fn nothing_nearly_right_makes_a_report_panic() {
+    fn reports_of_changed_records_do_not_panic() {
         assert!(Record::from_reader(SMALL.as_bytes()).is_ok());
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..if cfg!(miri) { 3 } else { 300 } {

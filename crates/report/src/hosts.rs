@@ -1,4 +1,4 @@
-//! The hosts of a merged record, held against each other, so that a slow one is not taken for a slow condition.
+//! Compares the hosts of a merged record, so that a slow host is not mistaken for a slow condition.
 
 use crate::analysis::{Analysis, CaseFigures};
 use crate::figure_tables::or_dash;
@@ -10,21 +10,21 @@ use record::table::{Cell, Column, Mark, Table};
 use record::{Baseline, HostFacts, Record, Run};
 use stats::t_interval;
 
-/// How to read it.
-const NOTE: &str = "each instrument's column: how far the runs of a host lie from the mean that their case has over all hosts, in percent, mean \
-                    over its runs with the 95 % interval (Student's t), of cases that ran on several hosts; TCP, round trip: what the host does with \
-                    nothing in the way";
+/// Note on how to read the table.
+const NOTE: &str = "column of an instrument: deviation of the host's runs from the mean of their case over all hosts, in percent, as the mean \
+                    over its runs with the 95 % interval (Student's t), for cases that ran on several hosts; TCP, round trip: performance of the \
+                    host without emulation";
 
 /// A machine of a record.
 pub(crate) struct RecordHost<'a> {
-    /// What it calls itself; with its number where it is not the only one of its name.
+    /// Its host name, with its number if several hosts have the same name.
     pub(crate) name: String,
     pub(crate) facts: &'a HostFacts,
-    /// What it does with nothing in the way, each time.
+    /// The machine's limits without emulated conditions, from each measurement.
     pub(crate) baselines: Vec<Baseline>,
 }
 
-/// The machines that had a part in a record.
+/// Returns the machines that took part in a record.
 pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
     let all = &record.head.hosts;
     if all.is_empty() {
@@ -36,8 +36,10 @@ pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
     }
     let host = |(number, facts): (usize, &'a HostFacts)| {
         let namesakes = all.iter().filter(|other| other.name == facts.name);
-        let own = record.baselines.iter();
-        let own = own.filter(|baseline| baseline.host == Some(number));
+        let own = record
+            .baselines
+            .iter()
+            .filter(|baseline| baseline.host == Some(number));
         RecordHost {
             name: match namesakes.count() {
                 1 => facts.name.clone(),
@@ -50,7 +52,7 @@ pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
     (1..).zip(all).map(host).collect()
 }
 
-/// A row a host; nothing of a record that has one.
+/// Returns a table with a row for each host; `None` for a record with one host.
 pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
     let hosts = of(analysis.record);
     if hosts.len() < 2 {
@@ -69,8 +71,12 @@ pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
     columns.push(Column::numbers("TCP\nMbit/s"));
     columns.push(Column::numbers("round trip\nms"));
     let row = |(at, host): (usize, &RecordHost<'_>)| {
-        let runs = analysis.cases.iter().flat_map(|case| &case.runs);
-        let runs = runs.filter(|run| run.host == Some(at)).count();
+        let runs = analysis
+            .cases
+            .iter()
+            .flat_map(|case| &case.runs)
+            .filter(|run| run.host == Some(at))
+            .count();
         let mut cells = vec![Cell::from(host.name.as_str()), runs.to_string().into()];
         let off = figures
             .iter()
@@ -92,13 +98,13 @@ pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// The first headline of every instrument that states one.
+/// Returns the first main figure of every instrument that has one.
 fn figures<'a>(analysis: &Analysis<'a>) -> Vec<(&'a str, FigureName)> {
     let mut found: Vec<(&str, FigureName)> = Vec::new();
     for case in &analysis.cases {
         let used = case.case.instruments.iter();
-        let new = used.filter(|one| found.iter().all(|(name, _)| *name != one.name));
-        let new: Vec<_> = new
+        let new: Vec<_> = used
+            .filter(|one| found.iter().all(|(name, _)| *name != one.name))
             .filter_map(|one| Some((one.name.as_str(), headline(case, one)?)))
             .collect();
         found.extend(new);
@@ -121,7 +127,8 @@ fn headline(case: &CaseFigures<'_>, instrument: &PlannedInstrument) -> Option<Fi
     })
 }
 
-/// How far the runs of a host lie from their cases' means; set apart where the interval leaves 0 out.
+/// Formats the deviation of a host's runs from the means of their cases; highlighted if the interval does not contain
+/// 0.
 fn deviation(analysis: &Analysis<'_>, name: &FigureName, host: usize) -> Cell {
     let cases = analysis.cases.iter();
     let all: Vec<f64> = cases
@@ -138,7 +145,8 @@ fn deviation(analysis: &Analysis<'_>, name: &FigureName, host: usize) -> Cell {
     Cell::marked(with_interval(mean, interval), mark)
 }
 
-/// Of each run of the host in a case that ran on several, in percent of the case's mean.
+/// Returns the deviation of each of the host's runs from the case's mean in percent, for a case that ran on several
+/// hosts.
 fn deviations(case: &CaseFigures<'_>, name: &FigureName, host: usize) -> Vec<f64> {
     let value = |run: &&Run| {
         let figure = run.sound(name)?;
@@ -165,7 +173,7 @@ mod tests {
     use record::Metric;
     use record::plan::Repeats;
 
-    /// A case of four runs on each of two hosts, the second of which has round trips a tenth longer.
+    /// A record with a case of four runs on each of two hosts, the second of which has round trips a tenth longer.
     fn two_hosts() -> Record {
         let mut record = record();
         record.head.plan.cases.truncate(1);
@@ -199,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_runs_lie_apart_is_seen_beside_its_baseline() {
+    fn a_deviating_host_is_shown_with_its_baseline() {
         let record = two_hosts();
         let table = table(&Analysis::of(&record)).unwrap();
         let texts = |row: &Vec<Cell>| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
@@ -208,7 +216,7 @@ mod tests {
         assert!(fast[2].starts_with("-4.7"), "{fast:?} {slow:?}");
         assert!(slow[2].starts_with("4.7"), "{fast:?} {slow:?}");
         assert_eq!(table.rows[1][2].mark, Mark::Bad);
-        // What is alike on both.
+        // This value is the same on both hosts.
         assert_eq!(table.rows[1][3].mark, Mark::Plain);
         let tcp = |row: &[String]| row[row.len() - 2].clone();
         assert_eq!(
@@ -218,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_report_has_the_hosts_and_takes_none_for_a_machine_that_changed() {
+    fn every_report_has_the_hosts_and_none_counts_as_a_changed_machine() {
         let record = two_hosts();
         for report in [
             text(&record, false, Terminal::NONE),
@@ -228,18 +236,18 @@ mod tests {
         ] {
             assert!(report.contains("fast"), "{report}");
             assert!(report.contains("slow"), "{report}");
-            assert!(!report.contains("machine itself changed"), "{report}");
+            assert!(!report.contains("this machine changed"), "{report}");
         }
     }
 
     #[test]
-    fn of_one_host_and_of_cases_that_ran_on_one_nothing_is_said() {
+    fn a_single_host_is_not_compared() {
         assert!(table(&Analysis::of(&record())).is_none());
         let mut record = two_hosts();
         record.runs.iter_mut().for_each(|run| run.host = Some(1));
         let table = table(&Analysis::of(&record)).unwrap();
         assert_eq!(table.rows[0][2].text, "–");
-        // A stranger's record may name hosts that it has not.
+        // A record from an unknown source may refer to hosts that it does not list.
         record.runs[0].host = Some(99);
         record.baselines[0].host = Some(0);
         html(&record).unwrap();

@@ -1,4 +1,4 @@
-//! One page of several experiments: how each stands, a picture for each question that it answers, the way to its report.
+//! A page of several experiments, with the verdict, a drawing for each question, and a link to the report of each.
 
 use askama::Template;
 
@@ -8,21 +8,21 @@ use crate::error::Result;
 use crate::findings;
 use record::Record;
 
-/// An experiment as the page has it.
+/// An experiment on the page.
 pub struct Listed {
     title: String,
-    /// Where its report is, seen from the page.
+    /// The path of its report, relative to the page.
     report: String,
     headline: String,
     is_met: bool,
-    /// "5 cases, 30 runs, begun 2026-01-02T03:04:05Z, shortened by --quick".
+    /// The size: "5 cases, 30 runs, begun 2026-01-02T03:04:05Z, shortened by --quick".
     size: String,
     findings: Vec<String>,
     drawings: Vec<Drawing>,
 }
 
 impl Listed {
-    /// Of `record`, whose report is at `report`, seen from the page.
+    /// Summarises `record`, whose report is at `report`, a path relative to the page.
     pub fn of(record: &Record, report: String) -> Self {
         let analysis = Analysis::of(record);
         let plan = record.plan();
@@ -54,10 +54,11 @@ struct Page<'a> {
     unread: &'a [String],
 }
 
-/// The page: one file, nothing fetched; `unread` says of what could not be read why.
+/// Formats the page, which is one file that loads nothing else. `unread` has a message for each record that could not
+/// be read.
 ///
 /// # Errors
-/// None but those of the template.
+/// Those of the template.
 pub fn index(listed: &[Listed], unread: &[String]) -> Result<String> {
     Ok(Page { listed, unread }.render()?)
 }
@@ -68,7 +69,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_experiment_has_its_verdict_its_pictures_and_the_way_to_its_report() {
+    fn every_experiment_has_a_verdict_drawings_and_a_link_to_its_report() {
         let met = record();
         let mut unmet = record();
         unmet.runs.pop();

@@ -1,49 +1,51 @@
-//! A value with its 95 % interval, in the one form that every report has, and what the interval is of.
+//! Formats a value with its 95 % confidence interval in the form that all reports share, and describes the scope of the
+//! interval.
 
 use record::quantity::{counted, number, quantity, scale_for};
 use record::{Metric, Statistic};
 use stats::digits::{decimals, fixed};
 
-/// In place of what too few samples do not tell.
+/// Replacement for a value for which there are too few samples.
 pub(crate) const NOT_AVAILABLE: &str = "n/a";
 
-/// Whether a figure speaks of the tail of a distribution, which few samples do not have.
+/// Returns whether a statistic describes the tail of a distribution, of which few samples have none.
 pub(crate) fn is_tail(statistic: Statistic) -> bool {
     matches!(statistic, Statistic::P90 | Statistic::P99)
 }
 
-/// A 95 % interval.
+/// A 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ConfidenceInterval {
-    /// From the least to the greatest.
+    /// The lower and the upper end.
     pub(crate) ends: [f64; 2],
     pub(crate) of: IntervalScope,
 }
 
-/// What an interval is of: never both.
+/// The quantity that an interval contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntervalScope {
-    /// What the network did in one run, as its instrument states it.
+    /// The network's behaviour in one run, as the instrument reports it.
     TheRun,
-    /// The mean rate that one run would have shown had it gone on for long under the same conditions, estimated from how its
-    /// intervals vary. It is wider than the interval of what the network did in that run.
+    /// The mean rate that one run would have had over a long time under the same conditions, estimated from the
+    /// variation of its intervals. It is wider than the interval of the network's behaviour in that run.
     Intervals,
-    /// The mean of so many runs, which scatter.
+    /// The mean over this many runs, estimated from their scatter.
     Runs(usize),
 }
 
-/// Of the intervals of a column, so that its heading says it.
+/// The scopes of the intervals of a column, for its heading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Label {
-    /// One of them is of a single run.
+    /// Whether one of them is for a single run.
     in_the_run: bool,
-    /// One of them is of the intervals of a single run.
+    /// Whether one of them is for the intervals of a single run.
     of_intervals: bool,
-    /// The fewest and the most runs of the others.
+    /// The least and the greatest number of runs of the others.
     runs: Option<[usize; 2]>,
 }
 
-/// "3.12 ± 0.11", or "10.00 [10.00, 10.80]" where the ends do not lie equally far from the value.
+/// Formats value and interval: "3.12 ± 0.11", or "10.00 [10.00, 10.80]" if the ends are not at the same distance from
+/// the value.
 pub(crate) fn with_interval(value: f64, ends: Option<[f64; 2]>) -> String {
     match ends {
         None => number(value),
@@ -51,14 +53,14 @@ pub(crate) fn with_interval(value: f64, ends: Option<[f64; 2]>) -> String {
     }
 }
 
-/// A value to as many decimal places as its interval has.
+/// Formats a value to as many decimal places as its interval has.
 pub(crate) fn of_interval(value: f64, ends: [f64; 2]) -> String {
     places(ends).map_or_else(|| number(value), |places| fixed(value, places))
 }
 
-/// The interval alone, half of which has two digits: "± 0.11", or "[10.00, 10.80]".
+/// Formats the interval alone, to two digits of its half-width: "± 0.11", or "[10.00, 10.80]".
 pub(crate) fn around(value: f64, ends: [f64; 2]) -> String {
-    /// What sums of floating-point numbers may be off by.
+    /// Tolerance for rounding errors of floating-point sums.
     const ROUNDING: f64 = 1e-6;
     let Some(places) = places(ends) else {
         return "± 0".to_owned();
@@ -73,12 +75,13 @@ pub(crate) fn around(value: f64, ends: [f64; 2]) -> String {
     format!("[{low}, {high}]")
 }
 
-/// Decimal places that show half of an interval with two digits; none of one without width.
+/// Returns the number of decimal places that show the half-width to two digits; `None` for an interval without width.
 fn places([low, high]: [f64; 2]) -> Option<i32> {
     decimals((high - low) / 2.0)
 }
 
-/// A metric's value and its interval, both with the unit and to the same decimal places: "1.0 %", "[0.5, 2.0] %".
+/// Formats a metric's value and its interval, both with the unit and to the same number of decimal places: "1.0 %",
+/// "[0.5, 2.0] %".
 pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> [String; 2] {
     let (by, unit) = scale_for(metric, value);
     let (scaled, ends) = (value / by, ends.map(|end| end / by));
@@ -91,7 +94,7 @@ pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> [String; 2
 }
 
 impl ConfidenceInterval {
-    /// In a unit of which `by` are one.
+    /// Converts the interval to a unit that is `by` times its own.
     pub(crate) fn in_units_of(self, by: f64) -> Self {
         Self {
             ends: self.ends.map(|end| end / by),
@@ -101,7 +104,7 @@ impl ConfidenceInterval {
 }
 
 impl IntervalScope {
-    /// "in the run", "over 5 runs".
+    /// Formats the scope: "in the run", "over 5 runs".
     pub(crate) fn words(self) -> String {
         match self {
             Self::TheRun => "in the run".to_owned(),
@@ -127,7 +130,8 @@ impl Label {
         label
     }
 
-    /// "in the run", "over 5 runs", "over 2 to 5 runs"; where both kinds meet, of the latter. Nothing without intervals.
+    /// Formats the heading: "in the run", "over 5 runs", "over 2 to 5 runs". If both kinds occur, it is that of several
+    /// runs. `None` without intervals.
     pub(crate) fn heading(self) -> Option<String> {
         match self.runs {
             Some([least, most]) if least < most => Some(format!("over {least} to {most} runs")),
@@ -137,7 +141,7 @@ impl Label {
         }
     }
 
-    /// What stands beside a value that the heading does not speak of.
+    /// Returns the scope to print beside a value, if the heading does not cover it.
     pub(crate) fn beside(self, of: IntervalScope) -> Option<String> {
         let is_headed = match of {
             IntervalScope::Runs(_) => true,
@@ -147,16 +151,16 @@ impl Label {
         (!is_headed).then(|| of.words())
     }
 
-    /// What the intervals say, in sentences.
+    /// Explains the intervals in sentences.
     pub(crate) fn meaning(self) -> String {
         let mut text = String::new();
         if self.runs.is_some() {
-            text += " Over N runs: the 95 % interval of the mean of runs, which scatter: Student's t, or Stein's of the figure that \
-                     decides how many runs there are.";
+            text += " Over N runs: the 95 % interval of the mean, from the scatter of the runs: Student's t, or Stein's for the figure \
+                     that decides the number of runs.";
         }
         if self.in_the_run {
             text += " In the run: the 95 % interval of what the network did in the only run, as the instrument states it; it says \
-                     nothing of other runs.";
+                     nothing about other runs.";
         }
         if self.of_intervals {
             text += " Over the run's intervals: the 95 % interval of the mean that a run of any length would have had under the same \
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_that_lie_unlike_far_away_are_stated_as_they_are() {
+    fn asymmetric_ends_are_printed_as_an_interval() {
         for (value, ends, text) in [
             (10.0, [10.0, 10.8], "10.00 [10.00, 10.80]"),
             (20.5, [19.9, 20.4], "20.50 [19.90, 20.40]"),
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_says_of_what_its_intervals_are_and_a_cell_where_it_differs() {
+    fn a_heading_has_the_scope_of_its_intervals_and_a_cell_a_different_one() {
         let label = Label::of([
             IntervalScope::Runs(5),
             IntervalScope::TheRun,

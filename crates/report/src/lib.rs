@@ -1,4 +1,4 @@
-//! Analysis of records, and reports: each is a pure function of a record.
+//! Analysis of records, and reports, which are pure functions of a record.
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -42,13 +42,13 @@ pub use formats::html::html;
 pub use formats::text::text;
 pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
-pub use so_far::{SoFar, so_far};
+pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 
 use crate::analysis::Analysis;
 use record::Record;
 
-/// Each value once, in the order in which they first appear.
+/// Returns each value once, in the order in which they first appear.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     all.fold(Vec::new(), |mut known, value| {
         if !known.contains(&value) {
@@ -58,7 +58,7 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     })
 }
 
-/// Every figure as an SVG that stands alone, with the name of its file; no two have the same.
+/// Returns every drawing as self-contained SVG with the name of its file; the names are unique.
 pub fn drawings(record: &Record) -> NamedFiles {
     let analysis = Analysis::of(record);
     let drawings = charts::questions(&analysis)
@@ -76,7 +76,7 @@ pub fn drawings(record: &Record) -> NamedFiles {
     drawings.map(file).collect()
 }
 
-/// A drawing on paper of its own, whatever a viewer has behind it.
+/// Gives a drawing a white background, independent of the viewer.
 pub fn on_paper(svg: &str) -> String {
     svg.replacen("<svg", "<svg color=\"#000\" style=\"background:#fff\"", 1)
 }

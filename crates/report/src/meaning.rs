@@ -1,8 +1,8 @@
-//! What a figure is, for who meets it in a heading: in sentences, from the one place where its metric is described.
+//! Explains figures in sentences, for headings. The text comes from the documentation of their metrics.
 
 use record::{Direction, Metric, Phase, Statistic};
 
-/// What a metric is, and its unit.
+/// Explains a metric and its unit.
 pub(super) fn of_metric(metric: Metric) -> String {
     match metric.unit() {
         "" => metric.meaning().to_owned(),
@@ -11,7 +11,7 @@ pub(super) fn of_metric(metric: Metric) -> String {
     }
 }
 
-/// What a figure of a metric is, and of what.
+/// Explains a figure of a metric with its scope.
 pub(super) fn of(
     metric: Metric,
     statistic: Statistic,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_says_its_metric_unit_statistic_and_direction() {
+    fn a_figure_is_explained_with_metric_unit_statistic_and_direction() {
         let text = of(
             Metric::GoodputBitPerS,
             Statistic::Mean,

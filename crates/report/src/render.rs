@@ -1,9 +1,9 @@
-//! A table in Markdown and on a page.
+//! Formats a table in Markdown and in HTML.
 
 use askama::Template;
 use record::table::{Column, Mark, Table};
 
-/// A table of GitHub's Markdown below its heading.
+/// Formats a table in GitHub's Markdown below its heading.
 pub(crate) fn table_markdown(table: &Table) -> String {
     let row = |cells: &mut dyn Iterator<Item = String>| {
         format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
@@ -30,7 +30,7 @@ pub(crate) fn table_markdown(table: &Table) -> String {
     text
 }
 
-/// A column's title in one line; its first part leads to where it is explained.
+/// Formats a column's title in one line. Its first part links to the explanation.
 fn heading(column: &Column) -> String {
     let title = escaped(&column.title.replace('\n', ", "));
     let Some(place) = &column.explained_at else {
@@ -42,7 +42,7 @@ fn heading(column: &Column) -> String {
     }
 }
 
-/// Text that is neither Markdown nor HTML.
+/// Escapes text that must not be interpreted as Markdown or HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
@@ -57,7 +57,7 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A table of a page below its heading, as its `Display`.
+/// A table below its heading, which `Display` formats in HTML.
 #[derive(Template)]
 #[template(path = "table.html")]
 pub(crate) struct Html<'a>(pub(crate) &'a Table);

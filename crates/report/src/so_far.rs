@@ -1,4 +1,4 @@
-//! What a case has come to so far, for who watches an experiment.
+//! The figures of a case so far, for observers of a running experiment.
 
 use crate::analysis::headlines;
 use record::figure_name::FigureName;
@@ -7,26 +7,26 @@ use record::{Record, RunOutcome};
 
 /// A figure over the runs of a case so far.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SoFar {
-    /// Which figure.
+pub struct InterimFigure {
+    /// Name of the figure.
     pub name: FigureName,
     /// Its mean over the runs that count, in the metric's unit.
     pub value: f64,
-    /// The 95 % interval, where there is one.
+    /// The 95 % confidence interval, if there is one.
     pub interval: Option<[f64; 2]>,
-    /// How many runs count.
+    /// Number of runs that count.
     pub runs: usize,
     /// Whether all runs of the case so far were measured and none is invalid.
     pub valid: bool,
 }
 
-/// The figures of `case` that people look for first, as the report of these runs has them.
-pub fn so_far(record: &Record, case: &Case) -> Vec<SoFar> {
+/// Returns the main figures of `case`, as the report of these runs has them.
+pub fn so_far(record: &Record, case: &Case) -> Vec<InterimFigure> {
     let latest = record.latest();
     let valid = latest.runs(case).all(|run| run.outcome == RunOutcome::Ok);
     let figures = headlines(&latest, case).into_iter();
     figures
-        .map(|(name, figure)| SoFar {
+        .map(|(name, figure)| InterimFigure {
             name,
             value: figure.value(),
             interval: figure.interval.map(|own| own.ends),
@@ -43,14 +43,14 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn what_a_case_has_come_to_is_what_the_report_says() {
+    fn interim_figures_equal_those_of_the_report() {
         let mut record = record();
         let whole = record.clone();
         let analysis = Analysis::of(&whole);
         let case = &whole.plan().cases[1];
         let found = so_far(&record, case);
         assert!(!found.is_empty());
-        for SoFar {
+        for InterimFigure {
             name,
             value,
             interval,

@@ -1,4 +1,4 @@
-//! How a figure spread over the runs of a case: what a mean and its interval do not show.
+//! The spread of figures over the runs of a case, which a mean and its interval do not show.
 
 use std::fmt::Write;
 
@@ -9,42 +9,45 @@ use record::quantity::{number, scale_for};
 use record::table::{Cell, Column, Mark, Table};
 use stats::sample_summary::SampleSummary;
 
-/// How to read it.
-const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, of ten runs or more. Far out: outside Tukey's fences, 1.5 \
-                               interquartile ranges beyond the quartiles; what lies there is shown and counts like any other run";
+/// Note on how to read the table.
+const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, for ten runs or more. Far out: outside Tukey's fences, 1.5 \
+                               interquartile ranges beyond the quartiles; such runs are shown, and count like any other run";
 
-/// Fewer values have no tenth.
+/// Fewest values for which the 10 % and 90 % quantiles are shown.
 const FEWEST_FOR_TENTHS: usize = 10;
-/// Far-out values that are listed.
+/// Largest number of outliers that are listed.
 const MOST_LISTED: usize = 3;
-/// More rows than this are not read on a terminal.
+/// Largest number of rows on a terminal.
 const MOST_ON_TERMINAL: usize = 60;
 
-/// A table an instrument: a row for each headline figure of a case that several runs have, ours or published; with a drawing of
-/// the runs for a page.
+/// Returns a table for each instrument, with a row for each main figure of a case that was measured or published in
+/// several runs; for a page, with a drawing of the runs.
 pub(super) fn tables(tables: &[FigureTable<'_>], drawn: bool) -> Vec<Table> {
-    let tables = tables.iter().map(|table| spread(table, drawn));
-    let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
+    let mut tables: Vec<Table> = tables
+        .iter()
+        .map(|table| spread(table, drawn))
+        .filter(|table| !table.rows.is_empty())
+        .collect();
     if let Some(last) = tables.last_mut() {
         last.note = NOTE.to_owned();
     }
     tables
 }
 
-/// For a terminal; nothing where no case has several runs.
+/// Formats the tables for a terminal; empty if no case has several runs.
 pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
     let tables = self::tables(tables, false);
     let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
     if rows > MOST_ON_TERMINAL {
         let elsewhere =
-            format!("{rows} figures of several runs: --format md and html show how each spread");
+            format!("{rows} figures of several runs: --format md and html show the spread of each");
         return format!("\n{}", prose(&elsewhere, terminal));
     }
     let texts = tables.iter().map(|table| table_text(table, terminal));
     texts.map(|text| format!("\n{text}")).collect()
 }
 
-/// One row: a figure of a case whose runs are told apart, ours or the published.
+/// One row: a figure of a case with several measured or published runs.
 struct Spread<'a> {
     case: String,
     title: String,
@@ -62,8 +65,9 @@ fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
     let counts = found.iter().map(|figure| figure.summary.count());
     let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
     let mut columns = vec![Column::words("case"), Column::words("figure")];
-    let numbers = ["n", "mean", "SD", "median", "least", "greatest"].into_iter();
-    let numbers = numbers.chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
+    let numbers = ["n", "mean", "SD", "median", "least", "greatest"]
+        .into_iter()
+        .chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
     columns.extend(numbers.chain(["far out"]).map(Column::numbers));
     columns.extend(drawn.then(|| Column::words("every run")));
     let rows = found.iter().map(|figure| {
@@ -75,7 +79,7 @@ fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
 }
 
 impl<'a> Spread<'a> {
-    /// Of what several runs of ours say, and below it of what several published ones do.
+    /// Returns the row of the measured runs, and below it that of the published ones, if there are several of each.
     fn of(
         instrument: &str,
         row: &CaseRow<'a>,
@@ -143,7 +147,7 @@ fn far_out(metric: Metric, summary: &SampleSummary) -> String {
     }
 }
 
-/// A dot a run between the least and the greatest, rings far out, a stroke at the mean.
+/// Draws a dot for each run between the least and the greatest, with rings around outliers and a stroke at the mean.
 fn strip(values: &[f64], summary: &SampleSummary) -> String {
     const WIDTH: f64 = 150.0;
     const EDGE: f64 = 6.0;
@@ -188,7 +192,7 @@ mod tests {
     use record::plan::Published;
 
     #[test]
-    fn a_figure_of_several_runs_has_a_row_and_one_of_a_single_run_none() {
+    fn only_figures_of_several_runs_have_a_row() {
         let record = record();
         let analysis = Analysis::of(&record);
         let text = text(&tables(&analysis), Terminal::NONE);
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn published_runs_have_their_spread_below_ours() {
+    fn the_spread_of_published_runs_is_below_that_of_measured_ones() {
         let mut record = record();
         let of_slow = &mut record.head.plan.cases[1].published;
         let name = "ping.rtt_ms.median".parse().unwrap();
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_out_is_listed_and_ringed() {
+    fn outliers_are_listed_and_ringed() {
         let values = [10.0, 11.0, 12.0, 11.0, 10.0, 30.0];
         let summary = SampleSummary::of(&values).unwrap();
         assert_eq!(far_out(Metric::RttMs, &summary), "30.00");

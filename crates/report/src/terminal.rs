@@ -1,4 +1,5 @@
-//! Tables and prose on a terminal: no line is longer than the terminal is wide, and no number is cut or wrapped.
+//! Formats tables and prose for a terminal: no line is longer than the terminal is wide, and no number is truncated or
+//! wrapped.
 
 use comfy_table::{
     Attribute, CellAlignment, Color, ColumnConstraint, LineStyle, TableStyle, Width,
@@ -14,19 +15,19 @@ const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
-/// To the left of a column, where the first has its margin and others follow the space between two columns.
+/// Padding to the left of a column: the margin before the first, and the space between two columns.
 const PADDING: u16 = 1;
-/// A word up to so long is never broken.
+/// Longest word that is never broken.
 const LONGEST_WORD: usize = 24;
 
-/// What stays in the line of the number before it.
+/// Units that stay on the line of the number before them.
 const UNITS: [&str; 8] = ["%", "s", "ms", "us", "Mbit/s", "bytes", "packets", "points"];
 const NO_BREAK: char = '\u{a0}';
 
-/// What text goes to.
+/// The properties of the output device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Characters in a line.
+    /// Number of characters in a line.
     pub width: usize,
     /// Whether it shows colours.
     pub coloured: bool,
@@ -40,10 +41,10 @@ impl Terminal {
     };
 }
 
-/// A table for a terminal; nothing of one without rows.
+/// Formats a table for a terminal; empty for a table without rows.
 ///
-/// Where it is wider than the terminal, first the titles of columns of numbers are wrapped, then what stands in columns of
-/// words; what is still too wide goes on in a table below, which begins with the same first column.
+/// If it is wider than the terminal, first the titles of columns of numbers are wrapped, and then the contents of
+/// columns of words. Columns that still do not fit are moved to a table below, which starts with the same first column.
 pub fn table_text(table: &Table, terminal: Terminal) -> String {
     if table.rows.is_empty() {
         return String::new();
@@ -53,7 +54,7 @@ pub fn table_text(table: &Table, terminal: Terminal) -> String {
         .map(|(columns, widths)| drawn(table, &columns, &widths, terminal.coloured))
         .collect();
     let last = drawn.len().saturating_sub(1);
-    // Between two parts the upper line of the lower one is enough.
+    // Between two parts, the upper line of the lower one is sufficient.
     let joined = drawn
         .iter()
         .enumerate()
@@ -65,12 +66,12 @@ pub fn table_text(table: &Table, terminal: Terminal) -> String {
     title + &joined.collect::<String>() + &prose(&table.note, terminal)
 }
 
-/// Lines of text, each wrapped to the terminal with what follows indented; nothing of no text.
+/// Formats lines of text, each wrapped to the terminal with the following lines indented; empty for an empty text.
 pub fn prose(text: &str, terminal: Terminal) -> String {
     hanging(text, terminal, 2)
 }
 
-/// Likewise, with what follows indented by so many characters.
+/// Formats lines of text in the same way, with following lines indented by this many characters.
 pub fn hanging(text: &str, terminal: Terminal, indent: usize) -> String {
     let indent = " ".repeat(indent);
     let options = textwrap::Options::new(terminal.width)
@@ -78,14 +79,15 @@ pub fn hanging(text: &str, terminal: Terminal, indent: usize) -> String {
         .word_splitter(WordSplitter::NoHyphenation);
     let wrapped = |line: &str| {
         let line = with_units_kept(&printable(line));
-        let lines = textwrap::wrap(&line, &options).into_iter();
-        let lines = lines.map(|line| format!("{}\n", line.trim_end().replace(NO_BREAK, " ")));
+        let lines = textwrap::wrap(&line, &options)
+            .into_iter()
+            .map(|line| format!("{}\n", line.trim_end().replace(NO_BREAK, " ")));
         lines.collect::<String>()
     };
     text.lines().map(wrapped).collect()
 }
 
-/// With spaces between numbers and their units that are no place to wrap.
+/// Replaces spaces between numbers and their units by ones at which a line is not wrapped.
 fn with_units_kept(line: &str) -> String {
     let mut kept = String::with_capacity(line.len());
     for (at, word) in line.split(' ').enumerate() {
@@ -100,14 +102,14 @@ fn with_units_kept(line: &str) -> String {
     kept
 }
 
-/// How wide a column is, and can be.
+/// The width that a column has and can have.
 #[derive(Clone, Copy)]
 struct Extent {
     natural: usize,
     least: usize,
 }
 
-/// The columns of each table that `table` takes on a terminal so wide, and how wide each is.
+/// Returns the columns of each part of `table` on a terminal of this width, and their widths.
 fn blocks(table: &Table, width: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
     let extents: Vec<Extent> = (0..table.columns.len())
         .map(|at| extent(table, at, width))
@@ -123,7 +125,7 @@ fn blocks(table: &Table, width: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
     if let Some(widths) = fit(&all) {
         return vec![(all, widths)];
     }
-    // A column with those that stand beside it.
+    // Each group is a column with those that belong to it.
     let mut together: Vec<Vec<usize>> = Vec::new();
     for at in 1..table.columns.len() {
         match together.last_mut() {
@@ -146,7 +148,7 @@ fn blocks(table: &Table, width: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
     sized.collect()
 }
 
-/// The widths of columns that fit into `width` together, of which those of numbers (`true`) are narrowed first.
+/// Returns widths of columns that fit into `width` together. Columns of numbers (`true`) are narrowed first.
 fn fitted(columns: &[(Extent, bool)], width: usize) -> Option<Vec<usize>> {
     let mut widths: Vec<usize> = columns.iter().map(|(extent, _)| extent.natural).collect();
     let over = |widths: &[usize]| {
@@ -184,14 +186,14 @@ fn extent(table: &Table, at: usize, width: usize) -> Extent {
     };
     let cell = cells.clone().map(line).max().unwrap_or_default();
     let natural = cell.max(line(&column.title));
-    let least = match column.numeric {
-        true => cell.max(word(&column.title)),
-        // What a row is of stays in one line if that leaves as much for the rest.
-        false if at == 0 && natural <= width / 2 => natural,
-        false => {
-            let longest = cells.map(part).max().unwrap_or_default();
-            longest.max(word(&column.title)).min(LONGEST_WORD)
-        }
+    let least = if column.numeric {
+        cell.max(word(&column.title))
+    } else if at == 0 && natural <= width / 2 {
+        // The label of a row stays on one line if that leaves at least half of the width.
+        natural
+    } else {
+        let longest = cells.map(part).max().unwrap_or_default();
+        longest.max(word(&column.title)).min(LONGEST_WORD)
     };
     Extent { natural, least }
 }
@@ -205,13 +207,18 @@ fn drawn(table: &Table, columns: &[usize], widths: &[usize], coloured: bool) -> 
         drawn.force_no_tty();
     }
     drawn.set_header(header(table, columns, widths));
-    let cell = |row: &Vec<Cell>, at: usize, width: usize| match table.columns[at].numeric {
-        true => terminal_cell(&row[at].text, row[at].mark),
-        false => terminal_cell(&in_parts(&row[at].text, width), row[at].mark),
+    let cell = |row: &Vec<Cell>, at: usize, width: usize| {
+        if table.columns[at].numeric {
+            terminal_cell(&row[at].text, row[at].mark)
+        } else {
+            terminal_cell(&in_parts(&row[at].text, width), row[at].mark)
+        }
     };
     let row = |row: &Vec<Cell>| {
-        let cells = columns.iter().zip(widths);
-        let cells = cells.map(|(at, width)| cell(row, *at, *width));
+        let cells = columns
+            .iter()
+            .zip(widths)
+            .map(|(at, width)| cell(row, *at, *width));
         cells.collect::<Vec<_>>()
     };
     drawn.add_rows(table.rows.iter().map(row));
@@ -231,11 +238,13 @@ fn drawn(table: &Table, columns: &[usize], widths: &[usize], coloured: bool) -> 
         .collect()
 }
 
-/// The titles, wrapped, and all ending in one line.
+/// Returns the titles, wrapped and aligned at the bottom.
 fn header(table: &Table, columns: &[usize], widths: &[usize]) -> Vec<String> {
     let wrapped = |(at, width): (&usize, &usize)| {
-        let lines = table.columns[*at].title.lines();
-        let lines = lines.flat_map(|line| textwrap::wrap(line, *width));
+        let lines = table.columns[*at]
+            .title
+            .lines()
+            .flat_map(|line| textwrap::wrap(line, *width));
         lines.map(|line| line.into_owned()).collect::<Vec<_>>()
     };
     let titles: Vec<Vec<String>> = columns.iter().zip(widths).map(wrapped).collect();
@@ -244,7 +253,7 @@ fn header(table: &Table, columns: &[usize], widths: &[usize]) -> Vec<String> {
     titles.into_iter().map(ending).collect()
 }
 
-/// Words wrapped to a column, names after their points and commas.
+/// Wraps words to a column; names are broken after points and commas.
 fn in_parts(text: &str, width: usize) -> String {
     fn words(line: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
         Box::new(parts(line).into_iter().map(Word::from))
@@ -257,7 +266,8 @@ fn in_parts(text: &str, width: usize) -> String {
     lines.collect::<Vec<_>>().join("\n").replace(NO_BREAK, " ")
 }
 
-/// What a line may be wrapped between: words, each with the space after it, and names that points and commas join.
+/// Splits a line at the places at which it may be wrapped: into words, each with the space after it, and names at
+/// points and commas.
 fn parts(line: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -292,7 +302,7 @@ mod tests {
     use super::*;
     use record::table::Column;
 
-    /// Twelve figures of a case with a long name, each with a change beside it.
+    /// A table with twelve figures of a case with a long name, each with a change beside it.
     fn wide() -> Table {
         let mut columns = vec![Column::words("case"), Column::words("what it ran under")];
         for figure in 0..12 {
@@ -319,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_no_wider_than_the_terminal_and_no_number_is_cut() {
+    fn a_table_fits_the_terminal_without_truncated_numbers() {
         for width in [60, 80, 100, 200] {
             let terminal = Terminal {
                 width,
@@ -335,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_one_table_as_wide_as_what_stands_in_it() {
+    fn a_table_that_fits_is_as_wide_as_its_content() {
         let columns = [Column::words("case"), Column::numbers("rtt median\nms")];
         let table = Table::new("ping", columns).with([["base", "1.844 ± 0.066"]]);
         let lines = [
@@ -352,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_wrapped_and_a_number_keeps_its_unit() {
+    fn prose_is_wrapped_without_separating_numbers_from_units() {
         let terminal = Terminal {
             width: 30,
             ..Terminal::NONE
@@ -368,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_wrapped_after_a_point_and_a_number_never() {
+    fn a_name_is_wrapped_after_points_and_a_number_is_not() {
         let wrapped = in_parts("download.goodput_bit_per_s.mean: 18.85 Mbit/s", 20);
         let lines = ["download.", "goodput_bit_per_s.", "mean: 18.85 Mbit/s"];
         assert_eq!(wrapped.lines().collect::<Vec<_>>(), lines);

@@ -1,5 +1,5 @@
-//! The table of trust. Each row states what the interval of a headline figure contains, by which method it is computed, how many samples it
-//! needs, and what makes the figure invalid.
+//! The table of trust. Each row states what the interval of a main figure contains, how it is computed, how many
+//! samples it needs, and what makes the figure invalid.
 //!
 //! Reports show the rows of the figures that occur in them, and docs/statistics.md shows all.
 
@@ -7,15 +7,15 @@ use record::profile::{Carrier, InstrumentProfile};
 use record::{Metric, Statistic};
 
 /// The causes that make more than one figure invalid, in sentences.
-pub(crate) const EVERY_FIGURE: &str = "A packet is late when it left the emulator later than the late budget after its due time. The \
-    shares of late packets are those of the figure's own packets in its own time. Besides, a paced sender that falls more than 1 % short of its \
-    schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that lost packets of \
-    its own accord, makes every figure of the run invalid.";
+pub(crate) const EVERY_FIGURE: &str = "A packet is late if it left the emulator later than the late budget after its due time. The \
+    shares of late packets count only the packets of the figure, in its own time. Besides, a paced sender that falls more than 1 % short of its \
+    schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that itself lost \
+    packets, makes every figure of the run invalid.";
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrustRow {
-    /// The name of its place in docs/statistics.md, which reports put `trust-` before.
+    /// The anchor in docs/statistics.md; in reports, it is preceded by `trust-`.
     pub(crate) anchor: &'static str,
     /// The figures, as records name them.
     pub(crate) figures: &'static str,
@@ -23,17 +23,17 @@ pub(crate) struct TrustRow {
     pub(crate) contains: &'static str,
     /// The method that computes the interval.
     pub(crate) method: &'static str,
-    /// The smallest number of samples that has an interval.
+    /// The smallest number of samples for which there is an interval.
     pub(crate) least: &'static str,
     /// The causes that make the figure invalid.
     pub(crate) invalid: &'static str,
 }
 
-/// The row and the headings of a report that it is about.
+/// A row, and the headings of a report to which it applies.
 #[derive(Clone, Debug)]
 pub(crate) struct OccurringRow {
     pub(crate) row: &'static TrustRow,
-    /// "rtt median of ping", "loss mean, up of udp and probe".
+    /// The headings: "rtt median of ping", "loss mean, up of udp and probe".
     pub(crate) headings: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ const NONE: &str = "–";
 const TIME: TrustRow = TrustRow {
     anchor: "rtt",
     figures: "`rtt_ms`, `network_rtt_ms`, `connect_ms`, `tls_handshake_ms`, `first_byte_ms`, `completion_ms`: median",
-    contains: "the median; of `ping` and `probe` that of the network, for which the lower end allows for the time of the hosts",
+    contains: "the median; for `ping` and `probe` that of the network: the lower end allows for the time of the hosts",
     method: "Woodruff's, from blocks of neighbouring samples",
     least: "10 independent samples",
     invalid: LATE_BULK,
@@ -67,7 +67,7 @@ const TIME_P99: TrustRow = TrustRow {
 const DELAY: TrustRow = TrustRow {
     anchor: "delay",
     figures: "`one_way_delay_ms`: median",
-    contains: "the median of one direction, with what clocks and stamps may be off",
+    contains: "the median of one direction, with the possible error of clocks and stamps",
     method: "Woodruff's, widened by the error of the clocks",
     least: "10 independent samples",
     invalid: LATE_BULK,
@@ -76,7 +76,7 @@ const LOSS: TrustRow = TrustRow {
     anchor: "loss",
     figures: "`lost_percent`",
     contains: "the probability with which the network loses a packet; where host and network cannot be distinguished it covers both",
-    method: "Wilson's, for the number of independent packets that the observed bursts are worth; runs are pooled",
+    method: "Wilson's, for the effective number of independent packets given the observed bursts; runs are pooled",
     least: "1 packet",
     invalid: "1 packet in 200 late, or more, and more than one packet",
 };
@@ -84,7 +84,7 @@ const GOODPUT_UDP: TrustRow = TrustRow {
     anchor: "goodput-udp",
     figures: "`goodput_bit_per_s` of `udp`",
     contains: "what the network carried in this run",
-    method: "counts, to which sampling adds nothing; the uncertain edges of both ends",
+    method: "counts without sampling error; the uncertain edges at both ends",
     least: "1 datagram after the first",
     invalid: LATE_BULK,
 };
@@ -92,14 +92,14 @@ const GOODPUT_TCP: TrustRow = TrustRow {
     anchor: "goodput",
     figures: "`goodput_bit_per_s` of `tcp` and `http`",
     contains: "what the network carried in this run; external tools state no interval",
-    method: "counts, less the time that the ends add",
+    method: "counts, without the time that the ends add",
     least: "1 interval",
     invalid: LATE_BULK,
 };
 const RUNS_OF_ONE: TrustRow = TrustRow {
     anchor: "runs",
     figures: "means of `pingpong`, `blast` and `transfer`: `rtt_ms`, `goodput_bit_per_s`, `elapsed_s`, `time_per_mib_ms` and others",
-    contains: "the mean of such runs within a measurement; of `rtt_ms` the lower end allows for the time of the hosts",
+    contains: "the mean over such runs within a measurement; for `rtt_ms`, the lower end allows for the time of the hosts",
     method: "Student's t over the runs of the measurement",
     least: "2 runs of the measurement",
     invalid: LATE_BULK,
@@ -107,7 +107,7 @@ const RUNS_OF_ONE: TrustRow = TrustRow {
 const CAPACITY: TrustRow = TrustRow {
     anchor: "capacity",
     figures: "`ip_capacity_bit_per_s`",
-    contains: "the most that the path carried in one sub-interval; a lower bound where the sender was the limit",
+    contains: "the most that the path carried in one sub-interval; a lower bound if the sender was the limit",
     method: "RFC 9097's maximum over sub-intervals",
     least: "1 sub-interval",
     invalid: LATE_BULK,
@@ -123,7 +123,7 @@ const JITTER: TrustRow = TrustRow {
 const COUNT: TrustRow = TrustRow {
     anchor: "counts",
     figures: "`retransmitted_packets`, `tcp_rtt_ms` and other readings of the kernel",
-    contains: "no interval: it is what was counted or read in this run",
+    contains: "no interval: it was counted or read in this run",
     method: NONE,
     least: NONE,
     invalid: LATE_BULK,
@@ -131,7 +131,7 @@ const COUNT: TrustRow = TrustRow {
 const SENT: TrustRow = TrustRow {
     anchor: "sent",
     figures: "`sent_rate_bit_per_s`, `requested_rate_bit_per_s`, CPU times",
-    contains: "no interval: it is what the sender did, or was asked to do",
+    contains: "no interval: it describes what the sender did, or was requested to do",
     method: NONE,
     least: NONE,
     invalid: LATE_BULK,
@@ -142,28 +142,28 @@ pub(crate) const STEADY: TrustRow = TrustRow {
     figures: "steady throughput",
     contains: "the mean that the steady part of the run would have had if it had gone on for long",
     method: "batch means over the autocorrelation time",
-    least: "50 intervals that are worth 20 independent ones; with fewer it is marked",
+    least: "50 intervals with an effective sample size of 20; with fewer, it is marked",
     invalid: LATE_BULK,
 };
 /// The row of figures over several runs.
 const OVER_RUNS: TrustRow = TrustRow {
     anchor: "over-runs",
     figures: "any figure over N runs",
-    contains: "the mean of such runs",
-    method: "Student's t; Stein's for the figure that decides the number of runs; losses are pooled; nothing beyond what the figure can be",
+    contains: "the mean over such runs",
+    method: "Student's t; Stein's for the figure that decides the number of runs; losses are pooled; limited to possible values",
     least: "2 valid runs",
-    invalid: "invalid runs do not count",
+    invalid: "invalid runs are left out",
 };
 const OTHER: TrustRow = TrustRow {
     anchor: "other",
     figures: "any other figure",
-    contains: "what the facts of the instrument say, where one run states an interval",
-    method: "that of the facts",
-    least: "that of the facts",
+    contains: "see the facts of the instrument, if one run states an interval",
+    method: "see the facts",
+    least: "see the facts",
     invalid: LATE_BULK,
 };
 
-/// Every row, in the order of the documentation.
+/// All rows in the order of the documentation.
 pub(crate) const ROWS: [TrustRow; 15] = [
     TIME,
     TIME_P90,
@@ -183,7 +183,7 @@ pub(crate) const ROWS: [TrustRow; 15] = [
 ];
 
 impl TrustRow {
-    /// The row of a figure that an instrument of this profile states.
+    /// Returns the row of a figure of an instrument with this profile.
     pub(crate) fn of(
         profile: &InstrumentProfile,
         metric: Metric,
@@ -215,7 +215,7 @@ impl TrustRow {
         }
     }
 
-    /// The anchor of the row in a report.
+    /// Returns the anchor of the row in a report.
     pub(crate) fn place(&self) -> String {
         format!("trust-{}", self.anchor)
     }
@@ -225,8 +225,8 @@ fn is_time(metric: Metric) -> bool {
     metric.unit() == "ms"
 }
 
-/// The rows of the figures that these `headings` of a report name, in the order of the documentation; with `is_steady` also that of the
-/// steady part of runs, with `has_several` that of figures over several runs.
+/// Returns the rows for these `headings` of a report, in the order of the documentation. With `is_steady`, the row of
+/// the steady part of runs is included; with `has_several`, that of figures over several runs.
 pub(crate) fn occurring(
     headings: &[(&'static TrustRow, String)],
     is_steady: bool,
@@ -247,11 +247,12 @@ pub(crate) fn occurring(
 }
 
 impl OccurringRow {
-    /// The figures of this report that it is about; those of the documentation where it has no heading.
+    /// Returns the figures of this report to which the row applies, or those of the documentation if it has no heading.
     pub(crate) fn title(&self) -> String {
-        match self.headings.is_empty() {
-            true => self.row.figures.replace('`', ""),
-            false => self.headings.join(", "),
+        if self.headings.is_empty() {
+            self.row.figures.replace('`', "")
+        } else {
+            self.headings.join(", ")
         }
     }
 }
@@ -260,7 +261,7 @@ impl OccurringRow {
 mod tests {
     use super::*;
 
-    /// The table of docs/statistics.md.
+    /// Returns the table of docs/statistics.md.
     fn documented() -> String {
         let mut text = "| figure | what its 95 % interval contains | method | least samples | invalid when |\n|---|---|---|---|---|\n".to_owned();
         for TrustRow {
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn places_have_a_name_each() {
+    fn anchors_are_unique() {
         let mut anchors: Vec<&str> = ROWS.iter().map(|row| row.anchor).collect();
         anchors.sort_unstable();
         anchors.dedup();

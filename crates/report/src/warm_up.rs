@@ -1,4 +1,4 @@
-//! How long a throughput took to reach its speed, and what it then was.
+//! The table of the time until a throughput was steady, and of the steady throughput.
 
 use super::charts::instruments;
 use crate::analysis::Analysis;
@@ -12,20 +12,23 @@ use record::table::{Column, Table};
 use record::{Direction, Metric};
 use stats::order_statistics;
 
-/// How to read it.
-const NOTE: &str = "Reached: when the rate of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
-                               mean of what follows the warm-up with its 95 % interval. Over N runs it is Student's t interval of the runs' means. \
-                               Over the run's intervals it is the interval of the mean that a run of any length would have had under the same \
-                               conditions, by batch means over the autocorrelation; an asterisk marks one whose intervals are too few or too \
-                               much alike for that to be sure. It is wider than the interval of what the network did in the run, which stands \
-                               beside the goodput. A sent rate is what the sender handed to its socket: not all of it need have \
+/// Note on how to read the table.
+const NOTE: &str = "Reached: the time at which the rate of an interval first reached the steady rate, median over the runs (least to greatest). \
+                               Steady: the mean after the warm-up with its 95 % interval. Over N runs, it is Student's t interval of the runs' \
+                               means. Over the run's intervals, it is the interval of the mean that a run of any length would have had under the \
+                               same conditions, by batch means over the autocorrelation; an asterisk marks an interval that is uncertain because \
+                               the run's intervals are too few or too similar. It is wider than the interval beside the goodput, which describes \
+                               what the network did in the run. A sent rate is what the sender handed to its socket: not all of it need have \
                                arrived. Warm-up: as the scenario has it, or found by MSER-5";
 
-/// A table an instrument that has intervals: a row a case and direction.
+/// Returns a table for each instrument that has intervals, with a row for each case and direction.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
     let names = instruments(&analysis.cases, &[SampleKind::Intervals]);
-    let tables = names.into_iter().map(|name| table(analysis, name));
-    let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
+    let mut tables: Vec<Table> = names
+        .into_iter()
+        .map(|name| table(analysis, name))
+        .filter(|table| !table.rows.is_empty())
+        .collect();
     if let Some(last) = tables.last_mut() {
         last.note = NOTE.to_owned();
     }
@@ -33,11 +36,14 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
 }
 
 fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
-    let ways = analysis.cases.iter().flat_map(|case| {
-        let ways = Throughput::of(case, instrument).into_iter();
-        ways.map(|way| (case.name(), way))
-    });
-    let ways: Vec<(&str, Throughput)> = ways.collect();
+    let ways: Vec<(&str, Throughput)> = analysis
+        .cases
+        .iter()
+        .flat_map(|case| {
+            let ways = Throughput::of(case, instrument).into_iter();
+            ways.map(|way| (case.name(), way))
+        })
+        .collect();
     let shown: Vec<(RateQuantity, Label)> = RateQuantity::ALL
         .into_iter()
         .filter(|quantity| ways.iter().any(|(_, way)| way.quantity == *quantity))
@@ -62,7 +68,7 @@ fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
     Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
 }
 
-/// Of what the intervals of one quantity's column are.
+/// Returns the label for the intervals in the column of one quantity.
 fn label(ways: &[(&str, Throughput)], quantity: RateQuantity) -> Label {
     let own = ways.iter().filter(|(_, way)| way.quantity == quantity);
     Label::of(own.filter_map(|(_, way)| Some(way.interval?.of)))
@@ -131,7 +137,7 @@ fn left_out(warm_ups: &[LeftOutStart]) -> String {
         _ => format!(" in {count} of {runs} runs"),
     };
     let unsettled = (unsettled > 0).then(|| format!("not settled{}", of(unsettled)));
-    let short = (short > 0).then(|| format!("too short to tell{}", of(short)));
+    let short = (short > 0).then(|| format!("too short to decide{}", of(short)));
     let parts: Vec<String> = [found, unsettled, short].into_iter().flatten().collect();
     parts.join("; ")
 }
@@ -142,7 +148,7 @@ mod tests {
     use crate::interval::{ConfidenceInterval, IntervalScope};
 
     #[test]
-    fn warm_ups_are_told_in_words() {
+    fn warm_ups_are_formatted() {
         let found = [
             LeftOutStart::Found(0.5),
             LeftOutStart::Found(2.0),
@@ -154,7 +160,7 @@ mod tests {
         );
         assert_eq!(left_out(&[LeftOutStart::Found(0.0); 2]), "nothing, found");
         assert_eq!(left_out(&[LeftOutStart::Fixed(2.0); 3]), "2 s, fixed");
-        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to tell");
+        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to decide");
     }
 
     #[test]
@@ -165,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_is_not_sure_is_marked() {
+    fn an_untrusted_interval_is_marked() {
         let way = Throughput {
             quantity: RateQuantity::Goodput,
             direction: None,
@@ -187,13 +193,13 @@ mod tests {
         assert_eq!(steady(&sure, 1e6, Label::default()), "5.0 ± 1.0");
     }
     #[test]
-    fn a_sent_rate_has_its_own_column_beside_the_requested_rate_and_never_stands_under_goodput() {
+    fn a_sent_rate_has_a_separate_column_beside_the_requested_rate() {
         use record::{Figure, Sample, Statistic};
         let mut record = crate::analysis::tests::record();
         let up = Direction::Up;
         let instrument = record.head.plan.cases[0].instruments[1].name.clone();
         let measurement = &mut record.runs[0].measurements[1].measurement;
-        // 2,496,250 bytes a second are 19.97 Mbit/s; 20 were asked for, and 9.718 arrived.
+        // The sender sends 2,496,250 bytes per second, which are 19.97 Mbit/s; 20 were requested, and 9.718 arrived.
         let sent = |index: u64| Sample::new(index as f64, Metric::SentBytes, index, 2_496_250.0);
         measurement.samples = (1..=4).map(|index| sent(index).toward(up)).collect();
         measurement.figures = vec![
@@ -203,8 +209,11 @@ mod tests {
         let analysis = Analysis::of(&record);
         let table = table(&analysis, &instrument);
         let titles: Vec<&str> = table.columns.iter().map(|c| c.title.as_str()).collect();
-        let row = table.rows.iter().find(|row| row[0].text == "base, up");
-        let row = row.unwrap();
+        let row = table
+            .rows
+            .iter()
+            .find(|row| row[0].text == "base, up")
+            .unwrap();
         let at = |title: &str| titles.iter().position(|known| known.starts_with(title));
         assert!(
             row[at("steady sent rate").unwrap()]

@@ -1,4 +1,4 @@
-//! The change from the mean of one sample to the mean of another, which belongs beside two printed means.
+//! The change from the mean of one sample to the mean of another, for display next to two means.
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
@@ -7,57 +7,59 @@ use crate::hodges_lehmann::{Sense, Shift, ShiftVerdict};
 use crate::mann_whitney::{self, AT_95};
 use crate::t_interval;
 
-/// The change from the mean of a reference to the mean of a sample, with its own 95 % interval.
+/// The change from the mean of a reference to the mean of a sample, with a 95 % interval.
 ///
-/// The interval of the difference is Welch's (B. L. Welch, "The generalization of 'Student's' problem when several different
-/// population variances are involved", 1947). The interval of the factor is the same on the logarithms of the two means, whose
-/// standard errors are those of the means over the means (the delta method). Both suppose that the values are independent, as
-/// those of separate runs are. There is no interval where a rank test could have none, as with three runs and three: Student's t of
-/// so few values depends on their distribution alone.
+/// The interval of the difference is Welch's (B. L. Welch, "The generalization of 'Student's' problem when several
+/// different population variances are involved", 1947). The interval of the factor is the same on the logarithms of the
+/// two means, whose standard errors are the means' standard errors divided by the means (the delta method). Both assume
+/// independent values, such as those of separate runs. There is no interval where a rank test could have none, for
+/// example with three runs each, because Student's t of so few values depends only on their distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Values in the reference and in the sample.
+    /// The numbers of values in the reference and in the sample.
     pub counts: [usize; 2],
-    /// The means that it lies between.
+    /// The means of the reference and of the sample.
     pub means: [f64; 2],
-    /// The mean of the sample less that of the reference, in the values' unit.
+    /// The mean of the sample minus that of the reference, in the values' unit.
     pub difference: ChangeEstimate,
-    /// The mean of the sample over that of the reference; absent where one of them is near 0 (`NEAR_ZERO`, `STANDARD_ERRORS`).
+    /// The mean of the sample divided by that of the reference; `None` if one of them is near 0 (`NEAR_ZERO`,
+    /// `STANDARD_ERRORS`).
     pub factor: Option<ChangeEstimate>,
 }
 
-/// A value and the 95 % interval that it lies in.
+/// An estimate with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeEstimate {
     /// The estimate.
     pub value: f64,
-    /// Absent where there are too few values.
+    /// The 95 % interval; `None` if there are too few values.
     pub interval: Option<[f64; 2]>,
 }
 
 /// The form in which a change is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeForm {
-    /// Percentage points, of what is itself a percentage.
+    /// Percentage points, for values that are percentages.
     Points,
     /// Percent of the reference.
     Percent,
-    /// A factor, where one mean is more than twice the other.
+    /// A factor, if one mean is more than twice the other.
     Factor,
-    /// The values' own unit, where one of the means is near 0.
+    /// The values' own unit, if one of the means is near 0.
     Difference,
 }
 
-/// A mean below this share of the other is near 0: a factor between them would say how small it is and not how large the other.
+/// The share of the other mean below which a mean is near 0: a factor between them would then only show how small it
+/// is.
 const NEAR_ZERO: f64 = 0.01;
-/// A mean within this many of its standard errors of 0 counts as near 0 as well.
+/// The number of its standard errors from 0 within which a mean also counts as near 0.
 const STANDARD_ERRORS: f64 = 3.0;
-/// A mean more than this many times the other is printed as a factor.
-const MOST_IN_PERCENT: f64 = 2.0;
-/// Decimal places of what has no interval in percent or points.
+/// The ratio of the means above which a change is printed as a factor.
+const MAX_RATIO_IN_PERCENT: f64 = 2.0;
+/// The number of decimal places of a value in percent or points without an interval.
 const PLAIN: i32 = 1;
 
-/// A mean, the square of its standard error and its degrees of freedom.
+/// A mean, the square of its standard error, and its degrees of freedom.
 #[derive(Clone, Copy)]
 struct Mean {
     value: f64,
@@ -66,7 +68,8 @@ struct Mean {
 }
 
 impl Change {
-    /// From `reference` to `sample`; nothing when one of them is empty or holds a value that is not finite.
+    /// Computes the change from `reference` to `sample`; `None` if one of them is empty or has a value that is not
+    /// finite.
     pub fn of(reference: &[f64], sample: &[f64]) -> Option<Self> {
         let mut all = reference.iter().chain(sample);
         if !all.all(|value| value.is_finite()) {
@@ -98,25 +101,25 @@ impl Change {
         })
     }
 
-    /// How people read it, of values in this unit.
+    /// Returns the form in which it is printed for values in this unit.
     pub fn form(&self, unit: &str) -> ChangeForm {
         match self.factor {
             _ if unit == "%" => ChangeForm::Points,
             None => ChangeForm::Difference,
-            Some(factor) if factor.value.max(1.0 / factor.value) > MOST_IN_PERCENT => {
+            Some(factor) if factor.value.max(1.0 / factor.value) > MAX_RATIO_IN_PERCENT => {
                 ChangeForm::Factor
             }
             Some(_) => ChangeForm::Percent,
         }
     }
 
-    /// In percent of the reference, where no mean is near 0.
+    /// Returns it in percent of the reference; `None` if a mean is near 0.
     pub fn percent(&self) -> Option<ChangeEstimate> {
         let percent = |factor: f64| (factor - 1.0) * 100.0;
         self.factor.map(|factor| factor.map(percent))
     }
 
-    /// What it shows at 95 %, in the form in which it is read.
+    /// Returns what it shows at 95 %, in the form in which it is printed.
     pub fn verdict(&self, unit: &str) -> ShiftVerdict {
         let (estimate, nothing) = match (self.form(unit), self.factor) {
             (ChangeForm::Percent | ChangeForm::Factor, Some(factor)) => (factor, 1.0),
@@ -130,8 +133,8 @@ impl Change {
         }
     }
 
-    /// Whether the means and the shift between the two samples point in opposite directions, and one of them is more than chance:
-    /// the distributions then differ in shape, and no single number says by how much.
+    /// Returns whether the means and the shift between the two samples have opposite signs and one of them is
+    /// significant: the distributions then differ in shape, and no single number gives the change.
     pub fn differs_in_shape(&self, shift: &Shift, unit: &str) -> bool {
         let is_shown = [self.verdict(unit), shift.change()]
             .iter()
@@ -139,8 +142,8 @@ impl Change {
         is_shown && self.difference.value * shift.absolute.value < 0.0
     }
 
-    /// In plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; "3.2 times as long"; "10.00 ms slower". `scale` has the unit in
-    /// which people read the values, and how many of the values' own it is worth.
+    /// Writes it in plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; "3.2 times as long"; "10.00 ms slower".
+    /// The last argument has the display unit of the values, and its size in the values' own unit.
     pub fn words(&self, sense: Sense, (by, unit): (f64, &str)) -> String {
         let form = self.form(unit);
         let (estimate, shown_unit) = match (form, self.factor, self.percent()) {
@@ -150,11 +153,11 @@ impl Change {
             _ => (self.difference.map(|value| value / by), unit),
         };
         let Some([low, high]) = estimate.interval else {
-            let value = self.short((by, unit));
+            let short = self.short((by, unit));
             let value = match form {
-                ChangeForm::Factor => format!("{value} times {}", as_much(sense)),
-                ChangeForm::Difference => value,
-                ChangeForm::Percent | ChangeForm::Points => format!("{value} {shown_unit}"),
+                ChangeForm::Factor => format!("{short} times {}", as_much(sense)),
+                ChangeForm::Difference => short,
+                ChangeForm::Percent | ChangeForm::Points => format!("{short} {shown_unit}"),
             };
             let [reference, sample] = self.counts;
             return format!("{value}; too few runs for an interval ({reference} and {sample})");
@@ -194,7 +197,7 @@ impl Change {
         )
     }
 
-    /// The estimate alone, for a column of percentages or percentage points: "+12.3", "×3.2", "+10.0 ms".
+    /// Writes only the estimate, for a column of percentages or percentage points: "+12.3", "×3.2", "+10.0 ms".
     pub fn in_column(&self, (by, unit): (f64, &str)) -> String {
         let short = self.short((by, unit));
         match self.form(unit) {
@@ -225,8 +228,8 @@ impl ChangeEstimate {
         }
     }
 
-    /// Decimal places that show half of its interval with two digits; without one, those that show the value with two digits, but
-    /// one at least.
+    /// Returns the number of decimal places that show half of its interval with two digits; without an interval, those
+    /// that show the value with two digits, but at least one.
     fn places(&self) -> i32 {
         let half = self.interval.map(|[low, high]| (high - low) / 2.0);
         match half.and_then(decimals) {
@@ -251,7 +254,7 @@ impl Mean {
         self.value <= NEAR_ZERO * other.value || self.value <= STANDARD_ERRORS * self.square.sqrt()
     }
 
-    /// The variance of its logarithm.
+    /// Returns the mean of its logarithm, with the variance by the delta method.
     fn of_logarithm(self) -> Self {
         Self {
             value: self.value.ln(),
@@ -261,15 +264,15 @@ impl Mean {
     }
 }
 
-/// Welch's 95 % interval about `value`, which lies between two means.
+/// Returns Welch's 95 % interval about `value`, which is a difference of two means.
 fn welch(value: f64, [before, after]: [Mean; 2]) -> Option<[f64; 2]> {
     let squares = before.square + after.square;
-    // Nothing scatters.
+    // No value scatters.
     if squares == 0.0 {
         return Some([value; 2]);
     }
     let of = |mean: Mean| mean.square.powi(2) / mean.degrees;
-    // A sample of one has no scatter, and takes no part.
+    // A sample of one has no scatter, and is not included.
     let parts = [before, after].into_iter().filter(|mean| mean.square > 0.0);
     let degrees = squares.powi(2) / parts.map(of).sum::<f64>();
     let t = StudentsT::new(0.0, 1.0, degrees).ok()?.inverse_cdf(0.975);
@@ -279,13 +282,14 @@ fn welch(value: f64, [before, after]: [Mean; 2]) -> Option<[f64; 2]> {
 
 fn signed(value: f64, places: i32) -> String {
     let size = fixed(value, places);
-    match size.starts_with('-') {
-        true => size,
-        false => format!("+{size}"),
+    if size.starts_with('-') {
+        size
+    } else {
+        format!("+{size}")
     }
 }
 
-/// "3.2 times as long".
+/// Returns the end of a sentence such as "3.2 times as long".
 fn as_much(sense: Sense) -> &'static str {
     match sense {
         Sense::Time => "as long",
@@ -318,20 +322,21 @@ mod tests {
 
     #[test]
     fn the_interval_of_the_difference_is_welchs() {
-        // Student's data on sleep, as R's `t.test(extra ~ group, data = sleep)` has it: -3.3654832 to 0.2054832 for 0.75 - 2.33.
+        // This is Student's data on sleep, for which R's `t.test(extra ~ group, data = sleep)` gives -3.3654832 to
+        // 0.2054832 for 0.75 - 2.33.
         let one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
         let other = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
         let found = change(&other, &one);
         assert!((found.difference.value + 1.58).abs() < 1e-12);
         let [low, high] = found.difference.interval.unwrap();
         assert!((low + 3.365_483_2).abs() < 1e-5 && (high - 0.205_483_2).abs() < 1e-5);
-        // 0.75 lies within three of its standard errors of 0: it is no base of a percentage.
+        // 0.75 is within three of its standard errors of 0, so it is not the base of a percentage.
         assert_eq!(found.form("h"), ChangeForm::Difference);
     }
 
     #[test]
-    fn the_change_beside_two_means_has_their_sign_and_size() {
-        // Means of 961.8 and 934.2, which are 2.87 % apart; most of the pairs lie the other way.
+    fn the_change_next_to_two_means_has_their_sign_and_size() {
+        // The means are 961.8 and 934.2, which differ by 2.87 %; most of the pairs differ the other way.
         let before = [960.0, 961.0, 962.0, 961.0, 965.0].map(|rate| rate * 1e6);
         let after = [965.0, 966.0, 964.0, 965.0, 811.0].map(|rate| rate * 1e6);
         let found = change(&before, &after);
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn means_and_shift_of_opposite_signs_say_that_the_shapes_differ() {
+    fn means_and_shift_of_opposite_signs_show_a_difference_in_shape() {
         let before = [100.0, 100.1, 100.2, 100.1, 100.0, 100.2];
         let after = [101.0, 101.1, 101.0, 101.2, 101.1, 60.0];
         let (found, shift) = (change(&before, &after), Shift::of(&before, &after).unwrap());
@@ -360,8 +365,8 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_from_nothing_is_told_in_points_of_its_mean() {
-        // 0 to a mean of 2.700 %; the shift of the pairs would be 3.0.
+    fn a_loss_from_zero_is_given_in_percentage_points() {
+        // The mean rises from 0 to 2.700 %; the shift of the pairs would be 3.0.
         let after = [1.2, 3.0, 3.0, 3.0, 3.3];
         let found = change(&[0.0; 5], &after);
         let words = found.words(Sense::Amount, PERCENT);
@@ -373,8 +378,8 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_factor_of_two_a_change_is_a_factor_and_near_zero_a_difference() {
-        // 9.9, 10.0 and 10.1 of 0.045: a percentage would read 22,122 %.
+    fn a_change_above_a_factor_of_two_is_a_factor_and_near_zero_a_difference() {
+        // 9.98 to 10.1 are 22,122 % more than 0.045, which nobody would read as a percentage.
         let idle = [0.044, 0.045, 0.045, 0.045, 0.046];
         let loaded = [9.98, 10.01, 10.04, 10.07, 10.1];
         let found = change(&idle, &loaded);
@@ -405,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_and_its_reciprocal_undo_each_other() {
+    fn a_factor_and_its_reciprocal_cancel() {
         let (a, b) = ([1.0, 1.1, 1.3, 0.9], [2.2, 2.1, 1.9, 2.7]);
         let [there, back] = [change(&a, &b), change(&b, &a)].map(|found| found.factor.unwrap());
         assert!((there.value * back.value - 1.0).abs() < 1e-12);
@@ -414,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_not_said_and_too_few_runs_have_no_interval() {
+    fn an_insignificant_change_is_not_stated_and_too_few_runs_have_no_interval() {
         let values = [10.0, 10.01, 9.99, 10.02, 9.98];
         let none = change(&values, &values).words(Sense::Time, MS);
         assert_eq!(none, "no difference shown: -0.23 to +0.23 %");
@@ -430,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_intervals_hold_the_true_change_in_95_percent() {
+    fn the_intervals_contain_the_true_change_in_95_percent() {
         for (m, n, sd) in [(5, 5, 0.05), (5, 10, 0.2), (12, 20, 0.2)] {
             let mut held = [0; 2];
             for seed in 0..4_000 {
@@ -450,7 +455,7 @@ mod tests {
             }
             for held in held {
                 let percent = f64::from(held) / 40.0;
-                // Welch's interval of five and five holds a little more.
+                // Welch's interval for five and five values covers a little more.
                 assert!(
                     (94.0..97.5).contains(&percent),
                     "{m} and {n}, {sd}: {percent} %"

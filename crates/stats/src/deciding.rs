@@ -1,7 +1,7 @@
-//! Intervals that decide whether a rule is met: so wide that chance alone seldom puts the truth outside.
+//! Intervals that decide whether a rule is met. They are so wide that chance alone seldom puts the true value outside.
 //!
-//! `beyond` says how wide: one experiment in so many has the truth beyond an end. Nothing is said of fewer values than
-//! [`Centre::fewest`], which could contradict nothing.
+//! The argument `beyond` gives the width: one experiment in `beyond` has the true value beyond each end. There is no
+//! interval for fewer values than [`Centre::fewest`], which could contradict nothing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,25 +9,26 @@ use statrs::distribution::{Binomial, ContinuousCDF as _, DiscreteCDF as _, Stude
 
 use super::{mann_whitney, order_statistics, pairs, t_interval, welch};
 
-/// Both ends of an interval together: the truth lies outside in one experiment of 1,000.
+/// The width that puts the true value outside in one experiment of 1,000, both ends together.
 pub const BEYOND: u32 = 2_000;
-/// Of fewer values the t of such an interval is beyond use: 8.6 of five, 31.6 of three.
-const FEWEST: usize = 5;
+/// The least number of values for which Student's t is usable: 8.6 for five values, but 31.6 for three.
+const MIN_VALUES: usize = 5;
 
-/// What of several values is asked for.
+/// The centre of several values that a rule refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Centre {
-    /// The mean. Its intervals are those of the mean of the logarithms where all values are above 0: Student's of skewed values
-    /// themselves lie too low too often, of log-normal ones of σ = 0.5 in 4 of 1,000 experiments of five where 0.5 are meant.
+    /// The mean. If all values are above 0, its intervals are those of the mean of their logarithms: Student's
+    /// intervals of skewed values are too low too often, for log-normal values of σ = 0.5 in 4 of 1,000 experiments of
+    /// five instead of 0.5.
     #[default]
     Mean,
-    /// The median. Its intervals come of ranks, whatever the distribution.
+    /// The median. Its intervals are computed from ranks, whatever the distribution.
     Median,
 }
 
 impl Centre {
-    /// Of `values`; nothing of none.
+    /// Computes it for `values`; `None` for no values.
     pub fn of(self, values: &[f64]) -> Option<f64> {
         match self {
             Self::Mean => t_interval::mean(values),
@@ -35,11 +36,11 @@ impl Centre {
         }
     }
 
-    /// Between which it lies of what `values` are draws of: Student's t, or the binomial ranks of the median (W. J. Conover,
-    /// "Practical Nonparametric Statistics", §3.2), counted out.
+    /// Returns the interval of this centre in the population of `values`: Student's t, or exact binomial ranks for the
+    /// median (W. J. Conover, "Practical Nonparametric Statistics", §3.2).
     pub fn interval(self, values: &[f64], beyond: u32) -> Option<[f64; 2]> {
         match self {
-            Self::Mean if values.len() < FEWEST => None,
+            Self::Mean if values.len() < MIN_VALUES => None,
             Self::Mean if above_zero(values) => {
                 let interval = student(&logarithms(values), beyond)?;
                 Some(interval.map(f64::exp))
@@ -53,7 +54,8 @@ impl Centre {
         }
     }
 
-    /// By how much `values` lie above `base`: Welch's t, or the Hodges–Lehmann shift of all pairs.
+    /// Returns the interval of the amount by which `values` lie above `base`: Welch's t, or the Hodges–Lehmann shift of
+    /// all pairs.
     pub fn difference(self, base: &[f64], values: &[f64], beyond: u32) -> Option<[f64; 2]> {
         match self {
             Self::Mean => welch(base, values, beyond),
@@ -61,7 +63,8 @@ impl Centre {
         }
     }
 
-    /// How many times `base` the `values` are, likewise of the logarithms; nothing unless all are above 0.
+    /// Returns the interval of the ratio of `values` to `base`, computed in the same way from logarithms; `None` unless
+    /// all are above 0.
     pub fn ratio(self, base: &[f64], values: &[f64], beyond: u32) -> Option<[f64; 2]> {
         if !above_zero(base) || !above_zero(values) {
             return None;
@@ -75,10 +78,10 @@ impl Centre {
         }
     }
 
-    /// So many values have an interval; of two samples that are held against each other each must have as many.
+    /// Returns the least number of values that have an interval; if two samples are compared, each needs as many.
     pub fn fewest(self, of_two: bool, beyond: u32) -> usize {
         let has_one = |count: &usize| match (self, of_two) {
-            (Self::Mean, _) => *count >= FEWEST,
+            (Self::Mean, _) => *count >= MIN_VALUES,
             (Self::Median, false) => binomial_rank(*count, beyond).is_some(),
             (Self::Median, true) => mann_whitney::interval_rank(*count, *count, beyond).is_some(),
         };
@@ -86,7 +89,7 @@ impl Centre {
     }
 }
 
-/// Whether there is a logarithm of each.
+/// Returns whether all values have a logarithm.
 pub fn above_zero(values: &[f64]) -> bool {
     values.iter().all(|value| *value > 0.0)
 }
@@ -102,7 +105,7 @@ fn student(values: &[f64], beyond: u32) -> Option<[f64; 2]> {
 }
 
 fn welch(base: &[f64], values: &[f64], beyond: u32) -> Option<[f64; 2]> {
-    if base.len().min(values.len()) < FEWEST {
+    if base.len().min(values.len()) < MIN_VALUES {
         return None;
     }
     let welch = welch::Difference::of(base, values)?;
@@ -118,7 +121,8 @@ fn t(degrees: f64, beyond: u32) -> Option<f64> {
     Some(-t.inverse_cdf(1.0 / f64::from(beyond)))
 }
 
-/// The interval of the median of `of` over all pairs; it rises with its first and falls with its second.
+/// Returns the interval of the median of `of` over all pairs. `of` rises with its first argument and falls with its
+/// second.
 fn of_pairs(
     base: &[f64],
     values: &[f64],
@@ -134,8 +138,8 @@ fn of_pairs(
     Some([nth(rank), nth(lower.len() * upper.len() + 1 - rank)])
 }
 
-/// The greatest rank, from 1, of `count` values below which the median of what they are draws of lies in one of `beyond`
-/// experiments at most; nothing where that is so of none.
+/// Returns the greatest rank, from 1, of `count` values below which the median of the population lies in at most one of
+/// `beyond` experiments; `None` if there is no such rank.
 fn binomial_rank(count: usize, beyond: u32) -> Option<usize> {
     let below = Binomial::new(0.5, count as u64).ok()?;
     let ranks = (0..count as u64).take_while(|rank| below.cdf(*rank) <= 1.0 / f64::from(beyond));
@@ -149,14 +153,16 @@ mod tests {
 
     const EXPERIMENTS: u64 = 100_000;
 
-    /// In how many of 100,000 experiments with so many values of σ = 0.5 on logarithms each interval excludes the truth:
-    /// of one sample below and above, of the ratio of two equal ones.
+    /// Returns in how many of 100,000 experiments with `count` values, whose logarithms have σ = 0.5, each interval
+    /// excludes the true value: of one sample below and above, and of the ratio of two equal ones.
     fn excluded(centre: Centre, count: usize) -> [u32; 3] {
         let mut excluded = [0; 3];
         for seed in 0..EXPERIMENTS {
-            // Seeds that follow one another give draws that are too much alike.
-            let all = draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 2 * count);
-            let all: Vec<f64> = all.iter().map(|draw| (0.5 * draw).exp()).collect();
+            // Consecutive seeds give draws that are too similar.
+            let all: Vec<f64> = draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 2 * count)
+                .iter()
+                .map(|draw| (0.5 * draw).exp())
+                .collect();
             let (base, values) = all.split_at(count);
             if let Some([low, high]) = centre.interval(values, BEYOND) {
                 excluded[0] += u32::from(high < 1.0);
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_true_is_excluded_in_one_of_two_thousand_experiments_at_each_end() {
+    fn the_true_value_is_excluded_in_one_of_two_thousand_experiments_at_each_end() {
         for (centre, count) in [
             (Centre::Mean, 5),
             (Centre::Mean, 10),
@@ -177,7 +183,7 @@ mod tests {
             (Centre::Median, 11),
         ] {
             let [below, above, ratio] = excluded(centre, count);
-            // 50 at each end, give or take 7; of ranks fewer.
+            // About 50 are expected at each end, with a deviation of 7; ranks exclude fewer.
             assert!(
                 below.max(above) <= 80 && ratio <= 140,
                 "{centre:?} {count}: {below} {above} {ratio}"
@@ -186,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_not_wider_than_they_must_be() {
+    fn intervals_are_not_wider_than_necessary() {
         let [below, above, ratio] = excluded(Centre::Mean, 10);
         assert!(below >= 25, "{below} {above} {ratio}");
         assert!(above >= 25, "{below} {above} {ratio}");
@@ -195,7 +201,7 @@ mod tests {
 
     #[test]
     fn means_have_students_and_welchs_intervals() {
-        // Student's t of 4 degrees of freedom has 8.610 at 99.95 % (table 26.10 of Abramowitz and Stegun).
+        // Student's t with 4 degrees of freedom is 8.610 at 99.95 % (table 26.10 of Abramowitz and Stegun).
         let values = [-2.0, -1.0, 0.0, 1.0, 2.0];
         let [low, high] = Centre::Mean.interval(&values, BEYOND).unwrap();
         let half = 8.610 * 2.5_f64.sqrt() / 5.0_f64.sqrt();
@@ -203,7 +209,7 @@ mod tests {
         let grown = values.map(f64::exp);
         let [low, high] = Centre::Mean.interval(&grown, BEYOND).unwrap();
         assert!((low.ln() + half).abs() < 0.001 && (high.ln() - half).abs() < 0.001);
-        // Of equal spreads and counts, 8 degrees of freedom: 5.041.
+        // Equal spreads and counts have 8 degrees of freedom: 5.041.
         let half = 5.041 * (2.0 * 2.5 / 5.0_f64).sqrt();
         let above = values.map(|value| value + 3.0);
         let [low, high] = Centre::Mean.difference(&values, &above, BEYOND).unwrap();
@@ -217,14 +223,14 @@ mod tests {
 
     #[test]
     fn medians_have_intervals_of_ranks() {
-        // 2 / 2^11 is below 1 in 1,000, 2 / 2^10 is not.
+        // 2 / 2^11 is below 1 in 1,000, and 2 / 2^10 is not.
         let values: Vec<f64> = (1..=11).map(f64::from).collect();
         assert_eq!(Centre::Median.interval(&values, BEYOND), Some([1.0, 11.0]));
         assert_eq!(Centre::Median.interval(&values[1..], BEYOND), None);
-        // Of 20, P(B <= 2) = 0.0002 and P(B <= 3) = 0.0013.
+        // P(B <= 2) = 0.0002 and P(B <= 3) = 0.0013 for 20 values.
         let values: Vec<f64> = (1..=20).map(f64::from).collect();
         assert_eq!(Centre::Median.interval(&values, BEYOND), Some([3.0, 18.0]));
-        // C(14, 7) = 3432 and C(12, 6) = 924 arrangements.
+        // There are C(14, 7) = 3432 and C(12, 6) = 924 arrangements.
         let base = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
         let twice = base.map(|value| 2.0 * value);
         assert_eq!(
@@ -239,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn fewer_values_than_the_fewest_have_no_interval() {
+    fn too_few_values_have_no_interval() {
         let fewest = |centre: Centre| [centre.fewest(false, BEYOND), centre.fewest(true, BEYOND)];
         assert_eq!(fewest(Centre::Mean), [5, 5]);
         assert_eq!(fewest(Centre::Median), [11, 7]);
-        // Of three steps, each with a third of the chance.
+        // These are three steps, each with a third of the probability.
         assert_eq!(Centre::Median.fewest(true, 3 * BEYOND), 8);
         let values = draws(1, 5);
         assert!(Centre::Mean.interval(&values, BEYOND).is_some());
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_scatter_is_sure() {
+    fn equal_values_have_an_interval_of_zero_width() {
         assert_eq!(Centre::Mean.interval(&[0.0; 5], BEYOND), Some([0.0, 0.0]));
         assert_eq!(
             Centre::Mean.difference(&[0.0; 5], &[1.0; 5], BEYOND),

@@ -1,16 +1,17 @@
 //! The number of digits that a value deserves.
 
-/// How many decimal places show an uncertainty with two significant digits (JCGM 100:2008, "Guide to the expression of uncertainty
-/// in measurement", 7.2.6). Below 0 it ends before the decimal point: -1 is tens. None of an uncertainty of 0, or of one that is
-/// not finite, which says nothing about digits.
+/// Returns the number of decimal places that show an uncertainty with two significant digits (JCGM 100:2008, "Guide to
+/// the expression of uncertainty in measurement", 7.2.6). A negative number ends before the decimal point: -1 means
+/// tens. `None` for an uncertainty of 0 and for one that is not finite, which does not determine digits.
 pub fn decimals(uncertainty: f64) -> Option<i32> {
     significant(uncertainty, 2)
 }
 
-/// The number of decimal places that shows `value` with this many significant digits; nothing for 0 or a value that is not finite.
+/// Returns the number of decimal places that show `value` with this many significant digits; `None` for 0 and for a
+/// value that is not finite.
 pub fn significant(value: f64, digits: i32) -> Option<i32> {
-    /// No value needs more; what is below it is 0 to any reader.
-    const MOST: i32 = 9;
+    /// The largest number of places; a smaller value is 0 to any reader.
+    const MAX_PLACES: i32 = 9;
     let size = value.abs();
     if !size.is_finite() || size == 0.0 {
         return None;
@@ -23,10 +24,11 @@ pub fn significant(value: f64, digits: i32) -> Option<i32> {
     let places = digits - 1 - first;
     // 0.996 rounds to 1.0, which has one place less.
     let carried = (size * 10_f64.powi(places)).round() >= 10_f64.powi(digits);
-    Some((places - i32::from(carried)).min(MOST))
+    Some((places - i32::from(carried)).min(MAX_PLACES))
 }
 
-/// `value` with this many decimal places; rounded to tens, hundreds and so on where `decimals` is below 0. No zero has a minus.
+/// Writes `value` with this many decimal places, rounded to tens, hundreds and so on if `decimals` is negative. A zero
+/// never has a minus sign.
 pub fn fixed(value: f64, decimals: i32) -> String {
     let text = match usize::try_from(decimals) {
         Ok(places) => format!("{value:.places$}"),

@@ -1,39 +1,40 @@
-//! By how much one sample lies above or below another, and whether that is more than chance.
+//! The shift of one sample against another, and its significance.
 
 use super::mann_whitney::{self, AT_95};
 use super::{order_statistics, pairs};
 
-/// The Hodges–Lehmann shift of a sample against a reference: the median of the differences of all pairs, and its 95 % interval
-/// out of the same differences (J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", 1963). It
-/// supposes that values are independent, as those of separate runs are, and of no distribution of its own.
+/// The Hodges–Lehmann shift of a sample against a reference: the median of the differences of all pairs, with a 95 %
+/// interval from the same differences (J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests",
+/// 1963). It assumes independent values, such as those of separate runs, and no particular distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shift {
-    /// Values in the reference and in the sample.
+    /// The numbers of values in the reference and in the sample.
     pub counts: [usize; 2],
-    /// In the values' unit.
+    /// The shift in the values' unit.
     pub absolute: ShiftEstimate,
-    /// In percent of the reference; absent unless all values are above 0.
+    /// The shift in percent of the reference; `None` unless all values are above 0.
     ///
-    /// Taken of the ratios of all pairs as the absolute one is of the differences, so that its interval is that of a common
-    /// factor, in which the reference is as unsure as the sample. (The shift over the reference's median would take that
-    /// median for known.) Both show a difference or neither does: a ratio is above 1 where the difference is above 0. Of
-    /// two middle ratios it is the geometric mean, so that twice as fast and half as fast undo each other.
+    /// It is computed from the ratios of all pairs as the absolute shift is from the differences, so that its interval
+    /// is that of a common factor, in which the reference is as uncertain as the sample. (The shift divided by the
+    /// reference's median would treat that median as exact.) Both show a difference or neither does: a ratio is above 1
+    /// if the difference is above 0. Of two middle ratios it takes the geometric mean, so that twice as fast and half
+    /// as fast cancel.
     pub percent: Option<ShiftEstimate>,
 }
 
-/// So many values in each sample have an interval, whatever they are.
-const ENOUGH: usize = 4;
+/// The number of values in each sample that always have an interval.
+const SUFFICIENT_VALUES: usize = 4;
 
-/// A value and between which it lies at 95 %.
+/// An estimate with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShiftEstimate {
     /// The estimate.
     pub value: f64,
-    /// Absent where there are too few values for 95 %: 3 and 4, or 2 and 7.
+    /// The 95 % interval; `None` if there are too few values, such as 3 and 4, or 2 and 7.
     pub interval: Option<[f64; 2]>,
 }
 
-/// What a shift shows.
+/// The result that a shift shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShiftVerdict {
     /// Too few values for an interval.
@@ -46,7 +47,7 @@ pub enum ShiftVerdict {
     Smaller,
 }
 
-/// In which words a metric grows.
+/// The direction in which a metric improves, and the words for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
     /// Greater is slower.
@@ -58,7 +59,8 @@ pub enum Sense {
 }
 
 impl Shift {
-    /// Of `sample` against `reference`, in any order; nothing when one of them is empty or holds a value that is not finite.
+    /// Computes the shift of `sample` against `reference`, each in any order; `None` if one of them is empty or has a
+    /// value that is not finite.
     pub fn of(reference: &[f64], sample: &[f64]) -> Option<Self> {
         let mut all = reference.iter().chain(sample);
         if reference.is_empty() || sample.is_empty() || !all.all(|value| value.is_finite()) {
@@ -81,7 +83,7 @@ impl Shift {
         })
     }
 
-    /// What it shows at 95 %.
+    /// Returns what it shows at 95 %.
     pub fn change(&self) -> ShiftVerdict {
         match self.absolute.interval {
             None => ShiftVerdict::TooFew,
@@ -91,19 +93,21 @@ impl Shift {
         }
     }
 
-    /// How many values each sample must have for an interval, when one that has more keeps them: 4 against 4, 3 against 7.
+    /// Returns the number of values that each sample needs for an interval, if a sample that has more keeps them: 4
+    /// against 4, 3 against 7.
     pub fn enough(&self) -> usize {
         let [reference, sample] = self.counts;
-        (reference.min(sample)..ENOUGH)
+        (reference.min(sample)..SUFFICIENT_VALUES)
             .find(|least| {
                 let (reference, sample) = (reference.max(*least), sample.max(*least));
                 mann_whitney::interval_rank(reference, sample, AT_95).is_some()
             })
-            .unwrap_or(ENOUGH)
+            .unwrap_or(SUFFICIENT_VALUES)
     }
 }
 
-/// The median over all pairs, two middle ones joined by `middle`, and the interval whose lower end has this rank.
+/// Returns the median over all pairs, two middle ones joined by `middle`, and the interval whose lower end has this
+/// rank.
 fn estimate(
     upper: &[f64],
     lower: &[f64],
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_and_its_reciprocal_undo_each_other() {
+    fn a_factor_and_its_reciprocal_cancel() {
         let (a, b) = ([1.0, 1.1, 1.3, 0.9], [2.2, 2.1, 1.9, 2.7]);
         let factor = |reference, sample| {
             let percent = Shift::of(reference, sample).unwrap().percent.unwrap();
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_values_are_enough_follows_from_those_that_are_there() {
+    fn the_sufficient_number_of_values_follows_from_the_present_ones() {
         let enough = |m, n| Shift::of(&vec![1.0; m], &vec![2.0; n]).unwrap().enough();
         assert_eq!(enough(3, 3), 4);
         assert_eq!(enough(1, 1), 4);
@@ -185,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_true_shift_in_95_percent() {
-        // 8 and 8, whose interval covers 95.0 %, and 12 and 20, with 95.1 %.
+    fn the_interval_contains_the_true_shift_in_95_percent() {
+        // The interval covers 95.0 % with 8 and 8 values, and 95.1 % with 12 and 20.
         for (m, n) in [(8, 8), (12, 20)] {
             let holds = |seed| {
                 let shift = Shift::of(&draws(seed, m), &draws(seed + 1_000_000, n));

@@ -1,98 +1,99 @@
-//! What a payload takes on each layer of an Ethernet, header by header; all sizes are in bytes.
+//! The bytes that a payload takes on each layer of an Ethernet, header by header.
 
 use std::ops::Add;
 
 use serde::Serialize;
 
-/// IEEE 802.3 §3.1.1: two addresses and the type, without FCS.
+/// The Ethernet header: two addresses and the type, without FCS (IEEE 802.3 §3.1.1).
 pub const ETHERNET_HEADER: u32 = 14;
-/// IEEE 802.1Q §9.6: one tag.
+/// One VLAN tag (IEEE 802.1Q §9.6).
 const TAG: u32 = 4;
-/// IEEE 802.3 §3.2.9.
+/// The frame check sequence (IEEE 802.3 §3.2.9).
 const FCS: u32 = 4;
-/// IEEE 802.3 §4.4.2: the shortest frame, FCS included; a shorter one is padded. A tag counts towards it.
-const LEAST_FRAME: u32 = 64;
-/// IEEE 802.3 §3.1.1: preamble and start delimiter.
+/// The shortest frame, with FCS; a shorter one is padded. A tag counts towards it (IEEE 802.3 §4.4.2).
+const MIN_FRAME: u32 = 64;
+/// Preamble and start delimiter (IEEE 802.3 §3.1.1).
 pub const PREAMBLE: u32 = 8;
-/// IEEE 802.3 §4.4.2: the gap between packets, 96 bit times.
+/// The gap between packets, 96 bit times (IEEE 802.3 §4.4.2).
 pub const GAP: u32 = 12;
-/// What the wire carries beside a frame without FCS.
+/// The bytes on the wire in addition to a frame without FCS.
 pub const WIRE: u32 = FCS + PREAMBLE + GAP;
-/// RFC 8200 §4.5.
+/// The fragment header of IPv6 (RFC 8200 §4.5).
 const IPV6_FRAGMENT: u32 = 8;
-/// RFC 9293 §3.1, without options.
+/// The TCP header without options (RFC 9293 §3.1).
 const TCP_HEADER: u32 = 20;
-/// RFC 7323 §3.2, with the padding that all stacks add.
+/// The timestamps option, with the padding that all stacks add (RFC 7323 §3.2).
 const TIMESTAMPS: u32 = 12;
-/// RFC 768.
+/// The UDP header (RFC 768).
 pub const UDP_HEADER: u32 = 8;
 /// The greatest value of 16 bits: IPv4's total length, IPv6's payload length.
 const LENGTH_FIELD: u64 = 65_535;
 
-/// The IP header, without options (RFC 791 §3.1, RFC 8200 §3).
+/// Returns the length of the IP header without options (RFC 791 §3.1, RFC 8200 §3).
 pub fn ip_header(ipv6: bool) -> u32 {
     if ipv6 { 40 } else { 20 }
 }
 
-/// The protocols above and below a payload.
+/// The protocols around a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stack {
     /// Whether IP is version 6.
     pub ipv6: bool,
-    /// IEEE 802.1Q tags, 0 to 2.
+    /// The number of IEEE 802.1Q tags, 0 to 2.
     pub vlan_tags: u8,
-    /// What carries the payload.
+    /// The protocol that carries the payload.
     pub protocol: TransportProtocol,
 }
 
-/// What carries the payload.
+/// The protocol that carries the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportProtocol {
-    /// In segments.
+    /// TCP, in segments.
     Tcp {
-        /// With the option of RFC 7323, as all today's systems have it.
+        /// Whether segments have the timestamps option of RFC 7323, as on all current systems.
         timestamps: bool,
     },
-    /// In datagrams.
+    /// UDP, in datagrams.
     Udp,
 }
 
-/// Bytes of one packet, or of several together, as each layer counts them.
+/// The bytes of one packet, or of several together, as each layer counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// How many packets there are.
+    /// The number of packets.
     pub packets: u64,
-    /// L4 payload: goodput.
+    /// The payload of L4, the goodput.
     pub payload: u64,
-    /// IP packet.
+    /// The IP packets.
     pub l3: u64,
-    /// Frame without FCS, as tc counts it, tags and padding included.
+    /// The frames without FCS, as tc counts them, with tags and padding.
     pub l2: u64,
-    /// Frame with FCS.
+    /// The frames with FCS.
     pub l2_with_fcs: u64,
-    /// The wire: preamble and gap too.
+    /// The bytes on the wire, with preamble and gap.
     pub l1: u64,
 }
 
 impl Stack {
-    /// A packet as long as the MTU, which [`PathConditions::check`](crate::theory::PathConditions::check) has passed.
+    /// Returns a packet as long as the MTU, which [`PathConditions::check`](crate::theory::PathConditions::check) must
+    /// have accepted.
     pub fn full_packet(self, mtu: u32) -> Counted {
         self.packet(self.most_payload(mtu))
     }
 
-    /// The payload of a full packet: TCP's segment size, or the longest datagram that is not fragmented.
+    /// Returns the payload of a full packet: TCP's segment size, or the longest datagram that is not fragmented.
     pub fn most_payload(self, mtu: u32) -> u64 {
         u64::from(mtu - self.packet_headers())
     }
 
-    /// A packet of its own with so much payload.
+    /// Returns a single packet with this payload.
     pub fn packet(self, payload: u64) -> Counted {
         self.counted(payload, payload + u64::from(self.packet_headers()))
     }
 
-    /// The packets of an IP datagram with so much UDP payload, fragmented where the MTU asks for it (RFC 791 §2.3, RFC 8200
-    /// §4.5): every fragment but the last carries a multiple of 8 bytes.
+    /// Returns the packets of an IP datagram with this UDP payload, fragmented if the MTU requires it (RFC 791 §2.3,
+    /// RFC 8200 §4.5): every fragment except the last carries a multiple of 8 bytes.
     pub fn datagram(self, payload: u64, mtu: u32) -> Counted {
         let whole = self.packet(payload);
         if whole.l3 <= u64::from(mtu) {
@@ -110,7 +111,7 @@ impl Stack {
         Counted { payload, ..counted }
     }
 
-    /// The most payload of a UDP datagram.
+    /// Returns the largest payload of a UDP datagram.
     pub fn most_datagram(self) -> u64 {
         let field = if self.ipv6 {
             self.l4_header()
@@ -121,7 +122,7 @@ impl Stack {
     }
 
     fn counted(self, payload: u64, l3: u64) -> Counted {
-        let (least, fcs) = (u64::from(LEAST_FRAME), u64::from(FCS));
+        let (least, fcs) = (u64::from(MIN_FRAME), u64::from(FCS));
         let l2_with_fcs = (l3 + u64::from(self.frame_header()) + fcs).max(least);
         let l2 = l2_with_fcs - fcs;
         Counted {
@@ -134,12 +135,12 @@ impl Stack {
         }
     }
 
-    /// Before the IP packet.
+    /// Returns the bytes in front of the IP packet.
     fn frame_header(self) -> u32 {
         ETHERNET_HEADER + TAG * u32::from(self.vlan_tags)
     }
 
-    /// Of IP and of what it carries.
+    /// Returns the bytes of the headers of IP and of the protocol that it carries.
     fn packet_headers(self) -> u32 {
         ip_header(self.ipv6) + self.l4_header()
     }
@@ -154,12 +155,12 @@ impl Stack {
 }
 
 impl Counted {
-    /// What share of the wire's time carries payload, 0 to 1.
+    /// Returns the share of the wire's time that carries payload, 0 to 1.
     pub fn efficiency(self) -> f64 {
         self.payload as f64 / self.l1 as f64
     }
 
-    /// So many of them.
+    /// Returns `count` times these bytes.
     pub fn times(self, count: u64) -> Self {
         Self {
             packets: self.packets * count,
@@ -187,21 +188,21 @@ impl Add for Counted {
     }
 }
 
-/// The rates at L1, L2 and L3 of one goodput.
+/// The rates at L1, L2 and L3 that belong to a goodput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layers {
     stack: Stack,
-    /// Payload of a segment or datagram, on average.
+    /// The average payload of a segment or datagram.
     pub payload: f64,
 }
 
 impl Layers {
-    /// Of segments with so many bytes of payload.
+    /// Creates the layers of TCP segments with this payload.
     pub fn new(payload: f64, ipv6: bool, timestamps: bool) -> Self {
         Self::of(payload, ipv6, TransportProtocol::Tcp { timestamps })
     }
 
-    /// Of datagrams with so many bytes of payload, each in a packet of its own.
+    /// Creates the layers of UDP datagrams with this payload, each in a single packet.
     pub fn of_datagrams(payload: f64, ipv6: bool) -> Self {
         Self::of(payload, ipv6, TransportProtocol::Udp)
     }
@@ -215,22 +216,22 @@ impl Layers {
         Self { stack, payload }
     }
 
-    /// Of IP and TCP or UDP, a packet.
+    /// Returns the bytes of the headers of IP and of TCP or UDP in each packet.
     pub fn headers(&self) -> u32 {
         self.stack.packet_headers()
     }
 
-    /// The IP packets' rate of this goodput.
+    /// Returns the rate of IP packets for this goodput.
     pub fn l3(&self, goodput: f64) -> f64 {
         goodput * self.packet() / self.payload
     }
 
-    /// The frames' rate, FCS not counted, as tc has it.
+    /// Returns the rate of frames without FCS, as tc counts them.
     pub fn l2(&self, goodput: f64) -> f64 {
         goodput * self.frame() / self.payload
     }
 
-    /// The wire's rate: FCS, preamble and gap included.
+    /// Returns the rate on the wire, with FCS, preamble and gap.
     pub fn l1(&self, goodput: f64) -> f64 {
         goodput * (self.frame() + f64::from(WIRE)) / self.payload
     }
@@ -240,7 +241,7 @@ impl Layers {
     }
 
     fn frame(&self) -> f64 {
-        (self.packet() + f64::from(self.stack.frame_header())).max(f64::from(LEAST_FRAME - FCS))
+        (self.packet() + f64::from(self.stack.frame_header())).max(f64::from(MIN_FRAME - FCS))
     }
 }
 
@@ -260,7 +261,7 @@ pub(crate) mod tests {
     const WITHOUT: TransportProtocol = TransportProtocol::Tcp { timestamps: false };
 
     #[test]
-    fn full_packets_at_1500_carry_the_known_shares_of_the_wire() {
+    fn full_packets_at_1500_have_the_known_efficiencies() {
         for (ipv6, protocol, payload, percent) in [
             (false, WITH, 1448, 94.148),
             (false, WITHOUT, 1460, 94.928),
@@ -277,7 +278,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_shaper_that_counts_l2_gives_udp_what_alt_speed_measured() {
+    fn a_shaper_that_counts_l2_gives_udp_the_share_that_alt_speed_measured() {
         let full = stack(false, TransportProtocol::Udp).full_packet(1500);
         let share = full.payload as f64 / full.l2 as f64;
         assert!((share - 0.972).abs() < 5e-4);
@@ -299,7 +300,7 @@ pub(crate) mod tests {
     fn a_frame_is_never_shorter_than_64_bytes() {
         let empty = stack(false, TransportProtocol::Udp).packet(1);
         assert_eq!((empty.l3, empty.l2, empty.l1), (29, 60, 84));
-        // A tag takes the place of padding.
+        // A tag replaces padding.
         let tagged = Stack {
             vlan_tags: 1,
             ..stack(false, TransportProtocol::Udp)
@@ -312,11 +313,11 @@ pub(crate) mod tests {
         let v4 = stack(false, TransportProtocol::Udp);
         assert_eq!(v4.datagram(1472, 1500).packets, 1);
         let two = v4.datagram(1473, 1500);
-        // 1481 bytes of IP payload: 1480 and 1, which is padded.
+        // The 1481 bytes of IP payload are split into 1480 and 1, which is padded.
         assert_eq!((two.packets, two.payload, two.l3), (2, 1473, 1500 + 21));
         assert_eq!(two.l1, 1538 + 84);
         let v6 = stack(true, TransportProtocol::Udp);
-        // 1461 bytes: 1448 of the 1452 that a fragment has room for, and 13.
+        // The 1461 bytes are split into 1448, of the 1452 that fit into a fragment, and 13.
         let two = v6.datagram(1453, 1500);
         assert_eq!((two.packets, two.l3), (2, 1496 + 61));
         assert_eq!(v4.most_datagram(), 65_507);
@@ -324,7 +325,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn full_frames_of_1500_bytes_carry_what_the_formulas_say() {
+    fn full_frames_of_1500_bytes_have_the_rates_of_the_formulas() {
         for (segment, ipv6, timestamps, share) in [
             (1448.0, false, true, 0.94148),
             (1460.0, false, false, 0.94928),
@@ -338,7 +339,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn full_datagrams_carry_what_the_formulas_say() {
+    fn full_datagrams_have_the_rates_of_the_formulas() {
         let layers = Layers::of_datagrams(1472.0, false);
         assert!((1.0 / layers.l1(1.0) - 0.95709).abs() < 1e-5);
     }

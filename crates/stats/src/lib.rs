@@ -1,4 +1,5 @@
-//! Pure arithmetic of measurements: intervals, tests, order statistics, change points; and what TCP and Ethernet allow.
+//! The arithmetic of measurements, without I/O: intervals, tests, order statistics and change points, and the limits of
+//! TCP and Ethernet.
 #![forbid(unsafe_code)]
 
 pub mod autocorrelation;
@@ -24,7 +25,7 @@ pub mod welch;
 
 #[cfg(test)]
 mod tests {
-    /// So many values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
+    /// Returns `count` values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
     pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut draw = || {

@@ -1,10 +1,11 @@
 //! The share of lost packets and its interval, from the number of packets, of losses and of bursts.
 //!
-//! Losses come in bursts on real networks, and a burst tells less about the share of losses than as many single losses do. The
-//! interval is therefore Wilson's for the number of independent packets that the observed packets are worth: their number over
-//! (1 + c) / (1 - c), where c is the correlation of neighbours in a chain of two states whose bursts have the observed mean
-//! length (E. N. Gilbert, "Capacity of a burst-noise channel", 1960). The observed bursts tell their own mean length only
-//! roughly, so the normal quantile becomes Student's with one degree of freedom less than there are bursts.
+//! Losses come in bursts on real networks, and a burst carries less information about the share of losses than as many
+//! single losses do. The interval is therefore Wilson's for the number of independent packets to which the observed
+//! packets are equivalent: their number divided by (1 + c) / (1 - c), where c is the correlation of neighbours in a
+//! chain of two states whose bursts have the observed mean length (E. N. Gilbert, "Capacity of a burst-noise channel",
+//! 1960). The observed bursts determine their mean length only roughly, so the normal quantile is replaced by Student's
+//! with one degree of freedom less than there are bursts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,20 +13,21 @@ use serde::{Deserialize, Serialize};
 use crate::proportion::{Z, percent, wilson_of};
 use crate::t_interval::t_95;
 
-/// Packets, how many of them were lost, and in how many bursts.
+/// The number of packets, of lost ones among them, and of bursts of losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Losses {
-    /// Packets that were to arrive.
+    /// The number of packets that should have arrived.
     pub of: u64,
-    /// Those of them that were lost.
+    /// The number of them that were lost.
     pub lost: u64,
-    /// Bursts: runs of consecutive lost packets, in the order of sending. A single lost packet is a burst of one.
+    /// The number of bursts: runs of consecutive lost packets, in the order of sending. A single lost packet is a
+    /// burst.
     pub bursts: u64,
 }
 
 impl Losses {
-    /// Losses of which nobody knows the order: they are taken for independent of each other.
+    /// Creates losses whose order is unknown; they are treated as independent.
     pub fn independent(lost: u64, of: u64) -> Self {
         Self {
             of,
@@ -47,7 +49,7 @@ impl Losses {
         losses
     }
 
-    /// Both together.
+    /// Returns the sums of both.
     pub fn with(self, other: Self) -> Self {
         Self {
             of: self.of.saturating_add(other.of),
@@ -56,31 +58,31 @@ impl Losses {
         }
     }
 
-    /// The share of lost packets in percent; nothing of no packets.
+    /// Returns the share of lost packets in percent; `None` for no packets.
     pub fn percent(self) -> Option<f64> {
         percent(self.lost, self.of)
     }
 
-    /// The ratio of the variance of the number of losses to that of independent losses; 1 at least.
+    /// Returns the ratio of the variance of the number of losses to that of independent losses; at least 1.
     pub fn inflation(self) -> f64 {
         let share = self.lost as f64 / self.of.max(1) as f64;
         let burst = self.lost as f64 / self.bursts.max(1) as f64;
         inflation(share, burst)
     }
 
-    /// The 95 % interval of the probability with which a packet is lost, from 0 to 1; nothing of no packets.
+    /// Returns the 95 % interval of the probability that a packet is lost, from 0 to 1; `None` for no packets.
     ///
-    /// Where every burst is a single packet this is Wilson's interval. Where nothing or everything was lost it takes losses for
-    /// independent: a network that loses all packets of a rare long time may not have shown it.
+    /// If every burst is a single packet, it is Wilson's interval. If no packet or every packet was lost, losses are
+    /// treated as independent: a network that rarely loses all packets for a long time may not have shown it.
     pub fn interval(self) -> Option<[f64; 2]> {
         self.interval_at_least(1.0)
     }
 
-    /// The same where the number of losses varies at least `inflation` times as much as that of independent ones.
+    /// Returns the same interval, but with a variance of at least `inflation` times that of independent losses.
     pub fn interval_at_least(self, inflation: f64) -> Option<[f64; 2]> {
-        // Beyond a thousand bursts Student's quantile is the normal one to three digits.
-        let degrees = usize::try_from(self.bursts.saturating_sub(1).max(1)).ok();
-        let degrees = degrees
+        // Beyond a thousand bursts, Student's quantile is the normal one to three digits.
+        let degrees = usize::try_from(self.bursts.saturating_sub(1).max(1))
+            .ok()
             .filter(|degrees| *degrees <= 1000 && self.bursts < self.lost && self.lost < self.of);
         let quantile = degrees.map_or(Some(Z), t_95)?;
         wilson_of(
@@ -91,9 +93,11 @@ impl Losses {
         )
     }
 
-    /// The 95 % interval of the probability with which a packet is lost, from several runs of the same network, from 0 to 1.
+    /// Returns the 95 % interval of the probability that a packet is lost, from several runs on the same network, from
+    /// 0 to 1.
     ///
-    /// The counts of all runs are added up. Where the runs differ by more than chance explains, the interval is that much wider.
+    /// The counts of all runs are added. If the runs differ by more than chance explains, the interval is wider by that
+    /// amount.
     pub fn interval_of_runs(runs: &[Self]) -> Option<[f64; 2]> {
         let all = runs.iter().copied().fold(Self::default(), Self::with);
         let share = all.lost as f64 / all.of.max(1) as f64;
@@ -102,14 +106,14 @@ impl Losses {
             (run.lost as f64 - expected).powi(2) / (expected * (1.0 - share))
         };
         let between: f64 = runs.iter().map(varies).sum::<f64>() / (runs.len() as f64 - 1.0);
-        // Not finite of a single run, and where nothing or everything was lost.
-        let between = Some(between).filter(|between| between.is_finite());
-        all.interval_at_least(between.unwrap_or(1.0).max(1.0))
+        // It is not finite for a single run, and if no packet or every packet was lost.
+        let inflation = if between.is_finite() { between } else { 1.0 };
+        all.interval_at_least(inflation.max(1.0))
     }
 }
 
-/// How much more the number of losses varies than that of independent ones, if this share of packets is lost in bursts of this
-/// mean length in a chain of two states; 1 at least.
+/// Returns the ratio of the variance of the number of losses to that of independent losses, if this share of packets is
+/// lost in bursts of this mean length by a chain of two states; at least 1.
 pub fn inflation(share: f64, burst: f64) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return 1.0;
@@ -123,7 +127,7 @@ pub fn inflation(share: f64, burst: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Packets of a chain of two states that loses `share` of them in bursts of `burst` on average.
+    /// Returns packets of a chain of two states that loses `share` of them in bursts of `burst` packets on average.
     fn packets(seed: u64, count: usize, share: f64, burst: f64) -> Losses {
         let mut random = fastrand::Rng::with_seed(seed);
         let ends = 1.0 / burst;
@@ -137,7 +141,7 @@ mod tests {
         }))
     }
 
-    /// Of 2,000 series, the percentage whose interval holds `share`.
+    /// Returns the percentage of 2,000 series whose interval contains `share`.
     fn coverage(share: f64, interval: impl Fn(u64) -> Option<[f64; 2]>) -> f64 {
         let holds = |seed: &u64| {
             let [low, high] = interval(*seed).unwrap();
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_bursty_losses_hold_the_probability() {
+    fn intervals_of_bursty_losses_contain_the_probability() {
         for burst in [1.0 / 0.95, 4.0, 8.0, 20.0] {
             let percent = coverage(0.05, |seed| packets(seed, 3000, 0.05, burst).interval());
             assert!((93.0..=99.0).contains(&percent), "{burst}: {percent} %");
@@ -177,7 +181,7 @@ mod tests {
 
     #[test]
     fn repeated_runs_are_pooled() {
-        // 0.1 % of 5 times 1,000 packets: Student's t over the five shares would end below 0.
+        // With 0.1 % of 5 times 1,000 packets, Student's t over the five shares would end below 0.
         let percent = coverage(0.001, |seed| {
             let runs: Vec<Losses> = (0..5)
                 .map(|run| packets(10_000 * seed + run, 1000, 0.001, 1.0 / 0.999))
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn any_counts_have_an_interval_in_no_time() {
+    fn extreme_counts_have_an_interval() {
         let most = u64::MAX;
         for (of, lost, bursts) in [(most, most, 1), (most, most - 1, most / 2), (3, 1, most)] {
             let [low, high] = Losses { of, lost, bursts }.interval().unwrap();
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn single_losses_have_wilson_s_interval() {
+    fn single_losses_have_wilsons_interval() {
         let found = Losses::in_order([false, true, false, false, true, true, false]);
         assert_eq!((found.of, found.lost, found.bursts), (7, 3, 2));
         let single = Losses::independent(1, 100).interval();

@@ -1,21 +1,23 @@
-//! Mann and Whitney's U: in how many pairs of two samples the one is the greater, when there is no difference.
+//! Mann and Whitney's U: the number of pairs of two samples in which one value is the greater, if there is no
+//! difference.
 
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-/// Up to so many values in each sample the distribution is counted out: C(100, 50) arrangements fit 128 bits.
-const COUNTED: usize = 50;
-/// Two-sided 5 %, so that one arrangement in forty may lie beyond each end.
+/// The largest size of each sample for which arrangements are counted: C(100, 50) arrangements fit into 128 bits.
+const MAX_COUNTED: usize = 50;
+/// Two-sided 5 %: one arrangement in forty may lie beyond each end.
 pub(crate) const AT_95: u32 = 40;
 
-/// Which of the differences of all pairs, from the least and from 1, is the lower end of the interval of the shift
-/// between samples of `m` and `n` values, beyond each of whose ends one arrangement in `beyond` may lie; as far from the other
-/// end is the upper one. Nothing where the samples are too small: for 95 % 3 and 4, or 2 and 7.
+/// Returns the rank, from the least and from 1, of the difference that is the lower end of the interval of the shift,
+/// among the differences of all pairs between samples of `m` and `n` values. One arrangement in `beyond` may lie beyond
+/// each end, and the upper end is as far from the greatest difference. `None` if the samples are too small: for 95 %, 3
+/// and 4, or 2 and 7.
 ///
 /// It is the greatest k with P(U < k) <= 1 / `beyond` (E. L. Lehmann, "Nonparametrics", §2.3; R's `qwilcox`, scipy's
-/// `mannwhitneyu`): by counting arrangements up to 50 values in each sample, else by the normal approximation with
-/// continuity correction. Among ties the interval, its ends included, covers more, never less.
+/// `mannwhitneyu`), by counting arrangements up to 50 values in each sample, and otherwise by the normal approximation
+/// with continuity correction. With ties, the interval including its ends covers more, never less.
 pub(crate) fn interval_rank(m: usize, n: usize, beyond: u32) -> Option<usize> {
-    let rank = if m.max(n) <= COUNTED {
+    let rank = if m.max(n) <= MAX_COUNTED {
         counted_rank(m, n, beyond)
     } else {
         approximate_rank(m, n, beyond)
@@ -34,8 +36,8 @@ fn counted_rank(m: usize, n: usize, beyond: u32) -> usize {
     tail.count()
 }
 
-/// In how many arrangements of `m` and `n` values U is 0, 1, ... m n: the coefficients of the Gaussian binomial, whose
-/// factors (1 - q^(n+i)) / (1 - q^i) are multiplied in one after another.
+/// Returns the numbers of arrangements of `m` and `n` values in which U is 0, 1, ... m n. They are the coefficients of
+/// the Gaussian binomial, whose factors (1 - q^(n+i)) / (1 - q^i) are multiplied in one after another.
 fn arrangements(m: usize, n: usize) -> Vec<u128> {
     let mut counts = vec![0_u128; m * n + 1];
     counts[0] = 1;
@@ -69,8 +71,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrangements_are_counted_out() {
-        // Two and two: of AABB, ABAB, ABBA, BAAB, BABA, BBAA, U is 0, 1, 2, 2, 3, 4.
+    fn arrangements_are_counted() {
+        // For two and two values, the arrangements AABB, ABAB, ABBA, BAAB, BABA and BBAA have U = 0, 1, 2, 2, 3, 4.
         assert_eq!(arrangements(2, 2), [1, 1, 2, 1, 1]);
         let whole: u128 = arrangements(50, 50).iter().sum();
         assert_eq!(whole, 100_891_344_545_564_193_334_812_497_256);
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_and_approximation_meet() {
+    fn counting_and_approximation_agree() {
         for (m, n) in [(50, 50), (40, 50), (20, 50)] {
             let (counted, approximate) = (counted_rank(m, n, AT_95), approximate_rank(m, n, AT_95));
             assert!(counted.abs_diff(approximate) <= 2, "{m} {n}");

@@ -1,27 +1,28 @@
-//! Order statistics: what the ranks of values tell, whatever their distribution.
+//! Order statistics: conclusions from the ranks of values, whatever their distribution.
 
-/// A quantile needs this many independent values on either side. With fewer, its interval would end at the least or the greatest
-/// value, and the quantile is that extreme by another name.
-pub const FEWEST_BEYOND: f64 = 5.0;
+/// The number of independent values that a quantile needs on either side. With fewer, its interval would end at the
+/// least or the greatest value, and the quantile would be only another name for that extreme.
+pub const MIN_BEYOND: f64 = 5.0;
 
-/// The least number of independent values that a quantile at `share` (0 to 1) needs: 10 for the median, 50 for the 90th
-/// percentile, 500 for the 99th.
+/// Returns the least number of independent values that a quantile at `share` (0 to 1) needs: 10 for the median, 50 for
+/// the 90th percentile, 500 for the 99th.
 pub fn fewest(share: f64) -> f64 {
-    (FEWEST_BEYOND / share.min(1.0 - share)).round()
+    (MIN_BEYOND / share.min(1.0 - share)).round()
 }
 
-/// `values` from the least to the greatest.
+/// Returns `values` from the least to the greatest.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-/// The quantile of `sorted` at `share` (0 to 1), on the line between the two values next to rank 1 + share (n - 1); nothing
-/// of no values.
+/// Returns the quantile of `sorted` at `share` (0 to 1), interpolated linearly between the two values next to rank 1 +
+/// share (n - 1); `None` for no values.
 ///
-/// Type 7 of R. J. Hyndman and Y. Fan ("Sample quantiles in statistical packages", 1996), the default of R and NumPy. It is
-/// the definition for figures of a few repeats; [`percentile`], for thousands of probes, gives a value that was seen.
+/// It is type 7 of R. J. Hyndman and Y. Fan ("Sample quantiles in statistical packages", 1996), the default of R and
+/// NumPy, and the definition for figures of a few repeats. For thousands of probes, [`percentile`] returns an observed
+/// value.
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
@@ -30,23 +31,25 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(sorted[below] + (place - below as f64) * (sorted[above] - sorted[below]))
 }
 
-/// The least of `sorted` that a fraction `share` (0 to 1) of them is not above; nothing of no values.
+/// Returns the least value of `sorted` that at least a fraction `share` (0 to 1) of them does not exceed; `None` for no
+/// values.
 pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = share * sorted.len() as f64;
     at_or_after(sorted, rank).or(sorted.last().copied())
 }
 
-/// Between which of `sorted` lies, at 95 %, the median of what they were drawn from.
+/// Returns the 95 % interval of the population's median, with values of `sorted` as ends.
 pub fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
     let [low, high] = quantile_ranks(sorted.len() as u64, 0.5)?;
     Some([at_or_after(sorted, low)?, at_or_after(sorted, high)?])
 }
 
-/// The ranks, from 1, of `count` values between which, at 95 %, lies the quantile at `share` (0 to 1) of what they were drawn from.
+/// Returns the ranks, from 1, of `count` values between which the population's quantile at `share` (0 to 1) lies at 95
+/// %. `None` for fewer values than [`fewest`] returns.
 ///
-/// By the binomial distribution of ranks in its normal approximation (W. J. Conover, "Practical Nonparametric
-/// Statistics", §3.2). Nothing of fewer values than [`fewest`] says. The values are independent; for
-/// neighbours, which are alike, see [`super::quantile`].
+/// They follow from the binomial distribution of ranks in its normal approximation (W. J. Conover, "Practical
+/// Nonparametric Statistics", §3.2). The values must be independent; for correlated neighbours, see
+/// [`super::quantile`].
 pub fn quantile_ranks(count: u64, share: f64) -> Option<[f64; 2]> {
     const Z: f64 = 1.96;
     let count = count as f64;
@@ -59,7 +62,7 @@ pub fn quantile_ranks(count: u64, share: f64) -> Option<[f64; 2]> {
     Some([low, high])
 }
 
-/// The first of `sorted` whose rank, from 1, is not below `rank`.
+/// Returns the first value of `sorted` whose rank, from 1, is at least `rank`.
 pub(crate) fn at_or_after(sorted: &[f64], rank: f64) -> Option<f64> {
     let mut ranked = sorted.iter().zip(1_u32..);
     ranked
@@ -76,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_a_value_that_was_seen() {
+    fn a_percentile_is_an_observed_value() {
         let hundred = numbers(100);
         assert_eq!(percentile(&hundred, 0.9), Some(90.0));
         assert_eq!(percentile(&hundred, 0.99), Some(99.0));
@@ -95,8 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn the_median_s_ranks_are_those_of_the_binomial_distribution() {
-        // Exact: of 100 values the ranks 40 and 61 hold the median with 96.5 %; of ten the first and the ninth with 98.8 %.
+    fn the_ranks_of_the_median_follow_the_binomial_distribution() {
+        // Exactly, the ranks 40 and 61 of 100 values contain the median with 96.5 %; of ten values, the first and the
+        // ninth with 98.8 %.
         assert_eq!(median_interval(&numbers(100)), Some([40.0, 61.0]));
         assert_eq!(median_interval(&numbers(10)), Some([1.0, 10.0]));
         assert_eq!(median_interval(&numbers(9)), None);

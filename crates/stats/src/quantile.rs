@@ -1,50 +1,54 @@
-//! A quantile of values that were taken one after another, whose neighbours are alike, and how many independent values they are
-//! worth.
+//! A quantile of values that were taken one after another, so that neighbours are correlated, and the number of
+//! independent samples to which they are equivalent.
 //!
-//! Each value either lies below the quantile or does not. The mean of these answers has an interval by batch means, from blocks of
-//! consecutive values; the values at the ranks where that interval ends are the ends of the quantile's interval (R. S. Woodruff,
-//! "Confidence intervals for medians and other position measures", 1952). For independent values these are the ranks of
-//! [`crate::order_statistics::quantile_ranks`].
+//! Each value either lies below the quantile or does not. The mean of these indicators has an interval by batch means,
+//! from blocks of consecutive values; the values at the ranks where that interval ends are the ends of the quantile's
+//! interval (R. S. Woodruff, "Confidence intervals for medians and other position measures", 1952). For independent
+//! values, these are the ranks of [`crate::order_statistics::quantile_ranks`].
 
 use super::autocorrelation::SeriesMean;
 use super::order_statistics::{self, at_or_after, fewest, sorted};
 
-/// The cost grows with the square of the length: of more values, neighbours are taken together.
-const MOST: usize = 10_000;
+/// The largest number of blocks. The cost grows with the square of the length, so neighbouring values are combined
+/// beyond it.
+const MAX_BLOCKS: usize = 10_000;
 
 /// A quantile of a series, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantile {
-    /// The median lies in the middle or between the two middle values; any other quantile is a value that was observed.
+    /// The quantile. The median is the middle value or lies between the two middle values; any other quantile is an
+    /// observed value.
     pub value: f64,
-    /// How many independent values the series is worth, as far as this quantile is concerned; no more than its length.
+    /// The number of independent samples to which the series is equivalent for this quantile; at most its length.
     pub worth: f64,
-    /// Its 95 % interval; none of a series that is worth fewer than [`fewest`] values.
+    /// Its 95 % interval; `None` if the series is equivalent to fewer than [`fewest`] samples.
     pub interval: Option<[f64; 2]>,
 }
 
 impl Quantile {
-    /// The quantile at `share` (0 to 1) of `values`, in the order in which they were taken; nothing of no values.
+    /// Computes the quantile at `share` (0 to 1) of `values`, in the order in which they were taken; `None` for no
+    /// values.
     pub fn of(values: &[f64], share: f64) -> Option<Self> {
         Self::of_sorted(values, &sorted(values), share)
     }
 
-    /// The same where the caller has the values `sorted` as well.
+    /// Computes the same if the caller already has the values `sorted`.
     pub fn of_sorted(values: &[f64], sorted: &[f64], share: f64) -> Option<Self> {
         let is_median = share == 0.5;
-        let value = match is_median {
-            true => order_statistics::quantile(sorted, share)?,
-            false => order_statistics::percentile(sorted, share)?,
+        let value = if is_median {
+            order_statistics::quantile(sorted, share)?
+        } else {
+            order_statistics::percentile(sorted, share)?
         };
         let count = values.len() as f64;
-        // A value equal to the median lies half below it; one equal to a percentile does not lie beyond it.
+        // A value equal to the median counts half as below it; one equal to a percentile is not beyond it.
         let equal = if is_median { 0.5 } else { 1.0 };
         let below = |at: &f64| match at.total_cmp(&value) {
             std::cmp::Ordering::Less => 1.0,
             std::cmp::Ordering::Equal => equal,
             std::cmp::Ordering::Greater => 0.0,
         };
-        let together = values.len().div_ceil(MOST).max(1);
+        let together = values.len().div_ceil(MAX_BLOCKS).max(1);
         let blocks = values.chunks(together);
         let shares: Vec<f64> = blocks
             .map(|block| block.iter().map(below).sum::<f64>() / block.len() as f64)
@@ -56,8 +60,7 @@ impl Quantile {
             .and_then(|series| {
                 let reach = (series.interval[1] - series.interval[0]) / 2.0 * count;
                 let low = (count * share - reach).round().max(1.0);
-                let high = (count * share + reach).round() + 1.0;
-                let high = high.min(count);
+                let high = ((count * share + reach).round() + 1.0).min(count);
                 Some([at_or_after(sorted, low)?, at_or_after(sorted, high)?])
             });
         Some(Self {
@@ -73,11 +76,11 @@ mod tests {
     use super::*;
     use crate::autocorrelation::tests::series;
 
-    /// Seeds that follow one another give series that are too much alike.
+    /// The factor of seeds, because consecutive seeds give series that are too similar.
     const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// The percentage of autoregressive series of `count` values whose interval holds the true quantile at `share`, which
-    /// is `normal` for the standard normal distribution.
+    /// Returns the percentage of autoregressive series of `count` values whose interval contains the true quantile at
+    /// `share`, which is `normal` for the standard normal distribution.
     fn coverage(seeds: u64, count: usize, correlation: f64, [share, normal]: [f64; 2]) -> f64 {
         let truth = normal / (1.0 - correlation * correlation).sqrt();
         let holds = |seed: &u64| {
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_median_of_independent_values_and_of_neighbours() {
+    fn the_interval_contains_the_median_with_and_without_correlation() {
         for correlation in [0.0, 0.5, 0.8, 0.9] {
             let percent = coverage(2000, 300, correlation, [0.5, 0.0]);
             assert!(
@@ -103,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_percentiles() {
+    fn the_interval_contains_percentiles() {
         for (count, correlation, quantile) in [
             (300, 0.0, [0.9, 1.281_552]),
             (300, 0.5, [0.9, 1.281_552]),
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_alone_would_hold_the_median_of_neighbours_too_seldom() {
+    fn ranks_alone_contain_the_median_of_correlated_values_too_seldom() {
         let holds = |seed: &u64| {
             let values = sorted(&series(*seed, 0.8, 300));
             let [low, high] = order_statistics::median_interval(&values).unwrap();
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_that_is_worth_too_little_has_no_interval() {
+    fn a_series_with_too_few_effective_samples_has_no_interval() {
         let rising: Vec<f64> = (0..40).map(f64::from).collect();
         let median = Quantile::of(&rising, 0.5).unwrap();
         assert!(median.worth < fewest(0.5) && median.interval.is_none());
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_changes_is_sure_and_many_values_take_no_longer() {
+    fn a_constant_series_has_an_exact_median_and_long_series_are_fast() {
         let median = Quantile::of(&[5.0; 20], 0.5).unwrap();
         assert_eq!(median.interval, Some([5.0, 5.0]));
         let many: Vec<f64> = (0..200_000_u32)

@@ -1,20 +1,21 @@
-//! How many repeats it takes, in two stages: the first five say how many in all (C. Stein, "A two-sample test for a linear
-//! hypothesis whose power is independent of the variance", 1945).
+//! The number of repeats, in two stages: the first five determine the total number (C. Stein, "A two-sample test for a
+//! linear hypothesis whose power is independent of the variance", 1945).
 //!
-//! Looking after every repeat whether the interval is narrow stops where it is so by chance: such intervals hold the truth in
-//! 90 % of procedures, not in 95 %. Here the number is fixed by the first stage, and the interval of the mean of all is built on the
-//! first stage's standard deviation, so that it holds the truth in 95 % of procedures, for normal values, however many follow.
+//! A procedure that checks after every repeat whether the interval is narrow stops when it is narrow by chance: such
+//! intervals contain the true value in 90 % of procedures instead of 95 %. Here the number is fixed by the first stage,
+//! and the interval of the mean of all repeats uses the first stage's standard deviation. Therefore it contains the
+//! true value in 95 % of procedures for normal values, however many repeats follow.
 
 use super::t_interval;
 
-/// Repeats of the first stage.
+/// The number of repeats of the first stage.
 pub const FIRST: usize = 5;
-/// More in all are not worth the time.
+/// The largest total number; more repeats are not worth the time.
 pub const MOST: usize = 30;
 
-/// How many repeats it takes until half the 95 % interval of the mean is `share` of the mean (0.05 for 5 %); it can be more
-/// than [`MOST`]. `values`, one a repeat in their order, are looked at as far as the first stage goes; nothing before it is
-/// whole, and where its mean is 0 or a value is not finite.
+/// Returns the number of repeats after which half the 95 % interval of the mean is `share` of the mean (0.05 for 5 %);
+/// it can exceed [`MOST`]. `values` has one value for each repeat, in order, and only the first stage counts. `None`
+/// before the first stage is complete, if its mean is 0 or if a value is not finite.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "whole, and what is beyond an integer becomes the largest"
@@ -26,7 +27,8 @@ pub fn needed(values: &[f64], share: f64) -> Option<u64> {
     (times.is_finite() && mean != 0.0).then(|| (times as u64).max(FIRST as u64))
 }
 
-/// The 95 % interval of the mean of `values`, one a repeat in their order, whose number was fixed by [`needed`].
+/// Returns the 95 % interval of the mean of `values`, one for each repeat in order, whose number was fixed by
+/// [`needed`].
 pub fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
     let (mean, half) = (
         t_interval::mean(values)?,
@@ -35,7 +37,7 @@ pub fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
     Some([mean - half, mean + half])
 }
 
-/// Half the interval of the mean of `count` values, by the standard deviation of the first stage.
+/// Returns half the interval of the mean of `count` values, by the standard deviation of the first stage.
 fn half_width(first: &[f64], count: usize) -> Option<f64> {
     let sd = t_interval::sample_sd(first)?;
     Some(t_interval::t_95(FIRST - 1)? * sd / (count as f64).sqrt())
@@ -46,12 +48,12 @@ mod tests {
     use super::*;
     use crate::tests::draws;
 
-    /// How many of so many procedures hold the true mean in their interval, in percent.
+    /// Returns the percentage of procedures whose interval contains the true mean.
     fn coverage(procedures: u64, truth: f64, share: f64, value: impl Fn(f64) -> f64) -> f64 {
         let holds = |seed| {
             let values: Vec<f64> = draws(seed, MOST).into_iter().map(&value).collect();
-            let count = needed(&values, share).unwrap().min(MOST as u64);
-            let count = usize::try_from(count).unwrap();
+            let needed = needed(&values, share).unwrap().min(MOST as u64);
+            let count = usize::try_from(needed).unwrap();
             let [low, high] = mean_interval(&values[..count]).unwrap();
             low <= truth && truth <= high
         };
@@ -59,8 +61,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_five_say_how_many() {
-        // 2.776 * 1.5811 = 4.390 to each side of a single value: (4.390 / 2)^2 = 4.8, (4.390 / 1)^2 = 19.3.
+    fn the_first_five_determine_the_number() {
+        // 2.776 * 1.5811 = 4.390 is the distance to either side for a single value: (4.390 / 2)^2 = 4.8, (4.390 / 1)^2
+        // = 19.3.
         let values = [98.0, 99.0, 100.0, 101.0, 102.0];
         assert_eq!(needed(&values, 0.02), Some(5));
         assert_eq!(needed(&values, 0.01), Some(20));
@@ -71,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_scatter_takes_five_and_what_is_about_nothing_cannot_be_said() {
+    fn equal_values_need_five_and_a_mean_of_zero_has_no_number() {
         assert_eq!(needed(&[7.0; 5], 0.01), Some(5));
         assert_eq!(mean_interval(&[7.0; 5]), Some([7.0, 7.0]));
         assert_eq!(needed(&[7.0; 4], 0.01), None);
@@ -81,8 +84,8 @@ mod tests {
     }
 
     #[test]
-    fn the_procedure_holds_the_truth_in_95_percent_of_normal_values() {
-        // From five repeats that do to more than are allowed.
+    fn the_interval_contains_the_true_mean_in_95_percent_of_normal_procedures() {
+        // The cases range from five repeats that are enough to more than are allowed.
         for sd in [1.0, 3.0, 6.0, 20.0] {
             let percent = coverage(20_000, 100.0, 0.05, |draw| 100.0 + sd * draw);
             assert!((94.0..=96.0).contains(&percent), "{sd}: {percent} %");
@@ -90,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn of_skewed_values_it_holds_less_often() {
-        // The figure that docs/statistics.md states.
+    fn the_interval_contains_the_true_mean_less_often_for_skewed_values() {
+        // This is the figure in docs/statistics.md.
         let mean = (0.5_f64 * 0.5 / 2.0).exp();
         let percent = coverage(20_000, mean, 0.05, |draw| (0.5 * draw).exp());
         assert!((percent - 90.9).abs() < 0.1, "{percent} %");

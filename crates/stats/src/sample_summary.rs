@@ -1,22 +1,22 @@
-//! A sample in a few numbers.
+//! A summary of a sample.
 
 use super::{order_statistics, t_interval};
 
-/// What a sample of independent values, such as one figure of each repeat, comes to; in the values' unit.
+/// A summary of a sample of independent values, such as one figure of each repeat, in the values' unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleSummary {
-    /// From the least to the greatest.
+    /// The values from the least to the greatest.
     sorted: Vec<f64>,
     /// The arithmetic mean.
     pub mean: f64,
-    /// Sample standard deviation, n - 1 in the denominator; of two values at least.
+    /// The sample standard deviation, with n - 1 in the denominator; it needs two values.
     pub sd: Option<f64>,
-    /// 95 % interval of the mean by Student's t; of two values at least.
+    /// The 95 % interval of the mean by Student's t; it needs two values.
     pub interval: Option<[f64; 2]>,
 }
 
 impl SampleSummary {
-    /// Of `values` in any order; nothing when there are none, or one is not finite.
+    /// Summarises `values` in any order; `None` if there are none or one is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
         if !values.iter().all(|value| value.is_finite()) {
             return None;
@@ -29,35 +29,35 @@ impl SampleSummary {
         })
     }
 
-    /// How many values there are; one at least.
+    /// Returns the number of values, at least one.
     pub fn count(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The least.
+    /// Returns the least value.
     pub fn min(&self) -> f64 {
         self.quantile(0.0)
     }
 
-    /// The middle one; of an even number, between the two in the middle.
+    /// Returns the middle value; for an even number, the mean of the two in the middle.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The greatest.
+    /// Returns the greatest value.
     pub fn max(&self) -> f64 {
         self.quantile(1.0)
     }
 
-    /// The quantile at `share` (0 to 1), as [`order_statistics::quantile`] has it.
+    /// Returns the quantile at `share` (0 to 1), as computed by [`order_statistics::quantile`].
     pub fn quantile(&self, share: f64) -> f64 {
         order_statistics::quantile(&self.sorted, share).unwrap_or(self.mean)
     }
 
-    /// How far the greatest lies above the least when one at either end is left out, in parts of the median; nothing unless
-    /// there are three at least and all are above 0.
+    /// Returns the distance from the least to the greatest value without one value at either end, as a fraction of the
+    /// median; `None` unless there are at least three values and all are above 0.
     ///
-    /// So that one run that the machine held up says nothing about how the others repeat.
+    /// One run that the machine delayed therefore does not affect how well the others repeat.
     pub fn spread(&self) -> Option<f64> {
         let [_, inner @ .., _] = self.sorted.as_slice() else {
             return None;
@@ -66,15 +66,15 @@ impl SampleSummary {
         (self.min() > 0.0).then(|| width / self.median())
     }
 
-    /// Below the first and above the second a value lies far out: Tukey's inner fences, 1.5 interquartile ranges beyond
-    /// the quartiles (J. W. Tukey, "Exploratory Data Analysis", 1977, §2C). Such a value is pointed at, never left out.
+    /// Returns Tukey's inner fences, 1.5 interquartile ranges beyond the quartiles (J. W. Tukey, "Exploratory Data
+    /// Analysis", 1977, §2C). A value outside them is an outlier, which is reported but never removed.
     pub fn fences(&self) -> [f64; 2] {
         let (low, high) = (self.quantile(0.25), self.quantile(0.75));
         let reach = 1.5 * (high - low);
         [low - reach, high + reach]
     }
 
-    /// The values outside the fences, from the least.
+    /// Returns the values outside the fences, from the least.
     pub fn outliers(&self) -> impl Iterator<Item = f64> {
         let [low, high] = self.fences();
         let sorted = self.sorted.iter().copied();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_leaves_out_one_at_either_end() {
+    fn the_spread_omits_one_value_at_either_end() {
         let spread = |values: &[f64]| SampleSummary::of(values).unwrap().spread();
         assert_eq!(spread(&[110.0, 10.0, 90.0, 100.0, 900.0]), Some(0.2));
         assert_eq!(spread(&[1.0, 2.0, 3.0]), Some(0.0));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_out_is_pointed_at_and_still_counts() {
+    fn outliers_are_reported_and_still_count() {
         let summary = SampleSummary::of(&[30.0, 10.0, 11.0, 12.0, 11.0, 10.0]).unwrap();
         assert_eq!(summary.outliers().collect::<Vec<_>>(), [30.0]);
         assert_eq!((summary.count(), summary.mean), (6, 14.0));

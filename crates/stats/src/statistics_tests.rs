@@ -1,4 +1,5 @@
-//! The statistics beside those of NumPy and SciPy: tests/fixtures/statistics.json, which scripts/statistics_fixtures.py wrote.
+//! Compares the statistics with those of NumPy and SciPy in tests/fixtures/statistics.json, which
+//! scripts/statistics_fixtures.py wrote.
 
 use serde::Deserialize;
 
@@ -52,7 +53,7 @@ fn fixtures() -> Fixtures {
     serde_json::from_str(include_str!("../../../tests/fixtures/statistics.json")).unwrap()
 }
 
-/// One in 10^9, of the number or of 1.
+/// Asserts equality within 10^-9 of the number, or of 1 if the number is smaller.
 #[track_caller]
 fn assert_close(found: f64, expected: f64) {
     let apart = (found - expected).abs();
@@ -69,7 +70,7 @@ fn assert_all_close(found: [f64; 2], expected: [f64; 2]) {
 }
 
 #[test]
-fn summaries_are_those_of_numpy_and_scipy() {
+fn summaries_equal_those_of_numpy_and_scipy() {
     for fixture in fixtures().summaries {
         let summary = SampleSummary::of(&fixture.values).unwrap();
         assert_close(summary.mean, fixture.mean);
@@ -83,7 +84,7 @@ fn summaries_are_those_of_numpy_and_scipy() {
 }
 
 #[test]
-fn ranks_are_those_of_scipy_s_mann_whitney_test() {
+fn ranks_equal_those_of_scipys_mann_whitney_test() {
     for RankFixture { m, n, rank } in fixtures().ranks {
         assert_eq!(
             mann_whitney::interval_rank(m, n, AT_95),
@@ -99,7 +100,7 @@ fn ranks_are_those_of_scipy_s_mann_whitney_test() {
 }
 
 #[test]
-fn shifts_are_those_of_all_pairs_written_down() {
+fn shifts_equal_those_of_all_pairs() {
     let check = |found: ShiftEstimate, value, interval| {
         assert_close(found.value, value);
         assert_all_close(found.interval.unwrap(), interval);
@@ -113,7 +114,7 @@ fn shifts_are_those_of_all_pairs_written_down() {
 }
 
 #[test]
-fn warm_ups_are_those_of_mser_5() {
+fn warm_ups_equal_those_of_mser_5() {
     for fixture in fixtures().warm_ups {
         let found = steady::warm_up(&fixture.values).unwrap();
         assert_eq!(found.values, fixture.cut);

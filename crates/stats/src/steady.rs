@@ -1,32 +1,35 @@
-//! Where a series of interval values, taken at equal steps, becomes steady.
+//! The point at which a series of interval values, taken at equal steps, becomes steady.
 
 use super::t_interval;
 
-/// Values in a batch: the 5 of MSER-5.
+/// The number of values in a batch, the 5 of MSER-5.
 const BATCH: usize = 5;
-/// Fewer batches have no half that could be cut.
-const FEWEST_BATCHES: usize = 4;
+/// The least number of batches of which half can be cut.
+const MIN_BATCHES: usize = 4;
 
-/// The start of a series that is not like the rest of it.
+/// The start of a series that differs from the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarmUp {
-    /// How many values from the start belong to it; a multiple of 5, at most half of all.
+    /// The number of values that belong to it; a multiple of 5, at most half of the series.
     pub values: usize,
-    /// Whether it ends within the first half. If not, the series is too short to say where it becomes steady, or never does.
+    /// Whether it ends within the first half. If not, the series is too short to show where it becomes steady, or it
+    /// never does.
     pub settles: bool,
 }
 
-/// The warm-up of `values` by MSER-5; nothing of fewer than 20.
+/// Returns the warm-up of `values` by MSER-5; `None` for fewer than 20.
 ///
-/// Of all the ways to cut whole batches of five from the start, half of them at most, the one that leaves the least squared
-/// standard error of the mean: sum of squares over squared number (K. P. White, "An effective truncation heuristic
-/// for bias reduction in simulation output", 1997; the limit of one half is that of K. Hoad, S. Robinson and R. Davies,
-/// "Automating warm-up length estimation", 2010). Of several, the shortest. What does not fill a batch at the end is not
-/// looked at.
+/// Of all numbers of whole batches of five that can be cut from the start, at most half of them, it takes the one that
+/// leaves the least squared standard error of the mean: the sum of squares divided by the squared number (K. P. White,
+/// "An effective truncation heuristic for bias reduction in simulation output", 1997; the limit of one half is from K.
+/// Hoad, S. Robinson and R. Davies, "Automating warm-up length estimation", 2010). Of several, it takes the shortest.
+/// Values that do not fill a batch at the end are ignored.
 pub fn warm_up(values: &[f64]) -> Option<WarmUp> {
-    let batches = values.chunks_exact(BATCH).filter_map(t_interval::mean);
-    let batches: Vec<f64> = batches.collect();
-    if batches.len() < FEWEST_BATCHES {
+    let batches: Vec<f64> = values
+        .chunks_exact(BATCH)
+        .filter_map(t_interval::mean)
+        .collect();
+    if batches.len() < MIN_BATCHES {
         return None;
     }
     let most = batches.len() / 2;
@@ -43,8 +46,9 @@ pub fn warm_up(values: &[f64]) -> Option<WarmUp> {
     })
 }
 
-/// Of what is left after each cut: the sum of squared deviations over the squared number. From the end on, a value at a
-/// time (B. P. Welford, "Note on a method for calculating corrected sums of squares and products", 1962).
+/// Returns, for each cut, the sum of squared deviations of the rest divided by its squared number. It proceeds from the
+/// end, one value at a time (B. P. Welford, "Note on a method for calculating corrected sums of squares and products",
+/// 1962).
 fn squared_errors(batches: &[f64]) -> Vec<f64> {
     let mut errors = vec![0.0; batches.len()];
     let (mut mean, mut squares) = (0.0, 0.0);
@@ -58,10 +62,11 @@ fn squared_errors(batches: &[f64]) -> Vec<f64> {
     errors
 }
 
-/// How many intervals the ramp lasts: up to and including the first whose value reaches `steady`, the mean of what follows the
-/// warm-up. 1 if the first value does; times the length of an interval it is the time from the start.
+/// Returns the number of intervals of the ramp, up to and including the first whose value reaches `steady`, the mean
+/// after the warm-up. It is 1 if the first value does; multiplied by the length of an interval, it is the time from the
+/// start. `None` if no value does.
 ///
-/// It is for what rises from nothing, as a throughput does.
+/// It is meant for metrics that rise from 0, as a throughput does.
 pub fn ramp(values: &[f64], steady: f64) -> Option<usize> {
     let reached = values.iter().position(|value| *value >= steady)?;
     Some(reached + 1)
@@ -72,7 +77,7 @@ mod tests {
     use super::*;
     use crate::tests::draws;
 
-    /// 100 around 100, of which the first `slow` rise from 0.
+    /// Returns 100 values around 100, the first `slow` of which rise from 0.
     fn rising(slow: usize) -> Vec<f64> {
         let noise = draws(1, 100);
         let level = |at: usize| 100.0 * (at as f64 / slow as f64).min(1.0);
@@ -92,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_steady_from_the_start_is_left_whole() {
+    fn a_steady_series_has_no_warm_up() {
         let steady = [5.0; 40];
         let whole = WarmUp {
             values: 0,
@@ -103,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_half_is_cut_and_what_never_settles_is_said() {
+    fn at_most_half_is_cut_and_an_unsettled_series_is_marked() {
         let found = warm_up(&rising(100)).unwrap();
         assert_eq!((found.values, found.settles), (50, false));
     }
 
     #[test]
-    fn a_short_series_says_nothing() {
+    fn a_short_series_has_no_warm_up() {
         assert_eq!(warm_up(&[1.0; 19]), None);
         assert!(warm_up(&[1.0; 20]).is_some());
     }

@@ -1,34 +1,34 @@
-//! Student's t: intervals of a mean over few runs.
+//! Student's t: intervals of a mean over a few runs.
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-/// The arithmetic mean; nothing of nothing.
+/// Returns the arithmetic mean; `None` for no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The sample standard deviation, n - 1 in the denominator; of two values at least.
+/// Returns the sample standard deviation, with n - 1 in the denominator; it needs two values.
 pub fn sample_sd(values: &[f64]) -> Option<f64> {
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The mean distance of `values` from their mean; of two values at least.
+/// Returns the mean absolute deviation of `values` from their mean; it needs two values.
 pub fn mean_deviation(values: &[f64]) -> Option<f64> {
     let centre = mean(values)?;
     let distances: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
     mean(&distances).filter(|_| values.len() > 1)
 }
 
-/// The 95 % interval of the mean of what `values` are draws of, by Student's t; of two values at least.
+/// Returns the 95 % interval of the population's mean, by Student's t; it needs two values.
 pub fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
     let (mean, sd) = (mean(values)?, sample_sd(values)?);
     let half = t_95(values.len() - 1)? * sd / (values.len() as f64).sqrt();
     Some([mean - half, mean + half])
 }
 
-/// The two-sided 95 % quantile for so many degrees of freedom; nothing for none.
+/// Returns the two-sided 95 % quantile of Student's t; `None` for 0 degrees of freedom.
 pub(crate) fn t_95(degrees: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, degrees as f64).ok()?;
     Some(t.inverse_cdf(0.975))
@@ -40,8 +40,8 @@ mod tests {
     use crate::tests::draws;
 
     #[test]
-    fn the_interval_of_a_mean_is_student_s() {
-        // 5 +- 2.776 * 1.5811 / sqrt(5)
+    fn the_interval_of_a_mean_is_students() {
+        // The interval is 5 +- 2.776 * 1.5811 / sqrt(5).
         let [low, high] = mean_interval(&[3.0, 4.0, 5.0, 6.0, 7.0]).unwrap();
         assert!((low - 3.037).abs() < 0.001 && (high - 6.963).abs() < 0.001);
         assert_eq!(mean_interval(&[1.0]), None);
@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_deviation_is_what_nettest_calls_variation() {
+    fn the_mean_deviation_is_nettests_variation() {
         let runs = [14.19, 14.18, 14.12, 14.23, 14.14];
         assert!((mean_deviation(&runs).unwrap() - 0.0336).abs() < 1e-9);
         assert_eq!(mean_deviation(&runs[..1]), None);
     }
 
     #[test]
-    fn the_interval_holds_the_true_mean_in_95_percent() {
+    fn the_interval_contains_the_true_mean_in_95_percent() {
         for count in [3, 10, 30] {
             let holds = |seed| {
                 let [low, high] = mean_interval(&draws(seed, count)).unwrap();
@@ -68,8 +68,8 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_the_published_ones() {
-        // Abramowitz and Stegun, table 26.10.
+    fn quantiles_equal_the_published_ones() {
+        // The values are from Abramowitz and Stegun, table 26.10.
         for (degrees, quantile) in [
             (1, 12.706),
             (4, 2.776),

@@ -1,9 +1,9 @@
-//! Numbers that the documentation states, against formulas that share no code with the program.
+//! Checks numbers in the documentation with formulas that share no code with the program.
 
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-/// Mean and standard deviation of delays that are normal, and of which none lets a packet leave before an earlier one: the greatest
-/// of (delay of the packet k places earlier) - k * gap over all k, whose distribution is a product.
+/// Returns the mean and the standard deviation of normal delays if no packet leaves before an earlier one: of the
+/// maximum of (delay of the packet k places earlier) - k * gap over all k, whose distribution is a product.
 fn in_order(mean: f64, deviation: f64, gap: f64) -> [f64; 2] {
     const STEP: f64 = 0.01;
     let normal = Normal::new(mean, deviation).expect("a deviation above 0");
@@ -21,7 +21,7 @@ fn in_order(mean: f64, deviation: f64, gap: f64) -> [f64; 2] {
 }
 
 #[test]
-fn the_page_of_jitter_states_what_order_makes_of_normal_delays() {
+fn the_page_of_jitter_states_the_effect_of_order_on_normal_delays() {
     let page = include_str!("../../../docs/effects/jitter.md");
     let [slow, fast] = [1.0, 0.1].map(|gap| in_order(20.0, 5.0, gap));
     let sentence = format!(
@@ -33,8 +33,8 @@ fn the_page_of_jitter_states_what_order_makes_of_normal_delays() {
 }
 
 #[test]
-fn the_ledger_says_what_a_short_transfer_costs_in_time_per_mib() {
-    // 46.57 and 41.66 ms for a MiB: of 96 MiB and of 2.
+fn the_ledger_states_the_cost_of_a_short_transfer_per_mib() {
+    // A MiB takes 46.57 ms in a transfer of 96 MiB, and 41.66 ms in one of 2 MiB.
     let short: f64 = 100.0 * (1.0 - 41.66 / 46.57);
     let ledger = include_str!("../../../docs/ledger.md");
     assert!(ledger.contains(&format!("{short:.1} % less")), "{short:.1}");

@@ -1,4 +1,4 @@
-//! A running farwire that listens, and plain requests to it.
+//! A running farwire that listens, and plain HTTP requests to it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::process::{self, PATIENCE};
 
-/// Listening on a free port of the loopback, to requests without a token: what most tests send.
+/// Arguments for listening on a free port of the loopback without a token, as most tests do.
 pub const OPEN: [&str; 3] = ["--listen", "127.0.0.1:0", "--no-token"];
 
-/// A farwire that listens.
+/// A running farwire that listens.
 pub struct Listening {
     child: Child,
     pub at: SocketAddr,
@@ -27,24 +27,24 @@ pub struct Exec {
     stdout: BufReader<ChildStdout>,
 }
 
-/// An answer.
+/// An answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub head: String,
-    /// The body as it came.
+    /// The body as it was received.
     pub text: String,
-    /// The same as JSON, where it is.
+    /// The body as JSON, if it is JSON.
     pub body: Value,
 }
 
 impl Exec {
-    /// Starts behind `link`; on return it answers.
+    /// Starts behind `link`, and returns when it answers.
     pub fn start(link: &str) -> Result<Self> {
         Self::start_as(&mut process::farwire(), link)
     }
 
-    /// As [`Exec::start`], of this program.
+    /// Starts `farwire` as the program.
     pub fn start_as(farwire: &mut Command, link: &str) -> Result<Self> {
         farwire
             .arg("exec")
@@ -59,7 +59,7 @@ impl Exec {
         Ok(Self { listening, stdout })
     }
 
-    /// Has the shell behind the link run `command`; what it prints in a line.
+    /// Runs `command` in the shell behind the link, and returns the line that it prints.
     pub fn shell(&mut self, command: &str) -> Result<String> {
         let stdin = self
             .listening
@@ -73,7 +73,7 @@ impl Exec {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Has the shell end, and farwire with it.
+    /// Ends the shell, and with it farwire.
     pub fn end(mut self) -> Result<()> {
         drop(self.listening.child.stdin.take());
         let status = process::end_of(&mut self.listening.child)?;
@@ -91,7 +91,7 @@ impl Deref for Exec {
 }
 
 impl Listening {
-    /// Starts a command that says where it listens; on return it does.
+    /// Starts a command that reports where it listens, and returns when it has.
     pub fn start(command: &mut Command) -> Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("its standard error")?;
@@ -100,7 +100,7 @@ impl Listening {
         let mut lines = BufReader::new(stderr).lines();
         for line in &mut lines {
             let line = line?;
-            // A warning may name it before.
+            // A warning may contain the address before.
             let marks = ["it at http://", "are at http://"];
             if let Some((_, url)) = marks.iter().find_map(|mark| line.split_once(mark)) {
                 let (address, _) = url.split_once('/').unwrap_or((url, ""));
@@ -109,7 +109,7 @@ impl Listening {
             }
             said += &line;
         }
-        // What it says at its end is to find a reader.
+        // The lines are read to the end, so that the program never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
             child,
@@ -117,19 +117,19 @@ impl Listening {
         })
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it by a signal, and waits until it has ended.
+    /// Ends the process by SIGTERM and waits until it has ended.
     pub fn terminate(mut self) -> Result<()> {
         kill(Pid::from_raw(self.pid().try_into()?), Signal::SIGTERM)?;
         process::end_of(&mut self.child)?;
         Ok(())
     }
 
-    /// Sends a whole request, headers and body as they are; the answer.
+    /// Sends a request with these header lines and this body, and returns the answer.
     pub fn send(&self, head: &str, body: &str) -> Result<Answer> {
         let mut stream = self.connect()?;
         stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())?;
@@ -138,9 +138,10 @@ impl Listening {
         let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
         let head = head.to_ascii_lowercase();
-        let text = match head.contains("transfer-encoding: chunked") {
-            true => joined(body)?,
-            false => body.to_owned(),
+        let text = if head.contains("transfer-encoding: chunked") {
+            joined(body)?
+        } else {
+            body.to_owned()
         };
         Ok(Answer {
             status,
@@ -160,7 +161,7 @@ impl Listening {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: {}", self.at), "")
     }
 
-    /// Sends a body as `kind`, with further header lines.
+    /// Sends a body of the type `kind`, with further header lines.
     pub fn with_body(&self, line: &str, kind: &str, more: &str, body: &str) -> Result<Answer> {
         let length = body.len();
         let host = self.at;
@@ -176,7 +177,7 @@ impl Listening {
         self.with_body(&line, "application/merge-patch+json", "", body)
     }
 
-    /// The link as it is.
+    /// Returns the state of the link.
     pub fn link(&self) -> Result<Value> {
         let answer = self.get("/v1/links/link")?;
         ensure!(answer.status == 200, "{answer:?}");
@@ -184,7 +185,7 @@ impl Listening {
     }
 }
 
-/// The chunks of a body that is complete, joined (RFC 9112, section 7.1).
+/// Joins the chunks of a complete body (RFC 9112, section 7.1).
 fn joined(mut chunks: &str) -> Result<String> {
     let mut body = String::new();
     loop {

@@ -1,50 +1,50 @@
-//! The blocks of a Markdown page, and what the comments before them say about testing them.
+//! The code blocks of a Markdown page, and the comments before them that say how they are tested.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A fenced block.
+/// A fenced code block.
 #[derive(Debug, Default)]
 pub struct Block {
     /// File and line.
     pub place: String,
-    /// Where and why, of one that is not run.
+    /// Reason why the block is not run, with its place.
     pub not_run: Option<String>,
-    /// Programs that it needs beside farwire.
+    /// Programs that it needs besides farwire.
     pub needs: Vec<String>,
-    /// The file that its text is put into.
+    /// File into which its text is written.
     pub file: Option<String>,
     /// The link of `farwire exec` behind which its commands are run.
     pub behind: Option<Vec<String>>,
-    /// What makes things as the page takes them to be.
+    /// Commands that prepare the state that the page assumes.
     pub before: Vec<Typed>,
     pub text: String,
     pub commands: Vec<Typed>,
 }
 
-/// A command line as the page has it, cut as the comment says.
+/// A command line of the page, shortened as the comment says.
 #[derive(Debug)]
 pub struct Typed {
     pub line: String,
     pub user: User,
-    /// What is typed into it.
+    /// Input of the command.
     pub input: String,
-    /// What it should end with.
+    /// Expected exit code.
     pub code: i32,
-    /// What it should print.
+    /// Expected parts of the output.
     pub shown: Vec<String>,
 }
 
-/// Who types: `$` or `#`.
+/// The user by the prompt: `$` or `#`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum User {
     Plain,
     Root,
 }
 
-/// The blocks of a page.
+/// Returns the code blocks of a page.
 ///
 /// # Errors
-/// A block that is neither run nor says why not, or a comment that says something else.
+/// A block that is neither run nor has a reason for that, or a comment with unknown content.
 pub fn of(page: &str, text: &str) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     let mut comment = String::new();
@@ -110,7 +110,7 @@ fn block(place: &str, language: &str, mut text: String, comment: &str) -> Result
     Ok(block)
 }
 
-/// The commands of a session on a terminal, each with the output shown after it.
+/// Returns the commands of a terminal session, each with the output shown after it.
 fn commands(text: &str, is_fed: bool) -> Result<Vec<Typed>> {
     let mut commands: Vec<Typed> = Vec::new();
     let mut lines = text.lines();
@@ -120,7 +120,7 @@ fn commands(text: &str, is_fed: bool) -> Result<Vec<Typed>> {
             .map(|command| (command, User::Plain))
             .or(line.strip_prefix("# ").map(|command| (command, User::Root)));
         let Some((command, user)) = command else {
-            // Figures differ from run to run; what is between them does not.
+            // Numbers differ from run to run; the words between them do not.
             let words = line.trim_matches(|c: char| !c.is_alphabetic());
             let is_fixed = !line.contains(|c: char| c.is_ascii_digit() || c == '…');
             if let (true, false, Some(last)) = (is_fixed, words.is_empty(), commands.last_mut()) {

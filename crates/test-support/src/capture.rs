@@ -1,4 +1,5 @@
-//! Frames as the kernel saw them: on a ring of one interface, or on a plain socket for all of a namespace.
+//! Captures frames as the kernel sees them: by the ring of one interface, or by a plain socket for all interfaces of a
+//! namespace.
 
 use std::io::IoSliceMut;
 use std::net::UdpSocket;
@@ -22,27 +23,28 @@ use nix::sys::time::TimeSpec;
 
 use crate::process::wait_for;
 
-/// Bytes kept of each frame: headers and the beginning of what they carry.
+/// Bytes that are kept of each frame: the headers and the start of the payload.
 const KEPT: usize = 128;
 
-/// Frames that a capture has room for: all of a test's, so that a busy machine that never lets it read loses none.
+/// Number of frames for which a capture has room. It suffices for all frames of a test, so that none is lost even if
+/// the capture is never scheduled.
 const SLOTS: RingSlots = RingSlots {
     small: 16 << 10,
     large: 4800,
 };
 
-/// A frame that arrived by an interface.
+/// A frame that arrived at an interface.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The kernel's arrival stamp.
+    /// The kernel's arrival timestamp.
     pub at: Nanos,
-    /// L2 bytes, without FCS.
+    /// L2 bytes without FCS.
     pub len: usize,
-    /// The first of them.
+    /// The first bytes of the frame.
     pub head: Vec<u8>,
 }
 
-/// A capture of what arrives by one interface, GSO frames whole.
+/// A capture of the frames that arrive at one interface, with GSO frames unsegmented.
 pub struct Capture {
     thread: JoinHandle<Result<Vec<Seen>>>,
     stop: Arc<AtomicBool>,
@@ -58,7 +60,7 @@ impl Capture {
         let thread = std::thread::spawn(move || {
             let mut seen = Vec::new();
             loop {
-                // Read before the ring is emptied: what came before the stop is taken.
+                // This is read before the ring is emptied, so that all frames before the stop are taken.
                 let last = stopped.load(Ordering::Acquire);
                 port.refresh(clock::now());
                 while let Some((_, received)) = port.take() {
@@ -79,7 +81,7 @@ impl Capture {
         Ok(Self { thread, stop })
     }
 
-    /// What has arrived until now.
+    /// Ends the capture, and returns the frames that have arrived.
     pub fn finish(self) -> Result<Vec<Seen>> {
         self.stop.store(true, Ordering::Release);
         self.thread.join().expect("the capture does not panic")
@@ -87,8 +89,10 @@ impl Capture {
 }
 
 fn wait_readable(port: &AfPacket) -> Result<()> {
-    let fds = port.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    let mut fds: Vec<PollFd<'_>> = fds.collect();
+    let mut fds: Vec<PollFd<'_>> = port
+        .fds()
+        .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+        .collect();
     match poll(&mut fds, PollTimeout::from(20u8)) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),
@@ -107,38 +111,38 @@ fn kept(received: ReceivedFrame<impl Lent>) -> Result<Seen> {
     })
 }
 
-/// Which way a frame went past a [`Tap`].
+/// The direction in which a frame passed a [`Tap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Into the namespace.
     In,
-    /// Out of it.
+    /// Out of the namespace.
     Out,
 }
 
-/// A frame that went past a tap.
+/// A frame that passed a tap.
 #[derive(Clone, Debug)]
 pub struct Passed {
     pub way: Way,
-    /// The interface's number.
+    /// Number of the interface.
     pub interface: usize,
-    /// The kernel's stamp, on the wall clock, all taps alike.
+    /// The kernel's timestamp on the wall clock, which is comparable between taps.
     pub at: Nanos,
-    /// L2 bytes, without FCS.
+    /// L2 bytes without FCS.
     pub len: usize,
     pub head: Vec<u8>,
 }
 
-/// A plain packet socket on all interfaces of a namespace. It sees what leaves at the moment of its sending. Its buffer
-/// holds few frames, so it is read before each train of a flow with a small window: see [`Flow::run_with`].
+/// A plain packet socket on all interfaces of a namespace. It sees leaving frames when they are sent. Its buffer holds
+/// few frames, so it is read before each train of a flow with a small window: see [`Flow::run_with`].
 ///
 /// [`Flow::run_with`]: crate::datagrams::Flow::run_with
 pub struct Tap {
     socket: OwnedFd,
-    /// Sends to itself: frames of the tap's own.
+    /// A socket that sends to itself, to produce frames for the tap.
     loopback: UdpSocket,
     passed: Vec<Passed>,
-    /// Frames that found the buffer full, as told with the latest that did not.
+    /// Number of frames that found the buffer full, as reported with the last frame that did not.
     missed: u32,
 }
 
@@ -154,7 +158,7 @@ impl Tap {
         })??;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1)?;
-        // As much as this user may have, and more where that is allowed.
+        // The buffer is as large as this user may set it, and larger if that is allowed.
         setsockopt(&socket, sockopt::RcvBuf, &(8 << 20))?;
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20));
         let mut tap = Self {
@@ -167,8 +171,8 @@ impl Tap {
         Ok(tap)
     }
 
-    /// Waits until the kernel stamps frames as they pass. It begins some time after it was asked to (netstamp_work in
-    /// net/core/dev.c); until then a frame gets the time of its reading for a stamp.
+    /// Waits until the kernel timestamps frames as they pass. It starts some time after the request (netstamp_work in
+    /// net/core/dev.c); until then a frame gets the time at which it is read as its timestamp.
     fn await_stamps(&mut self) -> Result<()> {
         wait_for("frames to be stamped", || {
             self.loopback.send(&[0])?;
@@ -180,7 +184,7 @@ impl Tap {
         })
     }
 
-    /// Takes in what went past until now.
+    /// Reads the frames that have passed so far.
     pub fn read(&mut self) -> Result<()> {
         while let Some(frame) = self.next()? {
             self.passed.push(frame);
@@ -188,21 +192,21 @@ impl Tap {
         Ok(())
     }
 
-    /// What went past, and how many frames the tap missed.
+    /// Ends the tap, and returns the frames that passed and the number of frames that the tap missed.
     pub fn finish(mut self) -> Result<(Vec<Passed>, u32)> {
         self.read()?;
-        // The kernel tells with a frame how many it dropped before it.
+        // The kernel reports with a frame how many it dropped before it.
         self.loopback.send(&[0])?;
         self.read()?;
         Ok((self.passed, self.missed))
     }
 
-    /// The next frame that is there, if any.
+    /// Returns the next waiting frame, if there is one.
     fn next(&mut self) -> Result<Option<Passed>> {
         let mut head = vec![0; KEPT];
         let mut parts = [IoSliceMut::new(&mut head)];
         let mut control = nix::cmsg_space!(TimeSpec, u32);
-        // MSG_TRUNC: the frame's own length, however little of it is kept.
+        // With MSG_TRUNC the length is that of the whole frame, however little of it is kept.
         let flags = MsgFlags::MSG_TRUNC;
         let fd = self.socket.as_raw_fd();
         let message = match recvmsg::<LinkAddr>(fd, &mut parts, Some(&mut control), flags) {
@@ -221,7 +225,7 @@ impl Tap {
         let stamp = stamp.context("a frame without a stamp")?;
         let from = message.address.context("a frame without an address")?;
         let (interface, len) = (from.ifindex(), message.bytes);
-        // PACKET_OUTGOING in include/uapi/linux/if_packet.h.
+        // PACKET_OUTGOING is defined in include/uapi/linux/if_packet.h.
         let way = if from.pkttype() == 4 {
             Way::Out
         } else {

@@ -1,4 +1,4 @@
-//! The kernel's own counters of a namespace, as nstat(8) shows them.
+//! The kernel's counters of a namespace, as nstat(8) shows them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,11 +6,11 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 
-/// Counters by name, as in `TcpInCsumErrors` or `Ip6ReasmReqds`.
+/// Counters by name, such as `TcpInCsumErrors` or `Ip6ReasmReqds`.
 #[derive(Debug)]
 pub struct Counters(BTreeMap<String, u64>);
 
-/// What a link that alters or splits packets would leave: bad checksums, bad headers, fragments.
+/// Counters that a link would increase if it altered or split packets: bad checksums, bad headers, fragments.
 const CORRUPTION: [&str; 15] = [
     "IpInHdrErrors",
     "IpReasmReqds",
@@ -30,7 +30,7 @@ const CORRUPTION: [&str; 15] = [
 ];
 
 impl Counters {
-    /// The counters of `ns`.
+    /// Reads the counters of `ns`.
     pub fn of(ns: &NetNs) -> Result<Self> {
         ns.run(|| {
             let mut counters = BTreeMap::new();
@@ -38,7 +38,7 @@ impl Counters {
                 let text = fs::read_to_string(format!("/proc/thread-self/net/{file}"))?;
                 read_pairs(&text, &mut counters);
             }
-            // Without IPv6 there is no such file.
+            // A kernel without IPv6 has no such file.
             let v6 = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
             for line in v6.lines() {
                 if let Some((name, value)) = line.split_once(char::is_whitespace) {
@@ -49,7 +49,7 @@ impl Counters {
         })?
     }
 
-    /// The counter of this name; it must exist.
+    /// Returns the counter of this name, which must exist.
     pub fn get(&self, name: &str) -> Result<u64> {
         self.0
             .get(name)
@@ -57,7 +57,7 @@ impl Counters {
             .with_context(|| format!("the kernel has no counter {name}"))
     }
 
-    /// Fails if a packet came with a wrong checksum, with a bad header, or in fragments.
+    /// Fails if a packet arrived with a wrong checksum, with a bad header, or in fragments.
     pub fn check_intact(&self) -> Result<()> {
         let found: Vec<_> = CORRUPTION
             .iter()
@@ -70,7 +70,7 @@ impl Counters {
     }
 }
 
-/// Reads pairs of lines: names, then values, both after the name of the protocol.
+/// Reads pairs of lines: names and then values, both after the name of the protocol.
 fn read_pairs(text: &str, counters: &mut BTreeMap<String, u64>) {
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.chunks_exact(2) {
@@ -80,13 +80,13 @@ fn read_pairs(text: &str, counters: &mut BTreeMap<String, u64>) {
             continue;
         };
         for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
-            // A few are signed; none of those is looked at.
+            // A few counters are signed; none of those is used.
             counters.insert(format!("{protocol}{name}"), value.parse().unwrap_or(0));
         }
     }
 }
 
-/// What an interface has counted, from `/proc/net/dev`.
+/// The counters of an interface in `/proc/net/dev`.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceCounters {
     /// Bytes received, L2 without FCS.
@@ -96,12 +96,12 @@ pub struct InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// The counters of `interface` in `ns`.
+    /// Reads the counters of `interface` in `ns`.
     pub fn of(ns: &NetNs, interface: &str) -> Result<Self> {
         ns.run(|| Self::here(interface))?
     }
 
-    /// The counters of `interface` in the calling thread's namespace.
+    /// Reads the counters of `interface` in the namespace of the calling thread.
     pub fn here(interface: &str) -> Result<Self> {
         let text = fs::read_to_string("/proc/thread-self/net/dev")?;
         let line = text.lines().find_map(|line| {

@@ -1,5 +1,5 @@
-//! A flow of numbered UDP datagrams, each with bytes of its own, that never has more than a window on its way: so
-//! nothing overflows for want of a CPU, and every datagram can be accounted for.
+//! A flow of numbered UDP datagrams with distinct contents. It never has more than a window in flight, so nothing
+//! overflows if CPU time is short, and every datagram can be accounted for.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -12,51 +12,53 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
 
-/// A flow to be sent.
+/// The parameters of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// The receiver's address.
+    /// Address of the receiver.
     pub to: IpAddr,
-    /// Bytes of UDP payload that are to arrive, at least.
+    /// Least number of bytes of UDP payload that must arrive.
     pub bytes: u64,
-    /// Payload of a datagram; `None`: from 64 to 1,452 bytes, by batch.
+    /// Payload bytes of a datagram; without it, each batch has another size from 64 to 1,452 bytes.
     pub size: Option<usize>,
-    /// Datagrams handed to the kernel in one call, as one train (`UDP_SEGMENT`) if more than 1.
+    /// Number of datagrams per call, which are one train (`UDP_SEGMENT`) if there is more than one.
     pub batch: usize,
-    /// Datagrams that may be on their way.
+    /// Largest number of datagrams in flight.
     pub window: u64,
-    /// Sent from one CPU: a sender that moves between two can be overtaken by itself.
+    /// Whether the sender stays on one CPU. Otherwise its datagrams could overtake each other when it moves to another
+    /// CPU.
     pub pinned: bool,
-    /// Rest between two batches: what is on its way then fills the delay, not the receive ring.
+    /// Pause between two batches, so that the datagrams in flight fill the delay and not the receive ring.
     pub pause: Duration,
 }
 
-/// What became of a flow.
+/// The result of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent: u64,
-    /// Datagrams that the receiver read, each with the bytes that it was sent with.
+    /// Number of datagrams that the receiver read, each with the content that was sent.
     pub received: u64,
-    /// Those of them that came after one with a higher number.
+    /// Number of them that arrived after one with a higher number.
     pub overtaken: u64,
 }
 
-/// How long the sender waits for the window, or the receiver for a datagram, before it gives up.
-const STALL: Duration = Duration::from_secs(20);
+/// Time for which the sender waits for the window, or the receiver for a datagram, before it gives up.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 5002;
-/// Number and length in front of a datagram's bytes.
+/// Bytes of number and length before a datagram's content.
 const HEADER: usize = 10;
-/// The largest train: 64 segments before Linux 6.9, and 64 KiB with its headers.
+/// Bytes of the largest train: 64 segments before Linux 6.9, and 64 KiB with its headers.
 const LARGEST_TRAIN: usize = 60_000;
 
 impl Flow {
-    /// Sends the flow; the last datagram arrives, so that nothing is on its way afterwards.
+    /// Sends the flow. The last datagram arrives, so that nothing is in flight afterwards.
     pub fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Tally> {
         self.run_with(sender, receiver, || Ok(()))
     }
 
-    /// The same; calls `before_train` when all but a window of what was sent before is decided, and before more is.
+    /// Sends the flow. It calls `before_train` before each further train, when the outcome of all but a window of the
+    /// earlier datagrams is known.
     pub fn run_with(
         &self,
         sender: &NetNs,
@@ -65,7 +67,7 @@ impl Flow {
     ) -> Result<Tally> {
         let address = SocketAddr::new(self.to, PORT);
         let socket = receiver.run(|| UdpSocket::bind(address))??;
-        // More than the default where that is allowed; what does not fit is counted by the kernel.
+        // The buffer is larger than the default if that is allowed. The kernel counts datagrams that do not fit.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20));
         let progress = Progress::default();
         std::thread::scope(|scope| {
@@ -119,11 +121,12 @@ impl Flow {
                 std::thread::sleep(self.pause);
             }
         }
-        // What follows the last one is sent until one arrives: then all before it are decided, for a link keeps order.
-        let mut patience = Duration::from_millis(500);
-        while !progress.saw(next - 1, patience)? {
-            // It may be lost, or the link longer than that.
-            patience *= 2;
+        // Further datagrams are sent until one arrives. Because the link keeps the order, the outcome of all earlier ones
+        // is then known.
+        let mut timeout = Duration::from_millis(500);
+        while !progress.has_received(next - 1, timeout)? {
+            // The datagram may be lost, or the link may have a longer delay.
+            timeout *= 2;
             train.clear();
             append(&mut train, next, 64);
             next += 1;
@@ -133,7 +136,7 @@ impl Flow {
     }
 }
 
-/// Where the receiver is, for the sender.
+/// The progress of the receiver, for the sender.
 #[derive(Default)]
 struct Progress {
     state: Mutex<State>,
@@ -142,9 +145,9 @@ struct Progress {
 
 #[derive(Default)]
 struct State {
-    /// One above the highest number received.
+    /// The highest number received, plus one.
     next: u64,
-    /// Payload received.
+    /// Payload bytes received.
     bytes: u64,
     sender_gone: bool,
     receiver_gone: bool,
@@ -156,28 +159,28 @@ impl Progress {
         self.changed.notify_one();
     }
 
-    /// Waits until all but `window` of the datagrams before number `next` are decided.
+    /// Waits until the outcome of all but `window` of the datagrams before number `next` is known.
     fn await_window(&self, next: u64, window: u64) -> Result<()> {
         let waits = |state: &mut State| !state.receiver_gone && next > state.next + window;
         let (state, _) = self
             .changed
-            .wait_timeout_while(self.lock(), STALL, waits)
+            .wait_timeout_while(self.lock(), TIMEOUT, waits)
             .unwrap_or_else(PoisonError::into_inner);
         ensure!(!state.receiver_gone, "the receiver has given up");
         ensure!(
             next <= state.next + window,
-            "no datagram came through for {STALL:?}: {} of {next} seen",
+            "no datagram came through for {TIMEOUT:?}: {} of {next} seen",
             state.next
         );
         Ok(())
     }
 
-    /// Whether number `last` arrives within `patience`.
-    fn saw(&self, last: u64, patience: Duration) -> Result<bool> {
+    /// Returns whether number `last` arrives within `timeout`.
+    fn has_received(&self, last: u64, timeout: Duration) -> Result<bool> {
         let waits = |state: &mut State| !state.receiver_gone && state.next <= last;
         let (state, _) = self
             .changed
-            .wait_timeout_while(self.lock(), patience, waits)
+            .wait_timeout_while(self.lock(), timeout, waits)
             .unwrap_or_else(PoisonError::into_inner);
         ensure!(!state.receiver_gone, "the receiver has given up");
         Ok(state.next > last)
@@ -202,7 +205,7 @@ fn receive(socket: &UdpSocket, progress: &Progress) -> Result<Tally> {
                 if progress.lock().sender_gone {
                     return Ok(tally);
                 }
-                ensure!(last.elapsed() < STALL, "no datagram for {STALL:?}");
+                ensure!(last.elapsed() < TIMEOUT, "no datagram for {TIMEOUT:?}");
                 continue;
             }
             Err(e) => return Err(e).context("receiving"),
@@ -226,7 +229,7 @@ fn receive(socket: &UdpSocket, progress: &Progress) -> Result<Tally> {
     }
 }
 
-/// Appends datagram `number`, of `size` bytes; they follow from both.
+/// Appends datagram `number` of `size` bytes; the content follows from both.
 fn append(train: &mut Vec<u8>, number: u64, size: usize) {
     let start = train.len();
     train.extend(number.to_le_bytes());
@@ -239,7 +242,7 @@ fn append(train: &mut Vec<u8>, number: u64, size: usize) {
     fastrand::Rng::with_seed(number).fill(&mut train[start + HEADER..]);
 }
 
-/// The number of a datagram that has the length that it says it has.
+/// Returns the number of a datagram whose length is the one that it states.
 pub fn number(datagram: &[u8]) -> Option<u64> {
     let (number, rest) = datagram.split_first_chunk()?;
     let (len, _) = rest.split_first_chunk()?;
@@ -247,7 +250,7 @@ pub fn number(datagram: &[u8]) -> Option<u64> {
     whole.then(|| u64::from_le_bytes(*number))
 }
 
-/// Notes that `number` came; it may come once.
+/// Marks `number` as received; fails if it was received before.
 fn mark(seen: &mut Vec<bool>, number: u64) -> Result<()> {
     let at = usize::try_from(number)?;
     if at >= seen.len() {

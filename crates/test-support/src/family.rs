@@ -1,4 +1,4 @@
-//! All processes that come of one start of farwire, found by a mark in their environment, and their namespaces.
+//! Finds all processes that descend from one start of farwire, by a mark in their environment, and their namespaces.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,16 +10,16 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::process;
 
-/// A mark that no other process on this machine carries.
+/// A mark that no other process on this machine has.
 pub struct Family {
     mark: String,
 }
 
-/// The variable that is inherited from farwire by all that it starts.
+/// The variable that farwire inherits and passes on to all processes that it starts.
 const VARIABLE: &str = "FARWIRE_TEST_FAMILY";
 
 impl Family {
-    /// A family that has no members yet.
+    /// Creates a family without members.
     pub fn begin() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -28,16 +28,16 @@ impl Family {
         }
     }
 
-    /// Marks a command that is to found the family.
+    /// Marks a command, which founds the family.
     pub fn mark<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env(VARIABLE, &self.mark)
     }
 
-    /// The living members.
+    /// Returns the running members.
     pub fn members(&self) -> Vec<PathBuf> {
         let entry = format!("{VARIABLE}={}", self.mark);
         let is_member = |process: &PathBuf| {
-            // Another user's process, or one that has just ended, is none.
+            // A process of another user, or one that has just ended, has no readable environment.
             let environment = fs::read(process.join("environ")).unwrap_or_default();
             environment
                 .split(|byte| *byte == 0)
@@ -46,7 +46,7 @@ impl Family {
         processes().into_iter().filter(is_member).collect()
     }
 
-    /// The network namespaces that members are in or hold open, but for the one that this process is in.
+    /// Returns the network namespaces in which members are or that they hold open, except for the one of this process.
     pub fn namespaces(&self) -> BTreeSet<PathBuf> {
         let own = fs::read_link("/proc/self/ns/net").ok();
         let all = self
@@ -59,10 +59,10 @@ impl Family {
         all
     }
 
-    /// Waits until no member lives and nobody keeps one of `namespaces`.
+    /// Waits until no member runs and no process holds one of `namespaces`.
     ///
-    /// Both are waited for: an ending process loses its environment, by which a member is known, before its descriptors
-    /// and its namespaces (Linux, kernel/exit.c, `do_exit`).
+    /// It waits for both, because an ending process loses its environment, by which a member is recognised, before its
+    /// descriptors and its namespaces (Linux, kernel/exit.c, `do_exit`).
     pub fn check_gone(&self, namespaces: &BTreeSet<PathBuf>) -> Result<()> {
         let keepers = || -> Vec<_> {
             let keeps = |process: &PathBuf| !namespaces_of(process).is_disjoint(namespaces);
@@ -98,7 +98,7 @@ fn processes() -> Vec<PathBuf> {
     paths.filter(is_number).collect()
 }
 
-/// The network namespaces that a process is in or has descriptors of.
+/// Returns the network namespaces in which a process is or of which it has descriptors.
 fn namespaces_of(process: &Path) -> BTreeSet<PathBuf> {
     let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
     descriptors

@@ -1,4 +1,4 @@
-//! `farwire serve` as a process of its own.
+//! `farwire serve` as a separate process.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -9,21 +9,21 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A far end on free ports, killed with the test.
+/// A far end on free ports. It is killed when the test ends.
 pub struct FarEnd {
     child: Child,
     services: Vec<(String, SocketAddr)>,
-    /// What else it said at the start.
+    /// Other lines that it printed at the start.
     pub notes: Vec<String>,
 }
 
 impl FarEnd {
-    /// Starts it by `command`: `serve` of the program under test with whatever options, or what becomes it.
+    /// Starts it by `command`, which is `serve` of the program under test with any options, or executes it.
     pub fn start(command: &mut Command) -> Result<Self> {
         Self::start_everywhere(command.args(["--bind", "127.0.0.1"]))
     }
 
-    /// The same on free ports of all addresses, unless `command` says otherwise.
+    /// Starts it on free ports of all addresses, unless `command` has other options.
     pub fn start_everywhere(command: &mut Command) -> Result<Self> {
         command
             .args(["--http-port", "0"])
@@ -34,7 +34,7 @@ impl FarEnd {
         Self::start_where_told(command)
     }
 
-    /// Starts it by `command`, which says where it listens.
+    /// Starts it by `command`, which sets the addresses itself.
     pub fn start_where_told(command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
@@ -63,19 +63,19 @@ impl FarEnd {
         })
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where the service of this name listens.
+    /// Returns the address of the service of this name.
     pub fn address(&self, name: &str) -> Result<SocketAddr> {
         let mut services = self.services.iter();
         let found = services.find(|(service, _)| service == name);
         Ok(found.with_context(|| format!("{name} is not served"))?.1)
     }
 
-    /// Ends it as its user does, and waits for its end.
+    /// Ends it by SIGINT, as its user does, and waits for its end.
     pub fn interrupt(&mut self) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.child.id())?);
         kill(pid, Signal::SIGINT)?;
@@ -83,7 +83,7 @@ impl FarEnd {
         Ok(())
     }
 
-    /// As proc(5) has it: bit n - 1 stands for signal n, and SIGHUP is 1.
+    /// Returns whether it ignores SIGHUP by /proc/PID/status: bit n - 1 is that of signal n, and SIGHUP is 1 (proc(5)).
     pub fn ignores_hang_up(&self) -> Result<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,5 @@
-//! What the tests of the built program share: the list of tests, the program as a child process, test beds, traffic and captures.
+//! Code that the tests of the built program share: the list of tests, the program as a child process, test beds,
+//! traffic and captures.
 #![allow(
     clippy::disallowed_macros,
     reason = "what a test prints is read by its harness"
@@ -31,15 +32,15 @@ pub mod wan_box;
 pub use inventory;
 pub use test_macros::{test, tests};
 
-/// The addresses of the far end of `farwire exec`.
+/// Addresses of the far end of `farwire exec`.
 pub const FAR_ENDS: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
-/// Whether the full volumes and durations were asked for, with `FARWIRE_SOAK=1`.
+/// Returns whether full volumes and durations were requested with `FARWIRE_SOAK=1`.
 pub fn is_soak() -> bool {
     std::env::var_os("FARWIRE_SOAK").is_some_and(|value| value == "1")
 }
 
-/// Whether also the tests were asked for that `make test` leaves out because they take long, with `FARWIRE_TEST_ALL=1`.
+/// Returns whether the long tests that `make test` leaves out were requested, too, with `FARWIRE_TEST_ALL=1`.
 pub fn is_all() -> bool {
     is_soak() || std::env::var_os("FARWIRE_TEST_ALL").is_some_and(|value| value == "1")
 }

@@ -1,8 +1,8 @@
-//! Reading what instruments found.
+//! Reads the measurements of instruments.
 
 use serde_json::Value;
 
-/// The value of the figure over all directions, streams and sizes.
+/// Returns the value of the figure over all directions, streams and sizes.
 pub fn figure(measured: &Value, metric: &str, statistic: &str) -> Option<f64> {
     let mut figures = measured["figures"].as_array()?.iter();
     let whole = |figure: &Value| {

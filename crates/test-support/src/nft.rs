@@ -1,4 +1,4 @@
-//! The nftables tables of a namespace, as the kernel lists them.
+//! Lists the nftables tables of a namespace.
 //!
 //! Source: `include/uapi/linux/netfilter/nf_tables.h`, `nfnetlink.h`; netlink(7).
 
@@ -20,7 +20,7 @@ const NFNL_SUBSYS_NFTABLES: u16 = 10;
 const NFT_MSG_GETTABLE: u16 = 1;
 const NFTA_TABLE_NAME: u16 = 1;
 
-/// The names of the tables of every family in `ns`.
+/// Returns the names of the tables of every family in `ns`.
 pub fn tables(ns: &NetNs) -> Result<Vec<String>> {
     ns.run(tables_here)?
 }
@@ -33,7 +33,7 @@ fn tables_here() -> Result<Vec<String>> {
         SockProtocol::NetlinkNetFilter,
     )?;
     bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-    // Length, type, flags, number, address; then struct nfgenmsg, of any family.
+    // The header has length, type, flags, number and address; struct nfgenmsg follows, for any family.
     let mut request = Vec::new();
     request.extend(20_u32.to_ne_bytes());
     request.extend((NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE).to_ne_bytes());
@@ -58,7 +58,7 @@ fn tables_here() -> Result<Vec<String>> {
     }
 }
 
-/// The table's name among a message's attributes, which follow struct nfgenmsg.
+/// Returns the table's name among a message's attributes, which follow struct nfgenmsg.
 fn name(message: &[u8]) -> Option<String> {
     let mut rest = message.get(HEADER + 4..)?;
     loop {

@@ -1,4 +1,5 @@
-//! A program run without any privilege, or in a place that grants none: the test program becomes it.
+//! Runs a program without any privilege, or in an environment that grants none. The test program itself drops its
+//! privileges and executes that program.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -11,37 +12,37 @@ use netio::userns::{self, Privilege};
 
 use crate::process;
 
-/// The first argument of a test program that is to drop all capabilities but those that follow, and to become the
+/// The first argument of a test program that drops all capabilities except those that follow, and then executes the
 /// program after them.
 const POWERLESS: &str = "__powerless";
-/// The same in a user namespace that allows no further one.
+/// The same in a user namespace that does not allow another one.
 const CONFINED: &str = "__confined";
 
-/// The program under test with these capabilities and no other.
+/// Returns the program under test with these capabilities only.
 pub fn farwire_with(kept: &[Capability]) -> Result<Command> {
     diverted(POWERLESS, kept, process::program())
 }
 
-/// The program under test as a user without privileges has it, who may have namespaces of his own.
+/// Returns the program under test as a user without privileges runs it, who may create namespaces.
 pub fn farwire_unprivileged() -> Result<Command> {
     plain_user(process::program())
 }
 
-/// A program as a user without privileges has it, who may have namespaces of his own.
+/// Returns a program as a user without privileges runs it, who may create namespaces.
 pub fn plain_user(program: impl AsRef<OsStr>) -> Result<Command> {
     match Privilege::detect() {
-        // Without this one, user 0 cannot be user 0 of a user namespace (Linux 5.12, user_namespaces(7)).
+        // Without this capability, user 0 cannot be user 0 of a user namespace (Linux 5.12, user_namespaces(7)).
         Privilege::Root => diverted(POWERLESS, &[Capability::CAP_SETFCAP], program),
         Privilege::UserNamespace | Privilege::None { .. } => Ok(Command::new(program)),
     }
 }
 
-/// The program under test without any capability, where there are no user namespaces.
+/// Returns the program under test without any capability, in an environment without user namespaces.
 pub fn farwire_without_namespaces() -> Result<Command> {
     diverted(CONFINED, &[], process::program())
 }
 
-/// Becomes another program if the first argument says so; call it first thing in main.
+/// Executes another program if the first argument says so. Call it at the start of the main function.
 pub fn divert() {
     let mut arguments = std::env::args_os().skip(1);
     let confined = match arguments.next() {
@@ -67,9 +68,12 @@ fn become_powerless(confined: bool, argv: &[OsString]) -> Result<Infallible> {
         std::fs::write("/proc/sys/user/max_user_namespaces", "0")?;
     }
     let (kept, argv) = argv.split_first().context("capabilities")?;
-    let kept = kept.to_str().context("capabilities have plain names")?;
-    let kept: Vec<&str> = kept.split(',').collect();
-    // Root regains at exec what the bounding set has.
+    let kept: Vec<&str> = kept
+        .to_str()
+        .context("capabilities have plain names")?
+        .split(',')
+        .collect();
+    // Root regains the capabilities of the bounding set at exec.
     for capability in caps::all() {
         if !kept.contains(&capability.to_string().as_str()) {
             caps::drop(None, CapSet::Bounding, capability)?;

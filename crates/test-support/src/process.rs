@@ -1,4 +1,4 @@
-//! Programs run to their end in bounded time, and conditions waited for.
+//! Runs programs to their end in bounded time, and waits for conditions.
 
 use std::fs;
 use std::io::Read;
@@ -13,16 +13,16 @@ use anyhow::{Context, Result, bail, ensure};
 use netio::netns::NetNs;
 use serde::de::DeserializeOwned;
 
-/// How long anything may take before it counts as hung.
+/// Time after which anything counts as hung.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The checkout's root.
+/// Returns the root of the checkout.
 pub fn root() -> &'static Path {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     root.expect("this crate is in crates/ of the checkout")
 }
 
-/// Where Cargo has built the program under test: a test is in `deps` beside it.
+/// Returns the path at which Cargo has built the program under test; a test is in `deps` beside it.
 pub fn program() -> &'static str {
     static PROGRAM: LazyLock<String> = LazyLock::new(|| {
         let test = std::env::current_exe().expect("a test has a path");
@@ -36,25 +36,26 @@ pub fn program() -> &'static str {
     &PROGRAM
 }
 
-/// The program under test.
+/// Returns the program under test.
 pub fn farwire() -> Command {
     Command::new(program())
 }
 
-/// The program under test within a limit of resources, as prlimit(1) writes it.
+/// Returns the program under test with a resource limit in the form of prlimit(1).
 pub fn limited(limit: &str) -> Command {
     let mut command = Command::new("prlimit");
     command.arg(limit).arg(program());
     command
 }
 
-/// Has SIGHUP and SIGINT do what they do by default, for what is started from here too: under nohup(1), and in the background of a
-/// script, a program begins with them ignored and leaves them so. This program begins anew for that.
+/// Restores the default actions of SIGHUP and SIGINT for this process and those that it starts. Under nohup(1), and in
+/// the background of a script, a program starts with them ignored and keeps it so. This program executes itself again
+/// for that.
 pub fn take_usual_signals() -> Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = u64::from_str_radix(ignored.context("no signals")?.trim(), 16)?;
-    // SIGHUP is 1 and SIGINT 2: the two lowest bits.
+    // SIGHUP is 1 and SIGINT 2, which are the two lowest bits.
     if ignored & 0b11 == 0 {
         return Ok(());
     }
@@ -65,32 +66,32 @@ pub fn take_usual_signals() -> Result<()> {
     Err(anew.exec()).context("env")
 }
 
-/// Where `make test-tools` builds the peer `name`.
+/// Returns the path at which `make test-tools` builds the peer `name`.
 pub fn peer(name: &str) -> PathBuf {
     root().join("target/peers/bin").join(name)
 }
 
-/// Where `make soak-tools` puts this of what it fetches.
+/// Returns the path at which `make soak-tools` stores this tool.
 pub fn soak_tool(path: &str) -> PathBuf {
     root().join("target/soak-tools").join(path)
 }
 
-/// Runs `command` to its end, without input, and collects what it prints.
+/// Runs `command` to its end, without input, and collects its output.
 pub fn run(command: &mut Command) -> Result<Output> {
     run_with(command, Stdio::null())
 }
 
-/// As [`run()`], with this input.
+/// Runs `command` with this input.
 pub fn run_with(command: &mut Command, input: Stdio) -> Result<Output> {
     run_within(command, input, PATIENCE)
 }
 
-/// As [`run()`], of one that by itself takes so long.
+/// Runs `command`, which takes this long by itself.
 pub fn run_for(command: &mut Command, takes: Duration) -> Result<Output> {
     run_within(command, Stdio::null(), takes + PATIENCE)
 }
 
-fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result<Output> {
+fn run_within(command: &mut Command, input: Stdio, timeout: Duration) -> Result<Output> {
     let what = format!("{command:?}");
     let mut child = command
         .stdin(input)
@@ -99,7 +100,7 @@ fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result
         .spawn()
         .with_context(|| what.clone())?;
     let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let ended = wait_within(patience, "the program to end", || Ok(child.try_wait()?));
+    let ended = wait_within(timeout, "the program to end", || Ok(child.try_wait()?));
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -119,22 +120,22 @@ fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result
     })
 }
 
-/// As [`run`], in the namespace `ns`.
+/// Runs `command` in the namespace `ns`.
 pub fn run_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
     ns.run(|| run(command))?
 }
 
-/// As [`run()`]; the program must succeed.
+/// Runs `command`, which must succeed.
 pub fn succeeds(command: &mut Command) -> Result<Output> {
     succeeded(run(command)?)
 }
 
-/// As [`run_in`]; the program must succeed.
+/// Runs `command` in the namespace `ns`; it must succeed.
 pub fn succeeds_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
     succeeded(run_in(ns, command)?)
 }
 
-/// What a program that must succeed prints as JSON.
+/// Returns the JSON that a program prints, which must succeed.
 pub fn json<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
     Ok(serde_json::from_slice(&succeeds(command)?.stdout)?)
 }
@@ -146,24 +147,24 @@ pub fn succeeded(output: Output) -> Result<Output> {
     Ok(output)
 }
 
-/// What was printed to standard output.
+/// Returns the standard output.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What was printed to standard error.
+/// Returns the standard error.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Fails unless `text` has these words.
+/// Fails unless `text` contains these words.
 pub fn has(text: &str, words: impl AsRef<str>) -> Result<()> {
     let words = words.as_ref();
     ensure!(text.contains(words), "`{words}` is not in: {text}");
     Ok(())
 }
 
-/// Fails unless a program ended with `code` and printed these words to standard error; all that it printed there.
+/// Fails unless a program ended with `code` and printed these words to standard error, all of which is returned.
 pub fn ends_with(output: &Output, code: i32, words: impl AsRef<str>) -> Result<String> {
     let said = stderr(output);
     ensure!(
@@ -177,39 +178,39 @@ pub fn ends_with(output: &Output, code: i32, words: impl AsRef<str>) -> Result<S
 
 /// Runs ip(8) in `ns` with the words of `line`; it must succeed.
 pub fn ip(ns: &NetNs, line: &str) -> Result<String> {
-    let output = succeeds_in(ns, Command::new("ip").args(line.split_whitespace()));
-    let output = output.with_context(|| format!("ip {line}"))?;
+    let output = succeeds_in(ns, Command::new("ip").args(line.split_whitespace()))
+        .with_context(|| format!("ip {line}"))?;
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Waits for the end of `child`, [`PATIENCE`] at most.
+/// Waits for the end of `child`, at most for [`PATIENCE`].
 pub fn end_of(child: &mut Child) -> Result<ExitStatus> {
     wait_for("the program to end", || Ok(child.try_wait()?))
 }
 
-/// Asks `condition` until it gives something.
+/// Evaluates `condition` repeatedly until it returns a value.
 pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     wait_within(PATIENCE, what, condition)
 }
 
 fn wait_within<T>(
-    patience: Duration,
+    timeout: Duration,
     what: &str,
     mut condition: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     loop {
         if let Some(found) = condition()? {
             return Ok(found);
         }
         if Instant::now() > end {
-            bail!("waited {patience:?} in vain for {what}");
+            bail!("waited {timeout:?} in vain for {what}");
         }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Whether the process `pid` has a thread of this name.
+/// Returns whether the process `pid` has a thread of this name.
 pub fn has_thread(pid: u32, name: &str) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -222,7 +223,7 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What could be read before an error is what there is to show.
+            // After an error, the bytes that could be read are returned.
             let _ = stream.read_to_end(&mut bytes);
         }
         bytes

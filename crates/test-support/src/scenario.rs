@@ -1,4 +1,4 @@
-//! A small experiment in a directory of its own.
+//! A small experiment in a separate directory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::process::{self, farwire};
 
-/// Everything of a scenario but its instruments and cases. What the machine is too busy to send in time is no matter here.
+/// Everything in a scenario except its instruments and cases. Late packets do not matter in it.
 pub const HEAD: &str = "\
 name = 'small'
 title = 'A small experiment'
@@ -65,30 +65,30 @@ parameters.echo = { count = 60000, interval = '10ms' }
 ";
 pub const PLAIN: &str = "[[cases]]\nname = 'plain'\ntitle = 'nothing added'\n";
 
-/// A scenario, and where its record goes.
+/// A scenario, and the directory of its record.
 pub struct Small {
     directory: TempDir,
 }
 
 impl Small {
-    /// The scenario with these instruments and cases.
+    /// Writes a scenario with these instruments and cases.
     pub fn of(parts: &[&str]) -> Result<Self> {
         Self::written(&(HEAD.to_owned() + &parts.concat()))
     }
 
-    /// The scenario with this text.
+    /// Writes a scenario with this text.
     pub fn written(text: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         fs::write(directory.path().join("small.toml"), text)?;
         Ok(Self { directory })
     }
 
-    /// A path in its directory.
+    /// Returns a path in its directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The command that runs it, and measures the machine before and after it.
+    /// Returns the command that runs it, with host baselines before and after it.
     pub fn command_with_baselines(&self) -> Command {
         let mut command = farwire();
         command.arg("run").arg(self.path("small.toml"));
@@ -96,7 +96,7 @@ impl Small {
         command
     }
 
-    /// The command that runs it alone.
+    /// Returns the command that runs it without host baselines.
     pub fn command(&self) -> Command {
         let mut command = self.command_with_baselines();
         command.arg("--no-baseline");
@@ -108,7 +108,7 @@ impl Small {
         process::run(&mut self.command())
     }
 
-    /// The whole lines of the record as it is now.
+    /// Returns the complete lines of the record so far.
     pub fn record(&self) -> Result<Vec<Value>> {
         let text = fs::read_to_string(self.path("out/record.jsonl"))?;
         let whole = text
@@ -117,13 +117,13 @@ impl Small {
         whole.map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
-    /// The runs in the record as it is now.
+    /// Returns the runs in the record so far.
     pub fn runs(&self) -> Result<Vec<Value>> {
         let lines = self.record()?.into_iter();
         Ok(lines.filter_map(|line| line.get("run").cloned()).collect())
     }
 
-    /// Whether the record says that all is done.
+    /// Returns whether the record is marked as finished.
     pub fn is_finished(&self) -> Result<bool> {
         let lines = self.record()?;
         Ok(lines.iter().any(|line| line.get("finished_at").is_some()))

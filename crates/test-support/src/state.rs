@@ -1,4 +1,4 @@
-//! What can be seen of an interface from outside, to compare before and after.
+//! The state of an interface as it can be seen from outside, for comparisons.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::process::{ip, wait_for};
 /// The state of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Features and whether they are in effect.
+    /// Whether each feature is in effect.
     features: BTreeMap<String, bool>,
-    /// Flags, MTU, promiscuity and the rest of what ip(8) tells in detail.
+    /// Flags, MTU, promiscuity and the other details that ip(8) shows.
     link: String,
     addresses: String,
 }
 
 impl State {
     pub fn of(ns: &NetNs, interface: &str) -> Result<Self> {
-        let features = ns.run(|| Offloads::open(interface)?.features())??;
-        let features = features
+        let features = ns
+            .run(|| Offloads::open(interface)?.features())??
             .into_iter()
             .map(|(name, state)| (name, state.active));
         Ok(Self {
@@ -46,7 +46,7 @@ impl State {
         !self.link.contains(" promiscuity 0 ")
     }
 
-    /// Fails unless the interface is as it was; the carrier may take its time.
+    /// Fails unless the interface is in this state; the carrier may take some time.
     pub fn check_same(&self, ns: &NetNs, interface: &str) -> Result<()> {
         let mut now = Self::of(ns, interface)?;
         let settled = wait_for("an interface to be as it was", || {

@@ -1,4 +1,4 @@
-//! Receive packet steering: without it the kernel itself puts packets out of order between two CPUs.
+//! Receive packet steering: without it the kernel itself reorders packets between two CPUs.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use netio::netns::NetNs;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// Has one CPU process all that the `interfaces` of `ns` receive.
+/// Makes one CPU process all packets that the `interfaces` of `ns` receive.
 pub fn to_one_cpu(ns: &NetNs, interfaces: &[&str]) -> Result<()> {
     let none = None::<&str>;
     // A sysfs shows the namespace of the thread that mounted it.

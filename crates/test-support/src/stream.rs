@@ -1,5 +1,5 @@
-//! A TCP stream of pseudo-random bytes, which the receiver makes once more and compares: stricter than a hash, for it
-//! tells the first byte that differs.
+//! A TCP stream of pseudo-random bytes, which the receiver generates again and compares. It is stricter than a hash,
+//! because it finds the first byte that differs.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -13,40 +13,41 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::counters::Counters;
 use crate::wan_box::{Summary, WanBox};
 
-/// A transfer to be made.
+/// The parameters of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// How many bytes; a multiple of 8, the stream's unit.
+    /// Number of bytes, which must be a multiple of 8, the stream's unit.
     pub bytes: u64,
-    /// The receiver's address.
+    /// Address of the receiver.
     pub to: IpAddr,
-    /// Seeds the bytes.
+    /// Seed of the bytes.
     pub seed: u64,
 }
 
-/// How long either end waits for the other before it gives up.
-const STALL: Duration = Duration::from_secs(20);
+/// Time for which either end waits for the other before it gives up.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 5001;
 const CHUNK: usize = 1 << 18;
 
 impl Transfer {
-    /// Sends the bytes from `sender` to `receiver`, which must get every one of them; how long that took.
+    /// Sends the bytes from `sender` to `receiver`, which must get all of them, and returns the duration.
     ///
-    /// Congestion control is cubic: it fills the link in bursts, where others pace.
+    /// The congestion control is cubic, because it fills the link in bursts, where others pace.
     pub fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Duration> {
         let listener = receiver.run(|| self.listen())??;
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| self.receive(&listener));
             let sent = sender.run(|| self.send())?;
             let received = receiving.join().expect("the receiver does not panic");
-            // The sender's error is a consequence when the receiver has one.
+            // If both ends fail, the sender's error is a consequence of the receiver's.
             let elapsed = received.context("receiving")?;
             sent.context("sending")?;
             Ok(elapsed)
         })
     }
 
-    /// Makes the transfer through `wan` from the client of `bed` to its server and stops it. No end must have seen a damaged packet.
+    /// Makes the transfer through `wan` from the client of `bed` to its server, and stops `wan`. Neither end may have
+    /// received a damaged packet.
     pub fn cross(&self, bed: &Bed, wan: WanBox) -> Result<Summary> {
         self.run(bed.client(), bed.server())?;
         let summary = wan.stop()?;
@@ -62,8 +63,8 @@ impl Transfer {
     fn listen(&self) -> Result<Socket> {
         let socket = self.socket()?;
         socket.set_reuse_address(true)?;
-        // On Linux it bounds accept(2) too.
-        socket.set_read_timeout(Some(STALL))?;
+        // On Linux the time-out also limits accept(2).
+        socket.set_read_timeout(Some(TIMEOUT))?;
         socket.bind(&self.address().into())?;
         socket.listen(1)?;
         Ok(socket)
@@ -71,9 +72,9 @@ impl Transfer {
 
     fn send(&self) -> Result<()> {
         let socket = self.socket()?;
-        socket.set_write_timeout(Some(STALL))?;
-        socket.set_read_timeout(Some(STALL))?;
-        socket.connect_timeout(&self.address().into(), STALL)?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.connect_timeout(&self.address().into(), TIMEOUT)?;
         let mut stream = TcpStream::from(socket);
         let mut source = Source::new(self.seed);
         let mut left = self.bytes;
@@ -87,7 +88,7 @@ impl Transfer {
             left -= part.len() as u64;
         }
         stream.shutdown(std::net::Shutdown::Write)?;
-        // The receiver closes when it has everything.
+        // The receiver closes the connection when it has everything.
         ensure!(stream.read(&mut [0])? == 0, "an answer that nobody sends");
         Ok(())
     }
@@ -95,7 +96,7 @@ impl Transfer {
     fn receive(&self, listener: &Socket) -> Result<Duration> {
         let (socket, _) = listener.accept().context("waiting for the sender")?;
         let began = Instant::now();
-        socket.set_read_timeout(Some(STALL))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         let mut stream = TcpStream::from(socket);
         let mut source = Source::new(self.seed);
         let (mut got, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);
@@ -135,7 +136,7 @@ impl Source {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// Fills whole units of 8 bytes, so that the chunks' sizes do not show in the stream.
+    /// Fills whole units of 8 bytes, so that the stream does not depend on the sizes of the chunks.
     fn fill(&mut self, chunk: &mut [u8]) {
         for unit in chunk.chunks_exact_mut(8) {
             unit.copy_from_slice(&self.0.u64(..).to_le_bytes());

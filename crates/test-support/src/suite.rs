@@ -1,5 +1,5 @@
-//! The tests of a program: those that wait run beside each other, those that measure time one at a time, and a test that this
-//! machine cannot run is named with the cause.
+//! The tests of a program. Tests that mostly wait run in parallel, and those that measure time run one at a time. A
+//! test that this machine cannot run is listed with the cause.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,47 +18,48 @@ use netio::{AfPacket, RingSlots};
 
 use crate::{process, steering};
 
-/// How many tests run at a time: one more than a small machine has cores, because most of them wait and some send as fast as they can.
+/// Number of tests that run in parallel: one more than a small machine has cores, because most of them wait and some
+/// send as fast as they can.
 const AT_A_TIME: usize = 3;
-/// How many of the slowest tests are named.
+/// Number of the slowest tests that are listed.
 const SLOWEST: usize = 20;
 
-/// What a test needs of the machine.
+/// A requirement of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// A program in the path.
     Tool(&'static str),
     /// A peer that `make test-tools` builds.
     Peer(&'static str),
-    /// That `make soak-tools` has fetched this.
+    /// A tool that `make soak-tools` has fetched.
     SoakTool(&'static str),
     /// obudpst's program in the path.
     Udpst,
-    /// Namespaces of one's own, as root or by a user namespace that the test program enters.
+    /// The right to create namespaces, as root or by a user namespace that the test program enters.
     Namespaces,
     /// The host's own root.
     Root,
-    /// The congestion control cubic, which this host allows root alone (net.ipv4.tcp_allowed_congestion_control).
+    /// The congestion control cubic, which this host allows only root (net.ipv4.tcp_allowed_congestion_control).
     CubicForRootOnly,
-    /// Receive packet steering in a namespace of one's own.
+    /// Receive packet steering in a separate namespace.
     Steering,
     /// A kind of interface, as ip(8) names it.
     Device(&'static str),
-    /// Keeping the host out of an interface (nftables' hook ingress).
+    /// Keeping the host's stack away from an interface (nftables' ingress hook).
     Ingress,
     /// Whole trains of a tunnel by a tap (Linux 6.17).
     TunnelGso,
-    /// `FARWIRE_SOAK=1`.
+    /// The variable `FARWIRE_SOAK=1`.
     Soak,
-    /// `make test-all`.
+    /// The command `make test-all`.
     All,
 }
 
-/// Set for the process of the suites that run as root of a user namespace.
+/// A variable that is set for the process whose suites run as root of a user namespace.
 const AS_ROOT: &str = "FARWIRE_TEST_AS_ROOT";
 
-/// Runs this program's tests that the arguments ask for. Where an ordinary user runs it, the suites of these names run in a process
-/// of their own that is root of a user namespace; call it before any thread is started.
+/// Runs the tests of this program that the arguments select. If an ordinary user runs it, the suites of these names run
+/// in a separate process that is root of a user namespace. Call it before any thread is started.
 pub fn run(as_root: &[&str]) -> ExitCode {
     if let Err(why) = process::take_usual_signals() {
         eprintln!("{why:#}");
@@ -84,21 +85,21 @@ pub fn run(as_root: &[&str]) -> ExitCode {
     }
 }
 
-/// Puts this process into a user namespace of its own, with a loopback.
+/// Moves this process into a user namespace with a loopback.
 fn gain_privilege() {
-    // A failure shows again when Need::Namespaces is looked at, or when a test finds no loopback.
+    // An error becomes visible when Need::Namespaces is checked, or when a test finds no loopback.
     let _ = userns::enter();
     let _ = Command::new("ip")
         .args(["link", "set", "lo", "up"])
         .status();
 }
 
-/// The suite that a module is in, by its path in this program.
+/// Returns the suite of a module by its path in this program.
 fn suite_of(module: &str) -> &str {
     module.split("::").next().unwrap_or_default()
 }
 
-/// A function that is a test, by the attribute [`crate::test`].
+/// A function that is a test by the attribute [`crate::test`].
 pub struct Test {
     pub module: &'static str,
     pub name: &'static str,
@@ -108,13 +109,13 @@ pub struct Test {
     pub run: fn() -> Result<()>,
 }
 
-/// A function that adds tests, by the attribute [`crate::tests`].
+/// A function that adds tests by the attribute [`crate::tests`].
 pub struct Tests {
     pub module: &'static str,
     pub add: fn(&mut Suite),
 }
 
-/// What a test returns: nothing where it fails by a panic, or a result.
+/// The return type of a test: nothing, if the test fails by a panic, or a result.
 pub trait Ended {
     fn ended(self) -> Result<()>;
 }
@@ -134,7 +135,7 @@ impl Ended for Result<()> {
 inventory::collect!(Test);
 inventory::collect!(Tests);
 
-/// Lists a function as a test; the attribute [`crate::test`] calls it.
+/// Registers a function as a test; the attribute [`crate::test`] calls it.
 #[macro_export]
 macro_rules! submit_test {
     ($name:ident; serial, each($cases:expr) $(, $need:expr)*) => {
@@ -179,7 +180,7 @@ macro_rules! submit_test {
     };
 }
 
-/// Lists a function that adds tests; the attribute [`crate::tests`] calls it.
+/// Registers a function that adds tests; the attribute [`crate::tests`] calls it.
 #[macro_export]
 macro_rules! submit_tests {
     ($name:ident;) => {
@@ -189,19 +190,19 @@ macro_rules! submit_tests {
     };
 }
 
-/// The tests of this program, by their modules.
+/// The tests of this program by module.
 pub struct Suite {
-    /// The module whose tests are added.
+    /// The module whose tests are being added.
     module: &'static str,
     parallel: Vec<Trial>,
     serial: Vec<Trial>,
-    /// What was found out about needs so far.
+    /// The requirements that were checked so far, with the cause if they are not met.
     lacking: BTreeMap<Need, Option<String>>,
     times: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
 impl Suite {
-    /// All tests of the modules for which `is_in` holds, by their paths in this program.
+    /// Creates a suite of all tests in modules for whose paths in this program `is_in` returns true.
     fn of(is_in: impl Fn(&str) -> bool) -> Self {
         let mut suite = Self {
             module: "",
@@ -211,7 +212,7 @@ impl Suite {
             times: Arc::default(),
         };
         let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
-        // The soaks last longest, so they begin first.
+        // The soak tests take longest, so they start first.
         tests.sort_by_key(|test| (!test.module.ends_with("soak"), test.module, test.line));
         for test in tests.into_iter().filter(|test| is_in(within(test.module))) {
             suite.module = within(test.module);
@@ -226,7 +227,7 @@ impl Suite {
         suite
     }
 
-    /// Adds a test that runs beside others; it is skipped when one of its needs is not met.
+    /// Adds a test that runs in parallel with others. It is skipped if one of its requirements is not met.
     pub fn test(
         &mut self,
         name: impl AsRef<str>,
@@ -236,7 +237,7 @@ impl Suite {
         self.add(false, name.as_ref(), needs, test);
     }
 
-    /// Adds a test that runs alone, because it measures time or uses what the machine has once.
+    /// Adds a test that runs alone, because it measures time or uses something that the machine has only once.
     pub fn serial(
         &mut self,
         name: impl AsRef<str>,
@@ -278,15 +279,15 @@ impl Suite {
         trials.push(Trial::test(listed, run).with_ignored_flag(cause.is_some()));
     }
 
-    /// Adds what is not tested, with its cause.
+    /// Adds an entry for something that is not tested, with the cause.
     pub fn skip(&mut self, cause: &str) {
         let name = format!("{}::[not run: {cause}]", self.module);
         self.parallel
             .push(Trial::test(name, || Ok(())).with_ignored_flag(true));
     }
 
-    /// Runs the tests that the arguments ask for: first those that may run beside others, then the others one at a time.
-    /// Prints what each module and the slowest tests took.
+    /// Runs the tests that the arguments select: first the parallel ones, and then the others one at a time. It prints
+    /// the durations of the modules and of the slowest tests.
     fn run(self) -> ExitCode {
         let mut arguments = Arguments::from_args();
         arguments.test_threads = arguments.test_threads.or(Some(AT_A_TIME));
@@ -304,12 +305,12 @@ impl Suite {
     }
 }
 
-/// The path of a module without this program's name.
+/// Returns the path of a module without the name of this program.
 fn within(module: &'static str) -> &'static str {
     module.split_once("::").map_or("", |(_, path)| path)
 }
 
-/// Prints what each suite took in all its tests, and the slowest tests; `scripts/test` reads the former.
+/// Prints the duration of each suite over all its tests, which `scripts/test` reads, and the slowest tests.
 fn print_times(times: &[(String, Duration)]) {
     let mut suites: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
     for (name, took) in times {
@@ -330,7 +331,7 @@ fn print_times(times: &[(String, Duration)]) {
 }
 
 impl Need {
-    /// Why this machine does not meet the need, if so.
+    /// Returns the reason why this machine does not meet the requirement, if it does not.
     fn lacking(self) -> Option<String> {
         match self {
             Self::Tool(name) => {
@@ -353,7 +354,7 @@ impl Need {
                 Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),
             },
             Self::Root => {
-                // Of a user namespace's own root few users are mapped.
+                // Few users are mapped in a user namespace.
                 let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
                 let is_root = Privilege::detect() == Privilege::Root && map.contains("4294967295");
                 (!is_root).then(|| "not root of this host".to_owned())
@@ -405,7 +406,7 @@ fn try_tunnels() -> Result<()> {
     })?
 }
 
-/// Tries to make an interface of this kind on a test bed.
+/// Tries to create an interface of this kind on a test bed.
 fn try_device(kind: &str) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let options = match kind {

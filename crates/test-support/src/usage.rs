@@ -1,4 +1,4 @@
-//! What a process takes of the machine (proc(5)).
+//! The resources that a process uses (proc(5)).
 
 use std::fs;
 use std::thread;
@@ -19,30 +19,32 @@ const SERVICES: [&str; 7] = [
     "stamp",
 ];
 
-/// A little longer than what the far end lets pass between two moments at which it gives back what has been freed.
-const TIDIED: Duration = Duration::from_secs(7);
+/// A little longer than the interval in which the far end returns freed memory.
+const TRIM_INTERVAL: Duration = Duration::from_secs(7);
 
 /// Descriptors, threads and memory at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Open file descriptors.
+    /// Number of open file descriptors.
     pub descriptors: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
     /// Resident memory in KiB (`VmRSS`).
     pub resident_kib: u64,
 }
 
 impl Usage {
-    /// Of the process `pid`.
+    /// Reads the usage of the process `pid`.
     pub fn of(pid: u32) -> Result<Self> {
         let entries = |folder: &str| -> Result<usize> {
             let path = format!("/proc/{pid}/{folder}");
             Ok(fs::read_dir(&path).context(path)?.count())
         };
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let resident = resident.and_then(|text| text.split_whitespace().next());
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|text| text.split_whitespace().next());
         Ok(Self {
             descriptors: entries("fd")?,
             threads: entries("task")?,
@@ -50,7 +52,7 @@ impl Usage {
         })
     }
 
-    /// Of the far end `pid` once all of its services have begun, before the first client.
+    /// Reads the usage of the far end `pid` when all of its services have started, before the first client.
     pub fn of_idle_far_end(pid: u32) -> Result<Self> {
         process::wait_for("the far end's threads", || {
             let all = SERVICES.iter().all(|name| process::has_thread(pid, name));
@@ -59,7 +61,7 @@ impl Usage {
         Self::of(pid)
     }
 
-    /// Waits until the process has no more descriptors and threads than this; what it then takes.
+    /// Waits until the process has no more descriptors and threads than this, and returns its usage.
     pub fn await_return(&self, pid: u32) -> Result<Self> {
         let mut now = Self::of(pid)?;
         let returned = process::wait_for("descriptors and threads to be given back", || {
@@ -70,12 +72,13 @@ impl Usage {
         returned.with_context(|| format!("at first {self:?}, now {now:?}"))
     }
 
-    /// The least memory that the far end `pid` takes at any time until it has given back what has been freed, once it has
-    /// returned to this: what a moment finds may lie just before that, and what leaks is in every reading. KiB.
+    /// Returns the least memory in KiB that the far end `pid` uses from when it has returned to this usage until it
+    /// must have returned freed memory. A single reading could be just before that, but leaked memory is in every
+    /// reading.
     pub fn await_tidied(&self, pid: u32) -> Result<u64> {
         let mut least = self.await_return(pid)?.resident_kib;
         let begun = Instant::now();
-        while begun.elapsed() < TIDIED {
+        while begun.elapsed() < TRIM_INTERVAL {
             thread::sleep(Duration::from_millis(200));
             least = least.min(Self::of(pid)?.resident_kib);
         }
@@ -83,13 +86,13 @@ impl Usage {
     }
 }
 
-/// Resident memory of the process `pid` that is its own alone, in KiB (`RssAnon`): heap and stacks, not the rings that it shares
-/// with the kernel.
+/// Returns the resident memory that belongs to the process `pid` alone, in KiB (`RssAnon`): heap and stacks, but not
+/// the rings that it shares with the kernel.
 pub fn heap_kib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let anonymous = status
         .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let anonymous = anonymous.and_then(|text| text.split_whitespace().next());
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .and_then(|text| text.split_whitespace().next());
     Ok(anonymous.context("RssAnon")?.parse()?)
 }

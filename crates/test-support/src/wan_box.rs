@@ -19,7 +19,7 @@ use tempfile::NamedTempFile;
 
 use crate::process;
 
-/// What `--json` writes, as far as it is looked at here.
+/// The part of the output of `--json` that tests use.
 #[derive(Debug, Deserialize)]
 pub struct Summary {
     pub up: Direction,
@@ -34,14 +34,14 @@ pub struct Summary {
     pub capture: Option<Captured>,
 }
 
-/// How many packets a capture kept at each end.
+/// Number of packets that a capture kept at each end.
 #[derive(Debug, Deserialize)]
 pub struct Captured {
     pub a: u64,
     pub b: u64,
 }
 
-/// What happened to an interface.
+/// Events on an interface.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 pub struct Happened {
     pub name: String,
@@ -113,34 +113,34 @@ pub struct Departures {
 }
 
 impl Direction {
-    /// Packets that random loss dropped.
+    /// Returns the number of packets that random loss dropped.
     pub fn lost(&self) -> u64 {
         self.dropped.get("loss").copied().unwrap_or(0)
     }
 
-    /// Packets that a full queue dropped.
+    /// Returns the number of packets that a full queue dropped.
     pub fn queue_full(&self) -> u64 {
         self.dropped.get("queue_full").copied().unwrap_or(0)
     }
 
-    /// Packets that the emulator itself lost.
+    /// Returns the number of packets that the emulator itself lost.
     pub fn own_losses(&self) -> u64 {
         self.emulator_lost.iter().map(|loss| loss.count).sum()
     }
 }
 
-/// Has the ports of a box in `bed` complete checksums, and so make packets of GSO frames too.
+/// Makes the ports of a box in `bed` complete checksums, and therefore also segment GSO frames.
 pub fn complete_checksums(bed: &Bed) -> Result<()> {
     bed.emulator().run(|| -> Result<()> {
         for port in [CLIENT_PORT, SERVER_PORT] {
-            // Segmentation offloads need it, so that it takes them along.
+            // Segmentation offloads require this one, so they are switched off with it.
             Offloads::open(port)?.switch("tx-checksum-ip-generic", false)?;
         }
         Ok(())
     })?
 }
 
-/// A running box; killed when dropped.
+/// A running box. It is killed when this is dropped.
 pub struct WanBox {
     child: Child,
     printed: Arc<Mutex<String>>,
@@ -149,12 +149,12 @@ pub struct WanBox {
 }
 
 impl WanBox {
-    /// Starts a box between the ports of `bed` and waits until it forwards; `link` holds words of its command line.
+    /// Starts a box between the ports of `bed` and waits until it forwards. `link` has words of its command line.
     pub fn start(bed: &Bed, link: &str) -> Result<Self> {
         Self::start_as(process::farwire(), bed, link)
     }
 
-    /// As [`WanBox::start`], with `command` as the program under test.
+    /// Starts a box with `command` as the program under test.
     pub fn start_as(mut command: Command, bed: &Bed, link: &str) -> Result<Self> {
         command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
         command.args(link.split_whitespace());
@@ -166,15 +166,15 @@ impl WanBox {
         Self::start_links_with(ns, file, &[])
     }
 
-    /// The same with these options.
+    /// Starts a box of the links in `file` with these options.
     pub fn start_links_with(ns: &NetNs, file: &Path, options: &[&str]) -> Result<Self> {
         let mut command = process::farwire();
         command.args(["emulate", "--links"]).arg(file).args(options);
         Self::launch(command, ns)
     }
 
-    /// Starts `command`, the program under test, as a box between two interfaces of the namespace that the command enters, and waits
-    /// until it forwards.
+    /// Starts `command`, the program under test, as a box between two interfaces of the namespace that the command
+    /// enters, and waits until it forwards.
     pub fn start_with(mut command: Command, interfaces: &[&str; 2]) -> Result<Self> {
         command.arg("emulate").args(interfaces);
         Self::launch(command, &NetNs::current()?)
@@ -185,8 +185,7 @@ impl WanBox {
         command.arg("--json").arg(json.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::piped());
-        let child = ns.run(|| command.spawn())?;
-        let mut child = child.context("starting the box")?;
+        let mut child = ns.run(|| command.spawn())?.context("starting the box")?;
         let stderr = child.stderr.take().context("a pipe was asked for")?;
         let printed = Arc::new(Mutex::new(String::new()));
         let shared = Arc::clone(&printed);
@@ -219,12 +218,12 @@ impl WanBox {
         })
     }
 
-    /// The process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The process that sees to its interfaces when it has ended.
+    /// Returns the process that restores the box's interfaces when the box has ended.
     pub fn holder(&self) -> Result<u32> {
         let of_box = format!("PPid:\t{}\n", self.child.id());
         for entry in std::fs::read_dir("/proc")? {
@@ -235,7 +234,7 @@ impl WanBox {
             else {
                 continue;
             };
-            // A process may end while it is looked at.
+            // A process may end while its files are read.
             let read = |file| std::fs::read_to_string(path.join(file)).unwrap_or_default();
             if read("status").contains(&of_box) && read("cmdline").contains("box-holder") {
                 return Ok(pid);
@@ -244,7 +243,7 @@ impl WanBox {
         anyhow::bail!("the box has no holder")
     }
 
-    /// Sends the box a signal and waits for its end; what it printed.
+    /// Sends a signal to the box, waits for its end, and returns its output.
     pub fn end_by(&mut self, signal: Signal) -> Result<(ExitStatus, String)> {
         kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?;
         let status = process::end_of(&mut self.child)?;
@@ -254,12 +253,12 @@ impl WanBox {
         Ok((status, self.printed()))
     }
 
-    /// Ends the box in order; what it counted.
+    /// Stops the box and returns its counters.
     pub fn stop(self) -> Result<Summary> {
         self.stop_and_read()
     }
 
-    /// As [`WanBox::stop`], for many links: what each counted.
+    /// Stops a box of many links and returns the counters of each.
     pub fn stop_links(self) -> Result<Vec<Summary>> {
         #[derive(Deserialize)]
         struct All {

@@ -1,23 +1,26 @@
-//! Requests to a farwire that listens: by TCP, by TLS whose certificate is known by its fingerprint, or by a Unix socket.
+//! Requests to a running farwire: over TCP, over TLS with a pinned certificate, or through a Unix socket.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin as Pinned;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use axum::body::Body;
-use axum::http::{Request, StatusCode, header};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{Request, Response, StatusCode, header};
 use clap::Args;
-use hyper::client::conn::http1;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsConnector;
 
@@ -26,31 +29,36 @@ use crate::live::LeaseId;
 use crate::web::{Listen, Pin, TOKEN_FRAGMENT, VERSION};
 use instruments::failure::{Blame, Failure};
 
-/// How long nothing may come of an answer.
+/// The longest pause within an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the whole of one may take.
+/// The longest time of a whole answer.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Bytes of the longest one.
+/// The longest answer, in bytes.
 const LARGEST: usize = 16 << 20;
 
-/// Where a farwire listens, and what it wants.
+/// The heading of the options of this module.
+const HEADING: &str = "Running farwire";
+
+/// The address of a running farwire, its token and its certificate.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ApiArgs {
-    /// Where that farwire listens, as it says: http://127.0.0.1:7700/#token=TOKEN, https://192.0.2.1:7700, or unix:PATH [default: the
-    /// socket of `--listen` without an address, else 127.0.0.1:7700]
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Address of the running farwire, as it prints at startup [default: its socket]
+    ///
+    /// Address of the running farwire, as it prints at startup: http://127.0.0.1:7700/#token=TOKEN, https://192.0.2.1:7700 or
+    /// unix:PATH [default: the socket of `--listen` without an address, else 127.0.0.1:7700]
+    #[arg(long, value_name = "ADDR:PORT", help_heading = HEADING)]
     at: Option<At>,
-    /// The token that it wants; that of FARWIRE_TOKEN when absent
-    #[arg(long, value_name = "FILE")]
+    /// File with its token [default: $FARWIRE_TOKEN]
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
     token_file: Option<PathBuf>,
-    /// By what its certificate is known, as it says when it begins: sha256:1f2e...
-    #[arg(long, value_name = "FINGERPRINT")]
+    /// Certificate fingerprint, printed at startup: sha256:1f2e...
+    #[arg(long, value_name = "FINGERPRINT", help_heading = HEADING)]
     pin: Option<Pin>,
 }
 
-/// An address to ask at, with the token of a URL that has one.
+/// The address of a request, with the token of a URL that contains one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct At {
     place: Place,
@@ -67,10 +75,11 @@ enum Place {
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
 
 impl ApiArgs {
-    /// Sends a request, of who holds this lease; the answer's JSON. `link` is the name of the link that it is about.
+    /// Sends a request, with the ID of a lease that the caller holds, and returns the JSON of the answer. `link` is the name of the
+    /// link that the request is about.
     ///
     /// # Errors
-    /// Nobody answers there; or it refuses, in its words: as bad input, where what was asked for cannot be.
+    /// No farwire answers at the address, or it refuses. A refusal of the request itself is bad input, in the words of the answer.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -79,6 +88,59 @@ impl ApiArgs {
         lease: Option<&LeaseId>,
         body: Option<&str>,
     ) -> Result<Value, Failure> {
+        let (place, request) = self.request(method, path, link, lease, body)?;
+        let (status, body) = client()?.block_on(async {
+            let asking = async {
+                let answer = self.send(&place, request, Some(PATIENCE)).await?;
+                let whole = answer.whole().await;
+                Ok::<_, Failure>(whole.with_context(|| failed(&place))?)
+            };
+            let answer = tokio::time::timeout(LONGEST, asking).await;
+            answer.unwrap_or_else(|_| Err(incomplete(&place)))
+        })?;
+        accepted(status, body)
+    }
+
+    /// Sends a request whose answer lasts as long as its connection. Passes the JSON of the answer's first line to `granted`, and then
+    /// waits until the running farwire closes the connection.
+    ///
+    /// # Errors
+    /// Those of [`ApiArgs::ask`], and that of `granted`.
+    pub(crate) fn hold(
+        &self,
+        method: &str,
+        path: &str,
+        link: Option<&str>,
+        lease: Option<&LeaseId>,
+        body: &str,
+        granted: impl FnOnce(&Value) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (place, request) = self.request(method, path, link, lease, Some(body))?;
+        client()?.block_on(async {
+            let asking = async {
+                let mut answer = self.send(&place, request, None).await?;
+                let first = answer.first_line().await;
+                let first = first.with_context(|| failed(&place))?;
+                Ok::<_, Failure>((answer, first))
+            };
+            let begun = tokio::time::timeout(LONGEST, asking).await;
+            let (mut answer, first) = begun.unwrap_or_else(|_| Err(incomplete(&place)))?;
+            granted(&accepted(answer.response.status(), first)?)?;
+            // A broken connection ends the lease as a closed one does.
+            while let Ok(Some(_)) = answer.next_part().await {}
+            Ok(())
+        })
+    }
+
+    /// Returns the address of the running farwire, and the request to it.
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        link: Option<&str>,
+        lease: Option<&LeaseId>,
+        body: Option<&str>,
+    ) -> Result<(Place, Request<String>), Failure> {
         let At { place, token } = match &self.at {
             Some(at) => at.clone(),
             None => At::found(link).or_bad_input()?,
@@ -105,106 +167,159 @@ impl ApiArgs {
             request = request.header("Farwire-Lease", id);
         }
         let request = request.body(body.unwrap_or_default().to_owned());
-        let request = request.context("a request").or_bad_input()?;
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let (status, body) = runtime
-            .context("the runtime of a client")?
-            .block_on(async {
-                let answer = tokio::time::timeout(LONGEST, self.send(&place, request)).await;
-                answer.unwrap_or_else(|_| {
-                    let longest = LONGEST.as_secs();
-                    Err(anyhow!("{place}: no whole answer in {longest} s").into())
-                })
-            })?;
-        if status == StatusCode::OK {
-            return Ok(body);
-        }
-        let refused = anyhow!(
-            "{}",
-            body["detail"]
-                .as_str()
-                .unwrap_or("refused, without a reason")
-        );
-        match status.is_client_error() {
-            true => Err(refused).or_bad_input(),
-            false => Err(refused.into()),
-        }
+        let request = request.context("cannot make the request").or_bad_input()?;
+        Ok((place, request))
     }
 
-    /// Connects, and sends a request.
+    /// Connects, sends a request, and returns the answer, whose parts arrive with pauses of at most `pause`.
     async fn send(
         &self,
         place: &Place,
         request: Request<String>,
-    ) -> Result<(StatusCode, Value), Failure> {
+        pause: Option<Duration>,
+    ) -> Result<Answer, Failure> {
         let nobody = || {
             format!(
-                "{place}: no farwire listens there: start one with --listen, or name another address with --at"
+                "{place}: no farwire listens there: start one with --listen, or name its address with --at"
             )
         };
         let answer = match place {
             Place::Plain(Listen::Tcp(address)) => {
                 let stream = TcpStream::connect(address).await.with_context(nobody)?;
-                exchange(stream, request).await
+                exchange(stream, request, pause).await
             }
             Place::Plain(Listen::Unix(socket)) => {
                 let stream = UnixStream::connect(socket).await.with_context(nobody)?;
-                exchange(stream, request).await
+                exchange(stream, request, pause).await
             }
             Place::Tls { host, port } => {
                 let pin = self.pin.with_context(|| {
                     format!(
-                        "--at {place}: --pin is missing: the fingerprint of its certificate, which that farwire says when it begins"
+                        "--at {place}: add --pin with the certificate fingerprint that the running farwire printed at startup"
                     )
                 });
                 let tls = TlsConnector::from(Arc::new(pin.or_bad_input()?.client()?));
-                let name = ServerName::try_from(host.clone()).context("a name of a host");
+                let name = ServerName::try_from(host.clone()).context("not a host name");
                 let name = name.or_bad_input()?;
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 match tls.connect(name, stream.with_context(nobody)?).await {
-                    Ok(stream) => exchange(stream, request).await,
+                    Ok(stream) => exchange(stream, request, pause).await,
                     Err(error) => Err(error.into()),
                 }
             }
         };
-        Ok(answer.with_context(|| format!("{place}: asking"))?)
+        Ok(answer.with_context(|| failed(place))?)
     }
 
-    /// Refuses to send in clear what is to be kept from others: a farwire beyond loopback always has TLS.
+    /// Refuses to send a token unencrypted. A farwire that listens beyond loopback always uses TLS.
     fn check_plain(&self, address: SocketAddr, has_token: bool) -> Result<()> {
         ensure!(
             self.pin.is_none(),
-            "--pin: {address} is asked without TLS: write --at https://{address}"
+            "--pin: the address {address} has no TLS: write --at https://{address}"
         );
         ensure!(
             !has_token || address.ip().is_loopback(),
-            "--at {address}: the token would be sent in clear: write --at https://{address}, with --pin"
+            "--at {address}: the token would be sent unencrypted: write --at https://{address}, with --pin"
         );
         Ok(())
     }
 }
 
-/// Sends a request by `stream`; status and JSON of the answer.
+fn client() -> Result<Runtime> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start an HTTP client")
+}
+
+/// Returns the JSON of an answer, or its refusal as an error.
+fn accepted(status: StatusCode, body: Value) -> Result<Value, Failure> {
+    if status == StatusCode::OK {
+        return Ok(body);
+    }
+    let refused = anyhow!(
+        "{}",
+        body["detail"]
+            .as_str()
+            .unwrap_or("the request was refused without a reason")
+    );
+    match status.is_client_error() {
+        true => Err(refused).or_bad_input(),
+        false => Err(refused.into()),
+    }
+}
+
+fn failed(place: &Place) -> String {
+    format!("{place}: the request failed")
+}
+
+fn incomplete(place: &Place) -> Failure {
+    let longest = LONGEST.as_secs();
+    anyhow!("{place}: no complete answer within {longest} s").into()
+}
+
+/// An answer whose body is still to be read.
+struct Answer {
+    /// Keeps the connection open.
+    _sender: SendRequest<String>,
+    response: Response<Incoming>,
+}
+
+impl Answer {
+    /// Reads the answer to its end, and returns its status and its JSON.
+    async fn whole(self) -> Result<(StatusCode, Value)> {
+        let status = self.response.status();
+        let body = axum::body::to_bytes(Body::new(self.response.into_body()), LARGEST).await?;
+        Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+    }
+
+    /// Reads the first line of the body, or the whole body if it has no line end, and returns its JSON.
+    async fn first_line(&mut self) -> Result<Value> {
+        let mut line = Vec::new();
+        while !line.contains(&b'\n') {
+            let Some(part) = self.next_part().await? else {
+                break;
+            };
+            line.extend_from_slice(&part);
+            ensure!(
+                line.len() <= LARGEST,
+                "the answer is longer than {LARGEST} bytes"
+            );
+        }
+        Ok(serde_json::from_slice(&line).unwrap_or_default())
+    }
+
+    /// Returns the next part of the body, or `None` at its end.
+    async fn next_part(&mut self) -> Result<Option<Bytes>> {
+        let mut body = Pinned::new(self.response.body_mut());
+        let frame = poll_fn(|context| body.as_mut().poll_frame(context)).await;
+        let frame = frame.transpose()?;
+        Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
+    }
+}
+
+/// Sends a request through `stream`, and returns the answer. A longer pause than `pause` within it is an error.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     request: Request<String>,
-) -> Result<(StatusCode, Value)> {
+    pause: Option<Duration>,
+) -> Result<Answer> {
     let mut stream = TimeoutStream::new(stream);
-    stream.set_read_timeout(Some(PATIENCE));
+    stream.set_read_timeout(pause);
     let (mut sender, connection) = http1::handshake(TokioIo::new(Box::pin(stream))).await?;
     tokio::spawn(connection);
-    let answer = sender.send_request(request).await?;
+    let response = sender.send_request(request).await?;
     ensure!(
-        answer.headers().contains_key(VERSION),
-        "what answers there is no farwire: its answer lacks the header {VERSION}"
+        response.headers().contains_key(VERSION),
+        "the server is not a farwire: its answer lacks the header {VERSION}"
     );
-    let status = answer.status();
-    let body = axum::body::to_bytes(Body::new(answer.into_body()), LARGEST).await?;
-    Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+    Ok(Answer {
+        _sender: sender,
+        response,
+    })
 }
 
 impl At {
-    /// Without --at: the socket that is called as the link, else the only one of this user, else the usual address.
+    /// Returns the address without `--at`: the socket with the name of the link, else the only socket of this user, else the usual
+    /// address.
     ///
     /// # Errors
     /// Several farwires of this user listen.
@@ -213,7 +328,7 @@ impl At {
         let names: Vec<String> = all.iter().map(ToString::to_string).collect();
         ensure!(
             named.is_some() || all.len() <= 1,
-            "several farwires listen: name one of them with --at: {}",
+            "several farwires listen: choose one with --at: {}",
             names.join(", ")
         );
         let place = named.or_else(|| all.pop()).unwrap_or(Listen::Tcp(USUAL));
@@ -225,7 +340,7 @@ impl At {
 }
 
 impl Place {
-    /// As the header `Host` has it.
+    /// Returns the value of the header `Host`.
     fn host(&self) -> String {
         match self {
             Self::Plain(Listen::Tcp(address)) => address.to_string(),
@@ -259,10 +374,10 @@ impl FromStr for Place {
             let plain = text.strip_prefix("http://").unwrap_or(text);
             let plain = plain.trim_end_matches('/').parse();
             return plain.map(Self::Plain).map_err(|_| {
-                "it is an address and a port, such as 127.0.0.1:7700 or https://192.0.2.1:7700, or unix:PATH".to_owned()
+                "write an address and a port, such as 127.0.0.1:7700 or https://192.0.2.1:7700, or unix:PATH".to_owned()
             });
         };
-        let right = || "it is https://HOST:PORT, such as https://192.0.2.1:7700".to_owned();
+        let right = || "write https://HOST:PORT, such as https://192.0.2.1:7700".to_owned();
         let (host, port) = rest
             .trim_end_matches('/')
             .rsplit_once(':')

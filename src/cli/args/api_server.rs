@@ -1,4 +1,4 @@
-//! `--listen`: lets the links of a command be watched and changed.
+//! `--listen`: a page and an API that show the links of a command and change them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 
+use super::super::help;
 use super::screen::{self, LiveScreen};
 use crate::experiment::Plan;
 use crate::experiment::captures::RunCaptures;
@@ -15,75 +16,104 @@ use crate::toml_file::text_of;
 use crate::web::{Access, CertificateFiles, Listen, Listening, WebServer};
 use instruments::failure::{Blame, Failure};
 
-/// The variable of the token that lets do all.
+/// The environment variable of the full-access token.
 pub(crate) const TOKEN: &str = "FARWIRE_TOKEN";
 
-/// The variable of the token that lets watch.
+/// The environment variable of the read-only token.
 const READ_TOKEN: &str = "FARWIRE_READ_TOKEN";
 
-/// The longest file that is read for a token.
+/// The longest token, in bytes.
 const LONGEST: usize = 4_096;
 
-/// Where the links can be watched and changed, and by whom.
+/// The address at which a page and an API serve the links, and who may use them.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ListenArg {
-    /// Serve a page and an API by which links can be watched and changed while they run (those of `run` can only be watched), at
-    /// 127.0.0.1:7700 or unix:PATH [default: a Unix socket of this user]
+    /// Serve a live page and an API at 127.0.0.1:7700 or unix:PATH [default: a Unix socket]
     ///
-    /// The default socket is NAME.sock in $XDG_RUNTIME_DIR/farwire, as root in /run/farwire; `farwire links` and `farwire set` look
-    /// there first. Only its user reaches it. A loopback address asks for a token, which is made at the start and is part of the URL
-    /// that is printed. Other addresses require a token and use TLS.
-    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1)]
+    /// Serve a live page and an API that show the links and change them (`run` shows only), at 127.0.0.1:7700 or unix:PATH
+    /// [default: a Unix socket, where `farwire links` and `farwire set` look first]. On loopback, the printed URL contains a
+    /// token. Non-loopback addresses require a token and use TLS.
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, help_heading = help::LIVE)]
     listen: Option<Option<Listen>>,
-    /// Ask for no token on a loopback address, where every user of this machine can then change the links
-    #[arg(long, requires = "listen", conflicts_with_all = ["token_file", "read_token_file"])]
+    /// Require no token on loopback: every user of this machine can then change the links
+    #[arg(
+        long,
+        requires = "listen",
+        conflicts_with_all = ["token_file", "read_token_file"],
+        help_heading = help::LIVE,
+        hide_short_help = true
+    )]
     no_token: bool,
-    /// The token that lets do all, in this file; that of FARWIRE_TOKEN when absent
-    #[arg(long, value_name = "FILE", requires = "listen")]
+    /// File with the full-access token [default: $FARWIRE_TOKEN]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "listen",
+        help_heading = help::LIVE,
+        hide_short_help = true
+    )]
     token_file: Option<PathBuf>,
-    /// A token that lets watch only, in this file; that of FARWIRE_READ_TOKEN when absent
-    #[arg(long, value_name = "FILE", requires = "listen")]
+    /// File with the read-only token [default: $FARWIRE_READ_TOKEN]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "listen",
+        help_heading = help::LIVE,
+        hide_short_help = true
+    )]
     read_token_file: Option<PathBuf>,
-    /// The certificate of TLS in PEM form, with those that lead to one that clients know; its own, made anew at each start, when absent
-    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
+    /// Certificate chain for TLS, in PEM [default: a self-signed certificate]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires_all = ["listen", "tls_key"],
+        help_heading = help::LIVE,
+        hide_short_help = true
+    )]
     tls_cert: Option<PathBuf>,
-    /// The certificate's key in PEM form
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    /// Private key of the certificate, in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        help_heading = help::LIVE,
+        hide_short_help = true
+    )]
     tls_key: Option<PathBuf>,
 }
 
-/// Where the runs of experiments are watched, if anywhere.
+/// The ways in which the runs of experiments are shown and captured.
 pub(crate) struct LiveRuns {
     links: Links,
-    /// Until the first experiment is ready: no thread may run before.
+    /// The open socket until the first experiment is ready. No thread may run before.
     listening: Option<Listening>,
     server: Option<LiveServer>,
     has_screen: bool,
-    /// Absent where the API has one.
+    /// The keeper of the links; `None` if the API has one.
     keeper: Option<Keeper>,
     captures: Option<RunCaptures>,
 }
 
-/// The runs of an experiment, watched until this is dropped: then the terminal is as it was.
+/// The runs of an experiment while they are shown. Dropping this restores the terminal.
 pub(crate) struct WatchedRuns<'a> {
-    /// Where the runs' links are to be put, if anybody may see them.
+    /// The place for the links of the runs, if anybody may see them.
     pub(crate) links: Option<&'a Links>,
-    /// What is captured of every run, if anything.
+    /// The captures of every run, if there are any.
     pub(crate) captures: Option<&'a RunCaptures>,
     _screen: Option<LiveScreen>,
 }
 
-/// Serves links until it is dropped; what serves them first, then they are gone.
+/// A server of links, which ends when this is dropped. It removes the links before the server ends.
 pub(crate) struct LiveServer {
     links: Links,
     _server: WebServer,
 }
 
 impl ListenArg {
-    /// Opens the socket, before this process enters another network namespace. `name` is that of the default socket.
+    /// Opens the socket, before this process enters another network namespace. `name` is the name of the default socket.
     ///
     /// # Errors
-    /// An address that cannot be had, or must not; a token or a certificate that is none.
+    /// The address cannot or must not be used, or a token or a certificate is wrong.
     pub(crate) fn open(&self, name: &str) -> Result<Option<Listening>, Failure> {
         let opened = self.listen.as_ref().map(|listen| {
             let all = token(self.token_file.as_deref(), TOKEN)?;
@@ -93,12 +123,12 @@ impl ListenArg {
             let files = files.map(|(certificate, key)| CertificateFiles { certificate, key });
             ensure!(
                 !self.no_token || !access.is_guarded(),
-                "--no-token: {TOKEN} has a token: take the variable out of the environment, or leave --no-token out"
+                "--no-token: {TOKEN} contains a token: unset the variable, or leave --no-token out"
             );
             let Some(listen) = listen else {
                 ensure!(
                     files.is_none(),
-                    "--tls-cert: the default socket of --listen has no TLS: name an address"
+                    "--tls-cert: the default socket of --listen does not use TLS: name an address"
                 );
                 return Listen::open_private(name, &access);
             };
@@ -118,12 +148,12 @@ impl ListenArg {
 }
 
 impl LiveRuns {
-    /// Nowhere.
+    /// Returns runs that are neither shown nor captured.
     pub(crate) fn nowhere() -> Self {
         Self::at(None, false, None)
     }
 
-    /// At an open socket, on this terminal, in captures, or all of it.
+    /// Returns runs that are shown at an open socket, on this terminal, or both, and captured.
     pub(crate) fn at(
         listening: Option<Listening>,
         has_screen: bool,
@@ -139,21 +169,22 @@ impl LiveRuns {
         }
     }
 
-    /// Refuses a plan that cannot be watched as was asked for.
+    /// Refuses a plan without packets to capture, if captures are asked for.
     ///
     /// # Errors
-    /// It has nothing to capture.
+    /// No case has an emulated link.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         self.captures.iter().try_for_each(|of| of.check(plan))
     }
 
-    /// Serves from now on, and shows the runs of an experiment that is about to begin. Signals must be caught: they end it for who leaves.
+    /// Starts the server, and shows the runs of an experiment that is about to begin. The process must catch signals, because
+    /// leaving the screen raises one.
     ///
     /// # Errors
-    /// The machine lets no threads or descriptors be had, or the terminal not be set up.
+    /// A thread or a descriptor cannot be created, or the terminal cannot be set up.
     pub(crate) fn watch(&mut self) -> Result<WatchedRuns<'_>> {
         if let Some(listening) = self.listening.take() {
-            let said = format!("farwire: watch it at {listening}");
+            let said = format!("farwire: live page and API: {listening}");
             self.server = Some(LiveServer::of(listening, self.links.clone(), &said)?);
         }
         if self.has_screen && self.server.is_none() && self.keeper.is_none() {
@@ -170,10 +201,10 @@ impl LiveRuns {
     }
 }
 
-/// The token in a file, or else in a variable of the environment.
+/// Returns the token in a file, or else in an environment variable.
 ///
 /// # Errors
-/// A file or a variable that cannot be read, or has something else in it than a token; names it.
+/// The file or the variable cannot be read, or contains no valid token. The message names it.
 pub(crate) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String>> {
     let Some(file) = file else {
         return of_variable(variable, std::env::var_os(variable));
@@ -181,16 +212,16 @@ pub(crate) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String
     let name = file.display();
     let text = text_of(file)?;
     let token = text.trim();
-    ensure!(!token.is_empty(), "{name}: there is no token in it");
+    ensure!(!token.is_empty(), "{name}: the file contains no token");
     let is_one = token.len() <= LONGEST && token.bytes().all(|byte| byte.is_ascii_graphic());
     ensure!(
         is_one,
-        "{name}: a token is one word of ASCII, and nothing else stands in its file"
+        "{name}: the file must contain one word of ASCII, the token, and nothing else"
     );
     Ok(Some(token.to_owned()))
 }
 
-/// A token by the value of a variable. One that is set and has none in it is a mistake that must not open the links to everybody.
+/// Returns the token in a variable. An empty variable is refused: that mistake must not open the links to everybody.
 fn of_variable(variable: &str, value: Option<OsString>) -> Result<Option<String>> {
     let Some(value) = value else {
         return Ok(None);
@@ -199,20 +230,20 @@ fn of_variable(variable: &str, value: Option<OsString>) -> Result<Option<String>
     let text = text.map_err(|_| anyhow!("{variable}: the token is not UTF-8"))?;
     ensure!(
         !text.is_empty(),
-        "{variable}: there is no token in it: unset it, or give it one (`openssl rand -hex 16` makes one)"
+        "{variable}: the variable is empty: unset it, or set a token (`openssl rand -hex 16` makes one)"
     );
     Ok(Some(text))
 }
 
 impl LiveServer {
-    /// Starts to serve these links, and says where.
+    /// Starts to serve these links, and prints the address.
     pub(crate) fn start(
         listening: Listening,
         all: impl IntoIterator<Item = NewLink>,
     ) -> Result<Self> {
         let links = Links::default();
         all.into_iter().for_each(|link| links.put(link));
-        let said = format!("farwire: watch and change it at {listening}");
+        let said = format!("farwire: live page and API: {listening}");
         Self::of(listening, links, &said)
     }
 
@@ -221,7 +252,7 @@ impl LiveServer {
         let server = WebServer::start(listening, links.clone())?;
         if let Some(pin) = pin {
             note(format_args!(
-                "farwire: clients know its certificate by --pin {pin}"
+                "farwire: certificate fingerprint, for --pin: {pin}"
             ));
         }
         note(said);
@@ -231,7 +262,7 @@ impl LiveServer {
         })
     }
 
-    /// What it serves.
+    /// The links that it serves.
     pub(crate) fn links(&self) -> Links {
         self.links.clone()
     }
@@ -255,7 +286,7 @@ mod tests {
         assert_eq!(of_variable(TOKEN, None).unwrap(), None);
         assert_eq!(of(b"0123").unwrap().unwrap(), "0123");
         for (wrong, words) in [
-            (&b""[..], "no token in it"),
+            (&b""[..], "the variable is empty"),
             (b"\xff0123456789abcdef", "not UTF-8"),
         ] {
             let refused = of(wrong).unwrap_err().to_string();

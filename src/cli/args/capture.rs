@@ -1,26 +1,39 @@
-//! `--pcap-filter` and `--pcap-limit`: what a capture keeps.
+//! `--pcap-filter` and `--pcap-limit`: which packets a capture keeps, and how many of them.
 
 use clap::Args;
 use model::Bytes;
 
+use super::super::help;
 use crate::forward::capture::{CaptureSpec, Filter};
 
-/// What is captured, and how much of it.
+/// The filter and the size limit of captures.
 #[derive(Args, Debug)]
 pub(crate) struct CaptureArgs {
-    /// Capture only what meets all of it, in some of tcpdump's words: tcp port 443 and host 10.77.0.2
-    #[arg(long, value_name = "FILTER", requires = "pcap")]
+    /// Capture only matching packets, in tcpdump's words: "tcp port 443 and host 10.77.0.2"
+    #[arg(
+        long,
+        value_name = "FILTER",
+        requires = "pcap",
+        help_heading = help::OUTPUT,
+        hide_short_help = true
+    )]
     pcap_filter: Option<Filter>,
-    /// A capture ends when its file is so long; without, a file at 1GiB and standard output never
-    #[arg(long, value_name = "SIZE", requires = "pcap")]
+    /// Maximum capture size [default: 1GiB; unlimited on standard output]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        requires = "pcap",
+        help_heading = help::OUTPUT,
+        hide_short_help = true
+    )]
     pcap_limit: Option<Bytes>,
 }
 
-/// Of a file where nothing else is said.
+/// The largest capture file without `--pcap-limit`.
 const LIMIT: Bytes = Bytes(1 << 30);
 
 impl CaptureArgs {
-    /// At both ends of a link, into a file or standard output.
+    /// Returns the specification of a capture at both ends of a link, into a file or to standard output.
     pub(crate) fn spec(&self, is_file: bool) -> CaptureSpec {
         let limit = self.pcap_limit.or(is_file.then_some(LIMIT));
         CaptureSpec {

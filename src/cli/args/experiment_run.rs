@@ -1,4 +1,4 @@
-//! What commands that run an experiment share: their options, and the way from a plan to a record.
+//! The options of commands that run an experiment, and the steps from a plan to a record.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
+use super::super::help;
 use super::api_server::LiveRuns;
 use super::forwarder::CpuArg;
-use super::link_conditions;
+use super::link_conditions::{self, once_each};
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::machine_facts;
 use crate::experiment::observer::RunObserver;
@@ -22,6 +23,7 @@ use crate::experiment::{host_baseline, record_directory, runner, sharding, testb
 use crate::live::quoted;
 use crate::named_files::{self, AllowFilesArg};
 use crate::notes::{self, note};
+use crate::progress;
 use crate::testbed::TestbedBuilder;
 use conditions::reach::{self, Host};
 use conditions::warnings;
@@ -38,74 +40,95 @@ use record::{GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, Sh
 /// The reports beside a record.
 pub(crate) const PAGE: &str = "report.html";
 const SAMPLES: &str = "samples.csv";
+/// The heading of the options that choose runs.
+pub(crate) const RUNS_HEADING: &str = "Runs";
 
-/// How an experiment is run, and what of it.
+/// The options of an experiment: which of its runs take place, and where their record goes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExperimentArgs {
-    /// Shorten counts and sizes, never the conditions
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
-    #[arg(long, value_name = "CASE")]
-    only: Vec<String>,
-    /// Print the plan, how long it should take, and every command, file, host and interface that it would use (with --json these
-    /// alone as JSON). Try what it needs of this machine, but run nothing. With --resume: the same of the runs that are missing
-    #[arg(long)]
+    /// Show the plan, its duration and everything that it would use, without running it
+    ///
+    /// Show the plan, its duration, and every command, file, host and interface that it would use (with --json only these). It tests
+    /// whether this machine can run the plan, but runs nothing. With --resume, it shows the missing runs
+    #[arg(long, help_heading = RUNS_HEADING)]
     check: bool,
-    /// Do the runs that the record in DIR is missing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "out", "overwrite", "late_budget"])]
+    /// Reduce counts and sizes for a quick look; the conditions stay the same
+    #[arg(long, help_heading = RUNS_HEADING)]
+    pub(crate) quick: bool,
+    /// Run only this case, or the cases of this sweep, and the reference (repeatable)
+    #[arg(long, value_name = "CASE", help_heading = RUNS_HEADING)]
+    only: Vec<String>,
+    /// Continue the experiment in DIR: run what its record is missing
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["quick", "only", "out", "overwrite", "late_budget"],
+        help_heading = RUNS_HEADING
+    )]
     resume: Option<PathBuf>,
-    /// With --resume: repeat the runs that the machine spoilt as well
-    #[arg(long, requires = "resume")]
+    /// With --resume, also repeat the runs that are invalid because of this machine
+    #[arg(long, requires = "resume", help_heading = RUNS_HEADING, hide_short_help = true)]
     redo_invalid: bool,
-    /// Where record.jsonl, report.html and samples.csv go [default: out/NAME, or the first free one of out/NAME-2 and so on]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Replace a record that is there
-    #[arg(long)]
-    overwrite: bool,
-    /// Do not measure this machine without conditions before and after the runs. That saves about 5 s, and leaves the report unable
-    /// to say which figures are near the machine's own limits
-    #[arg(long)]
+    /// Skip the baseline, which measures this machine without conditions before and after the runs
+    ///
+    /// Skip the baseline, which measures this machine without conditions before and after the runs. That saves about 5 s, but the
+    /// report cannot say which figures are near the machine's own limits
+    #[arg(long, help_heading = RUNS_HEADING, hide_short_help = true)]
     no_baseline: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = RUNS_HEADING)]
     files: AllowFilesArg,
-    /// Whether the forwarder may spin to be on time
-    #[arg(long, value_name = "USE", default_value = "spin")]
-    cpu: CpuArg,
-    /// A packet that leaves the emulator later than this after its due time counts as late; above 0, at most 1s [default:
-    /// what the file says, else 1ms]
-    #[arg(long, value_name = "TIME")]
-    late_budget: Option<LateBudget>,
-    /// Write the results as JSON there; - is standard output
-    #[arg(long, value_name = "FILE")]
+    /// Directory of record.jsonl, report.html and samples.csv [default: out/NAME, or the next free out/NAME-2 ...]
+    #[arg(long, value_name = "DIR", help_heading = help::OUTPUT)]
+    out: Option<PathBuf>,
+    /// Replace an existing record
+    #[arg(long, help_heading = help::OUTPUT)]
+    overwrite: bool,
+    /// Write the results as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     pub(crate) json: Option<PathBuf>,
+    /// Processor time that the emulator uses to be on time
+    #[arg(
+        long,
+        value_name = "USE",
+        default_value = "spin",
+        help_heading = help::EMULATOR,
+        hide_short_help = true
+    )]
+    cpu: CpuArg,
+    /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = help::EMULATOR,
+        hide_short_help = true
+    )]
+    late_budget: Option<LateBudget>,
 }
 
 /// An experiment that has ended, by itself or by a signal.
 pub(crate) struct FinishedExperiment {
     plan: Plan,
     pub(crate) record: Record,
-    /// Where its record is.
+    /// The directory of its record.
     pub(crate) directory: PathBuf,
     command: &'static str,
     stop: Stop,
 }
 
-/// The runs that a record lacks: what they would do and use.
+/// The missing runs of a record, and what they would use.
 pub(crate) struct RestOfRecord {
     plan: Plan,
     uses: Uses,
-    /// The same for people.
+    /// The text that describes both.
     pub(crate) outline: String,
 }
 
-/// `--shard-by`.
+/// The value of `--shard-by`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ShardByArg {
-    /// A run: a case's repeats are spread over the shards
+    /// One run: the repeats of a case are spread over the shards
     Run,
-    /// A case: its repeats, and what drifts between them, are one host's
+    /// One case: the same host runs all its repeats
     Case,
 }
 
@@ -119,10 +142,10 @@ impl From<ShardByArg> for ShardBy {
 }
 
 impl ExperimentArgs {
-    /// Of the experiment `name`, one of several.
+    /// Returns the options for the experiment `name`, which is one of several.
     ///
     /// # Errors
-    /// An option that is of one experiment.
+    /// An option works with one experiment only.
     pub(crate) fn of_several(&self, name: &str) -> Result<Self, Failure> {
         let of_one = [
             ("--only", !self.only.is_empty()),
@@ -130,7 +153,7 @@ impl ExperimentArgs {
         ];
         if let Some((option, _)) = of_one.iter().find(|(_, given)| *given) {
             return Err(Failure::bad_input(format_args!(
-                "{option} is of one scenario: run it by itself"
+                "{option} works with one scenario only: run the scenarios separately"
             )));
         }
         Ok(Self {
@@ -139,22 +162,23 @@ impl ExperimentArgs {
         })
     }
 
-    /// Folders below which the scenario may name files, beside its own.
+    /// Directories whose files the scenario may name, besides its own directory.
     pub(crate) fn allowed(&self) -> &[PathBuf] {
         &self.files.allow_files
     }
 
-    /// The folder that holds those of several experiments.
+    /// The directory that contains the directories of several experiments.
     pub(crate) fn folder(&self) -> &Path {
         self.out
             .as_deref()
             .unwrap_or(Path::new(record_directory::OUT))
     }
 
-    /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
+    /// Runs the plan that `given` makes with or without `--quick`, or the missing runs of a record. It returns `None` if only the plan
+    /// is asked for.
     ///
-    /// `prepare` has the last word on the plan, but for `--only` and `shard`; `command` is the one that goes on with the record; its
-    /// runs are watched at `live`.
+    /// `prepare` changes the plan before `--only` and `shard` apply. `command` is the command that can continue the record. `live`
+    /// shows the runs.
     pub(crate) fn run(
         &self,
         command: &'static str,
@@ -169,13 +193,16 @@ impl ExperimentArgs {
             }
             let (mut record, mut writer) = RecordWriter::resume(directory).or_bad_input()?;
             if record.finished_at.is_some() && !self.redo_invalid {
-                note(format_args!("{}: nothing is missing", directory.display()));
+                note(format_args!("{}: no run is missing", directory.display()));
             }
             let plan = measure::read_plan(record.plan()).or_bad_input()?;
             refuse_files(&plan, writer.path(), self.allowed()).or_bad_input()?;
             let tools = tools(&plan).or_machine()?;
             if let Some(used) = Uses::of_record(&plan, tools.clone()).of_network() {
-                note(format_args!("{}: it {used}", directory.display()));
+                note(format_args!(
+                    "{}: the experiment {used}",
+                    directory.display()
+                ));
             }
             if record.finished_at.is_none() || self.redo_invalid {
                 writer.go_on(&mut record, machine_facts::collect(tools))?;
@@ -220,7 +247,7 @@ impl ExperimentArgs {
             .map(Some)
     }
 
-    /// Says what the record in `directory` would go on with and what it would use, and changes nothing.
+    /// Prints the missing runs of the record in `directory` and what they would use, and changes nothing.
     fn check_resumed(&self, directory: &Path) -> Result<(), Failure> {
         let find_tools = |plan: &Plan| tools(plan).or_machine();
         let rest =
@@ -230,7 +257,7 @@ impl ExperimentArgs {
         self.check_machine(&rest.plan)
     }
 
-    /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
+    /// Fails if this machine cannot run the plan. It does not touch existing interfaces and hosts.
     fn check_machine(&self, plan: &Plan) -> Result<(), Failure> {
         let mut specs = testbeds(plan);
         let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
@@ -238,7 +265,7 @@ impl ExperimentArgs {
         builder.try_out(&specs, plan.seed)
     }
 
-    /// What sets up the test beds of `plan`; each was set up once.
+    /// Returns the builder of the test beds of `plan`, after it has set up each of them once.
     fn testbeds(&self, plan: &Plan) -> Result<TestbedBuilder, Failure> {
         let specs = testbeds(plan);
         let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
@@ -246,7 +273,7 @@ impl ExperimentArgs {
         Ok(builder.keeping_flows(plan.by_flow))
     }
 
-    /// Does the runs of `plan` that `record` is missing, and writes the reports beside it.
+    /// Runs what `record` is missing of `plan`, and writes the reports beside it.
     fn finish(
         &self,
         command: &'static str,
@@ -283,7 +310,7 @@ impl ExperimentArgs {
         );
         ran.map_err(|error| match error.downcast_ref() {
             Some(cause) if record::Error::is_full(cause) => anyhow!(
-                "{error:#}; once there is room, `farwire {command} --resume {}` does the rest",
+                "{error:#}; when there is space again, `farwire {command} --resume {}` continues",
                 quoted(&directory.display().to_string())
             ),
             _ => error,
@@ -301,11 +328,11 @@ impl ExperimentArgs {
 }
 
 impl RestOfRecord {
-    /// Reads the record in `directory`, whose instruments may send files from below the directory and from below those of `also`;
-    /// `find_tools` finds the programs that its instruments use. Nothing is changed.
+    /// Reads the record in `directory`, and changes nothing. Its instruments may send files below the directory and below those in `also`.
+    /// `find_tools` finds the programs that its instruments use.
     ///
     /// # Errors
-    /// There is no record that can be resumed, or it names other files; those of `find_tools`.
+    /// No record there can be resumed, or it names other files. The errors of `find_tools` are passed on.
     pub(crate) fn in_directory(
         directory: &Path,
         also: &[PathBuf],
@@ -327,18 +354,18 @@ impl RestOfRecord {
 }
 
 impl FinishedExperiment {
-    /// Its report.
+    /// The path of its report.
     pub(crate) fn page(&self) -> PathBuf {
         self.directory.join(PAGE)
     }
 
-    /// Says where the report is, and how to go on with what a signal cut short.
+    /// Prints the path of the report. If a signal ended the experiment, it fails with the command that continues.
     pub(crate) fn conclude(&self) -> Result<(), Failure> {
         note(format_args!("report: {}", self.page().display()));
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
-                "{cause}; the runs before it are kept; the rest: `farwire {} --resume {}{}`",
+                "{cause}; the finished runs are kept; continue with `farwire {} --resume {}{}`",
                 self.command,
                 quoted(&self.directory.display().to_string()),
                 self.files_to_allow()
@@ -347,7 +374,7 @@ impl FinishedExperiment {
         }
     }
 
-    /// What a resumed experiment needs said of the files that it sends.
+    /// Returns the options that a resumed experiment needs for the files that it sends.
     fn files_to_allow(&self) -> String {
         let folders = uses::folders_sent_from(&self.plan);
         let option =
@@ -369,7 +396,7 @@ pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
     written.with_context(|| format!("{}: cannot write", directory.join(SAMPLES).display()))
 }
 
-/// Puts `text` into the file `name` of `directory`, whoever made that.
+/// Writes `text` to the file `name` of `directory`.
 pub(crate) fn write_beside(directory: &Path, name: &str, text: &str) -> Result<()> {
     let write = |mut file: &File| file.write_all(text.as_bytes());
     let within = OutputDirectory::open(directory);
@@ -377,7 +404,7 @@ pub(crate) fn write_beside(directory: &Path, name: &str, text: &str) -> Result<(
     written.with_context(|| format!("{}: cannot write", directory.join(name).display()))
 }
 
-/// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
+/// Removes the reports of an earlier record; with `replaced`, also the files of its instruments.
 pub(crate) fn clear_reports(directory: &Path, replaced: bool) {
     if replaced {
         let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
@@ -387,14 +414,14 @@ pub(crate) fn clear_reports(directory: &Path, replaced: bool) {
     }
 }
 
-/// Refuses a record whose instruments send files that lie neither below its directory nor below one of `also`: what a stranger's
-/// record goes on with is not said on the command line, as a scenario is.
+/// Refuses a record whose instruments send files that lie neither below its directory nor below one of `also`. The user who resumes
+/// somebody else's record does not see on the command line which files it sends.
 fn refuse_files(plan: &Plan, kept_in: &Path, also: &[PathBuf]) -> Result<()> {
     for (case, instrument, file) in uses::sent(plan) {
         let is_it = named_files::find(kept_in, file, also).and_then(|found| {
             ensure!(
                 found == file,
-                "{}: no whole path, as a run keeps it",
+                "{}: not an absolute path without links, as a record has it",
                 file.display()
             );
             Ok(())
@@ -404,12 +431,12 @@ fn refuse_files(plan: &Plan, kept_in: &Path, also: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Leaves the cases named, and the reference that they are held against.
+/// Keeps the named cases, and the reference that they are compared with.
 pub(crate) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    // A case by its name, or all that a sweep or a calibration made of it.
+    // A name means a case, or all cases that a sweep or a calibration made of it.
     let is_of = |case: &Case, name: &String| {
         let rest = case.name.strip_prefix(name.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('[') || rest.starts_with(": "))
@@ -418,7 +445,7 @@ pub(crate) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
         let known = || plan.cases.iter().map(|case| case.name.as_str());
         ensure!(
             plan.cases.iter().any(|case| is_of(case, name)),
-            "--only {name}: there is no such case; there are: {}",
+            "--only {name}: no such case; the cases are: {}",
             known().collect::<Vec<_>>().join(", ")
         );
     }
@@ -431,19 +458,19 @@ pub(crate) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Says which part of the experiment takes place here.
+/// Prints which shard of the experiment runs here.
 fn say_shard(plan: &Plan) {
     if let Some(shard) = &plan.shard {
         note(part(plan, shard));
     }
 }
 
-/// The runs of a shard, and about how long they take: "shard 3/16 has 12 of 200 runs, about 60 s".
+/// Returns the runs of a shard, and about how long they take: "shard 3/16: 12 of 200 runs, about 1 min".
 fn part(plan: &Plan, shard: &Shard) -> String {
     let runs = |case: &Case| shard.runs.get(&case.name).map_or(0, Vec::len);
     let (mut own, mut all, mut time) = (0, 0, Duration::ZERO);
     for case in &plan.cases {
-        // Those that are sure, where the first ones say how many there are.
+        // If the first runs decide how many follow, only those that certainly take place count.
         let sure = runs(case).min(case.repeats.least as usize);
         own += sure;
         all += case.repeats.least as usize;
@@ -451,15 +478,15 @@ fn part(plan: &Plan, shard: &Shard) -> String {
     }
     match own {
         0 => format!(
-            "shard {} has none of the {}",
+            "shard {}: none of the {}",
             shard.number,
             counted(all, "run")
         ),
         _ => format!(
-            "shard {} has {own} of {}, about {:.0} s",
+            "shard {}: {own} of {}, about {}",
             shard.number,
             counted(all, "run"),
-            time.as_secs_f64()
+            progress::about(time)
         ),
     }
 }
@@ -475,25 +502,26 @@ fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
     Ok(tools)
 }
 
-/// What a case runs under: "link: delay 10ms".
+/// Returns the conditions of a case: "link: delay 10ms".
 fn conditions(case: &Case) -> String {
     format!("link: {}", report::link(&case.link))
 }
 
-/// Says what the conditions of each case do that their words do not.
+/// Prints side effects of the conditions of the cases that their names do not suggest. An effect of several cases is one line.
 pub(crate) fn warn(plan: &Plan) -> Result<()> {
+    let mut lines = Vec::new();
     for case in &plan.cases {
-        // Those of several clients are alike.
+        // The links of several clients are alike.
         for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {
-            for line in warnings::of_link(&link.config) {
-                note(format_args!("{}: {line}", case.name));
-            }
+            let own = warnings::of_link(&link.config).into_iter();
+            lines.extend(own.map(|line| (case.name.clone(), line)));
         }
     }
+    once_each(lines, "cases").iter().for_each(note);
     Ok(())
 }
 
-/// How many of the first links of `case` have conditions that the others have not: one where the others are other clients'.
+/// Returns how many of the first links of `case` have conditions that the others do not have: one if the others are other clients'.
 fn kinds(case: &Case) -> usize {
     match case.bed.clients() {
         1 => usize::MAX,
@@ -501,7 +529,7 @@ fn kinds(case: &Case) -> usize {
     }
 }
 
-/// Says what the conditions of each case ask for and do not get here; call it when there are the privileges that there will be.
+/// Prints which conditions of the cases this machine cannot meet. Call it when the process has the privileges that it will have.
 fn warn_of_host(plan: &Plan) -> Result<()> {
     let mut links = Vec::new();
     for case in &plan.cases {
@@ -516,16 +544,16 @@ fn warn_of_host(plan: &Plan) -> Result<()> {
         wake_up: link_conditions::wake_up(delays.min()),
         wire: None,
     };
-    for (case, link) in links {
-        for line in reach::beyond(&link, &host) {
-            note(format_args!("{case}: {line}"));
-        }
-    }
+    let lines = links.iter().flat_map(|(case, link)| {
+        let lines = reach::beyond(link, &host).into_iter();
+        lines.map(|line| ((*case).clone(), line))
+    });
+    once_each(lines, "cases").iter().for_each(note);
     Ok(())
 }
 
-/// The plan for people: what runs how often, with which instruments, and about how long. Of a record that is to be resumed only
-/// the repeats of each case that are `missing`.
+/// Returns the plan for people: the runs, their instruments and about how long they take. For a record to be resumed, it has only
+/// the `missing` repeats of each case.
 fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>) -> String {
     let mut lines = vec![plan.title.clone()];
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
@@ -544,7 +572,7 @@ fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>) -> String 
             Some(None) => continue,
             Some(Some(repeats)) => {
                 let count = u32::try_from(repeats.len()).unwrap_or(u32::MAX);
-                let runs = format!("repeat {}", sharding::ranges(repeats, " to ", ", "));
+                let runs = format!("repeats {}", sharding::ranges(repeats, " to ", ", "));
                 (runs, [count, count])
             }
         };
@@ -553,9 +581,9 @@ fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>) -> String 
         cases += 1;
         sure += first;
         lines.push(format!(
-            "{}: {runs}, {:.1} s each",
+            "{}: {runs}, {} each",
             case.name,
-            time.as_secs_f64()
+            progress::about(time)
         ));
         lines.push(format!("  {}, TCP {}", conditions(case), case.congestion));
         for instrument in &case.instruments {
@@ -565,16 +593,16 @@ fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>) -> String 
         }
     }
     let order = match plan.order {
-        Order::Random => format!("each round in an order drawn by seed {}", plan.seed),
-        Order::AsWritten => "as written".to_owned(),
+        Order::Random => format!("in random order (seed {})", plan.seed),
+        Order::AsWritten => "in the order of the scenario".to_owned(),
     };
     let time = if least == most {
-        format!("{:.0} s", least.as_secs_f64())
+        progress::about(least)
     } else {
-        format!("{:.0} to {:.0} s", least.as_secs_f64(), most.as_secs_f64())
+        format!("{} to {}", progress::about(least), progress::about(most))
     };
     lines.push(format!(
-        "{}, {}, {order}; about {time}, without what has no stated time",
+        "{}, {} {order}; about {time}, excluding instruments without a set duration",
         counted(cases, "case"),
         counted(sure, "run")
     ));
@@ -601,21 +629,21 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_is_not_there_is_refused_with_those_that_are() {
+    fn an_unknown_case_is_refused_with_the_known_ones() {
         let error = keep_only(&mut plan(), &["fast".to_owned()]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--only fast: there is no such case; there are: base, slow"
+            "--only fast: no such case; the cases are: base, slow"
         );
     }
 
     #[test]
-    fn the_outline_has_every_case_and_the_time_that_is_known() {
+    fn the_outline_has_every_case_and_the_known_time() {
         let text = outline(&plan(), None);
         assert!(text.contains("slow: 2 runs"), "{text}");
         assert!(text.contains("  ping: ping --count=3"), "{text}");
         assert!(
-            text.contains("2 cases, 3 runs, each round in an order drawn by seed 1"),
+            text.contains("2 cases, 3 runs in random order (seed 1)"),
             "{text}"
         );
     }

@@ -1,4 +1,4 @@
-//! The options of the forwarder, which `exec` and `emulate` share.
+//! The options of the emulator, which `exec` and `emulate` share.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use model::Bytes;
 use netio::CpuUse;
 
+use super::super::help;
 use super::capture::CaptureArgs;
 use crate::forward::capture::{Capture, CaptureSpec};
 use crate::forward::packet_log::PacketLog;
@@ -17,34 +18,51 @@ use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;
 
-/// How the emulator runs.
+/// Options of the emulator: processor time, memory, and records of packets.
 #[derive(Args, Debug)]
 pub(crate) struct ForwarderArgs {
-    /// Whether the forwarder may spin to be on time
-    #[arg(long, value_name = "USE", default_value = "spin")]
+    /// Processor time that the emulator uses to be on time
+    #[arg(
+        long,
+        value_name = "USE",
+        default_value = "spin",
+        help_heading = help::EMULATOR,
+        hide_short_help = true
+    )]
     cpu: CpuArg,
-    /// A packet that leaves later than this after its due time counts as late; above 0, at most 1s
-    #[arg(long, value_name = "TIME", default_value_t)]
+    /// Count a packet as late if it leaves later than this after its due time; at most 1s
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value_t,
+        help_heading = help::EMULATOR,
+        hide_short_help = true
+    )]
     late_budget: LateBudget,
-    /// Most memory for frames on their way, book-keeping included; what rate and delay need beyond it is refused at the start
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    /// Memory for frames in flight; conditions whose rate and delay need more are refused
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1GiB",
+        help_heading = help::EMULATOR,
+        hide_short_help = true
+    )]
     held_memory: Bytes,
-    /// Write a line a packet to FILE as CSV (- is standard output): arrival, what became of it, due time, departure
-    #[arg(long, value_name = "FILE")]
+    /// Write a CSV line for every packet: arrival, verdict, due time, departure
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     packet_log: Option<PathBuf>,
-    /// Capture every packet at both ends to PREFIX.pcapng (- is standard output), of --links to PREFIX-A-B.pcapng each, with what became of it
-    /// as its comment
-    #[arg(long, value_name = "PREFIX")]
+    /// Capture both ends of each link to PREFIX.pcapng, with each packet's verdict as a comment
+    #[arg(long, value_name = "PREFIX", help_heading = help::OUTPUT)]
     pcap: Option<PathBuf>,
     #[command(flatten)]
     capture_options: CaptureArgs,
 }
 
 impl ForwarderArgs {
-    /// The options of a forwarder whose links have these conditions and captures. The packet log's file is made.
+    /// Returns the options of a forwarder whose links have these conditions and captures, and creates the file of the packet log.
     ///
     /// # Errors
-    /// That file cannot be written; the links need more memory than they are allowed.
+    /// The file cannot be written, or the links need more memory than `--held-memory` allows.
     pub(crate) fn options<'s>(
         &self,
         links: impl IntoIterator<Item = &'s LinkSpec>,
@@ -61,25 +79,25 @@ impl ForwarderArgs {
         })
     }
 
-    /// By how much a packet may be late.
+    /// The time after which a packet counts as late.
     pub(crate) fn late_budget(&self) -> LateBudget {
         self.late_budget
     }
 
-    /// The capture of the only link, between these ends, where one is asked for; its file is made.
+    /// Returns the capture of the only link, between these ends, if `--pcap` asks for one, and creates its file.
     ///
     /// # Errors
-    /// That file cannot be written.
+    /// The file cannot be written.
     pub(crate) fn capture(&self, ends: [&str; 2]) -> Result<Vec<Capture>, Failure> {
         let prefix = self.pcap.iter();
         let captures = prefix.map(|prefix| self.capture_to(prefix, ends));
         captures.collect::<Result<_>>().or_bad_input()
     }
 
-    /// A capture of each link, to PREFIX-A-B by its ends, where they are asked for; the files are made.
+    /// Returns a capture of each link, to PREFIX-A-B with the names of its ends, if `--pcap` asks for them, and creates the files.
     ///
     /// # Errors
-    /// One of them cannot be written.
+    /// One of the files cannot be written.
     pub(crate) fn captures<'e>(
         &self,
         links: impl Iterator<Item = [&'e str; 2]>,
@@ -89,7 +107,7 @@ impl ForwarderArgs {
         };
         if output::is_stdout(prefix) {
             return Err(Failure::bad_input(
-                "--pcap -: standard output takes one link's: name a PREFIX, which each link's file begins with",
+                "--pcap -: standard output can take the capture of one link only: name a PREFIX for the links' files",
             ));
         }
         let capture = |[a, b]: [&str; 2]| {
@@ -108,7 +126,7 @@ impl ForwarderArgs {
         Capture::create(prefix, spec)
     }
 
-    /// What may be held, if that is enough for what these conditions imply.
+    /// Returns the memory for frames in flight, if it is enough for these conditions.
     fn memory_for<'s>(
         &self,
         links: impl IntoIterator<Item = &'s LinkSpec>,
@@ -120,8 +138,8 @@ impl ForwarderArgs {
         let need = sum(MemoryNeed::bytes);
         if need > self.held_memory.0 {
             return Err(Failure::bad_input(format!(
-                "--held-memory {}: rate times delay has {} bytes of full frames on their way up and {} down, {need} bytes with \
-                 what is kept beside each: allow that much, or less rate or delay",
+                "--held-memory {}: rate times delay puts {} bytes of full frames in flight up and {} down, which need {need} bytes \
+                 of memory: allow that much, or reduce the rate or the delay",
                 self.held_memory,
                 sum(|of| of.up),
                 sum(|of| of.down),
@@ -131,12 +149,12 @@ impl ForwarderArgs {
     }
 }
 
-/// `--cpu`.
+/// The value of `--cpu`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum CpuArg {
-    /// Spin through the last microseconds before each departure
+    /// Busy-wait the last microseconds before each departure
     Spin,
-    /// Never spin: gentler, and late by as much as the machine wakes up late
+    /// Never busy-wait; packets leave late by the machine's wake-up latency
     Gentle,
 }
 

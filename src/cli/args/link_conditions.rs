@@ -1,4 +1,4 @@
-//! The LINK arguments that `exec`, `emulate` and `link` share.
+//! The conditions of a link on the command line of `exec`, `emulate`, `set` and `link`.
 
 use std::path::PathBuf;
 
@@ -17,30 +17,59 @@ use crate::named_files::AllowFilesArg;
 use crate::notes::note;
 use crate::toml_file;
 
+/// The heading of the conditions in help.
+pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
+/// Stands below the conditions in help.
+pub(crate) const ONE_DIRECTION: &str = "Every flag except --toffee also exists as --up-... (upload, from the command's side or IF_A) and --down-... \
+     (download): --up-rate 1mbit.";
+/// The heading of the options that say where other conditions come from.
+const SOURCES_HEADING: &str = "More conditions";
+
 /// Threads wake up sooner than this wherever anything can be measured.
 const LATEST_WAKE_UP: Nanos = Nanos::from_millis(1);
 
-/// Conditions of the link; what is named here overrides what `--link FILE` or `--profile NAME` says.
+/// The conditions of a link. A flag overrides the file of `--link` or the profile of `--profile`.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Link")]
 pub(crate) struct ConditionsArgs {
     #[command(flatten)]
     conditions: ConditionFlags,
-    /// Seed of every random draw [default: 1]
-    #[arg(long, value_name = "NUMBER")]
-    seed: Option<u64>,
-    /// TOFFEE-Mocha's box, one server for both directions: delay=1ms,dynamic=1,drop=2,queue=1000pkt
-    #[arg(long, value_name = "KEY=VALUE,...")]
+    /// TOFFEE-Mocha's box: delay=1ms,dynamic=1,drop=2,queue=1000pkt
+    #[arg(
+        long,
+        value_name = "KEY=VALUE,...",
+        help_heading = CONDITIONS_HEADING,
+        hide_short_help = true
+    )]
     toffee: Option<ToffeeSpec>,
-    /// Conditions from a TOML file
-    #[arg(long, value_name = "FILE.toml")]
-    link: Option<PathBuf>,
-    #[command(flatten)]
-    files: AllowFilesArg,
-    /// The conditions of a kind of network; `farwire profiles` lists them. A file names its own: profile = "NAME"
-    #[arg(long, value_name = "NAME", value_parser = profile_parser(), conflicts_with = "link")]
+    /// Use the conditions of a kind of network; flags override them
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = profile_parser(),
+        conflicts_with = "link",
+        help_heading = SOURCES_HEADING
+    )]
     profile: Option<LinkProfile>,
+    /// Use the conditions of a TOML file; flags override them
+    #[arg(long, value_name = "FILE.toml", help_heading = SOURCES_HEADING)]
+    link: Option<PathBuf>,
+    #[command(flatten, next_help_heading = SOURCES_HEADING)]
+    files: AllowFilesArg,
+    /// Seed of every random draw [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = SOURCES_HEADING, hide_short_help = true)]
+    seed: Option<u64>,
 }
+
+/// Conditions that `-h` leaves out.
+const LESS_USED: &[&str] = &[
+    "ber",
+    "corrupt",
+    "path_mtu",
+    "police",
+    "rate_at",
+    "fluctuation",
+    "size_delay",
+];
 
 /// A flag for every condition in each direction, one for up and one for down.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +106,11 @@ impl ConditionsArgs {
         Ok(spec)
     }
 
+    /// Returns true if a file, a profile or a TOFFEE box is given, each of which describes a whole link.
+    pub(crate) fn has_whole_link(&self) -> bool {
+        self.link.is_some() || self.profile.is_some() || self.toffee.is_some()
+    }
+
     /// Folders below which files may name files, beside their own.
     pub(crate) fn allowed_files(&self) -> &[PathBuf] {
         &self.files.allow_files
@@ -89,40 +123,90 @@ pub(crate) fn profile_parser() -> impl TypedValueParser<Value = LinkProfile> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<LinkProfile>())
 }
 
-/// Says what these conditions do that their words do not.
-pub(crate) fn warn(link: &LinkConfig) {
-    for line in warnings::of_link(link) {
+/// Prints notes about conditions.
+pub(crate) fn note_all(lines: impl IntoIterator<Item = String>) {
+    for line in lines {
         note(format_args!("farwire: {line}"));
     }
 }
 
-/// Says what these conditions ask for and do not get here, between interfaces of these speeds; call it when the process has the
-/// privileges that it will have, because a thread is started.
-pub(crate) fn warn_of_host(link: &LinkConfig, speeds: impl IntoIterator<Item = BitsPerSec>) {
+/// Returns the side effects of the conditions of several links, with each link's name. An effect of several links is one line.
+pub(crate) fn side_effects<'l>(
+    links: impl IntoIterator<Item = (String, &'l LinkConfig)>,
+) -> Vec<String> {
+    let lines = links.into_iter().flat_map(|(name, link)| {
+        let lines = warnings::of_link(link).into_iter();
+        lines.map(move |line| (name.clone(), line))
+    });
+    once_each(lines, "links")
+}
+
+/// Puts the name in front of each line. A line that several names share comes once, with their number: "12 links (a, b, ...)".
+pub(crate) fn once_each(
+    lines: impl IntoIterator<Item = (String, String)>,
+    things: &str,
+) -> Vec<String> {
+    let mut known: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, line) in lines {
+        match known.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, names)) => names.push(name),
+            None => known.push((line, vec![name])),
+        }
+    }
+    let named = known.into_iter().map(|(line, names)| match &names[..] {
+        [name] => format!("{name}: {line}"),
+        names if names.len() <= MOST_NAMED => {
+            format!("{} {things} ({}): {line}", names.len(), names.join(", "))
+        }
+        names => {
+            let first = names[..MOST_NAMED].join(", ");
+            format!("{} {things} ({first}, ...): {line}", names.len())
+        }
+    });
+    named.collect()
+}
+
+/// The number of names that share a line and are listed in it.
+const MOST_NAMED: usize = 3;
+
+/// Returns which conditions this host, between interfaces of these speeds, cannot meet. Call it when the process has the privileges
+/// that it will have, because it starts a thread.
+pub(crate) fn beyond_host(
+    link: &LinkConfig,
+    speeds: impl IntoIterator<Item = BitsPerSec>,
+) -> Vec<String> {
     let host = Host {
         wake_up: wake_up(reach::shortest_delay(link)),
         wire: speeds.into_iter().min_by_key(|speed| speed.get()),
     };
-    for line in reach::beyond(link, &host) {
-        note(format_args!("farwire: {line}"));
-    }
+    reach::beyond(link, &host)
 }
 
-/// How late a thread wakes up, scheduled as the forwarder's is, if a delay may be as short; takes about 10 ms.
+/// Returns how late a thread wakes up that is scheduled like the forwarder's, or 0 if every delay is much longer. It takes about
+/// 10 ms.
 pub(crate) fn wake_up(shortest_delay: Option<Nanos>) -> Nanos {
     if shortest_delay.is_none_or(|delay| delay > LATEST_WAKE_UP) {
         return Nanos::ZERO;
     }
-    // A thread of its own: the schedule stays with it.
+    // The thread keeps its real-time schedule, so it must not be this one.
     let measured = std::thread::spawn(|| Waiter::measure(CpuUse::Spin).wake_up_latency());
     measured.join().expect("measuring does not panic")
 }
 
 impl Args for ConditionFlags {
     fn augment_args(command: Command) -> Command {
-        let both = CONDITIONS.iter().map(|one| flag("", one).help(one.help));
-        let only = |prefix, way| {
-            let flag = move |one| flag(prefix, one).help(format!("--{} {way}", name("", one)));
+        let both = CONDITIONS.iter().map(|one| {
+            flag("", one)
+                .help(one.summary)
+                .help_heading(CONDITIONS_HEADING)
+                .hide_short_help(LESS_USED.contains(&one.key))
+        });
+        // One sentence of the help describes these flags.
+        let only = |prefix, direction| {
+            let flag = move |one| {
+                let help = format!("--{} {direction}", flag_name("", one));
+                flag(prefix, one).help(help).hide(true)
+            };
             CONDITIONS.iter().map(flag)
         };
         command
@@ -139,7 +223,10 @@ impl Args for ConditionFlags {
 impl FromArgMatches for ConditionFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |prefix| {
-            let one = |kind| matches.get_one::<Condition>(&name(prefix, kind)).cloned();
+            let one = |kind| {
+                let flag = flag_name(prefix, kind);
+                matches.get_one::<Condition>(&flag).cloned()
+            };
             CONDITIONS.iter().filter_map(one).collect()
         };
         Ok(Self {
@@ -156,18 +243,15 @@ impl FromArgMatches for ConditionFlags {
 }
 
 fn flag(prefix: &str, condition: &'static ConditionKind) -> Arg {
-    let name = name(prefix, condition);
-    let flag = Arg::new(name.clone())
+    let name = flag_name(prefix, condition);
+    Arg::new(name.clone())
         .long(name)
         .value_name(condition.value_name)
-        .value_parser(condition.read);
-    match prefix {
-        "" => flag,
-        _ => flag.help_heading("Link, one direction only"),
-    }
+        .value_parser(condition.read)
 }
 
-fn name(prefix: &str, condition: &ConditionKind) -> String {
+/// The name of a condition's flag, without hyphens in front: `path-mtu`, or `up-path-mtu` with a prefix.
+pub(crate) fn flag_name(prefix: &str, condition: &ConditionKind) -> String {
     format!("{prefix}{}", condition.key.replace('_', "-"))
 }
 
@@ -194,16 +278,32 @@ mod tests {
     #[test]
     fn what_is_in_force_is_one_line() {
         let line = |line: &str| crate::live::in_force(&parse(line).unwrap());
-        assert_eq!(line("x"), "a link that changes nothing");
+        assert_eq!(line("x"), "no conditions");
         assert_eq!(
             line("x --rate 10mbit --delay 20ms"),
-            "delay 20ms, rate 10mbit each way"
+            "delay 20ms, rate 10mbit in each direction"
         );
         assert_eq!(
             line("x --delay 20ms --up-loss 1% --down-rate 2mbit"),
-            "delay 20ms each way, down rate 2mbit, up loss 1%"
+            "delay 20ms in each direction, down rate 2mbit, up loss 1%"
         );
         assert_eq!(line("x --up-loss 1%"), "up loss 1%");
+    }
+
+    #[test]
+    fn a_line_that_several_share_comes_once_with_their_number() {
+        let lines = |names: &[&str]| {
+            let lines = names
+                .iter()
+                .map(|name| ((*name).to_owned(), "late".to_owned()));
+            once_each(lines, "cases")
+        };
+        assert_eq!(lines(&["a"]), ["a: late"]);
+        assert_eq!(lines(&["a", "b"]), ["2 cases (a, b): late"]);
+        assert_eq!(
+            lines(&["a", "b", "c", "d"]),
+            ["4 cases (a, b, c, ...): late"]
+        );
     }
 
     #[test]
@@ -298,7 +398,7 @@ mod tests {
                 let line = ["x", flag.as_str(), "%"];
                 let error = Program::try_parse_from(line).map(drop).unwrap_err();
                 let error = error.to_string();
-                let is_right = ["write ", "as in ", "there are: "];
+                let is_right = ["write ", "as in ", "use one of: "];
                 assert!(error.contains(&flag), "{error}");
                 assert!(
                     is_right.iter().any(|right| error.contains(right)),
@@ -315,9 +415,9 @@ mod tests {
         assert!(parse("x --loss 101%").is_err());
         assert!(parse("x --toffee drop=0").is_err());
         let refused = |line| format!("{:#}", parse(line).unwrap_err());
-        assert!(refused("x --aqm codel").contains("aqm: it manages the queue of a rate"));
+        assert!(refused("x --aqm codel").contains("aqm: AQM manages the queue of a rate"));
         assert!(refused("x --loss 1%,burst=0.5").contains("at least 1 packet"));
         assert!(refused("x --jitter 2").contains("unit"));
-        assert!(refused("x --rate 0bit").contains("0bit for good"));
+        assert!(refused("x --rate 0bit").contains("at 0bit nothing ever passes"));
     }
 }

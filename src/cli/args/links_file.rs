@@ -1,11 +1,11 @@
-//! The file of `emulate --links`: many links, each between two interfaces of its own.
+//! The file of `emulate --links`: many links, each between its own two interfaces.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use conditions::{At, LinkSpec, require};
-use record::quantity::counted;
+use record::quantity::{counted, size};
 use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ struct LinksFile {
     links: Vec<LinkBetween>,
 }
 
-/// A link, and where it stands.
+/// A link and its interfaces.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkBetween {
@@ -27,21 +27,22 @@ pub(crate) struct LinkBetween {
     pub(crate) a: String,
     /// The server's side.
     pub(crate) b: String,
-    /// Its conditions; without any it changes nothing.
+    /// Its conditions. Without any, the link changes nothing.
     #[serde(default)]
     pub(crate) link: LinkSpec,
 }
 
 impl LinkBetween {
-    /// What the link is known by.
+    /// Returns the name of the link.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.a, self.b)
     }
 
-    /// As a box takes it; its number keeps its draws apart from those of others with its seed.
+    /// Returns the link in the form that a box takes. Its number gives it random draws that differ from those of other links with the
+    /// same seed.
     ///
     /// # Errors
-    /// None that conditions which were checked can cause.
+    /// Conditions that were checked cause none.
     pub(crate) fn to_link(&self, number: usize) -> Result<BoxLink> {
         Ok(BoxLink {
             names: [self.a.clone(), self.b.clone()],
@@ -62,13 +63,13 @@ pub(crate) fn read(file: &Path, also: &[PathBuf]) -> Result<Vec<LinkBetween>> {
 /// Reads the links of a text.
 ///
 /// # Errors
-/// As of [`read`].
+/// Returns the errors of [`read`].
 pub(crate) fn read_source(source: SourceFile<'_>) -> Result<Vec<LinkBetween>> {
     let LinksFile { links } = source.read_checked(|held: &LinksFile| check(&held.links))?;
     Ok(links)
 }
 
-/// What all links did, as JSON.
+/// The counters of all links, as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct AllLinks {
     links: Vec<LinkTold>,
@@ -97,7 +98,7 @@ impl AllLinks {
 }
 
 impl fmt::Display for AllLinks {
-    /// What they did together, and which of them cannot be trusted.
+    /// Writes the sums over all links, and which links cannot be trusted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let links = self.links.iter().map(|link| &link.summary);
         let silent = |of: &&Summary| of.up.packets + of.down.packets == 0;
@@ -110,7 +111,7 @@ impl fmt::Display for AllLinks {
         let worst = links.clone().map(|of| of.departure_error.p99_ns).max();
         write!(
             f,
-            "{}, {} of them silent: {}, {} delivered, {} dropped; late by at most {} us (p99 of each link)",
+            "{}, {} without traffic: {}, {} delivered, {} dropped; departure error: p99 of the worst link {} us",
             counted(self.links.len() as u64, "link"),
             links.clone().filter(silent).count(),
             counted(sum(|way| way.packets), "packet"),
@@ -121,8 +122,10 @@ impl fmt::Display for AllLinks {
         if let Some(of) = links.clone().next() {
             write!(
                 f,
-                "\nheld: at most {} bytes of {} allowed, and receive rings of {} bytes, by all together",
-                of.peak_held_bytes, of.held_limit_bytes, of.ring_bytes
+                "\nmemory of all links: {} held at most (limit {}), receive rings {}",
+                size(of.peak_held_bytes as u64),
+                size(of.held_limit_bytes as u64),
+                size(of.ring_bytes as u64)
             )?;
         }
         let invalid = |link: &LinkTold| {
@@ -139,16 +142,16 @@ impl fmt::Display for AllLinks {
         }
         match invalid.len().saturating_sub(MOST_NAMED) {
             0 => Ok(()),
-            more => write!(f, "\nINVALID: {} more", counted(more as u64, "link")),
+            more => write!(f, "\nINVALID: {more} more links"),
         }
     }
 }
 
-/// Links that are named one by one.
+/// The number of invalid links that are named.
 const MOST_NAMED: usize = 5;
 
 fn check(links: &[LinkBetween]) -> Result<()> {
-    require!(!links.is_empty(), "links": "there is none: a box needs one");
+    require!(!links.is_empty(), "links": "the file has no links: add a table [[links]]");
     for (index, between) in links.iter().enumerate() {
         let before = &links[..index];
         let check = || {
@@ -159,13 +162,13 @@ fn check(links: &[LinkBetween]) -> Result<()> {
                     .any(|other| [&other.a, &other.b].contains(&name));
                 require!(
                     !is_taken && (key == "a" || between.a != *name),
-                    key => "{name} is an end of another link: each link is between two interfaces of its own"
+                    key => "{name} belongs to another link: each link needs two interfaces of its own"
                 );
             }
             let name = between.name();
             require!(
                 !before.iter().any(|other| other.name() == name),
-                "a": "another link is called {name} as well: rename an interface"
+                "a": "another link has the name {name} too: rename an interface"
             );
             Ok::<_, conditions::Error>(())
         };
@@ -207,21 +210,21 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         let refused = |text: &str| read_text(text).unwrap_err();
-        assert!(refused("links = []").contains("links.toml:1: links: there is none"));
+        assert!(refused("links = []").contains("links.toml:1: links: the file has no links"));
         let one = "[[links]]\na = 'x'\nb = 'y'\n";
         let twice = refused(&format!("{one}{one}"));
         assert!(
-            twice.starts_with("links.toml:5: links 2: a: x is an end"),
+            twice.starts_with("links.toml:5: links 2: a: x belongs to another link"),
             "{twice}"
         );
         let alike = refused("[[links]]\na = 'x-y'\nb = 'z'\n[[links]]\na = 'x'\nb = 'y-z'\n");
         assert!(
-            alike.starts_with("links.toml:5: links 2: a: another link is called x-y-z"),
+            alike.starts_with("links.toml:5: links 2: a: another link has the name x-y-z"),
             "{alike}"
         );
         let same = refused("[[links]]\na = 'x'\nb = 'x'\n");
         assert!(
-            same.starts_with("links.toml:3: links 1: b: x is an end"),
+            same.starts_with("links.toml:3: links 1: b: x belongs to another link"),
             "{same}"
         );
         let unknown = refused(&format!("{one}dely = '1ms'\n"));

@@ -1,35 +1,36 @@
-//! `--tui`: the links of a command watched and changed on its terminal.
+//! `--tui`: shows the links of a command on its terminal, and changes them.
 
 use anyhow::Result;
 use clap::Args;
 use nix::sys::signal::{Signal, raise};
 
+use super::super::help;
 use crate::live::{Keeper, Links, NewLink};
 use crate::tui::{self, CommandOutput, Screen};
 use instruments::failure::{Blame, Failure};
 
-/// Whether the terminal shows the link.
+/// The option that shows links on the terminal.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
-    /// Watch and change the link on this terminal while it runs: curves, counters, keys; those of `run` are only watched
-    #[arg(long)]
+    /// Show curves and counters on this terminal, and change the link by keys (`run` shows only)
+    #[arg(long, help_heading = help::LIVE)]
     tui: bool,
 }
 
-/// A screen, until it is dropped.
+/// A screen on the terminal, which ends when this is dropped.
 pub(crate) struct LiveScreen {
-    /// Goes first: then the terminal is as it was.
+    /// This is dropped first, which restores the terminal.
     _screen: Screen,
-    /// Absent where the API has one.
+    /// The keeper of the links; `None` if the API has one.
     keeper: Option<Keeper>,
     links: Links,
 }
 
 impl TuiArg {
-    /// Whether it is asked for.
+    /// True if `--tui` is given.
     ///
     /// # Errors
-    /// It is, where there is no terminal for it.
+    /// `--tui` is given, and there is no suitable terminal.
     pub(crate) fn is_wanted(&self) -> Result<bool, Failure> {
         if self.tui {
             tui::check().or_bad_input()?;
@@ -39,10 +40,10 @@ impl TuiArg {
 }
 
 impl LiveScreen {
-    /// Shows what the API serves, or else these links. `leave` is called whenever somebody asks to leave.
+    /// Shows the links that the API serves, or else `all`. It calls `leave` whenever the user presses the key to leave.
     ///
     /// # Errors
-    /// The terminal cannot be set up, or no thread be had.
+    /// The terminal cannot be set up, or a thread cannot be started.
     pub(crate) fn start(
         served: Option<Links>,
         all: impl IntoIterator<Item = NewLink>,
@@ -66,7 +67,7 @@ impl LiveScreen {
     }
 }
 
-/// Ends this process, as a signal from without does: for those who are asked to leave and end by signals.
+/// Ends this process by SIGTERM, for a command that runs until a signal ends it.
 pub(crate) fn end() {
     // A process can always signal itself.
     let _ = raise(Signal::SIGTERM);

@@ -15,8 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Runs take place on loopback, without a link; a case named "broken" cannot be set up, one named "spoilt" has late packets of
-/// TCP at the first two attempts (or as many as `spoils`), and one named "dead" has an emulator that dies under its instruments.
+/// A test bed on loopback, without a link. A case named "broken" cannot be set up. A case named
+/// "spoilt" has late TCP packets in the first two attempts, or in `spoils` attempts. A case named
+/// "dead" has an emulator that dies while its instruments run.
 #[derive(Default)]
 struct Loopback {
     spoils: Option<u32>,
@@ -27,9 +28,9 @@ struct Loopback {
 struct LoopbackTestbed {
     server: FarEndServer,
     namespace: NetNs,
-    /// Packets that left, of TCP.
+    /// The number of TCP packets that have left.
     left: AtomicU64,
-    /// Whether they were late.
+    /// True if these packets left late.
     late: bool,
     dies: bool,
     died: Arc<AtomicBool>,
@@ -119,7 +120,7 @@ impl Testbed for LoopbackTestbed {
     }
 
     fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
-        ensure!(!self.dies, "the forwarder died: of a test");
+        ensure!(!self.dies, "the emulator died: of a test");
         Ok(vec![("link".to_owned(), Summary::default())])
     }
 }
@@ -146,17 +147,17 @@ fn head(cases: &str) -> RecordHead {
     RecordHead::new(given, record_plan(&plan), HostFacts::default())
 }
 
-/// Runs what `directory`'s record is missing; what it then holds.
-fn go_on(directory: &Path, loopback: &Loopback, redo_invalid: bool) -> Record {
+/// Does the missing runs of `directory`'s record and returns the record.
+fn resume(directory: &Path, loopback: &Loopback, redo_invalid: bool) -> Record {
     let (mut record, mut writer) = RecordWriter::resume(directory).unwrap();
     let stop = Stop::on(Arc::clone(&loopback.stop));
-    go_on_until(&stop, &mut record, &mut writer, loopback, redo_invalid);
+    resume_until(&stop, &mut record, &mut writer, loopback, redo_invalid);
     let kept = Record::read(directory).unwrap();
     assert!(kept == record);
     kept
 }
 
-fn go_on_until(
+fn resume_until(
     stop: &Stop,
     record: &mut Record,
     writer: &mut RecordWriter,
@@ -176,11 +177,11 @@ fn go_on_until(
 fn experiment(cases: &str) -> Record {
     let directory = tempfile::tempdir().unwrap();
     RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
-    go_on(directory.path(), &Loopback::default(), false)
+    resume(directory.path(), &Loopback::default(), false)
 }
 
 #[test]
-fn a_run_that_fails_is_recorded_with_its_cause_and_the_others_go_on() {
+fn a_run_that_fails_is_recorded_with_its_cause_and_the_others_take_place() {
     let record = experiment("[[cases]]\nname = 'broken'\n[[cases]]\nname = 'sound'\nrepeats = 2\n");
     assert_eq!(record.runs.len(), 3);
     assert_eq!(
@@ -221,7 +222,7 @@ fn a_run_that_the_machine_spoilt_is_attempted_again() {
 }
 
 #[test]
-fn what_stayed_invalid_is_repeated_only_when_that_is_asked_for() {
+fn invalid_runs_are_repeated_only_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let cases = "[[cases]]\nname = 'sound'\n[[cases]]\nname = 'spoilt'\n";
     RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
@@ -233,14 +234,20 @@ fn what_stayed_invalid_is_repeated_only_when_that_is_asked_for() {
         let run = record.runs.last().unwrap();
         (run.attempt, run.outcome == RunOutcome::Ok)
     };
-    assert_eq!(last(&go_on(directory.path(), &loopback, false)), (3, false));
-    assert_eq!(last(&go_on(directory.path(), &loopback, false)), (3, false));
-    let whole = go_on(directory.path(), &loopback, true);
+    assert_eq!(
+        last(&resume(directory.path(), &loopback, false)),
+        (3, false)
+    );
+    assert_eq!(
+        last(&resume(directory.path(), &loopback, false)),
+        (3, false)
+    );
+    let whole = resume(directory.path(), &loopback, true);
     assert_eq!((last(&whole), whole.runs.len()), ((5, true), 6));
 }
 
 #[test]
-fn an_instrument_that_passes_its_time_out_has_failed() {
+fn an_instrument_that_exceeds_its_timeout_has_failed() {
     let slow = "[[instruments]]\nname = 'slow'\nkind = 'http'\ntimeout = '100ms'\n\
                 parameters = { path = '/seconds/60' }\n[[cases]]\nname = 'a'\n";
     let record = experiment(slow);
@@ -252,18 +259,18 @@ fn an_instrument_that_passes_its_time_out_has_failed() {
 }
 
 #[test]
-fn a_run_whose_emulator_dies_ends_at_once_as_its_fault_and_the_others_go_on() {
+fn a_run_whose_emulator_dies_ends_immediately_and_the_others_take_place() {
     let record = experiment("[[cases]]\nname = 'dead'\n[[cases]]\nname = 'sound'\n");
     let RunOutcome::Failed { cause } = &record.runs[0].outcome else {
         panic!("{:?}", record.runs[0].outcome)
     };
-    let told = "download: the emulator has died; test bed: the forwarder died: of a test";
-    assert_eq!(cause, told);
+    let expected = "download: the emulator has died; test bed: the forwarder died: of a test";
+    assert_eq!(cause, expected);
     assert_eq!(record.runs[1].outcome, RunOutcome::Ok);
 }
 
 #[test]
-fn the_first_five_say_how_many_repeats_there_are() {
+fn the_first_five_runs_decide_the_number_of_repeats() {
     let cases = |within| {
         format!(
             "[[cases]]\nname = 'a'\nrepeats = {{ of = 'download.goodput_bit_per_s.mean', \
@@ -275,7 +282,7 @@ fn the_first_five_say_how_many_repeats_there_are() {
 }
 
 #[test]
-fn a_run_that_stays_invalid_decides_nothing_and_is_made_up_for() {
+fn a_run_that_stays_invalid_is_replaced_by_another_repeat() {
     let directory = tempfile::tempdir().unwrap();
     let cases = "[[cases]]\nname = 'spoilt'\nrepeats = { of = 'download.goodput_bit_per_s.mean', \
                  within = '1000000%' }\n";
@@ -284,9 +291,9 @@ fn a_run_that_stays_invalid_decides_nothing_and_is_made_up_for() {
         spoils: Some(3),
         ..Loopback::default()
     };
-    let record = go_on(directory.path(), &loopback, false);
+    let record = resume(directory.path(), &loopback, false);
     let case = &record.plan().cases[0];
-    // Three attempts at the first, then five that count.
+    // Three attempts of the first repeat stay invalid, then five repeats count.
     assert_eq!(record.runs.len(), 3 + 5);
     assert_eq!(record.latest().deciding(case).len(), 5);
     assert_eq!(record.runs.last().unwrap().repeat, 6);
@@ -313,20 +320,20 @@ fn instruments_of_one_group_run_at_the_same_time() {
 }
 
 #[test]
-fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
+fn an_interrupted_run_is_done_on_resumption_and_no_run_twice() {
     let directory = tempfile::tempdir().unwrap();
     let cases = "[[cases]]\nname = 'first'\nrepeats = 2\n[[cases]]\nname = 'last'\n";
     RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
     let loopback = Loopback::default();
-    let cut = go_on(directory.path(), &loopback, false);
+    let cut = resume(directory.path(), &loopback, false);
     assert_eq!((cut.runs.len(), &cut.finished_at), (1, &None));
-    // The test bed stops at every run of `last`: as with a user who interrupts again and again.
+    // The test bed stops every run of `last`, as if a user interrupted it again and again.
     loopback.stop.store(false, Ordering::Relaxed);
-    assert_eq!(go_on(directory.path(), &loopback, false).runs.len(), 1);
+    assert_eq!(resume(directory.path(), &loopback, false).runs.len(), 1);
     let whole = {
         let (mut record, mut writer) = RecordWriter::resume(directory.path()).unwrap();
         let stop = Stop::default();
-        go_on_until(&stop, &mut record, &mut writer, &loopback, false);
+        resume_until(&stop, &mut record, &mut writer, &loopback, false);
         record
     };
     let runs: Vec<_> = whole
@@ -336,9 +343,10 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
         .collect();
     assert_eq!(runs, [("first", 1), ("last", 1), ("first", 2)]);
     assert!(whole.finished_at.is_some());
-    // One at the start, one whenever it was resumed, one at the end; none when a signal ended it, or when nothing is missing.
+    // There is one baseline at the start, one after each resumption and one at the end. There is
+    // none if a signal ends the run or if no run is missing.
     assert_eq!((cut.baselines.len(), whole.baselines.len()), (1, 4));
-    let again = go_on(directory.path(), &loopback, false);
+    let again = resume(directory.path(), &loopback, false);
     assert_eq!(again.baselines.len(), 4);
 }
 
@@ -379,7 +387,7 @@ fn a_starved_host_and_what_the_emulator_lost_make_every_measurement_invalid() {
 }
 
 #[test]
-fn what_links_with_rings_in_common_lost_is_said_once() {
+fn losses_of_shared_rings_are_reported_once() {
     let full = Summary {
         rings_full: vec![OwnLoss {
             cause: "receive ring of trains full".to_owned(),
@@ -388,13 +396,13 @@ fn what_links_with_rings_in_common_lost_is_said_once() {
         ..Summary::default()
     };
     let link = |number, summary: &Summary| (format!("client {number}"), summary.clone());
-    let said = own_losses(&[link(1, &full), link(2, &full), link(3, &full)]);
-    assert_eq!(said.len(), 1);
+    let losses = own_losses(&[link(1, &full), link(2, &full), link(3, &full)]);
+    assert_eq!(losses.len(), 1);
     assert!(
-        said[0].starts_with("client 1 and 2 other links: "),
-        "{said:?}"
+        losses[0].starts_with("client 1 and 2 other links: "),
+        "{losses:?}"
     );
-    let said = own_losses(&[link(1, &Summary::default()), link(2, &full)]);
-    assert!(said[0].starts_with("client 2: "), "{said:?}");
+    let losses = own_losses(&[link(1, &Summary::default()), link(2, &full)]);
+    assert!(losses[0].starts_with("client 2: "), "{losses:?}");
     assert!(own_losses(&[link(1, &full)])[0].starts_with("the emulator itself lost"));
 }

@@ -1,7 +1,7 @@
-//! From the cases as a file has them to the cases that run: what they inherit filled in, their sweeps unrolled.
+//! Turns the cases of a file into the cases to run: fills in inherited values and unrolls sweeps.
 //!
-//! All of it happens on the TOML tables, before anything has a type: so a sweep reaches every field that a case can have,
-//! and a wrong value is reported where the file has it.
+//! All of it works on TOML tables, before any value has a type. A sweep can therefore set every
+//! field of a case, and an error about a wrong value names its place in the file.
 
 use std::borrow::Cow;
 
@@ -12,34 +12,37 @@ use toml::de::{DeArray, DeTable, DeValue};
 use crate::toml_file::SourceFile;
 use conditions::nearest;
 
-/// More cases than anyone would wait for.
+/// The largest number of cases of a scenario.
 const MOST_CASES: usize = 10_000;
-/// The most values of a range.
+/// The largest number of values of a range.
 const MOST_VALUES: usize = 10_000;
-/// What rounding may leave of a step at the upper end.
+/// The relative rounding error that is allowed at the upper end of a range.
 const ROUNDING: f64 = 1e-9;
-/// The field of what somebody else measured.
+/// The field with values that other people measured.
 const PUBLISHED: &str = "published";
 
-/// A case to run: its table, without `base` and `sweep`, and the values that a sweep chose.
+/// A case to run: its table without `base` and `sweep`, and the values that a sweep set.
 #[derive(Clone, Debug)]
-pub(super) struct Expanded<'t> {
+pub(super) struct ExpandedCase<'t> {
     pub(super) table: Spanned<DeTable<'t>>,
-    /// In the order of the file: the field's path within the case, and its value as written.
+    /// The path of each swept field within the case and its value as written, in the order of the
+    /// file.
     pub(super) axes: Vec<(String, String)>,
 }
 
 type Value<'t> = Spanned<DeValue<'t>>;
 
-/// Every case of `cases`, in order; a case's `base` is a key of `bases`, whose tables may have a `base` themselves.
+/// Returns every case of `cases`, in order. The `base` of a case is a key of `bases`, whose tables
+/// may themselves have a `base`.
 ///
 /// # Errors
-/// A base that is not there or refers to itself; a sweep that is empty, uneven or sets the same field twice.
+/// Fails if a base does not exist or refers to itself, or if a sweep is empty, has lists of
+/// different lengths or sets the same field twice.
 pub(super) fn expand<'t>(
     source: SourceFile<'_>,
     cases: DeArray<'t>,
     bases: &DeTable<'t>,
-) -> Result<Vec<Expanded<'t>>> {
+) -> Result<Vec<ExpandedCase<'t>>> {
     let mut all = Vec::new();
     for case in cases {
         let span = case.span();
@@ -54,7 +57,7 @@ pub(super) fn expand<'t>(
         let table = Spanned::new(span.clone(), table);
         match sweep {
             Some(sweep) => unroll(source, &table, sweep, &mut all)?,
-            None => all.push(Expanded {
+            None => all.push(ExpandedCase {
                 table,
                 axes: Vec::new(),
             }),
@@ -68,12 +71,12 @@ pub(super) fn expand<'t>(
     Ok(all)
 }
 
-/// Fills in what `table` has not itself from the base that it names.
+/// Fills in the keys that `table` lacks from the base that it names.
 fn inherit<'t>(
     source: SourceFile<'_>,
     table: &mut DeTable<'t>,
     bases: &DeTable<'t>,
-    seen: &mut Vec<String>,
+    chain: &mut Vec<String>,
 ) -> Result<()> {
     let Some(base) = table.remove("base") else {
         return Ok(());
@@ -90,20 +93,21 @@ fn inherit<'t>(
         );
     };
     ensure!(
-        !seen.contains(&name),
+        !chain.contains(&name),
         "{at}: base: `{name}` is a base of itself"
     );
-    seen.push(name);
+    chain.push(name);
     let DeValue::Table(mut from) = found.get_ref().clone() else {
         let at = source.at(found.span().start);
-        bail!("{at}: bases.{}: must be a table", seen.join(", "));
+        bail!("{at}: bases.{}: must be a table", chain.join(", "));
     };
-    inherit(source, &mut from, bases, seen)?;
+    inherit(source, &mut from, bases, chain)?;
     fill(table, from);
     Ok(())
 }
 
-/// Gives `table` what it lacks; tables in both are filled likewise.
+/// Adds the keys of `from` that `table` lacks. A table that exists in both is filled in the same
+/// way.
 pub(super) fn fill<'t>(table: &mut DeTable<'t>, from: DeTable<'t>) {
     for (key, value) in from {
         match (table.get_mut(&key).map(Spanned::get_mut), value) {
@@ -120,12 +124,13 @@ pub(super) fn fill<'t>(table: &mut DeTable<'t>, from: DeTable<'t>) {
     }
 }
 
-/// Adds a case for every combination of the sweep's values to `all`: the keys of one table go together, tables multiply.
+/// Adds a case for every combination of the sweep's values to `all`. The keys of one table advance
+/// together; several tables multiply.
 fn unroll<'t>(
     source: SourceFile<'_>,
     case: &Spanned<DeTable<'t>>,
     sweep: Value<'t>,
-    all: &mut Vec<Expanded<'t>>,
+    all: &mut Vec<ExpandedCase<'t>>,
 ) -> Result<()> {
     let at = source.at(sweep.span().start);
     let tables: Vec<DeTable<'t>> = match sweep.into_inner() {
@@ -134,7 +139,7 @@ fn unroll<'t>(
             let table = |value: Value<'t>| match value.into_inner() {
                 DeValue::Table(table) => Ok(table),
                 other => bail!(
-                    "{at}: sweep: must be a table or several, not a {}",
+                    "{at}: sweep: must be a table or a list of tables, not a {}",
                     other.type_str()
                 ),
             };
@@ -142,8 +147,8 @@ fn unroll<'t>(
         }
         other => bail!("{at}: sweep: must be a table, not a {}", other.type_str()),
     };
-    ensure!(!tables.is_empty(), "{at}: sweep: sets nothing");
-    let mut cases = vec![Expanded {
+    ensure!(!tables.is_empty(), "{at}: sweep: it sets no field");
+    let mut cases = vec![ExpandedCase {
         table: case.clone(),
         axes: Vec::new(),
     }];
@@ -165,13 +170,14 @@ fn unroll<'t>(
     Ok(())
 }
 
-/// What one step of a sweep sets: fields and their values.
+/// The fields that one step of a sweep sets, with their values.
 type SweepStep<'t> = Vec<(String, Value<'t>)>;
 
-/// The steps of one table of a sweep: its keys' values go together, the first of each, then the second.
+/// Returns the steps of one table of a sweep. Its keys advance together: the first step has the
+/// first value of each key, the second step the second.
 fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<SweepStep<'t>>> {
     let mut steps: Vec<SweepStep<'t>> = Vec::new();
-    // Tables of a TOML file are sorted by key; people read them in the file's order.
+    // The parser sorts the keys of a table; the case names follow the order of the file.
     let mut keys: Vec<_> = table.into_iter().collect();
     keys.sort_by_key(|(key, _)| key.span().start);
     for (i, (key, values)) in keys.into_iter().enumerate() {
@@ -183,7 +189,7 @@ fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec
         }
         ensure!(
             values.len() == steps.len(),
-            "{at}: sweep: {path}: it has {} and the key before it {}: values of one table go together, as many of each",
+            "{at}: sweep: {path}: it has {} and the key before it {}: all keys of one table need the same number of values",
             values.len(),
             steps.len()
         );
@@ -191,12 +197,12 @@ fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec
             step.push((path.clone(), value));
         }
     }
-    ensure!(!steps.is_empty(), "{at}: sweep: sets nothing");
+    ensure!(!steps.is_empty(), "{at}: sweep: it sets no field");
     Ok(steps)
 }
 
-impl<'t> Expanded<'t> {
-    /// The same case with one more step of a sweep.
+impl<'t> ExpandedCase<'t> {
+    /// Returns the same case with one more step of a sweep.
     fn with(&self, source: SourceFile<'_>, step: &SweepStep<'t>) -> Result<Self> {
         let mut case = self.clone();
         for (path, value) in step {
@@ -207,7 +213,7 @@ impl<'t> Expanded<'t> {
             );
             set(case.table.get_mut(), path, value.clone())
                 .map_err(|cause| cause.context(format!("{at}: sweep: {path}")))?;
-            // What somebody published of a step is no condition of it.
+            // A published value describes the step, but is not one of its conditions.
             if path.split('.').next() != Some(PUBLISHED) {
                 case.axes.push((path.clone(), written(value.get_ref())));
             }
@@ -216,7 +222,7 @@ impl<'t> Expanded<'t> {
     }
 }
 
-/// Sets the field at a dotted path, making the tables on the way.
+/// Sets the field at a dotted path and creates the tables on the way.
 fn set<'t>(table: &mut DeTable<'t>, path: &str, value: Value<'t>) -> Result<()> {
     let key = |name: &str| Spanned::new(value.span(), Cow::Owned(name.to_owned()));
     let Some((first, rest)) = path.split_once('.') else {
@@ -227,7 +233,7 @@ fn set<'t>(table: &mut DeTable<'t>, path: &str, value: Value<'t>) -> Result<()> 
         .entry(key(first))
         .or_insert_with(|| Spanned::new(value.span(), DeValue::Table(DeTable::new())));
     match entry.get_mut() {
-        // What is published has dots in its names.
+        // The names of published figures contain dots.
         DeValue::Table(inner) if first == PUBLISHED => {
             inner.insert(key(rest), value);
             Ok(())
@@ -237,7 +243,7 @@ fn set<'t>(table: &mut DeTable<'t>, path: &str, value: Value<'t>) -> Result<()> 
     }
 }
 
-/// A value as the file has it, without quotes.
+/// Formats a value as the file has it, without quotes.
 fn written(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.to_string(),
@@ -258,11 +264,11 @@ fn written(value: &DeValue<'_>) -> String {
     }
 }
 
-/// The values that `given` stands for: itself if it is a list; of `{ from, to, times }` or `{ from, to, plus }` each
-/// value from the first to the last, in their unit.
+/// Returns the values of a sweep: the list itself, or every value of a range `{ from, to, times }`
+/// or `{ from, to, plus }`, in the range's unit.
 ///
 /// # Errors
-/// Neither of them, or one without a value.
+/// Fails if the value is neither a list nor a range, or has no values.
 fn swept_values<'t>(
     source: SourceFile<'_>,
     path: &str,
@@ -288,11 +294,11 @@ fn swept_values<'t>(
             other.type_str()
         ),
     };
-    ensure!(!values.is_empty(), "{}: there is no value", at());
+    ensure!(!values.is_empty(), "{}: the list has no values", at());
     Ok(values)
 }
 
-/// Numbers of one unit.
+/// A range of numbers with one unit.
 struct Range {
     from: f64,
     to: f64,
@@ -323,7 +329,7 @@ impl Range {
         let ((from, unit), (to, to_unit)) = (end("from")?, end("to")?);
         ensure!(
             unit == to_unit,
-            "from and to must have one unit, not `{unit}` and `{to_unit}`"
+            "from and to must have the same unit, not `{unit}` and `{to_unit}`"
         );
         let step = match (table.get("times"), table.get("plus")) {
             (Some(_), None) => {
@@ -343,7 +349,7 @@ impl Range {
                 );
                 Increase::Plus(summand)
             }
-            _ => bail!("a range has either times or plus"),
+            _ => bail!("give a range either times or plus"),
         };
         ensure!(from <= to, "from is above to");
         Ok(Self {
@@ -371,12 +377,12 @@ impl Range {
     }
 }
 
-/// Without the last digits, which are the machine's.
+/// Rounds away the last digits, which hold only floating-point errors.
 fn rounded(value: f64) -> f64 {
     format!("{value:.9e}").parse().unwrap_or(value)
 }
 
-/// A number and its unit: `10ms` is 10 of `ms`.
+/// Splits a number and its unit: `10ms` is 10 of `ms`.
 fn number(value: &DeValue<'_>) -> Result<(f64, String)> {
     let text = match value {
         DeValue::String(text) => text.as_ref(),
@@ -390,7 +396,7 @@ fn number(value: &DeValue<'_>) -> Result<(f64, String)> {
     let (digits, unit) = text.split_at(end);
     let number = digits
         .parse()
-        .with_context(|| format!("`{text}` is no number with a unit"))?;
+        .with_context(|| format!("`{text}` is not a number with a unit"))?;
     Ok((number, unit.to_owned()))
 }
 
@@ -414,12 +420,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_stands_for_itself() {
+    fn a_list_is_used_as_it_is() {
         assert_eq!(swept("['1ms', '2ms']").unwrap(), ["1ms", "2ms"]);
     }
 
     #[test]
-    fn ranges_run_by_factors_or_by_sums_and_include_their_ends() {
+    fn ranges_grow_by_a_factor_or_a_summand_and_include_their_ends() {
         assert_eq!(
             swept("{ from = '1KiB', to = '8KiB', times = 2 }").unwrap(),
             ["1KiB", "2KiB", "4KiB", "8KiB"]
@@ -431,9 +437,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused_with_its_line() {
+    fn a_wrong_range_is_refused_with_its_line() {
         for (text, cause) in [
-            ("[]", "there is no value"),
+            ("[]", "the list has no values"),
             ("'1ms'", "must be a list"),
             ("{ from = '1ms' }", "to is missing"),
             ("{ from = '1ms', to = '2s', times = 2 }", "one unit"),

@@ -19,7 +19,7 @@ use record::plan::Published;
 use record::quantity::counted;
 use stats::deciding::Centre;
 
-/// A text or a bare number.
+/// A text or a number without a unit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "TextOrNumber")]
 pub(super) struct AmountText(pub(super) String);
@@ -55,7 +55,7 @@ impl TryFrom<TextOrNumber> for AmountText {
         Ok(Self(match value {
             TextOrNumber::Text(text) if text.parse::<f64>().is_ok() => {
                 return Err(format!(
-                    "`{text}` has no unit: write it with one, as in 20ms, 10mbit or 5%, or without quotes, which is in the figure's own"
+                    "`{text}` has no unit: add one, as in 20ms, 10mbit or 5%, or leave the quotes out to use the figure's own unit"
                 ));
             }
             TextOrNumber::Text(text) => text,
@@ -65,7 +65,7 @@ impl TryFrom<TextOrNumber> for AmountText {
     }
 }
 
-/// What somebody else measured of a figure: a value, or a list with one of each of their runs.
+/// A published value of a figure, or a list with one value for each published run.
 #[derive(Clone, Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(super) enum PublishedText {
@@ -105,7 +105,7 @@ fn one<E: de::Error>(value: TextOrNumber) -> Result<PublishedText, E> {
     Ok(PublishedText::Value(text))
 }
 
-/// By hand, because serde's `untagged` would hide what is wrong with a value.
+/// Written by hand, because serde's `untagged` would hide the cause of an error.
 impl<'de> Deserialize<'de> for PublishedText {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_any(PublishedVisitor)
@@ -113,48 +113,50 @@ impl<'de> Deserialize<'de> for PublishedText {
 }
 
 impl AmountText {
-    /// Whether it is a number without a unit, which says no more than its value.
+    /// Returns true for a number without a unit, which needs no text beside its value.
     fn is_bare(&self) -> bool {
         self.0.trim().parse::<f64>().is_ok()
     }
 }
 
 impl PublishedText {
-    /// In the unit of the figure `of`.
+    /// Converts the values to the unit of the figure `of`.
     ///
     /// # Errors
-    /// A value of another unit; a list of none.
+    /// Fails if a value has another unit or if the list is empty.
     pub(super) fn resolve(&self, of: &FigureName) -> Result<Published> {
         Ok(match self {
             Self::Value(text) => {
                 let value = of.value(&text.0).below(of.to_string())?;
-                match text.is_bare() {
-                    true => Published::Value(value),
-                    false => Published::Quoted {
+                if text.is_bare() {
+                    Published::Value(value)
+                } else {
+                    Published::Quoted {
                         value,
                         text: text.0.clone(),
-                    },
+                    }
                 }
             }
             Self::Runs(all) => {
-                require!(!all.is_empty(), of.to_string() => "a list needs a value of each run");
+                require!(!all.is_empty(), of.to_string() => "a list needs a value for each run");
                 let value = |(index, text): (usize, &AmountText)| {
                     of.value(&text.0).below_item(&of.to_string(), index)
                 };
                 let values = all.iter().enumerate().map(value).collect::<Result<_>>()?;
-                match all.iter().all(AmountText::is_bare) {
-                    true => Published::Runs(values),
-                    false => Published::QuotedRuns {
+                if all.iter().all(AmountText::is_bare) {
+                    Published::Runs(values)
+                } else {
+                    Published::QuotedRuns {
                         values,
                         texts: all.iter().map(|text| text.0.clone()).collect(),
-                    },
+                    }
                 }
             }
         })
     }
 }
 
-/// One of a case's `expect`.
+/// One entry of a case's `expect`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectTable {
@@ -167,15 +169,15 @@ pub(super) struct ExpectTable {
     within: Option<AmountText>,
     published: Option<PublishedTable>,
     spread: Option<SpreadTable>,
-    /// What of the runs is held against it: their mean when absent.
+    /// The statistic of the runs that is compared; the mean when absent.
     #[serde(default)]
     over: Centre,
-    /// When it is met: by the value itself when absent.
+    /// The criterion for meeting the expectation; the value itself when absent.
     #[serde(default)]
     met: Met,
 }
 
-/// How many times the reference's: a number, to which `within` says how near, or the least and the most.
+/// The ratio to the reference: a number, with its tolerance in `within`, or a range.
 #[derive(Clone, Copy, Debug, JsonSchema)]
 #[schemars(untagged)]
 enum RatioText {
@@ -183,7 +185,7 @@ enum RatioText {
     Between(RatioTable),
 }
 
-/// Both included; one may be left out.
+/// The least and the greatest ratio, both included; one may be left out.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RatioTable {
@@ -214,14 +216,14 @@ impl<'de> Visitor<'de> for RatioVisitor {
     }
 }
 
-/// By hand, because serde's `untagged` would hide what is wrong with a value.
+/// Written by hand, because serde's `untagged` would hide the cause of an error.
 impl<'de> Deserialize<'de> for RatioText {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_any(RatioVisitor)
     }
 }
 
-/// How near a figure must come to the published.
+/// The allowed distance from the published value.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PublishedTable {
@@ -229,7 +231,7 @@ struct PublishedTable {
     factor: Option<f64>,
 }
 
-/// Of the runs but the greatest and the least one, the greatest less the least in percent of the median.
+/// The spread of the runs without the greatest and the least one: the greatest less the least of the others, in percent of the median.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SpreadTable {
@@ -237,26 +239,26 @@ struct SpreadTable {
     most: Option<AmountText>,
 }
 
-/// One of `trends`.
+/// One entry of `trends`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrendTable {
     of: FigureName,
     rising: Option<Vec<String>>,
     falling: Option<Vec<String>>,
-    /// What of the runs is held against it: their mean when absent.
+    /// The statistic of the runs that is compared; the mean when absent.
     #[serde(default)]
     over: Centre,
-    /// When it is met: by the values themselves when absent.
+    /// The criterion for meeting the trend; the values themselves when absent.
     #[serde(default)]
     met: Met,
 }
 
 impl ExpectTable {
-    /// The rule that the table stands for.
+    /// Converts the table to its rule.
     ///
     /// # Errors
-    /// No rule, or two; a value of another unit.
+    /// Fails if there is no rule or more than one, or if a value has another unit.
     pub(super) fn resolve(&self) -> Result<Expectation> {
         Ok(Expectation {
             of: self.of.clone(),
@@ -269,7 +271,7 @@ impl ExpectTable {
     }
 
     fn rule(&self) -> Result<ExpectationRule> {
-        let is_said = [
+        let is_given = [
             self.least.is_some() || self.most.is_some(),
             self.value.is_some(),
             self.gain.is_some(),
@@ -278,8 +280,8 @@ impl ExpectTable {
             self.spread.is_some(),
         ];
         ensure!(
-            is_said.into_iter().filter(|is_said| *is_said).count() == 1,
-            "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
+            is_given.into_iter().filter(|is_given| *is_given).count() == 1,
+            "state one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
         );
         let amount = |text: &AmountText| self.of.value(&text.0);
         if let Some(value) = &self.value {
@@ -300,18 +302,18 @@ impl ExpectTable {
             return published.rule().below("published");
         }
         if let Some(spread) = &self.spread {
-            require!(self.within.is_none(), "within": "a spread needs none");
+            require!(self.within.is_none(), "within": "a spread needs no `over`");
             require!(
                 (self.over, self.met) == (Centre::Mean, Met::ByValue),
-                "spread": "it is decided by its value: leave out `over` and `met`"
+                "spread": "a value is decided exactly: leave `over` and `met` out"
             );
             return spread.rule().below("spread");
         }
-        require!(self.within.is_none(), "within": "a range needs none");
+        require!(self.within.is_none(), "within": "a range needs no value");
         if let Some(RatioText::Between(RatioTable { least, most })) = self.ratio {
             require!(
                 least.is_some() || most.is_some(),
-                "ratio": "say `least`, `most` or both"
+                "ratio": "state `least`, `most` or both"
             );
             return Ok(ExpectationRule::RatioRange { least, most });
         }
@@ -321,7 +323,7 @@ impl ExpectTable {
         })
     }
 
-    /// `within` in the metric's unit: an amount, or a percentage of `value`.
+    /// Returns `within` in the metric's unit; the text is an amount or a percentage of `value`.
     fn absolute(&self, value: f64) -> Result<f64> {
         let text = &self.within.as_ref().context("say `within`")?.0;
         let within = match text.strip_suffix('%') {
@@ -356,7 +358,10 @@ impl SpreadTable {
             percent.below(key)
         });
         let (least, most) = (least?, most?);
-        ensure!(least.is_some() || most.is_some(), "say least, most or both");
+        ensure!(
+            least.is_some() || most.is_some(),
+            "state least, most or both"
+        );
         Ok(ExpectationRule::Spread { least, most })
     }
 }
@@ -366,20 +371,20 @@ fn fraction(within: Option<&AmountText>) -> Result<f64> {
     Ok(percentage(within).below("within")? / 100.0)
 }
 
-/// In percent.
+/// Reads a value in percent.
 fn percentage(AmountText(text): &AmountText) -> Result<f64> {
     let percent = text
         .strip_suffix('%')
         .and_then(|number| number.trim().parse::<f64>().ok())
         .filter(|percent| *percent >= 0.0);
-    percent.with_context(|| format!("`{text}` is no percentage, such as 15%"))
+    percent.with_context(|| format!("`{text}` is not a percentage such as 15%"))
 }
 
 impl TrendTable {
-    /// The rule that the table stands for, where a name of `groups` stands for its cases.
+    /// Converts the table to its rule. `groups` maps each name to its cases.
     ///
     /// # Errors
-    /// An unknown case, or fewer than two.
+    /// Fails if a case is unknown or if there are fewer than two cases.
     pub(super) fn resolve(
         &self,
         groups: &BTreeMap<String, Vec<String>>,
@@ -389,15 +394,17 @@ impl TrendTable {
         let (key, names, way) = match (&self.rising, &self.falling) {
             (Some(names), None) => ("rising", names, TrendWay::Rising),
             (None, Some(names)) => ("falling", names, TrendWay::Falling),
-            _ => bail!("say either rising or falling, a list of cases"),
+            _ => bail!("state either rising or falling, as a list of cases"),
         };
         let mut named = Vec::new();
         for (index, name) in names.iter().enumerate() {
-            let known = groups.get(name).with_context(|| {
-                let known = nearest::or_all(name, groups.keys().map(String::as_str));
-                format!("there is no case `{name}`{known}")
-            });
-            let known = known.below_item(key, index)?;
+            let known = groups
+                .get(name)
+                .with_context(|| {
+                    let known = nearest::or_all(name, groups.keys().map(String::as_str));
+                    format!("there is no case `{name}`{known}")
+                })
+                .below_item(key, index)?;
             named.extend(known.iter().cloned());
         }
         require!(named.len() > 1, key => "a trend needs two cases");
@@ -421,11 +428,11 @@ impl TrendTable {
     }
 }
 
-/// Refuses rules about what is not there.
+/// Refuses rules that cannot be judged.
 ///
 /// # Errors
-/// A figure that the case's instruments do not state, a gain without a reference, a published value that is missing, fewer runs
-/// than an interval or a spread takes.
+/// Fails if the case's instruments do not report a figure, if a gain has no reference, if a
+/// published value is missing, or if there are fewer runs than an interval or a spread needs.
 pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()> {
     for (index, expectation) in case.expect.iter().enumerate() {
         let check = || {
@@ -433,14 +440,15 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
             check_figure(case, of).below("of")?;
             ensure!(
                 has_reference || !rule.is_relative(),
-                "{of}: needs a case to compare with: name it in `reference`"
+                "{of}: there is no case to compare with: name one in `reference`"
             );
             ensure!(
                 case.published.contains_key(of) || !rule.is_of_the_published(),
-                "{of}: needs its value in `published`{}",
-                match of.is_of_the_whole() {
-                    true => ", which --quick leaves out of a total or a time",
-                    false => "",
+                "{of}: its value is missing in `published`{}",
+                if of.is_of_the_whole() {
+                    " (--quick leaves out totals and times)"
+                } else {
+                    ""
                 }
             );
             let (key, what) = match rule {
@@ -462,10 +470,10 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
     Ok(())
 }
 
-/// Refuses what relates `case` to a reference that has fewer runs than an interval takes.
+/// Refuses expectations of `case` relative to a reference with fewer runs than an interval needs.
 ///
 /// # Errors
-/// Which of its rules, and how many runs that would be.
+/// The error names the expectation and the number of runs that it needs.
 pub(super) fn check_reference_runs(case: &Case, reference: &Case, quick: bool) -> Result<()> {
     for (index, expectation) in case.expect.iter().enumerate() {
         if expectation.rule.is_relative() {
@@ -476,12 +484,12 @@ pub(super) fn check_reference_runs(case: &Case, reference: &Case, quick: bool) -
     Ok(())
 }
 
-/// Refuses fewer runs of `case` than `what` takes.
+/// Refuses a `case` with fewer runs than `what` needs.
 fn check_runs(case: &Case, fewest: usize, what: &str, quick: bool) -> Result<()> {
     let least = case.repeats.least;
     ensure!(
         least as usize >= fewest,
-        "needs at least {fewest} repeats for {what}; case `{}` has {}{}",
+        "{what} needs at least {fewest} repeats; case `{}` has {}{}",
         case.name,
         counted(least, "run"),
         if quick { " with --quick" } else { "" }
@@ -489,7 +497,7 @@ fn check_runs(case: &Case, fewest: usize, what: &str, quick: bool) -> Result<()>
     Ok(())
 }
 
-/// Refuses a figure that none of the case's instruments states.
+/// Refuses a figure that none of the case's instruments reports.
 fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
     let known = case.instruments.iter().map(|i| i.name.as_str());
     let instrument = case.instrument(&of.instrument).with_context(|| {
@@ -502,15 +510,15 @@ fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
     }
     ensure!(
         stated.has(of),
-        "`{}` as it is used here does not state {of}; it states {}",
+        "with its options, `{}` has no figure {of}; it has {}",
         of.instrument,
-        in_words(&stated.nearest(of))
+        list(&stated.nearest(of))
     );
     Ok(())
 }
 
-/// The nearest first.
-fn in_words(figures: &[FigureName]) -> String {
+/// Formats figure names as a list, in the given order.
+fn list(figures: &[FigureName]) -> String {
     let texts: Vec<String> = figures.iter().map(ToString::to_string).collect();
     texts.join(", ")
 }

@@ -1,4 +1,4 @@
-//! Scenario files: what a user writes, checked whole before anything runs, and made into a plan.
+//! Scenario files: a file is checked completely before anything runs, and then becomes a plan.
 
 mod expand;
 mod expectations;
@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use self::expand::Expanded;
+use self::expand::ExpandedCase;
 use self::expectations::TrendTable;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
@@ -27,10 +27,11 @@ use record::lateness::LateBudget;
 use record::plan::{Order, check_experiment_name, check_instrument_name};
 
 const DEFAULT_SEED: u64 = 1;
-/// What every case has unless it says otherwise.
+/// The keys of the file that apply to every case unless the case sets them.
 const DEFAULTS: [&str; 3] = ["bed", "tcp", "repeats"];
 
-/// A scenario as its file has it, but for its cases, which are read once they are whole.
+/// A scenario as its file has it, without its cases, which are read once their bases and sweeps are
+/// applied.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScenarioFile {
@@ -48,32 +49,32 @@ struct ScenarioFile {
     #[serde(default)]
     trends: Vec<TrendTable>,
     #[serde(rename = "cases")]
-    _cases: Option<TakenOut>,
+    _cases: Option<RemovedKey>,
     #[serde(rename = "bases")]
-    _bases: Option<TakenOut>,
+    _bases: Option<RemovedKey>,
     #[serde(rename = "bed")]
-    _bed: Option<TakenOut>,
+    _bed: Option<RemovedKey>,
     #[serde(rename = "tcp")]
-    _tcp: Option<TakenOut>,
+    _tcp: Option<RemovedKey>,
     #[serde(rename = "repeats")]
-    _repeats: Option<TakenOut>,
+    _repeats: Option<RemovedKey>,
 }
 
-/// A key that is taken out of a table before that is read: it is there for the error about an unknown key, which names those
-/// that are known.
-type TakenOut = IgnoredAny;
+/// A key that is removed from a table before the table is read. It is listed so that an error about
+/// an unknown key can name it among the known keys.
+type RemovedKey = IgnoredAny;
 
-/// A case as it is whole: what it says, and where each of its values stands.
+/// A complete case: its fields, and the place of each value in the file.
 struct WholeCase<'t> {
-    expanded: Expanded<'t>,
-    said: CaseTable,
+    expanded: ExpandedCase<'t>,
+    table: CaseTable,
 }
 
-/// The text of the scenario in `file`, and the plan that it stands for; `quick` shortens it. It may name files below its own
-/// folder and below those of `also`.
+/// Reads the scenario in `file` and returns its text and its plan; `quick` shortens the plan. The
+/// scenario may name files below its own directory and below those of `also`.
 ///
 /// # Errors
-/// One that names the file, the line and the key.
+/// The error names the file, the line and the key.
 pub(crate) fn read(file: &Path, also: &[PathBuf], quick: bool) -> Result<(String, Plan)> {
     let text = text_of(file)?;
     let source = SourceFile {
@@ -85,10 +86,10 @@ pub(crate) fn read(file: &Path, also: &[PathBuf], quick: bool) -> Result<(String
     Ok((text, plan))
 }
 
-/// The plan in `source`.
+/// Reads the plan in `source`.
 ///
 /// # Errors
-/// As [`read`].
+/// Fails as [`read`] does.
 pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     let whole = source.parse()?;
     let mut root = whole.get_ref().clone();
@@ -104,28 +105,40 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     let mut all = Vec::new();
     for mut expanded in expand::expand(source, cases, &bases)? {
         expand::fill(expanded.table.get_mut(), defaults.clone());
-        let said = source.read(&expanded.table)?;
-        all.push(WholeCase { expanded, said });
+        let table = source.read(&expanded.table)?;
+        all.push(WholeCase { expanded, table });
     }
-    ensure!(!all.is_empty(), "{}: cases: there is none", source.file);
-    let resolved = all.iter().map(|case| {
-        let said = &case.said;
-        let axes = &case.expanded.axes;
-        let resolved = said.resolve(source, &scenario.instruments, axes, quick, &scenario.quick);
-        let checked = resolved.and_then(|case| {
-            expectations::check(&case, scenario.reference.is_some(), quick)?;
-            Ok(case)
-        });
-        checked.map_err(|error| case.refusal(source, error))
-    });
-    let resolved: Vec<Case> = resolved.collect::<Result<_>>()?;
+    ensure!(
+        !all.is_empty(),
+        "{}: cases: the scenario has no cases",
+        source.file
+    );
+    let resolved: Vec<Case> = all
+        .iter()
+        .map(|case| {
+            let table = &case.table;
+            let axes = &case.expanded.axes;
+            let resolved =
+                table.resolve(source, &scenario.instruments, axes, quick, &scenario.quick);
+            let checked = resolved.and_then(|case| {
+                expectations::check(&case, scenario.reference.is_some(), quick)?;
+                Ok(case)
+            });
+            checked.map_err(|error| case.refusal(source, error))
+        })
+        .collect::<Result<_>>()?;
     refuse_duplicates(source, &resolved, &all)?;
     let groups = groups(&resolved, &all);
-    let trends = scenario.trends.iter().enumerate().map(|(index, trend)| {
-        let trend = trend.resolve(&groups, &resolved, quick);
-        trend.below_item("trends", index)
-    });
-    let trends = trends.collect::<Result<_>>().map_err(refused)?;
+    let trends = scenario
+        .trends
+        .iter()
+        .enumerate()
+        .map(|(index, trend)| {
+            let trend = trend.resolve(&groups, &resolved, quick);
+            trend.below_item("trends", index)
+        })
+        .collect::<Result<_>>()
+        .map_err(refused)?;
     if let Some(name) = &scenario.reference {
         let reference = reference(name, &resolved).map_err(refused)?;
         for (case, whole) in resolved.iter().zip(&all) {
@@ -151,10 +164,11 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
 }
 
 impl WholeCase<'_> {
-    /// What a check said of the case, with the place of the key that it is about, or else of the case's name.
+    /// Adds to an error of this case the place of the key that it is about, or otherwise of the
+    /// case's name.
     fn refusal(&self, source: SourceFile<'_>, error: anyhow::Error) -> anyhow::Error {
         let table = &self.expanded.table;
-        let name = self.said.name.as_str();
+        let name = self.table.name.as_str();
         let table = Spanned::new(self.name_span(), table.get_ref().clone());
         source.refusal(&table, &format!("case `{name}`: "), error)
     }
@@ -167,7 +181,7 @@ impl WholeCase<'_> {
 }
 
 impl ScenarioFile {
-    /// What only the whole file can show to be wrong.
+    /// Makes the checks that need the whole file.
     fn check(&self, source: SourceFile<'_>) -> Result<()> {
         check_experiment_name(&self.name)?;
         if self.quick.repeats == Some(0) {
@@ -183,7 +197,7 @@ impl ScenarioFile {
                 let mut before = self.instruments[..index].iter();
                 require!(
                     before.all(|other| other.name() != name),
-                    "name": "there are two instruments `{name}`: give each a name of its own"
+                    "name": "two instruments have the name `{name}`: give each its own name"
                 );
                 instrument.check(source)
             };
@@ -193,13 +207,14 @@ impl ScenarioFile {
     }
 }
 
-/// The names of the cases that each name of the file stands for: one, or those of a sweep in order.
+/// Returns, for each name in the file, the names of its cases: one case, or those of a sweep in
+/// order.
 fn groups(cases: &[Case], all: &[WholeCase<'_>]) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (case, whole) in cases.iter().zip(all) {
-        let names = groups.entry(whole.said.name.clone()).or_default();
+        let names = groups.entry(whole.table.name.clone()).or_default();
         names.push(case.name.clone());
-        if case.name != whole.said.name {
+        if case.name != whole.table.name {
             groups.insert(case.name.clone(), vec![case.name.clone()]);
         }
     }
@@ -207,12 +222,12 @@ fn groups(cases: &[Case], all: &[WholeCase<'_>]) -> BTreeMap<String, Vec<String>
 }
 
 fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_>]) -> Result<()> {
-    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let mut offsets: HashMap<&str, usize> = HashMap::new();
     for (case, whole) in cases.iter().zip(all) {
         let offset = whole.name_span().start;
-        if let Some(first) = seen.insert(&case.name, offset) {
+        if let Some(first) = offsets.insert(&case.name, offset) {
             bail!(
-                "{}: cases: name: `{}` is taken already, by line {}",
+                "{}: cases: name: `{}` is already used in line {}",
                 source.at(offset),
                 case.name,
                 source.line(first)
@@ -222,32 +237,39 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
     Ok(())
 }
 
-/// The case that `reference` names.
+/// Returns the case that `reference` names.
 ///
 /// # Errors
-/// It is none of the cases.
+/// Fails if there is no such case.
 fn reference<'c>(name: &str, cases: &'c [Case]) -> Result<&'c Case> {
-    let found = cases.iter().find(|case| case.name == name);
-    let found = found.with_context(|| {
-        let known = cases.iter().map(|case| case.name.as_str());
-        format!("there is no case `{name}`{}", nearest::or_all(name, known))
-    });
+    let found = cases
+        .iter()
+        .find(|case| case.name == name)
+        .with_context(|| {
+            let known = cases.iter().map(|case| case.name.as_str());
+            format!("there is no case `{name}`{}", nearest::or_all(name, known))
+        });
     found.below("reference")
 }
 
-/// Takes the tables of `key` out of `root`.
+/// Removes the tables of `key` from `root` and returns them.
 fn take_tables<'t>(
     source: SourceFile<'_>,
     root: &mut DeTable<'t>,
     key: &str,
 ) -> Result<DeArray<'t>> {
     let Some(value) = root.remove(key) else {
-        bail!("{}: {key}: there is none: add [[{key}]]", source.file);
+        bail!(
+            "{}: {key}: the scenario has none: add [[{key}]]",
+            source.file
+        );
     };
     let at = source.at(value.span().start);
     match value.into_inner() {
         DeValue::Array(array) => Ok(array),
-        DeValue::Table(_) => bail!("{at}: {key}: it is a list: write [[{key}]], not [{key}]"),
+        DeValue::Table(_) => {
+            bail!("{at}: {key}: write [[{key}]], not [{key}], because it is a list")
+        }
         other => bail!(
             "{at}: {key}: must be tables, [[{key}]], not a {}",
             other.type_str()
@@ -255,7 +277,7 @@ fn take_tables<'t>(
     }
 }
 
-/// Takes `bases` out of `root`; none if they are not there.
+/// Removes `bases` from `root` and returns it, or an empty table if it does not exist.
 fn take_bases<'t>(source: SourceFile<'_>, root: &mut DeTable<'t>) -> Result<DeTable<'t>> {
     let Some(value) = root.remove("bases") else {
         return Ok(DeTable::new());

@@ -1,4 +1,5 @@
-//! The JSON Schema of scenario files, for editors and checkers; generated from the types that read them.
+//! The JSON Schema of scenario files, for editors and checkers. It is generated from the types that
+//! read the files.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use record::bed::Bed;
 use record::lateness::LateBudget;
 use record::plan::Order;
 
-/// A whole scenario file. What of it is read in which step, [`super::parse`] says.
+// `super::parse` reads the parts of a file in several steps.
+/// A complete scenario file.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, title = "A farwire scenario")]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -34,7 +36,7 @@ struct Document {
     trends: Option<Vec<TrendTable>>,
 }
 
-/// Values of a swept field.
+/// The values of a swept field.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -48,14 +50,14 @@ enum Values {
     },
 }
 
-/// The schema, indented, with a line's end.
+/// Returns the schema as indented text that ends with a newline.
 pub(crate) fn schema() -> String {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let values = generator.subschema_for::<Values>().to_value();
     let mut schema = generator.into_root_schema_for::<Document>().to_value();
     let definitions = &mut schema["$defs"];
     let case = &mut definitions["CaseTable"];
-    // What a case does not say it has from its base, or from the file.
+    // A case inherits the fields that it lacks from its base or from the file.
     case["required"] = json!([]);
     case["properties"]["base"] = json!({ "type": "string", "description": "A table of `bases`." });
     let sweep = json!({ "type": "object", "additionalProperties": values, "minProperties": 1 });
@@ -63,17 +65,17 @@ pub(crate) fn schema() -> String {
         "description": "Paths within the case and their values; several tables multiply.",
         "anyOf": [sweep, { "type": "array", "items": sweep, "minItems": 1 }]
     });
-    definitions["InstrumentTable"]["allOf"] = Kind::all().map(of_kind).collect();
+    definitions["InstrumentTable"]["allOf"] = Kind::all().map(options_rule).collect();
     let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
     text + "\n"
 }
 
-/// Which options an instrument of this kind has.
-fn of_kind(kind: Kind) -> Value {
+/// Returns the rule for the options of one kind of instrument.
+fn options_rule(kind: Kind) -> Value {
     let mut options = serde_json::Map::new();
     for option in kind.options() {
         let text = describe(&option);
-        // They may be written with underscores too.
+        // Options may also be written with underscores.
         options.insert(option.name.replace('-', "_"), text.clone());
         options.insert(option.name, text);
     }
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_schema_is_that_of_the_types() {
+    fn the_committed_schema_matches_the_types() {
         let committed = fs::read_to_string(root().join("schema/scenario.json"));
         assert!(
             committed.is_ok_and(|committed| committed == schema()),
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_takes_what_farwire_takes_and_refuses_values_without_their_units() {
+    fn the_schema_and_farwire_accept_the_same_values_and_refuse_those_without_units() {
         let schema: Value = serde_json::from_str(&schema()).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
         let text = |link: &str, more: &str| {

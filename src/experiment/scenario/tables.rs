@@ -1,4 +1,4 @@
-//! The tables of a scenario file, and what each stands for.
+//! The tables of a scenario file and their conversion to parts of a plan.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::TakenOut;
+use super::RemovedKey;
 use super::expectations::{AmountText, ExpectTable, PublishedText};
 use crate::experiment::machine_facts;
 use crate::experiment::{Case, PlannedInstrument};
@@ -25,7 +25,7 @@ use record::figure_name::FigureName;
 use record::plan::{MOST_RUNS, Narrow, Repeats};
 use stats::repeats;
 
-/// The `quick` table: what `--quick` changes of all cases.
+/// The `quick` table: the changes that `--quick` makes to all cases.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QuickTable {
@@ -39,50 +39,50 @@ pub(super) struct TcpTable {
     congestion: String,
 }
 
-/// One of `instruments`.
+/// One entry of `instruments`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InstrumentTable {
-    /// The kind when absent.
+    /// The name of the instrument; its kind when absent.
     name: Option<String>,
     kind: Kind,
     /// The options of `farwire measure KIND`, by their long names.
     #[serde(default)]
     parameters: Parameters,
-    /// What `--quick` changes of the parameters; `false` takes one away.
+    /// The changes that `--quick` makes to the parameters; `false` removes one.
     #[serde(default)]
     quick: Parameters,
-    /// Instruments of one name here run at the same time.
+    /// Instruments with the same group run simultaneously.
     group: Option<String>,
-    /// It is stopped after this time, and has failed.
+    /// The time after which the instrument is stopped and counts as failed.
     timeout: Option<Nanos>,
-    /// Left out of the steady rate at the start; found in what was measured when absent.
+    /// The time at the start that the steady rate leaves out; derived from the measurement when absent.
     warm_up: Option<Nanos>,
-    /// Keep a line a probe as CSV below the record's directory; `probe` alone has one.
+    /// Saves one line per probe as CSV below the record's directory; only `probe` supports it.
     #[serde(default)]
     csv: bool,
 }
 
-/// One of `cases`, its base and its sweep's values filled in.
+/// One entry of `cases`, with its base and its sweep's values filled in.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CaseTable {
     pub(super) name: String,
     #[serde(default)]
     title: String,
-    /// `netns` when absent.
+    /// The test bed; `netns` when absent.
     #[serde(default)]
     bed: Bed,
-    /// Of a chain, from which node to which.
+    /// The first and the last node of the path in a chain.
     between: Option<[String; 2]>,
-    /// The host's default when absent.
+    /// The TCP settings; the host's defaults when absent.
     tcp: Option<TcpTable>,
     #[serde(default)]
     link: LinkSpec,
     repeats: Option<RepeatsTable>,
-    /// Which of the scenario's, in this order; all of them when absent.
+    /// The names of the scenario's instruments to use, in this order; all of them when absent.
     instruments: Option<Vec<String>>,
-    /// By instrument, what this case changes.
+    /// The parameters that this case changes, by instrument.
     #[serde(default)]
     parameters: BTreeMap<String, Parameters>,
     #[serde(default)]
@@ -93,13 +93,13 @@ pub(super) struct CaseTable {
     note: String,
     #[serde(rename = "base")]
     #[schemars(skip)]
-    _base: Option<TakenOut>,
+    _base: Option<RemovedKey>,
     #[serde(rename = "sweep")]
     #[schemars(skip)]
-    _sweep: Option<TakenOut>,
+    _sweep: Option<RemovedKey>,
 }
 
-/// A number of repeats, or when there are enough.
+/// A fixed number of repeats, or a criterion that ends them.
 #[derive(Clone, Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(super) enum RepeatsTable {
@@ -112,12 +112,12 @@ pub(super) enum RepeatsTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct UntilTable {
     of: FigureName,
-    /// Half the interval in percent of the mean.
+    /// Half the width of the interval in percent of the mean.
     within: AmountText,
-    /// Refused, with the reason.
+    /// This key is refused with an explanation.
     #[schemars(skip)]
     least: Option<u32>,
-    /// Refused, with the reason.
+    /// This key is refused with an explanation.
     #[schemars(skip)]
     most: Option<u32>,
 }
@@ -132,13 +132,15 @@ impl<'de> Visitor<'de> for RepeatsVisitor {
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<RepeatsTable, E> {
-        let count = u32::try_from(number).ok().and_then(NonZeroU32::new);
-        let count = count.filter(|count| u64::from(count.get()) <= MOST_RUNS);
-        let count = count.ok_or_else(|| {
-            E::custom(format!(
-                "`{number}` is no number of runs: from 1 to {MOST_RUNS}"
-            ))
-        })?;
+        let count = u32::try_from(number)
+            .ok()
+            .and_then(NonZeroU32::new)
+            .filter(|count| u64::from(count.get()) <= MOST_RUNS)
+            .ok_or_else(|| {
+                E::custom(format!(
+                    "`{number}` is not a number of runs from 1 to {MOST_RUNS}"
+                ))
+            })?;
         Ok(RepeatsTable::Fixed(count))
     }
 
@@ -148,7 +150,7 @@ impl<'de> Visitor<'de> for RepeatsVisitor {
     }
 }
 
-/// By hand, because serde's `untagged` would hide where in the file a wrong value stands.
+/// Written by hand, because serde's `untagged` would hide the place of a wrong value in the file.
 impl<'de> Deserialize<'de> for RepeatsTable {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_any(RepeatsVisitor)
@@ -156,17 +158,17 @@ impl<'de> Deserialize<'de> for RepeatsTable {
 }
 
 impl InstrumentTable {
-    /// Its own, or its kind's.
+    /// Returns the name of the instrument, or that of its kind.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.kind.name())
     }
 
-    /// Refuses options that the instrument has not, with and without `--quick`, whichever is asked for.
+    /// Refuses options that the instrument does not have, both with and without `--quick`.
     pub(super) fn check(&self, source: SourceFile<'_>) -> Result<()> {
-        let asked = self.with(&self.parameters, source).below("parameters")?;
+        let args = self.with(&self.parameters, source).below("parameters")?;
         require!(
-            !self.csv || asked.instrument().writes_csv(),
-            "csv": "{} has none; probe has",
+            !self.csv || args.instrument().writes_csv(),
+            "csv": "{} has no CSV; probe has one",
             self.kind.name()
         );
         let mut shortened = self.parameters.clone();
@@ -179,21 +181,23 @@ impl InstrumentTable {
         Ok(())
     }
 
-    /// The instrument with these parameters; the file that it takes is one that `source` may name, by its whole path.
+    /// Returns the instrument with these parameters. If it takes a file, `source` must allow it,
+    /// and its path becomes absolute.
     fn with(&self, parameters: &Parameters, source: SourceFile<'_>) -> Result<InstrumentArgs> {
-        let mut asked = self.kind.with(parameters)?;
-        if let Some(file) = asked.file_mut() {
+        let mut args = self.kind.with(parameters)?;
+        if let Some(file) = args.file_mut() {
             *file = source.named(file).below("file")?;
         }
-        Ok(asked)
+        Ok(args)
     }
 }
 
 impl CaseTable {
-    /// The case that the table stands for.
+    /// Converts the table to a case.
     ///
     /// # Errors
-    /// Conditions that contradict each other, an option that an instrument has not, or expectations about nothing.
+    /// Fails if conditions contradict each other, if an instrument does not have an option, or if
+    /// an expectation cannot be judged.
     pub(super) fn resolve(
         &self,
         source: SourceFile<'_>,
@@ -202,7 +206,7 @@ impl CaseTable {
         quick: bool,
         shortened: &QuickTable,
     ) -> Result<Case> {
-        require!(!self.name.contains('\n'), "name": "it is one line");
+        require!(!self.name.contains('\n'), "name": "it must be one line");
         self.bed.check(&self.link, self.between.as_ref())?;
         self.check_memory()?;
         let mut repeats = self
@@ -215,10 +219,13 @@ impl CaseTable {
         }
         let value =
             |(name, text): (&FigureName, &PublishedText)| Ok((name.clone(), text.resolve(name)?));
-        let published = self.published.iter().map(value);
-        let published = published.collect::<Result<BTreeMap<_, _>>>();
-        let mut published = published.below("published")?;
-        // Of what is shortened, an amount is another one than that of whoever published it.
+        let mut published = self
+            .published
+            .iter()
+            .map(value)
+            .collect::<Result<BTreeMap<_, _>>>()
+            .below("published")?;
+        // A total of a shortened run differs from the published total.
         published.retain(|name, _| !(quick && name.is_of_the_whole()));
         let expect = self.expect.iter().enumerate().map(|(index, expect)| {
             let rule = expect.resolve();
@@ -241,7 +248,7 @@ impl CaseTable {
         })
     }
 
-    /// Refuses more clients than there is memory for what their links imply.
+    /// Refuses more clients than the forwarder's memory allows for their links.
     fn check_memory(&self) -> Result<()> {
         let clients = u64::from(self.bed.clients());
         if clients == 1 {
@@ -252,8 +259,8 @@ impl CaseTable {
         let check = || {
             require!(
                 need.saturating_mul(clients) <= HELD_MEMORY as u64,
-                "clients": "{clients} links whose rate times delay takes {need} bytes each need more than the {HELD_MEMORY} that \
-             the forwarder holds: ask for fewer, or for less rate or delay"
+                "clients": "{clients} links that need {need} bytes each for rate times delay exceed the emulator's memory of \
+             {HELD_MEMORY}: reduce the clients, the rate or the delay"
             );
             Ok::<_, conditions::Error>(())
         };
@@ -300,18 +307,18 @@ impl CaseTable {
                 parameters.set(&table.quick.without(swept));
             }
             let check = || {
-                let asked = table.with(&parameters, source)?;
+                let args = table.with(&parameters, source)?;
                 require!(
-                    self.bed.clients() == 1 || !matches!(asked.instrument().server(), Ok(Some(_))),
-                    "tool": "its server takes one test at a time: leave the tool out, or have one client"
+                    self.bed.clients() == 1 || !matches!(args.instrument().server(), Ok(Some(_))),
+                    "tool": "its server runs one test at a time: leave the tool out, or use one client"
                 );
-                Ok::<_, anyhow::Error>(asked)
+                Ok::<_, anyhow::Error>(args)
             };
-            let asked = check().below(name).below("parameters")?;
+            let args = check().below(name).below("parameters")?;
             Ok(PlannedInstrument {
                 name: name.to_owned(),
-                profile: asked.instrument().profile(),
-                args: asked,
+                profile: args.instrument().profile(),
+                args,
                 group: table.group.clone(),
                 timeout: table.timeout,
                 warm_up: table.warm_up,
@@ -322,7 +329,8 @@ impl CaseTable {
     }
 }
 
-/// A case's name with what a sweep set, each by the last part of its path.
+/// Returns a case's name with the values that a sweep set, each labelled with the last part of its
+/// path.
 pub(crate) fn case_name(name: &str, axes: &[(String, String)]) -> String {
     if axes.is_empty() {
         return name.to_owned();
@@ -350,16 +358,15 @@ impl RepeatsTable {
         for (key, given) in [("least", least), ("most", most)] {
             require!(
                 given.is_none(),
-                key => "there is none any more: the first {first} say how many it takes, {all} at most"
+                key => "the number of runs is no longer fixed: the first {first} decide it, up to {all}"
             );
         }
         let percent = within
             .0
             .strip_suffix('%')
-            .and_then(|p| p.trim().parse::<f64>().ok());
-        let percent = percent.filter(|percent| *percent > 0.0);
-        let percent = percent
-            .with_context(|| format!("`{}` is no percentage, such as 5%", within.0))
+            .and_then(|p| p.trim().parse::<f64>().ok())
+            .filter(|percent| *percent > 0.0)
+            .with_context(|| format!("`{}` is not a percentage such as 5%", within.0))
             .below("within")?;
         Ok(Repeats {
             least: u32::try_from(first)?,

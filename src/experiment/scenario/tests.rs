@@ -67,7 +67,7 @@ fn options(case: &Case, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
+fn quick_shortens_instruments_and_repeats_and_nothing_else() {
     let cases =
         "[[cases]]\nname = 'a'\nrepeats = 9\nlink = { delay = '1ms' }\n[quick]\nrepeats = 2\n";
     let (full, quick) = (plan(cases, false), plan(cases, true));
@@ -85,7 +85,8 @@ fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
     );
     assert_eq!(quick.cases[0].repeats, Repeats::fixed(2));
     assert_eq!(quick.cases[0].link, full.cases[0].link);
-    // A hundred pings a second apart, 500 MiB as fast as a machine goes, and the test bed.
+    // The case takes a hundred pings one second apart, 500 MiB at the speed of the machine, and the
+    // test bed.
     let time = crate::experiment::runner::estimate(&full.cases[0]).as_secs_f64();
     assert!((100.0..101.0).contains(&time), "{time}");
 }
@@ -113,7 +114,7 @@ fn every_round_has_every_case_once_in_an_order_that_the_seed_draws() {
 }
 
 #[test]
-fn a_case_has_what_its_bases_have_unless_it_says_otherwise() {
+fn a_case_inherits_from_its_bases_unless_it_sets_a_value() {
     let plan = plan(
         "\
 [bases.slow]
@@ -142,7 +143,7 @@ name = 'b'
 }
 
 #[test]
-fn tables_of_a_sweep_multiply_and_keys_of_one_table_go_together() {
+fn tables_of_a_sweep_multiply_and_keys_of_one_table_advance_together() {
     let plan = plan(
         "\
 [[cases]]
@@ -171,8 +172,11 @@ name = 'grid'
         last.link.both.get(),
         Some(&"20ms".parse::<DelaySpec>().unwrap())
     );
-    let published = last.published.values();
-    let published: Vec<f64> = published.filter_map(|one| one.over(Centre::Mean)).collect();
+    let published: Vec<f64> = last
+        .published
+        .values()
+        .filter_map(|one| one.over(Centre::Mean))
+        .collect();
     assert_eq!(published, [41.0]);
     assert!(options(last, "ping").contains(&"--size=256".to_owned()));
     assert_eq!(
@@ -183,7 +187,7 @@ name = 'grid'
 }
 
 #[test]
-fn what_is_published_is_a_value_or_one_of_each_run_and_quick_leaves_amounts_out() {
+fn published_values_are_one_or_one_per_run_and_quick_drops_totals() {
     let text = format!(
         "{HEAD}[[cases]]
 name = 'a'
@@ -248,7 +252,7 @@ name = 'b'
 }
 
 #[test]
-fn quick_leaves_alone_what_a_sweep_sets() {
+fn quick_does_not_change_swept_parameters() {
     let cases = "[[cases]]\nname = 'a'\nsweep = { 'parameters.ping.count' = [1, 2] }\n";
     let plan = plan(cases, true);
     assert_eq!(
@@ -260,9 +264,9 @@ fn quick_leaves_alone_what_a_sweep_sets() {
 #[test]
 fn sweeps_that_contradict_themselves_are_refused_with_their_line() {
     for case in [
-        "[] => sets nothing",
+        "[] => sets no field",
         "3 => sweep: must be a table",
-        "{} => sets nothing",
+        "{} => sets no field",
         "{ 'link.delay' = ['1ms'], 'link.loss' = ['1%', '2%'] } => go together",
         "[{ 'link.delay' = ['1ms'] }, { 'link.delay' = ['2ms'] }] => swept twice",
         "{ 'name.x' = ['1ms'] } => name is a string, not a table",
@@ -277,7 +281,7 @@ fn sweeps_that_contradict_themselves_are_refused_with_their_line() {
 }
 
 #[test]
-fn bases_that_are_not_there_or_go_in_a_ring_are_refused() {
+fn missing_or_cyclic_bases_are_refused() {
     assert!(refusal("name = 'a'\nbase = 'z'\n").contains("there is no `bases.z`"));
     let ring = refusal("name = 'a'\nbase = 'p'\n[bases.p]\nbase = 'q'\n[bases.q]\nbase = 'p'\n");
     assert!(ring.contains("`p` is a base of itself"), "{ring}");
@@ -306,7 +310,7 @@ fn a_key_of_a_link_is_checked_like_any_other() {
 }
 
 #[test]
-fn a_link_may_be_a_profile_and_what_differs_and_a_sweep_go_over_profiles() {
+fn a_link_may_change_a_profile_and_a_sweep_may_vary_the_profile() {
     let cases = "[bases.b]\nlink = { profile = 'mobile', delay = '1ms' }\n\
                  [[cases]]\nname = 'a'\nbase = 'b'\nlink.loss = '3%'\n\
                  [[cases]]\nname = 'k'\nsweep = { 'link.profile' = ['mobile', 'in-flight'] }\n";
@@ -332,7 +336,7 @@ fn two_cases_of_one_name_are_refused() {
     let message = refusal("name = 'a'\n[[cases]]\nname = 'a'\n");
     assert_eq!(
         message,
-        "x.toml:20: cases: name: `a` is taken already, by line 18"
+        "x.toml:20: cases: name: `a` is already used in line 18"
     );
 }
 
@@ -341,7 +345,7 @@ fn an_unknown_reference_is_refused() {
     let text = format!("reference = 'z'\n{HEAD}[[cases]]\nname = 'a'\n");
     assert_eq!(
         refusal_of(&text),
-        "x.toml:1: reference: there is no case `z`; there are: a"
+        "x.toml:1: reference: there is no case `z`; use one of: a"
     );
 }
 
@@ -410,7 +414,7 @@ rising = ['a', 'b']
 }
 
 #[test]
-fn rules_are_judged_by_their_mean_and_its_value_unless_they_say_otherwise() {
+fn rules_are_judged_by_the_value_of_the_mean_by_default() {
     let cases = "[quick]
 repeats = 2
 [[cases]]
@@ -435,7 +439,7 @@ met = 'when-shown'
     };
     assert_eq!(judgements, [Judgement::default(), by_median]);
     assert_eq!(plan.trends[0].judgement.met, Met::WhenShown);
-    // What the record has of them is read again, and nothing of the default is written.
+    // The record's expectations can be read again, and default judgements are not written.
     let recorded = record_plan(&plan);
     let json = serde_json::to_value(&recorded).unwrap();
     let [by_value, by_median] = &json["cases"][0]["expect"].as_array().unwrap()[..] else {
@@ -449,15 +453,13 @@ met = 'when-shown'
     assert_eq!(record_plan(&read_plan(&read).unwrap()), recorded);
     let message = parse("x.toml", &text, true).unwrap_err().to_string();
     assert!(
-        message.contains(
-            "needs at least 11 repeats for an interval; case `a` has 2 runs with --quick"
-        ),
+        message.contains("an interval needs at least 11 repeats; case `a` has 2 runs with --quick"),
         "{message}"
     );
 }
 
 #[test]
-fn how_a_download_ran_is_no_figure_of_another_tool() {
+fn another_tool_does_not_report_the_stalls_of_a_download() {
     let instrument = "name = 'x'\n[[instruments]]\nkind = 'http'\n";
     let case =
         "[[cases]]\nname = 'a'\nexpect = [{ of = 'http.longest_stall_s.max', most = '1s' }]\n";
@@ -466,25 +468,25 @@ fn how_a_download_ran_is_no_figure_of_another_tool() {
         let parameters = format!("parameters = {{ tool = '{tool}', path = '/bytes/1' }}\n");
         let message = refusal_of(&format!("{instrument}{parameters}{case}"));
         assert!(
-            message.contains("does not state http.longest_stall_s.max"),
+            message.contains("has no figure http.longest_stall_s.max"),
             "{message}"
         );
     }
 }
 
 #[test]
-fn expectations_about_nothing_are_refused() {
+fn expectations_that_cannot_be_judged_are_refused() {
     for case in [
-        "{ of = 'ping.rtt_ms.median' } => say one of least and most",
+        "{ of = 'ping.rtt_ms.median' } => state one of least and most",
         "{ of = 'ping.rtt_ms.median', value = '1ms' } => say `within`",
         "{ of = 'ping.rtt.median', value = 1, within = 1 } => did you mean `rtt_ms`?",
         "{ of = 'pong.rtt_ms.median', value = 1, within = 1 } => no instrument `pong`",
-        "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 } => name it in `reference`",
-        "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: say `least`, `most` or both",
-        "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' } => a range needs none",
+        "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 } => name one in `reference`",
+        "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: state `least`, `most` or both",
+        "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' } => a range needs no value",
         "{ of = 'ping.rtt_ms.median', ratio = { last = 1 } } => `last`",
         "{ of = 'ping.rtt_ms.median', ratio = '1' } => a number, or { least, most }",
-        "{ of = 'ping.rtt_ms.median', published = { within = '5%' } } => needs its value in `published`",
+        "{ of = 'ping.rtt_ms.median', published = { within = '5%' } } => its value is missing in `published`",
     ] {
         let (expect, cause) = case.split_once(" => ").unwrap();
         let message = refusal(&format!("name = 'a'\nexpect = [{expect}]\n"));
@@ -501,10 +503,7 @@ fn repeats_until_an_interval_is_narrow_are_bounded() {
     assert!((repeats.until.unwrap().percent - 5.0).abs() < 1e-9);
     let message =
         refusal("name = 'a'\nrepeats = { of = 'ping.rtt_ms.median', within = '5%', most = 99 }\n");
-    assert!(
-        message.contains("the first 5 say how many it takes"),
-        "{message}"
-    );
+    assert!(message.contains("the first 5 decide it"), "{message}");
 }
 
 #[test]
@@ -513,7 +512,7 @@ fn an_option_of_another_instrument_is_refused() {
     let message = refusal_of(&format!("{text}[[cases]]\nname = 'a'\n"));
     assert!(
         message.starts_with(
-            "x.toml:10: instruments 1: parameters: parallel: no option of ping; it has size"
+            "x.toml:10: instruments 1: parameters: parallel: not an option of ping; it has size"
         ),
         "{message}"
     );
@@ -528,7 +527,7 @@ fn the_scenarios_that_ship_are_sound() {
     }
 }
 
-/// The scenarios that ship.
+/// Returns the paths of the scenarios that ship.
 pub(super) fn shipped() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let folders = [root.clone(), root.join("needs-cards")];
@@ -540,7 +539,7 @@ pub(super) fn shipped() -> Vec<PathBuf> {
 }
 
 #[test]
-fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
+fn an_instrument_may_have_its_own_timeout_and_warm_up() {
     let with = |lines: &str| {
         let instrument = format!("name = 'ping'\nkind = 'ping'\n{lines}\n");
         HEAD.replacen("name = 'ping'\nkind = 'ping'\n", &instrument, 1) + "[[cases]]\nname = 'a'\n"
@@ -559,7 +558,7 @@ fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
         Some(Duration::from_millis(500))
     );
     assert_eq!((download.timeout, download.warm_up), (None, None));
-    // The record holds what was asked for.
+    // The record holds the requested values.
     let recorded = record_plan(&plan);
     let kept = serde_json::to_string(&recorded).unwrap();
     assert!(kept.contains("\"timeout\":\"30s\""), "{kept}");
@@ -600,7 +599,7 @@ fn a_record_of_every_kind_has_todays_profiles_and_is_reported_and_compared() {
 }
 
 #[test]
-fn every_figure_of_a_record_is_one_that_its_instrument_states() {
+fn every_figure_of_a_record_is_declared_by_its_instrument() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records");
     let mut kinds = std::collections::BTreeSet::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -610,8 +609,8 @@ fn every_figure_of_a_record_is_one_that_its_instrument_states() {
             for measured in &run.measurements {
                 let of = |i: &&RecordedInstrument| i.name == measured.instrument;
                 let instrument = case.instruments.iter().find(of).unwrap();
-                let asked = InstrumentArgs::of(&instrument.args).unwrap();
-                let stated = asked.instrument().metrics().unwrap().figures();
+                let args = InstrumentArgs::of(&instrument.args).unwrap();
+                let stated = args.instrument().metrics().unwrap().figures();
                 let figures = measured.measurement.figures.iter();
                 for figure in figures.filter(|figure| figure.stream.is_none()) {
                     let name = FigureName::of(&instrument.name, figure);
@@ -621,12 +620,12 @@ fn every_figure_of_a_record_is_one_that_its_instrument_states() {
             }
         }
     }
-    // The record has no `tls`, and no second kind that needs more than its test bed.
+    // The record has no `tls`, and lacks one other kind that needs more than its test bed.
     assert!(kinds.len() + 2 >= instruments::measure::Kind::all().count());
 }
 
 #[test]
-fn a_name_an_instrument_and_a_case_are_a_scenario() {
+fn a_scenario_needs_only_a_name_an_instrument_and_a_case() {
     let text = "name = 'x'\n[[instruments]]\nkind = 'ping'\n[[cases]]\nname = 'a'\n";
     let plan = parse("x.toml", text, false).unwrap();
     assert_eq!(plan.title, "x");
@@ -638,9 +637,10 @@ fn a_name_an_instrument_and_a_case_are_a_scenario() {
     assert_eq!(case.congestion, host.trim());
 }
 
-/// The estimates of cases that ship, in full, against what they took: here or, where the cause says so, their authors.
+/// Compares the estimates of complete cases that ship with the times that they took: on this
+/// project's machines or, where a comment says so, at their authors.
 #[test]
-fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
+fn estimates_of_shipped_cases_are_within_a_third_of_their_times() {
     let shipped = |text: &str| parse("x.toml", text, false).unwrap();
     let transfer = shipped(include_str!("../../../scenarios/tcp-transfer.toml"));
     let router = shipped(include_str!("../../../scenarios/bc10-router.toml"));
@@ -654,11 +654,12 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
         );
     };
     for (plan, case, took_s) in [
-        // Five times 2 MiB by every size of a block, as the published times of a MiB add up.
+        // The case sends 2 MiB five times with every block size; the published times per MiB add up
+        // to this.
         (&transfer, "blocks[mtu=1500]", 110.3),
-        // 23 times 1,073,733,637 bytes at the published 5.8185 ms a MiB.
+        // The case sends 1,073,733,637 bytes 23 times, at the published 5.8185 ms per MiB.
         (&transfer, "file", 137.0),
-        // On 25 November 2026, on 2 cores.
+        // These were measured on 25 November 2026 on 2 cores.
         (&transfer, "wondershaper", 39.4),
         (&transfer, "what-would", 13.0),
         (&router, "wan", 32.6),
@@ -667,7 +668,7 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
         let estimate = crate::experiment::runner::estimate(plan.case(case).unwrap());
         near(case, estimate.as_secs_f64(), took_s);
     }
-    // The published seconds of each download.
+    // These are the published seconds of each download.
     for (case, took_s) in [
         ("case1", 72.0),
         ("case2", 577.0),

@@ -1,4 +1,4 @@
-//! A packet's comment in a capture: what became of it, and when.
+//! A packet's comment in a capture: its outcome and its times.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use model::Nanos;
 use super::tap::CapturedFrame;
 use crate::forward::observed::PacketVerdict;
 
-/// One packet's comment.
+/// The comment of one packet.
 pub(super) struct PacketComment<'t> {
     pub(super) frame: &'t CapturedFrame,
     pub(super) due: Option<Nanos>,
@@ -29,10 +29,12 @@ impl fmt::Display for PacketComment<'_> {
         let arrival = frame.arrival;
         let after = |at: Nanos| Millis(Nanos(at.0.saturating_sub(arrival.0)));
         match frame.verdict {
-            None => return f.write_str("reply of the emulator"),
+            None => return f.write_str("reply by the emulator"),
             Some(PacketVerdict::Delivered) => f.write_str("delivered")?,
-            Some(PacketVerdict::LinkControl) => f.write_str("link control, passed at once")?,
-            Some(PacketVerdict::HeldAtEnd) => f.write_str("on its way at the end")?,
+            Some(PacketVerdict::LinkControl) => {
+                f.write_str("link control, forwarded immediately")?
+            }
+            Some(PacketVerdict::HeldAtEnd) => f.write_str("in flight at the end")?,
             Some(PacketVerdict::Dropped(cause)) => {
                 write!(f, "dropped: {}", cause.name().replace('_', " "))?;
             }

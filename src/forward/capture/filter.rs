@@ -1,4 +1,4 @@
-//! Which packets a capture keeps, in a small part of tcpdump's filter language (pcap-filter(7)).
+//! The filter of a capture, in a small part of tcpdump's filter language (pcap-filter(7)).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,21 +8,22 @@ use ipnet::IpNet;
 use netio::FiveTuple;
 use thiserror::Error;
 
-/// The most conditions of a filter: every packet is compared with each.
+/// The largest number of conditions of a filter. Every packet is compared with each of them.
 pub(crate) const MOST_CONDITIONS: usize = 32;
 
-/// Conditions, all of which a packet must meet. Without conditions every packet is kept, even if it is not IP.
+/// Conditions that a packet must all meet. A filter without conditions keeps every packet, even if
+/// it is not IP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
-    /// Each once.
+    /// The conditions, without duplicates.
     conditions: Vec<FilterCondition>,
     text: String,
 }
 
-/// Why a filter is refused; the error names the word.
+/// The reason why a filter is refused. The error names the word at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum FilterError {
-    #[error("`{0}` is no word of a filter; these are: {WORDS}, joined by `and`")]
+    #[error("`{0}` is not a word of a filter: use {WORDS}, joined by `and`")]
     UnknownWord(String),
     #[error("`{0}` is not supported: conditions are joined by `and`")]
     UnsupportedWord(String),
@@ -33,7 +34,7 @@ pub(crate) enum FilterError {
         after: String,
         expected: &'static str,
     },
-    #[error("`{after} {word}`: this is not {expected}")]
+    #[error("`{after} {word}`: expected {expected}")]
     Unexpected {
         after: String,
         word: String,
@@ -59,7 +60,7 @@ enum FilterCondition {
     Port(PacketEnd, u16),
 }
 
-/// Which address or port of a packet is compared.
+/// The end of a packet whose address or port is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketEnd {
     Source,
@@ -68,13 +69,14 @@ enum PacketEnd {
 }
 
 impl Filter {
-    /// Whether it keeps a frame of this flow; `None` where it has none that can be read.
+    /// Returns true if the filter keeps a frame of this flow. `flow` is `None` for a frame without
+    /// a readable flow.
     pub(crate) fn matches(&self, flow: Option<&FiveTuple>) -> bool {
         self.is_empty()
             || flow.is_some_and(|flow| self.conditions.iter().all(|one| one.matches(flow)))
     }
 
-    /// Whether it keeps every frame.
+    /// Returns true if the filter keeps every frame.
     pub(crate) fn is_empty(&self) -> bool {
         self.conditions.is_empty()
     }
@@ -96,11 +98,11 @@ impl FilterCondition {
 }
 
 impl PacketEnd {
-    fn matches<T>(self, [source, destination]: [T; 2], is_meant: impl Fn(&T) -> bool) -> bool {
+    fn matches<T>(self, [source, destination]: [T; 2], is_equal: impl Fn(&T) -> bool) -> bool {
         match self {
-            Self::Source => is_meant(&source),
-            Self::Destination => is_meant(&destination),
-            Self::Either => is_meant(&source) || is_meant(&destination),
+            Self::Source => is_equal(&source),
+            Self::Destination => is_equal(&destination),
+            Self::Either => is_equal(&source) || is_equal(&destination),
         }
     }
 }
@@ -153,10 +155,10 @@ fn not_joined(before: &str, word: &str) -> FilterError {
     }
 }
 
-/// A filter's words, read one by one.
+/// The words of a filter, read one by one.
 struct FilterWords<'t> {
     left: std::str::SplitWhitespace<'t>,
-    /// The word read last.
+    /// The last word that was read.
     last: &'t str,
 }
 
@@ -166,7 +168,7 @@ impl<'t> FilterWords<'t> {
         Some(self.last)
     }
 
-    /// Reads the condition that `word` begins.
+    /// Reads the condition that begins with `word`.
     fn condition(
         &mut self,
         word: &'t str,
@@ -204,7 +206,8 @@ impl<'t> FilterWords<'t> {
         Ok(())
     }
 
-    /// The end that `word` names, and the word after it; if `word` names none, either end and `word` itself.
+    /// Returns the end that `word` names and the word after it. If `word` names no end, returns
+    /// `Either` and `word` itself.
     fn end(&mut self, word: &'t str) -> Result<(PacketEnd, &'t str), FilterError> {
         let end = match word {
             "src" => PacketEnd::Source,
@@ -216,7 +219,7 @@ impl<'t> FilterWords<'t> {
         Ok((end, next.ok_or_else(|| self.ends(EXPECTED))?))
     }
 
-    /// The condition of an end that `word` begins: host, net or port.
+    /// Reads the condition on an end that begins with `word`: host, net or port.
     fn at_end(&mut self, end: PacketEnd, word: &'t str) -> Result<FilterCondition, FilterError> {
         match word {
             "host" => {
@@ -256,7 +259,7 @@ impl<'t> FilterWords<'t> {
 mod tests {
     use super::*;
 
-    /// An Ethernet frame of IPv4 from 10.77.0.1, port 1000, to 10.77.0.2, port 443.
+    /// Returns an Ethernet frame with IPv4 from 10.77.0.1, port 1000, to 10.77.0.2, port 443.
     fn frame(protocol: u8) -> Vec<u8> {
         let mut frame = vec![0; 54];
         (frame[12], frame[14], frame[23]) = (8, 0x45, protocol);
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_kept_by_the_empty_filter_alone() {
+    fn only_the_empty_filter_keeps_frames_without_ip() {
         let mut arp = frame(6);
         arp[13] = 6;
         assert!(keeps("", &arp));
@@ -324,17 +327,17 @@ mod tests {
     fn a_refusal_names_the_word() {
         let refused = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
         for (filter, word) in [
-            ("tpc", "`tpc` is no word"),
+            ("tpc", "`tpc` is not a word"),
             ("tcp or udp", "`or` is not supported"),
             ("not tcp", "`not` is not supported"),
             ("tcp udp", "`tcp` and `udp` are not joined"),
             ("tcp port", "`port` ends the filter: a port"),
-            ("port http", "`port http`: this is not a port"),
+            ("port http", "`port http`: expected a port"),
             ("port 65536", "`port 65536`"),
-            ("host 10.77.0", "`host 10.77.0`: this is not an IP address"),
+            ("host 10.77.0", "`host 10.77.0`: expected an IP address"),
             ("net 10.0.0.1/8", "write `net 10.0.0.0/8`"),
             ("src", "`src` ends the filter: host, net or port"),
-            ("src tcp", "`tcp` is no word"),
+            ("src tcp", "`tcp` is not a word"),
             ("tcp and", "`and` ends the filter: a condition"),
         ] {
             assert!(refused(filter).contains(word), "{}", refused(filter));

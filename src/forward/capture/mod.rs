@@ -1,8 +1,10 @@
-//! Captures at both ends of a link, as pcapng: every packet as it arrived and as it left. Its comment says what became of it.
+//! Captures at both ends of a link, as pcapng: every packet as it arrived and as it left, with its
+//! outcome in a comment.
 //!
-//! The tap in the packet path copies frames. A separate thread takes them apart into packets, sorts these by time and writes
-//! them. Between the two is a buffer of bounded size. Frames that find it full are counted, but not kept; nor are those that come
-//! while captures have taken their share of the packet path's time.
+//! The tap in the packet path copies frames. A separate thread splits them into packets, sorts
+//! these by time and writes them. The buffer between the two has a bounded size. If it is full, or
+//! if captures have used up their share of the packet path's time, further frames are counted but
+//! not kept.
 
 mod comment;
 mod filter;
@@ -32,32 +34,32 @@ use tap::WaitingBatches;
 pub(crate) use tap::{Captures, Tap};
 pub(crate) use time_share::TimeShare;
 
-/// What a capture keeps.
+/// The packets that a capture keeps, and its limits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CaptureSpec {
-    /// The end of the link; both ends if `None`.
+    /// The end of the link to capture; both ends if `None`.
     pub(crate) side: Option<Side>,
-    /// Which packets.
+    /// The filter that packets must pass.
     pub(crate) filter: Filter,
-    /// Bytes kept of each packet; 0 for all.
+    /// The number of bytes kept of each packet; 0 keeps all.
     pub(crate) snaplen: u32,
-    /// The capture ends when this many bytes are written.
+    /// The size in bytes at which the capture ends.
     pub(crate) most_bytes: Option<u64>,
-    /// The capture ends this long after it began.
+    /// The time after which the capture ends.
     pub(crate) most_time: Option<Nanos>,
-    /// Descriptions of the ends A and B.
+    /// The descriptions of the ends A and B.
     pub(crate) ends: [String; 2],
 }
 
-/// A capture that has not begun.
+/// A capture that has not started.
 pub(crate) struct Capture {
-    /// What it keeps.
+    /// The packets that it keeps, and its limits.
     pub(crate) spec: CaptureSpec,
-    /// Where it is written.
+    /// The destination of the pcapng data.
     pub(crate) sink: Box<dyn Write + Send>,
 }
 
-/// A capture that runs. It ends when this is dropped.
+/// A running capture. It ends when this handle is dropped.
 #[derive(Debug)]
 pub(crate) struct CaptureHandle {
     stopped: Arc<AtomicBool>,
@@ -65,10 +67,10 @@ pub(crate) struct CaptureHandle {
 }
 
 impl Capture {
-    /// A capture in `PREFIX.pcapng`, which is overwritten; `-` is standard output.
+    /// Creates a capture in `PREFIX.pcapng`, which is overwritten; `-` is standard output.
     ///
     /// # Errors
-    /// The file cannot be written; the error names it.
+    /// Fails if the file cannot be written; the error names it.
     pub(crate) fn create(prefix: &Path, spec: CaptureSpec) -> Result<Self> {
         let sink: Box<dyn Write + Send> = if output::is_stdout(prefix) {
             Box::new(io::stdout())
@@ -80,11 +82,11 @@ impl Capture {
         Ok(Self { spec, sink })
     }
 
-    /// Starts the thread that writes packets that arrive from `start` on. Returns the packet path's end, and the handle that
-    /// ends the capture.
+    /// Starts the thread that writes packets that arrive from `start` on. Returns the tap for the
+    /// packet path and the handle that ends the capture.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn begin(self, start: Nanos) -> Result<(Tap, CaptureHandle)> {
         let Self { spec, sink } = self;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -102,7 +104,7 @@ impl Capture {
         let writer = std::thread::Builder::new()
             .name("capture".to_owned())
             .spawn(move || writer::write(spec, sink, &to_write, &give_back, &waiting))
-            .context("starting the capture's thread")?;
+            .context("cannot start the thread of the capture")?;
         let handle = CaptureHandle {
             stopped,
             writer: Some(writer),
@@ -111,7 +113,7 @@ impl Capture {
     }
 }
 
-/// `prefix` with the extension of a capture, unless it has that.
+/// Appends the extension of a capture to `prefix`, unless it is there already.
 fn file_of(prefix: &Path) -> PathBuf {
     if prefix.extension().is_some_and(|ending| ending == "pcapng") {
         return prefix.to_owned();
@@ -122,13 +124,13 @@ fn file_of(prefix: &Path) -> PathBuf {
 }
 
 impl CaptureHandle {
-    /// Ends the capture within 0.2 s and waits until it is written. Returns what was written.
+    /// Ends the capture within 0.2 s, waits until everything is written and returns the summary.
     pub(crate) fn finish(self) -> CaptureSummary {
         self.stopped.store(true, Ordering::Relaxed);
         self.wait()
     }
 
-    /// Waits until the capture has ended by a limit or with the link. Returns what was written.
+    /// Waits until the capture has ended by a limit or with the link, and returns the summary.
     pub(crate) fn wait(mut self) -> CaptureSummary {
         let writer = self.writer.take().expect("it is taken once");
         match writer.join() {

@@ -1,4 +1,5 @@
-//! The packet path's end of a capture: it copies the packets that the capture keeps, and never waits.
+//! The part of a capture in the packet path. It copies the packets that the capture keeps, and
+//! never waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,33 +14,36 @@ use super::{CaptureSpec, Filter};
 use crate::forward::departures::Changes;
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
 
-/// Frames and bytes per batch, and how many batches may wait: 64 MiB, which is 50 ms at 10 Gbit/s.
+/// The limits of frames and bytes per batch and of waiting batches: 64 MiB, which is 50 ms at 10
+/// Gbit/s.
 pub(super) const BATCH: usize = 2048;
 const BATCH_BYTES: usize = 512 << 10;
 pub(super) const WAITING: usize = 128;
 
-/// A batch that is not full is handed over after this time, so that the capture can be followed while it grows.
+/// A batch that is not full is handed over after this time, so that a growing capture can be
+/// followed.
 const FOLLOW: Nanos = Nanos(200_000_000);
 
-/// The captures of a link; usually none.
+/// The captures of a link, usually none.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     taps: Vec<Tap>,
     time: TimeShare,
 }
 
-/// The packet path's end of a capture.
+/// The part of a capture in the packet path.
 #[derive(Debug)]
 pub(crate) struct Tap {
     side: Option<Side>,
     filter: Filter,
     start: Nanos,
     end: Nanos,
-    /// It looks away because captures have taken their share of the time: packets are counted, and not kept.
-    looks_away: bool,
-    /// It has looked at every frame that arrived from this time on.
-    looks_from: Nanos,
-    /// The number of packets on their way, by arrival. Packets that arrived later cannot be put in order yet.
+    /// True while captures have used up their share of the time: packets are counted, but not kept.
+    is_paused: bool,
+    /// The tap has observed every frame that arrived from this time on.
+    observes_from: Nanos,
+    /// The number of packets on their way, by arrival time. Packets that arrived after the earliest
+    /// of them cannot be sorted yet.
     on_their_way: BTreeMap<Nanos, u32>,
     batch: FrameBatch,
     handed_over: Nanos,
@@ -50,26 +54,27 @@ pub(crate) struct Tap {
     spare: Spare,
 }
 
-/// How many batches wait for the writer.
+/// The number of batches that wait for the writer.
 #[derive(Debug, Default)]
 pub(super) struct WaitingBatches(AtomicUsize);
 
-/// Copies of frames for the writer.
+/// Copies of frames on their way to the writer.
 #[derive(Debug, Default)]
 pub(super) struct FrameBatch {
     pub(super) frames: Vec<CapturedFrame>,
-    /// Their bytes, one after the other.
+    /// The bytes of the frames, one after the other.
     pub(super) bytes: Vec<u8>,
-    /// The due times of their segments.
+    /// The due times of the frames' segments.
     pub(super) due: Vec<Nanos>,
-    /// By side: the packets of this capture so far, including those that were not kept. Of those that came while it looked away it is
-    /// not known whether its filter would have kept them.
-    pub(super) seen: [u64; 2],
-    /// Later batches have nothing that happened before this time.
+    /// The number of packets of this capture up to now, by side, including those that were not
+    /// kept. It includes all packets that passed while the tap did not look, even those that the
+    /// filter might have refused.
+    pub(super) observed: [u64; 2],
+    /// Later batches contain no packet from before this time.
     pub(super) until: Nanos,
 }
 
-/// A frame of a batch.
+/// A frame in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CapturedFrame {
     pub(super) arrival: Nanos,
@@ -80,15 +85,15 @@ pub(super) struct CapturedFrame {
     pub(super) changes: Changes,
     pub(super) offload: Offload,
     pub(super) bytes: usize,
-    /// How many due times in the batch are its own.
+    /// The number of due times in the batch that belong to this frame.
     pub(super) due: usize,
-    /// By side: whether it is written as a packet there.
+    /// True for each side at which the frame is written as packets.
     pub(super) at: [bool; 2],
 }
 
 impl Captures {
-    /// None yet; they take their time from this share.
-    pub(crate) fn within(time: TimeShare) -> Self {
+    /// Creates an empty list of captures, which share the time budget `time`.
+    pub(crate) fn new(time: TimeShare) -> Self {
         Self {
             taps: Vec::new(),
             time,
@@ -103,30 +108,30 @@ impl Captures {
         self.taps.is_empty()
     }
 
-    /// A frame of this many packets has arrived. What becomes of them is noted later.
+    /// Records the arrival of a frame with this number of packets. Their outcomes follow later.
     pub(crate) fn arrived(&mut self, frame: FrameRef<'_>, packets: u32) {
         if self.is_empty() {
             return;
         }
         let Some(begun) = self.time.begin() else {
-            return self.taps.iter_mut().for_each(Tap::look_away);
+            return self.taps.iter_mut().for_each(Tap::pause);
         };
         let flow = self.flow(frame.bytes);
         for tap in &mut self.taps {
-            if !tap.looks_away && frame.arrival >= tap.start && tap.filter.matches(flow.as_ref()) {
+            if !tap.is_paused && frame.arrival >= tap.start && tap.filter.matches(flow.as_ref()) {
                 *tap.on_their_way.entry(frame.arrival).or_default() += packets;
             }
         }
         self.time.end(begun);
     }
 
-    /// What filters compare of a frame, if there are any.
+    /// Returns the addresses and ports that filters compare, or `None` if no tap has a filter.
     fn flow(&self, frame: &[u8]) -> Option<FiveTuple> {
         let is_read = self.taps.iter().any(|tap| !tap.filter.is_empty());
         is_read.then(|| FiveTuple::of(frame)).flatten()
     }
 
-    /// Copies packets of which the verdict is known, unless the port could not hand over their frame.
+    /// Copies packets whose outcome is known, unless the port could not deliver their frame.
     pub(crate) fn note(
         &mut self,
         packets: &ObservedPackets<'_>,
@@ -138,25 +143,23 @@ impl Captures {
         }
         let Some(begun) = self.time.begin() else {
             for tap in &mut self.taps {
-                tap.look_away();
+                tap.pause();
                 tap.count(packets, departure);
             }
             return;
         };
         let flow = self.flow(packets.frame.bytes);
         for tap in &mut self.taps {
-            match tap.looks_away {
-                true => tap.count(packets, departure),
-                false if tap.filter.matches(flow.as_ref()) => {
-                    tap.note(packets, verdict, departure);
-                }
-                false => {}
+            if tap.is_paused {
+                tap.count(packets, departure);
+            } else if tap.filter.matches(flow.as_ref()) {
+                tap.note(packets, verdict, departure);
             }
         }
         self.time.end(begun);
     }
 
-    /// The emulator itself has sent a packet back to `side`.
+    /// Copies a packet that the emulator itself sent back to `side`.
     #[cold]
     pub(crate) fn replied(&mut self, side: Side, packet: &TxFrame<'_>, departure: Nanos) {
         if self.is_empty() {
@@ -165,8 +168,8 @@ impl Captures {
         let begun = self.time.begin();
         for tap in &mut self.taps {
             match begun {
-                Some(_) if !tap.looks_away => tap.replied(side, packet, departure),
-                _ => tap.batch.seen[side.index()] += u64::from(tap.is_at(side)),
+                Some(_) if !tap.is_paused => tap.replied(side, packet, departure),
+                _ => tap.batch.observed[side.index()] += u64::from(tap.is_at(side)),
             }
         }
         if let Some(begun) = begun {
@@ -174,16 +177,16 @@ impl Captures {
         }
     }
 
-    /// Hands over batches that have waited long enough by `now`, and ends captures that are to end. Whatever arrives later has
-    /// an arrival time of at least `horizon`.
+    /// Hands over batches that have waited long enough by `now`, and ends captures that have
+    /// reached a limit or were stopped. Every later arrival has a time of at least `horizon`.
     pub(crate) fn follow(&mut self, now: Nanos, horizon: Nanos) {
         if self.is_empty() {
             return;
         }
-        let may_look = self.time.follow(now);
+        let may_observe = self.time.follow(now);
         self.taps.retain_mut(|tap| {
-            if may_look && tap.looks_away {
-                (tap.looks_away, tap.looks_from) = (false, horizon);
+            if may_observe && tap.is_paused {
+                (tap.is_paused, tap.observes_from) = (false, horizon);
             }
             let ends = now >= tap.end || tap.stopped.load(Ordering::Relaxed);
             tap.batch.until = tap.until(horizon);
@@ -197,7 +200,7 @@ impl Captures {
         });
     }
 
-    /// When to call [`Captures::follow`] next at the latest.
+    /// Returns the latest time at which [`Captures::follow`] must be called next.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         let all = self.taps.iter();
         all.map(|tap| (tap.handed_over + FOLLOW).min(tap.end)).min()
@@ -222,8 +225,8 @@ impl Tap {
             side: spec.side,
             filter: spec.filter.clone(),
             start,
-            looks_away: false,
-            looks_from: start,
+            is_paused: false,
+            observes_from: start,
             end: spec.most_time.map_or(Nanos(u64::MAX), |most| start + most),
             on_their_way: BTreeMap::new(),
             batch: FrameBatch::default(),
@@ -252,14 +255,15 @@ impl Tap {
         } = packets;
         let count = segments.end - segments.start;
         if !changes.is_copy {
-            self.decided(frame.arrival, count);
+            self.remove_on_their_way(frame.arrival, count);
         }
-        let mut at = self.is_seen(packets, departure);
+        let mut at = self.sides_with(packets, departure);
         let arrived = &mut at[ingress.index()];
-        if *arrived && frame.arrival < self.looks_from {
-            // It arrived while the capture looked away: packets that arrived later may be written already.
+        if *arrived && frame.arrival < self.observes_from {
+            // The frame arrived while the tap did not look, so packets that arrived later may
+            // already be written.
             *arrived = false;
-            self.batch.seen[ingress.index()] += u64::from(count);
+            self.batch.observed[ingress.index()] += u64::from(count);
         }
         let captured = CapturedFrame {
             arrival: frame.arrival,
@@ -275,7 +279,7 @@ impl Tap {
         let Some(gso) = packets.gso else {
             return self.take(captured, [frame.bytes, &[]], &[], 1);
         };
-        // A train that cannot leave as one frame is taken packet by packet.
+        // A train that cannot leave as one frame is copied in parts.
         let most = gso.longest_run().max(1);
         let mut first = segments.start;
         while first < segments.end {
@@ -304,8 +308,8 @@ impl Tap {
         self.side.is_none_or(|only| only == side)
     }
 
-    /// Tells for each side whether a capture of all packets has these.
-    fn is_seen(&self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) -> [bool; 2] {
+    /// Returns, for each side, whether a capture without a filter includes these packets.
+    fn sides_with(&self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) -> [bool; 2] {
         let (ingress, egress) = (packets.ingress, packets.ingress.other());
         let has_arrived = !packets.changes.is_copy && packets.frame.arrival >= self.start;
         let mut at = [false; 2];
@@ -314,20 +318,20 @@ impl Tap {
         at
     }
 
-    /// Looks away from now on.
-    fn look_away(&mut self) {
-        if !self.looks_away {
-            self.looks_away = true;
+    /// Stops observing until captures have time again.
+    fn pause(&mut self) {
+        if !self.is_paused {
+            self.is_paused = true;
             self.on_their_way.clear();
         }
     }
 
-    /// Counts packets at which it did not look.
+    /// Counts packets that the tap did not observe.
     fn count(&mut self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) {
         let count = packets.segments.end - packets.segments.start;
-        let at = self.is_seen(packets, departure);
-        for (seen, is_at) in self.batch.seen.iter_mut().zip(at) {
-            *seen += u64::from(count) * u64::from(is_at);
+        let at = self.sides_with(packets, departure);
+        for (observed, is_at) in self.batch.observed.iter_mut().zip(at) {
+            *observed += u64::from(count) * u64::from(is_at);
         }
     }
 
@@ -353,9 +357,9 @@ impl Tap {
         self.take(captured, bytes, &[], 1);
     }
 
-    /// Packets that arrived at `arrival` are no longer on their way.
-    fn decided(&mut self, arrival: Nanos, packets: u32) {
-        // Packets that arrived before the capture began are not counted.
+    /// Removes packets that arrived at `arrival` from those on their way.
+    fn remove_on_their_way(&mut self, arrival: Nanos, packets: u32) {
+        // Packets that arrived before the capture started were never counted.
         if let Some(left) = self.on_their_way.get_mut(&arrival) {
             *left = left.saturating_sub(packets);
             if *left == 0 {
@@ -368,8 +372,8 @@ impl Tap {
         if captured.at == [false; 2] {
             return;
         }
-        for (seen, is_at) in self.batch.seen.iter_mut().zip(captured.at) {
-            *seen += u64::from(packets) * u64::from(is_at);
+        for (observed, is_at) in self.batch.observed.iter_mut().zip(captured.at) {
+            *observed += u64::from(packets) * u64::from(is_at);
         }
         let batch = &mut self.batch;
         let before = batch.bytes.len();
@@ -387,7 +391,7 @@ impl Tap {
         }
     }
 
-    /// The earliest arrival of packets that can still be noted.
+    /// Returns the earliest arrival time of packets that may still be copied.
     fn until(&self, horizon: Nanos) -> Nanos {
         let first = self.on_their_way.keys().next();
         first.map_or(horizon, |first| horizon.min(*first))
@@ -395,18 +399,18 @@ impl Tap {
 
     /// Hands the batch over, or drops its frames if too many batches wait.
     fn hand_over(&mut self) {
-        let seen = self.batch.seen;
+        let observed = self.batch.observed;
         if self.waiting.0.load(Ordering::Relaxed) >= WAITING {
             self.batch.clear();
             return;
         }
         let empty = self.emptied.try_recv().unwrap_or_default();
         let batch = std::mem::replace(&mut self.batch, empty);
-        (self.batch.seen, self.batch.until) = (seen, batch.until);
+        (self.batch.observed, self.batch.until) = (observed, batch.until);
         self.send(batch);
     }
 
-    /// Hands over what is left, however many batches wait.
+    /// Hands over the last batch, regardless of how many batches wait.
     fn end(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.until = Nanos(u64::MAX);
@@ -415,13 +419,13 @@ impl Tap {
 
     fn send(&mut self, batch: FrameBatch) {
         self.waiting.0.fetch_add(1, Ordering::Relaxed);
-        // A writer that has ended reports its error itself.
+        // If the writer has ended, it has reported its error itself.
         let _ = self.full.send(batch);
     }
 }
 
 impl WaitingBatches {
-    /// The writer has taken a batch.
+    /// Records that the writer has taken a batch.
     pub(super) fn taken(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

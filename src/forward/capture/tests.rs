@@ -11,9 +11,9 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use super::*;
 use crate::forward::departures::Changes;
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
-use crate::forward::test_writers::{Full, Gate, Written};
+use crate::forward::test_writers::{FullDisk, GatedWriter, SharedBuffer};
 
-/// A packet of a capture, as a reader finds it.
+/// A packet as it is read from a capture file.
 #[derive(Debug, PartialEq)]
 struct Packet {
     interface: u32,
@@ -24,7 +24,7 @@ struct Packet {
     comment: String,
 }
 
-fn packets(written: &Written) -> (Vec<Packet>, Vec<u64>) {
+fn packets(written: &SharedBuffer) -> (Vec<Packet>, Vec<u64>) {
     let (mut packets, mut dropped) = (Vec::new(), Vec::new());
     let bytes = written.bytes();
     let mut reader = PcapNgReader::new(bytes.as_slice()).unwrap();
@@ -59,7 +59,7 @@ fn packets(written: &Written) -> (Vec<Packet>, Vec<u64>) {
     (packets, dropped)
 }
 
-/// UDP from 10.77.0.1 to 10.77.0.2, with 20 bytes of payload, capable of a mark.
+/// Returns a frame with ECN-capable UDP from 10.77.0.1 to 10.77.0.2 and 20 bytes of payload.
 fn frame(at: u64) -> Frame {
     let mut bytes = vec![0; 62];
     (bytes[12], bytes[14], bytes[15], bytes[17]) = (8, 0x45, 2, 48);
@@ -72,8 +72,8 @@ fn frame(at: u64) -> Frame {
 fn begin(spec: CaptureSpec, sink: impl Write + Send + 'static) -> (Captures, CaptureHandle) {
     let sink = Box::new(sink);
     let (tap, handle) = Capture { spec, sink }.begin(Nanos(1_000)).unwrap();
-    // Nothing takes any time.
-    let mut captures = Captures::within(TimeShare::measured_by(|| Nanos::ZERO));
+    // With this clock, no work takes any time.
+    let mut captures = Captures::new(TimeShare::with_clock(|| Nanos::ZERO));
     captures.add(tap);
     (captures, handle)
 }
@@ -84,7 +84,7 @@ fn drop_packet(captures: &mut Captures, frame: &Frame, cause: DropCause) {
     captures.note(&packets, cause.into(), None);
 }
 
-/// The packet of a frame, due and changed like this, leaves at that time.
+/// Reports that the packet of a frame leaves at `at`, with the due time `due` and these changes.
 fn deliver(captures: &mut Captures, frame: &Frame, at: Nanos, due: Nanos, changes: Changes) {
     let gso = GsoFrame::of(frame).unwrap();
     let packets = ObservedPackets {
@@ -101,14 +101,14 @@ fn pass(captures: &mut Captures, frame: &Frame) {
 }
 
 #[test]
-fn packets_stand_in_order_of_time_with_what_became_of_them() {
-    let written = Written::default();
+fn packets_are_in_order_of_time_with_their_outcomes() {
+    let written = SharedBuffer::default();
     let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
     let (first, second) = (frame(1_000_000), frame(2_000_000));
     captures.arrived((&first).into(), 1);
     captures.arrived((&second).into(), 1);
     drop_packet(&mut captures, &second, DropCause::QueueFull);
-    // The first is on its way: nothing after it can be written.
+    // The first packet is still on its way, so nothing after it can be written.
     captures.follow(Nanos(900_000_000), Nanos(900_000_000));
     let flip = Edit::FlipBits {
         first: 400,
@@ -138,11 +138,14 @@ fn packets_stand_in_order_of_time_with_what_became_of_them() {
             (1, 2, original),
         ]
     );
-    let since = packets.iter().map(|of| of.at - packets[0].at);
-    let since: Vec<u128> = since.map(|at| at.as_micros()).collect();
+    let since: Vec<u128> = packets
+        .iter()
+        .map(|of| of.at - packets[0].at)
+        .map(|at| at.as_micros())
+        .collect();
     assert_eq!(since[0], 0);
     assert!(since.is_sorted(), "{since:?}");
-    // As it came, as it came again, and with a mark and a flipped bit.
+    // The original packet is unchanged at both ends; the copy has a mark and a flipped bit.
     assert_eq!(packets[0].data, first.bytes());
     assert_eq!(packets[3].data, first.bytes());
     assert_eq!(packets[2].data[15], 3);
@@ -151,7 +154,7 @@ fn packets_stand_in_order_of_time_with_what_became_of_them() {
 
 #[test]
 fn a_side_a_filter_and_a_length_leave_the_rest_out() {
-    let written = Written::default();
+    let written = SharedBuffer::default();
     let spec = CaptureSpec {
         side: Some(Side::B),
         filter: "udp and dst host 10.77.0.2".parse().unwrap(),
@@ -170,8 +173,8 @@ fn a_side_a_filter_and_a_length_leave_the_rest_out() {
 }
 
 #[test]
-fn what_came_before_the_capture_began_is_seen_leaving_only() {
-    let written = Written::default();
+fn a_packet_from_before_the_start_is_captured_only_at_its_departure() {
+    let written = SharedBuffer::default();
     let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
     let at = Nanos(2_000);
     deliver(&mut captures, &frame(999), at, at, Changes::NONE);
@@ -181,32 +184,32 @@ fn what_came_before_the_capture_began_is_seen_leaving_only() {
 }
 
 #[test]
-fn a_writer_that_falls_behind_loses_packets_that_are_counted_in_the_file_too() {
-    let written = Written::default();
-    let (gate, let_go, held_up) = Gate::new(&written);
+fn packets_lost_by_a_slow_writer_are_counted_in_the_file_too() {
+    let written = SharedBuffer::default();
+    let (gate, release, blocked) = GatedWriter::new(&written);
     let (mut captures, handle) = begin(CaptureSpec::default(), gate);
-    // The writer stands at its first batch, and takes no other.
+    // The writer is blocked at its first batch and takes no other.
     pass(&mut captures, &frame(5_000));
     captures.follow(Nanos(1_000_000_000), Nanos(1_000_000_000));
-    held_up.recv().unwrap();
+    blocked.recv().unwrap();
     let batches = tap::WAITING + 3;
     for _ in 0..batches * tap::BATCH {
         pass(&mut captures, &frame(2_000_000_000));
     }
-    drop(let_go);
+    drop(release);
     captures.finish();
     let summary = handle.wait();
     let lost = 3 * tap::BATCH as u64;
     assert_eq!(summary.not_kept, 2 * lost);
     assert_eq!(packets(&written).1, [lost, lost]);
-    assert!(summary.to_string().contains("the writer fell behind"));
+    assert!(summary.to_string().contains("the writer was too slow"));
 }
 
 thread_local! {
     static NOW: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A clock on which every look at a frame takes 0.1 ms.
+/// A clock according to which every observed frame takes 0.1 ms.
 fn slow() -> Nanos {
     NOW.with(|now| {
         now.set(now.get() + 100_000);
@@ -215,18 +218,19 @@ fn slow() -> Nanos {
 }
 
 #[test]
-fn a_capture_that_takes_too_long_loses_its_packets_counts_them_and_goes_on_later() {
-    let written = Written::default();
+fn a_capture_that_takes_too_long_counts_lost_packets_and_continues_later() {
+    let written = SharedBuffer::default();
     let (tap, handle) = Capture {
         spec: CaptureSpec::default(),
         sink: Box::new(written.clone()),
     }
     .begin(Nanos(1_000))
     .unwrap();
-    let mut captures = Captures::within(TimeShare::measured_by(slow));
+    let mut captures = Captures::new(TimeShare::with_clock(slow));
     captures.add(tap);
     let at = |number: u64| frame(1_000_000 + number);
-    // The burst of 20 ms is spent after 100 packets, which are looked at as they come and as they leave.
+    // The burst of 20 ms is used up after 100 packets, each of which is observed at arrival and
+    // departure.
     (0..100).for_each(|number| pass(&mut captures, &at(number)));
     let on_its_way = at(100);
     captures.arrived((&on_its_way).into(), 1);
@@ -234,7 +238,8 @@ fn a_capture_that_takes_too_long_loses_its_packets_counts_them_and_goes_on_later
     let later = Nanos(100_000_000);
     captures.follow(Nanos(50_000_000), Nanos(50_000_000));
     captures.follow(later, later);
-    // One that came while the capture looked away has left only; those that come now are kept at both ends.
+    // The packet that arrived while the tap did not look appears only as a departure; those that
+    // arrive now are kept at both ends.
     deliver(&mut captures, &on_its_way, later, later, Changes::NONE);
     (0..10).for_each(|number| pass(&mut captures, &frame(later.0 + number)));
     captures.finish();
@@ -247,8 +252,8 @@ fn a_capture_that_takes_too_long_loses_its_packets_counts_them_and_goes_on_later
 }
 
 #[test]
-fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
-    let (mut captures, handle) = begin(CaptureSpec::default(), Full);
+fn a_full_disk_is_reported_and_missing_packets_are_counted() {
+    let (mut captures, handle) = begin(CaptureSpec::default(), FullDisk);
     (0..10).for_each(|_| pass(&mut captures, &frame(5_000)));
     captures.finish();
     let summary = handle.wait();
@@ -258,7 +263,7 @@ fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
 
 #[test]
 fn a_capture_ends_at_its_limit_of_bytes_and_when_its_handle_is_dropped() {
-    let written = Written::default();
+    let written = SharedBuffer::default();
     let spec = CaptureSpec {
         most_bytes: Some(1_000),
         ..CaptureSpec::default()
@@ -269,19 +274,19 @@ fn a_capture_ends_at_its_limit_of_bytes_and_when_its_handle_is_dropped() {
     let summary = handle.wait();
     assert!(summary.not_kept > 180, "{summary}");
     assert_eq!(packets(&written).0.len() as u64, summary.a + summary.b);
-    let (mut captures, handle) = begin(CaptureSpec::default(), Written::default());
+    let (mut captures, handle) = begin(CaptureSpec::default(), SharedBuffer::default());
     drop(handle);
     captures.follow(Nanos(2_000), Nanos(2_000));
     assert!(captures.is_empty());
 }
 
 #[test]
-fn what_is_lost_by_the_emulator_says_so() {
-    let written = Written::default();
+fn a_loss_by_the_emulator_is_named_in_the_comment() {
+    let written = SharedBuffer::default();
     let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
-    let came = frame(5_000);
-    captures.arrived((&came).into(), 1);
-    let lost = ObservedPackets::whole_frame(Side::B, &came, None);
+    let arrived = frame(5_000);
+    captures.arrived((&arrived).into(), 1);
+    let lost = ObservedPackets::whole_frame(Side::B, &arrived, None);
     captures.note(&lost, PacketVerdict::UnsupportedGso, None);
     captures.finish();
     handle.wait();
@@ -291,7 +296,7 @@ fn what_is_lost_by_the_emulator_says_so() {
 }
 
 #[test]
-fn a_prefix_gets_the_ending_once() {
+fn a_prefix_gets_the_extension_once() {
     assert_eq!(file_of(Path::new("a.b")), Path::new("a.b.pcapng"));
     assert_eq!(file_of(Path::new("a.pcapng")), Path::new("a.pcapng"));
 }

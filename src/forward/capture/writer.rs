@@ -1,4 +1,5 @@
-//! The capture's thread: takes frames apart into packets, sorts them by time, and writes them as pcapng.
+//! The writer's thread of a capture: splits frames into packets, sorts them by time and writes them
+//! as pcapng.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
@@ -27,18 +28,19 @@ use super::comment::PacketComment;
 use super::tap::{CapturedFrame, FrameBatch, WaitingBatches};
 use crate::forward::packet_log::WallTime;
 
-/// Bytes that may wait until all packets that arrived earlier are decided. Beyond them, the file is not sorted by time.
+/// The bytes that may wait until the outcomes of all earlier packets are known. Beyond this limit,
+/// the file is not sorted by time.
 const MOST_UNORDERED: usize = 256 << 20;
-/// Memory that a waiting packet takes beside its bytes.
-const BESIDE: usize = 160;
-/// Bytes per write.
+/// The memory that a waiting packet takes in addition to its bytes.
+const PACKET_OVERHEAD: usize = 160;
+/// The number of bytes per write.
 const BUFFER: usize = 256 << 10;
-/// Nanoseconds (if_tsresol: a power of 10).
+/// The time resolution is nanoseconds (if_tsresol: a power of 10).
 const RESOLUTION: u8 = 9;
-/// epb_flags: bits 0 and 1 are the direction, seen from the emulator.
+/// Bits 0 and 1 of epb_flags are the direction as seen from the emulator.
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
-/// if_filter: a text in libpcap's syntax follows.
+/// The first byte of if_filter: a text in libpcap's syntax follows.
 const IS_TEXT: u8 = 0;
 
 /// Sorts packets by time and writes them.
@@ -46,27 +48,27 @@ pub(super) struct CaptureWriter<W: Write> {
     spec: CaptureSpec,
     file: PcapNgWriter<BufWriter<W>>,
     order: BinaryHeap<Reverse<OrderedPacket>>,
-    /// Bytes in `order`.
+    /// The size of the packets in `order`, in bytes.
     unordered: usize,
-    /// How many packets were put into `order`.
+    /// The number of packets put into `order` since the start.
     ordered: u64,
     spare: Spare,
     wall: WallTime,
     began: Nanos,
-    /// By side: packets handed to the buffer, and those of them that were flushed.
+    /// The packets handed to the buffer, and those of them that were flushed, by side.
     written: [u64; 2],
     flushed: [u64; 2],
     bytes: u64,
 }
 
-/// A packet as the file has it at one side.
+/// A packet as the file shows it at one side.
 struct OrderedPacket {
     at: Nanos,
-    /// Packets of one time keep the order of these numbers.
+    /// A sequence number that orders packets with equal times.
     number: u64,
     side: Side,
     packet: Rc<CapturedPacket>,
-    /// Its bytes, if they differ from the packet's.
+    /// The packet's bytes at this side, if the link changed them.
     changed: Option<Vec<u8>>,
 }
 
@@ -76,13 +78,13 @@ struct CapturedPacket {
     bytes: Vec<u8>,
 }
 
-/// Why nothing more is written.
+/// The reason why nothing more is written.
 enum WriteEnd {
     Limit,
     Failed(PcapError),
 }
 
-/// Writes until the capture ends, a limit is reached or writing fails. Returns what was written.
+/// Writes until the capture ends, a limit is reached or writing fails. Returns the summary.
 pub(super) fn write(
     spec: CaptureSpec,
     sink: impl Write,
@@ -90,32 +92,32 @@ pub(super) fn write(
     give_back: &Sender<FrameBatch>,
     waiting: &WaitingBatches,
 ) -> CaptureSummary {
-    let mut seen = [0; 2];
+    let mut observed = [0; 2];
     let mut summary = CaptureSummary::default();
     match CaptureWriter::begin(spec, sink) {
         Ok(mut writer) => {
-            let mut result = writer.take_all(to_write, give_back, waiting, &mut seen);
+            let mut result = writer.take_all(to_write, give_back, waiting, &mut observed);
             if !matches!(result, Err(WriteEnd::Failed(_))) {
-                result = writer.finish(seen).and(result);
+                result = writer.finish(observed).and(result);
             }
             [summary.a, summary.b] = writer.flushed;
             summary.error = error_of(result);
         }
         Err(error) => summary.error = error_of(Err(error)),
     }
-    // The sink is closed; packets that are still handed over are counted.
+    // The sink is closed; packets that are still handed over are only counted.
     for batch in to_write {
         waiting.taken();
-        seen = batch.seen;
+        observed = batch.observed;
     }
-    summary.not_kept = (seen[0] + seen[1]).saturating_sub(summary.a + summary.b);
+    summary.not_kept = (observed[0] + observed[1]).saturating_sub(summary.a + summary.b);
     summary
 }
 
 fn error_of(result: Result<(), WriteEnd>) -> Option<String> {
     match result {
         Ok(()) => None,
-        Err(WriteEnd::Limit) => Some("the limit was reached".to_owned()),
+        Err(WriteEnd::Limit) => Some("the size limit was reached".to_owned()),
         Err(WriteEnd::Failed(PcapError::IoError(error))) => Some(error.to_string()),
         Err(WriteEnd::Failed(error)) => Some(error.to_string()),
     }
@@ -125,7 +127,7 @@ impl<W: Write> CaptureWriter<W> {
     fn begin(spec: CaptureSpec, sink: W) -> Result<Self, WriteEnd> {
         let program = concat!("farwire ", env!("CARGO_PKG_VERSION"));
         let header = SectionHeaderBlock {
-            // The library writes times of statistics with the upper half first.
+            // The library writes the times of statistics with the upper half first.
             endianness: Endianness::Big,
             options: vec![SectionHeaderOption::UserApplication(program.into())],
             ..SectionHeaderBlock::default()
@@ -170,16 +172,16 @@ impl<W: Write> CaptureWriter<W> {
         to_write: &Receiver<FrameBatch>,
         give_back: &Sender<FrameBatch>,
         waiting: &WaitingBatches,
-        seen: &mut [u64; 2],
+        observed: &mut [u64; 2],
     ) -> Result<(), WriteEnd> {
         for mut batch in to_write {
             waiting.taken();
-            *seen = batch.seen;
+            *observed = batch.observed;
             self.wall = WallTime::now();
             self.take(&batch);
             self.release(batch.until)?;
             batch.clear();
-            // Nobody needs it after the end.
+            // The tap does not need the batch after its end.
             let _ = give_back.send(batch);
         }
         self.release(Nanos(u64::MAX))
@@ -195,7 +197,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Puts each packet of a frame in order.
+    /// Sorts each packet of a frame into the order.
     fn take_apart(&mut self, frame: &CapturedFrame, bytes: &[u8], due: &[Nanos]) {
         let part = FrameRef {
             arrival: frame.arrival,
@@ -263,7 +265,8 @@ impl<W: Write> CaptureWriter<W> {
         self.order.push(Reverse(record));
     }
 
-    /// Writes packets from before `until`, and those for which there is no room.
+    /// Writes the packets from before `until`, and further ones while the waiting packets exceed
+    /// the limit.
     fn release(&mut self, until: Nanos) -> Result<(), WriteEnd> {
         while let Some(Reverse(first)) = self.order.peek()
             && (first.at < until || self.unordered > MOST_UNORDERED)
@@ -314,11 +317,11 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Records at the end of the file how many packets it lacks.
-    fn finish(&mut self, seen: [u64; 2]) -> Result<(), WriteEnd> {
+    /// Writes to the end of the file how many packets are missing.
+    fn finish(&mut self, observed: [u64; 2]) -> Result<(), WriteEnd> {
         let [began, now] = [self.began, clock::now()].map(|at| self.wall.of(at));
         for side in [Side::A, Side::B] {
-            let (all, kept) = (seen[side.index()], self.written[side.index()]);
+            let (all, kept) = (observed[side.index()], self.written[side.index()]);
             self.file.write_pcapng_block(InterfaceStatisticsBlock {
                 interface_id: number_of(side),
                 timestamp: now,
@@ -334,7 +337,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 }
 
-/// The number of an interface's block.
+/// Returns the index of a side's interface block.
 fn number_of(side: Side) -> u32 {
     match side {
         Side::A => 0,
@@ -345,7 +348,7 @@ fn number_of(side: Side) -> u32 {
 impl OrderedPacket {
     fn cost(&self) -> usize {
         let bytes = self.changed.as_ref().unwrap_or(&self.packet.bytes);
-        BESIDE + bytes.len()
+        PACKET_OVERHEAD + bytes.len()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The packet log's lines as CSV (RFC 4180, except that lines end with a bare line feed).
+//! The packet log as CSV (RFC 4180, except that lines end with a bare line feed).
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -11,31 +11,31 @@ use record::crossing::CrossedFlow;
 use super::{LogLine, Sink};
 use crate::forward::departures::Changes;
 
-/// The first line.
+/// The header line.
 const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
 
-/// Bytes per write. The kernel needs least work for large pieces.
+/// The number of bytes per write. The kernel needs the least work for large writes.
 const WRITE: usize = 1 << 20;
 
-/// A file of rows.
+/// A CSV file with one row per packet.
 pub(super) struct CsvFile<W> {
     file: W,
     rows: RowWriter,
 }
 
-/// Formats lines as rows.
+/// Formats log lines as rows.
 #[derive(Debug, Default)]
 struct RowWriter {
     /// Rows that are not written yet.
     text: Vec<u8>,
     /// The row being formatted, without its number.
     row: Vec<u8>,
-    /// By ingress: the last flow and its columns, which the next line probably needs again.
+    /// The last flow and its columns, which the next line probably needs again, by ingress side.
     flows: [Option<(FiveTuple, String)>; 2],
 }
 
 impl<W> CsvFile<W> {
-    /// A CSV file in `file`.
+    /// Creates a CSV log in `file`.
     pub(super) fn new(file: W) -> Self {
         Self {
             file,
@@ -130,7 +130,8 @@ fn push_changes(row: &mut Vec<u8>, changes: Changes) {
     }
 }
 
-/// The last columns, formatted again only if the flow differs from the last one.
+/// Returns the columns of the flow. They are formatted again only if the flow differs from the last
+/// one.
 fn columns_of(last: &mut Option<(FiveTuple, String)>, flow: Option<FiveTuple>) -> &str {
     let Some(flow) = flow else {
         return ",,,,";
@@ -157,7 +158,7 @@ fn columns(flow: &FiveTuple) -> String {
     )
 }
 
-/// Converts the emulator's clock to wall-clock time, which instruments and captures use.
+/// Converts the emulator's monotonic clock to wall-clock time, which instruments and captures use.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forward) struct WallTime {
     mono: Nanos,
@@ -172,7 +173,7 @@ impl WallTime {
         }
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns the nanoseconds since 1970.
     pub(in crate::forward) fn of(self, mono: Nanos) -> u64 {
         (self.wall.0.wrapping_sub(self.mono.0)).wrapping_add(mono.0)
     }
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_wall_clock_times_and_leaves_empty_what_there_is_not() {
+    fn a_row_has_wall_clock_times_and_empty_columns_for_missing_values() {
         let line = LogLine {
             bytes: 98,
             due: Some(Nanos(1_500)),
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_alike_have_a_row_each() {
+    fn equal_packets_have_a_row_each() {
         let pair = LogLine {
             count: 3,
             ..LogLine::bare(Nanos(1), Side::A, PacketVerdict::LinkControl)
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(rows(8, &pair), expected);
     }
 
-    /// A row as plain formatting makes it.
+    /// Formats a row with the standard formatting functions.
     fn plain(number: u64, line: &LogLine) -> String {
         let text = |value: Option<String>| value.unwrap_or_default();
         let time = |at: Nanos| (1_000_000_000 + at.0).to_string();
@@ -334,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_are_what_plain_formatting_makes_of_each_packet(
+        fn rows_equal_those_of_plain_formatting(
             first in 1_u64..u64::MAX / 2,
             lines in prop::collection::vec(lines(), 1..20),
         ) {

@@ -1,4 +1,5 @@
-//! The packet log added up by flow. Measurements are compared with these totals as soon as a run is over.
+//! Totals of the packet log by flow. Measurements are compared with these totals as soon as a run
+//! is over.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,19 +10,21 @@ use record::crossing::{CrossedData, CrossedFlow};
 
 use super::{LogLine, PacketVerdict, Sink};
 
-/// Lines of one link that are kept until its end: 32 bytes each, and almost as much again while they are added up, so
-/// 500 MB. Lines beyond them are not kept.
+/// The largest number of lines of one link that are kept until its end. Each takes 32 bytes, and
+/// almost as much again during the summation, so the limit is about 500 MB. Further lines are not
+/// kept.
 const MOST: usize = 1 << 23;
-/// A flow's packets count as data if they have at least this many quarters of the length of its longest packet.
+/// A flow's packets count as data if their length is at least this many quarters of the flow's
+/// longest packet.
 const DATA_QUARTERS: u64 = 3;
 const SECOND: u64 = 1_000_000_000;
 
-/// All packets, by flow.
+/// The lines of all packets, by flow.
 #[derive(Debug, Default)]
 pub(super) struct FlowTotals {
-    flows: HashMap<FlowKey, Vec<Crossed>>,
+    flows: HashMap<FlowKey, Vec<PacketGroup>>,
     kept: usize,
-    /// When the first packet arrived.
+    /// The arrival time of the first packet.
     began: Option<u64>,
 }
 
@@ -29,19 +32,19 @@ pub(super) struct FlowTotals {
 struct FlowKey {
     ingress: Side,
     protocol: u8,
-    /// Source and destination.
+    /// The source and the destination port.
     ports: [u16; 2],
 }
 
-/// Packets that differ in nothing.
+/// Packets that are equal in all logged properties.
 #[derive(Clone, Copy, Debug)]
-struct Crossed {
+struct PacketGroup {
     arrival: u64,
-    /// 0 if they were lost.
+    /// The departure time; 0 if the packets were lost.
     departure: u64,
-    /// When they were due; 0 if they never were.
+    /// The due time; 0 if the packets were never due.
     due: u64,
-    /// Of each.
+    /// The length of each packet.
     bytes: u32,
     count: u32,
 }
@@ -61,10 +64,10 @@ impl Sink for FlowTotals {
         Ok(lines.iter().map(|line| u64::from(line.count)).sum())
     }
 
-    /// In a fixed order.
+    /// Returns the flows in a fixed order.
     fn flows(self) -> Vec<CrossedFlow> {
         let began = self.began.unwrap_or_default();
-        let mut flows: Vec<(FlowKey, Vec<Crossed>)> = self.flows.into_iter().collect();
+        let mut flows: Vec<(FlowKey, Vec<PacketGroup>)> = self.flows.into_iter().collect();
         flows.sort_unstable_by_key(|(key, _)| (key.ingress.index(), key.protocol, key.ports));
         flows
             .iter()
@@ -78,7 +81,7 @@ impl FlowTotals {
         let Some(flow) = line.flow else {
             return;
         };
-        // A loss by the emulator itself makes the run invalid. Link control belongs to no flow.
+        // A loss by the emulator itself makes the run invalid, and link control belongs to no flow.
         let is_of_network = matches!(
             line.verdict,
             PacketVerdict::Delivered | PacketVerdict::Dropped(_)
@@ -94,7 +97,7 @@ impl FlowTotals {
             protocol: flow.protocol,
             ports: flow.ports.unwrap_or_default(),
         };
-        self.flows.entry(key).or_default().push(Crossed {
+        self.flows.entry(key).or_default().push(PacketGroup {
             arrival: line.arrival.0,
             departure: line.departure.map_or(0, |at| at.0),
             due: line.due.map_or(0, |at| at.0),
@@ -104,7 +107,7 @@ impl FlowTotals {
     }
 }
 
-impl Crossed {
+impl PacketGroup {
     fn has_left(&self) -> bool {
         self.departure > 0
     }
@@ -119,37 +122,37 @@ impl Crossed {
 }
 
 impl FlowKey {
-    fn sum(self, began: u64, packets: &[Crossed]) -> CrossedFlow {
+    fn sum(self, began: u64, packets: &[PacketGroup]) -> CrossedFlow {
         let (direction, ports) = match self.ingress {
             Side::A => (Direction::Up, self.ports),
             Side::B => (Direction::Down, [self.ports[1], self.ports[0]]),
         };
-        let delivered = packets.iter().filter(|alike| alike.has_left());
+        let delivered = packets.iter().filter(|group| group.has_left());
         CrossedFlow {
             direction,
             protocol: self.protocol,
             ports,
-            delivered: delivered.clone().map(Crossed::packets).sum(),
-            delivered_bytes: delivered.map(Crossed::all_bytes).sum(),
+            delivered: delivered.clone().map(PacketGroup::packets).sum(),
+            delivered_bytes: delivered.map(PacketGroup::all_bytes).sum(),
             best_second_bytes: best_second(packets),
             data: data(began, packets),
         }
     }
 }
 
-fn data(began: u64, packets: &[Crossed]) -> CrossedData {
+fn data(began: u64, packets: &[PacketGroup]) -> CrossedData {
     let longest = packets.iter().map(|packet| packet.bytes).max();
     let least = u64::from(longest.unwrap_or_default()) * DATA_QUARTERS;
-    let is_data = |packet: &&Crossed| u64::from(packet.bytes) * 4 >= least;
+    let is_data = |packet: &&PacketGroup| u64::from(packet.bytes) * 4 >= least;
     let packets = packets.iter().filter(is_data);
     let since = |at: u64| at.saturating_sub(began);
-    let (left, lost): (Vec<&Crossed>, Vec<&Crossed>) =
-        packets.clone().partition(|alike| alike.has_left());
-    let departures = left.iter().map(|alike| alike.departure);
-    let arrivals = packets.clone().map(|alike| alike.arrival);
+    let (left, lost): (Vec<&PacketGroup>, Vec<&PacketGroup>) =
+        packets.clone().partition(|group| group.has_left());
+    let departures = left.iter().map(|group| group.departure);
+    let arrivals = packets.clone().map(|group| group.arrival);
     CrossedData {
-        packets: packets.map(Crossed::packets).sum(),
-        lost: lost.into_iter().map(Crossed::packets).sum(),
+        packets: packets.map(PacketGroup::packets).sum(),
+        lost: lost.into_iter().map(PacketGroup::packets).sum(),
         first_arrival_ns: since(arrivals.min().unwrap_or(began)),
         first_departure_ns: departures.clone().min().map(since),
         last_departure_ns: departures.max().map(since),
@@ -157,29 +160,33 @@ fn data(began: u64, packets: &[Crossed]) -> CrossedData {
     }
 }
 
-fn median_delay(left: &[&Crossed]) -> Option<u64> {
+fn median_delay(left: &[&PacketGroup]) -> Option<u64> {
     let mut delays: Vec<(u64, u64)> = left
         .iter()
-        .map(|alike| {
-            let delay = alike.departure.saturating_sub(alike.arrival);
-            (delay, alike.packets())
+        .map(|group| {
+            let delay = group.departure.saturating_sub(group.arrival);
+            (delay, group.packets())
         })
         .collect();
     delays.sort_unstable();
     let half = delays.iter().map(|(_, packets)| packets).sum::<u64>() / 2;
-    let mut so_far = 0;
+    let mut passed = 0;
     let median = delays.iter().find(|(_, packets)| {
-        so_far += packets;
-        so_far > half
+        passed += packets;
+        passed > half
     });
     median.map(|(delay, _)| *delay)
 }
 
-/// The most bytes due within one second, among those that were sent; `None` if they span less than a second. Due times
-/// count, not departures: bytes that left late and together were delayed by the host, not let through by the network.
-fn best_second(packets: &[Crossed]) -> Option<u64> {
-    let left = packets.iter().filter(|alike| alike.has_left());
-    let mut left: Vec<(u64, u64)> = left.map(|alike| (alike.due, alike.all_bytes())).collect();
+/// Returns the most bytes due within one second, among the packets that left, or `None` if they
+/// span less than a second. Due times count, not departures: bytes that left late and together were
+/// delayed by the host rather than let through by the network.
+fn best_second(packets: &[PacketGroup]) -> Option<u64> {
+    let mut left: Vec<(u64, u64)> = packets
+        .iter()
+        .filter(|group| group.has_left())
+        .map(|group| (group.due, group.all_bytes()))
+        .collect();
     left.sort_unstable();
     let last = left.last()?.0;
     let (mut from, mut within, mut best) = (0, 0, None);
@@ -204,7 +211,8 @@ mod tests {
 
     use super::*;
 
-    /// A UDP packet from client to server that left 1 ms after it came, or was dropped.
+    /// Returns the line of a UDP packet from client to server that left 1 ms after its arrival, or
+    /// was dropped.
     fn line(at_ms: u64, bytes: u32, verdict: PacketVerdict) -> LogLine {
         let arrival = Nanos(at_ms * 1_000_000);
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -233,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_what_left_and_its_data_are_the_packets_of_its_usual_length() {
+    fn a_flow_counts_packets_that_left_and_its_data_are_those_of_the_usual_length() {
         let delivered = PacketVerdict::Delivered;
         let lost = PacketVerdict::Dropped(DropCause::Loss);
         let flow = sum(&[
@@ -250,7 +258,7 @@ mod tests {
             CrossedData {
                 packets: 3,
                 lost: 1,
-                // Since the greeting came.
+                // Times count from the arrival of the first, short packet.
                 first_arrival_ns: 5_000_000,
                 first_departure_ns: Some(6_000_000),
                 last_departure_ns: Some(26_000_000),
@@ -261,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_alike_add_up_to_what_they_are_one_by_one() {
+    fn equal_packets_give_the_same_totals_as_single_ones() {
         let times = |count: u32, line: LogLine| LogLine { count, ..line };
         let (delivered, lost) = (
             PacketVerdict::Delivered,
@@ -287,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn the_best_second_begins_wherever_the_most_left() {
+    fn the_best_second_may_begin_at_any_packet() {
         let at = [0, 900, 1100, 1300, 1899, 1900, 3000];
         let lines = at.map(|ms| line(ms, 100, PacketVerdict::Delivered));
         assert_eq!(sum(&lines).best_second_bytes, Some(400));
     }
 
     #[test]
-    fn answers_have_the_ports_of_client_and_server_in_their_places() {
+    fn replies_have_the_client_port_first() {
         let mut answer = line(0, 100, PacketVerdict::Delivered);
         answer.ingress = Side::B;
         if let Some(flow) = &mut answer.flow {

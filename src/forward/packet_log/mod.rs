@@ -1,8 +1,10 @@
-//! The packet log: what became of every packet. The packet path takes lines; a separate thread writes them to a file or
-//! adds them up by flow. Packets of one train that differ in nothing are one line with a count until they are written.
+//! The packet log: the outcome of every packet. The packet path produces lines; a separate thread
+//! writes them to a file or sums them up by flow. Equal packets of one train share a line with a
+//! count until they are written.
 //!
-//! Between the two is a buffer of bounded size. Lines that find it full are not kept. Their packets have numbers all the
-//! same, so a gap in the numbers shows where they are missing, and the summary counts them.
+//! The buffer between the two has a bounded size. Lines that do not fit are lost, but their packets
+//! keep their numbers. A gap in the numbers therefore shows where lines are missing, and the
+//! summary counts them.
 
 mod csv;
 mod flow_totals;
@@ -27,57 +29,58 @@ use super::departures::Changes;
 use super::observed::{ObservedPackets, PacketVerdict};
 use instruments::output;
 
-/// Lines per batch, and how many batches may wait: 14 MB, which is more than a tenth of a second at a million packets per
-/// second, each of another frame.
+/// The limits of lines per batch and of waiting batches: 14 MB, which lasts for more than a tenth
+/// of a second at a million packets per second, each from a different frame.
 const BATCH: usize = 2048;
 const WAITING: usize = 64;
 const _: () = assert!(size_of::<LogLine>() <= 104);
 
-/// A batch is also handed over when it has this many packets, so that little is left to write at the end.
+/// A batch is also handed over when it has this many packets, so that little is left to write at
+/// the end.
 const BATCH_PACKETS: u64 = 16 << 10;
 
-/// A batch that is not full is handed over after this time, so that the file can be followed while it grows.
+/// A batch that is not full is handed over after this time, so that a growing file can be followed.
 const FOLLOW: Nanos = Nanos(200_000_000);
 
-/// What became of one packet, or of neighbours that differ in nothing.
+/// The outcome of one packet, or of neighbouring equal packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLine {
-    /// How many packets. Each has a number, and a row in a file.
+    /// The number of packets. Each has its own number, and its own row in a file.
     pub(crate) count: u32,
-    /// The end of the link at which they arrived.
+    /// The end of the link at which the packets arrived.
     pub(crate) ingress: Side,
-    /// L2 bytes of each, without FCS; 0 if the kernel did not report them.
+    /// The L2 length of each packet without FCS; 0 if the kernel did not report it.
     pub(crate) bytes: u32,
-    /// The kernel's time stamp.
+    /// The kernel's arrival timestamp.
     pub(crate) arrival: Nanos,
-    /// What became of them.
+    /// The outcome of the packets.
     pub(crate) verdict: PacketVerdict,
-    /// When they were due to leave; `None` if they never were.
+    /// The due time; `None` if the packets were never due.
     pub(crate) due: Option<Nanos>,
-    /// When they were handed to the kernel, if they were.
+    /// The time at which the packets were handed to the kernel, if they were.
     pub(crate) departure: Option<Nanos>,
-    /// How they differ from the packets that arrived.
+    /// The differences from the packets that arrived.
     pub(crate) changes: Changes,
     /// The flow of IP packets.
     pub(crate) flow: Option<FiveTuple>,
 }
 
-/// Where lines are to be kept, before the log begins.
+/// The destination of the log before it starts.
 #[derive(Debug)]
 pub(crate) enum PacketLog {
-    /// As CSV.
+    /// CSV on standard output.
     Stdout,
-    /// As CSV.
+    /// CSV in a file.
     File(File),
-    /// Added up by flow, and not written.
+    /// Totals by flow; no line is written.
     ByFlow,
 }
 
-/// Takes lines without ever waiting.
+/// The part of the log in the packet path. It takes lines and never waits.
 #[derive(Debug)]
 pub(crate) struct PacketLogWriter {
     batch: Vec<LogLine>,
-    /// Packets in the batch, and in all batches before it.
+    /// The number of packets in the batch, and in all batches before it.
     in_batch: u64,
     before: u64,
     handed_over: Nanos,
@@ -86,29 +89,29 @@ pub(crate) struct PacketLogWriter {
     writer: JoinHandle<PacketLogSummary>,
 }
 
-/// Where lines go.
+/// A destination of lines.
 trait Sink: Send + 'static {
-    /// Before the first line.
+    /// Prepares the destination for the first line.
     fn begin(&mut self) -> io::Result<()>;
 
-    /// Takes lines whose packets are numbered from `first` on. Returns how many packets it kept.
+    /// Takes lines whose packets are numbered from `first` on. Returns the number of packets kept.
     fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64>;
 
-    /// The totals of each flow, if this sink adds them up.
+    /// Returns the totals of each flow, if this sink computes them.
     fn flows(self) -> Vec<CrossedFlow>;
 }
 
-/// Lines whose packets have consecutive numbers, from `first` on.
+/// A batch of lines whose packets have consecutive numbers from `first` on.
 struct LineBatch {
     first: u64,
     lines: Vec<LogLine>,
 }
 
 impl PacketLog {
-    /// A log in `path`, which is overwritten; `-` is standard output.
+    /// Creates a log in `path`, which is overwritten; `-` is standard output.
     ///
     /// # Errors
-    /// The file cannot be written; the error names it.
+    /// Fails if the file cannot be written; the error names it.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         if output::is_stdout(path) {
             return Ok(Self::Stdout);
@@ -121,7 +124,7 @@ impl PacketLog {
     /// Starts the thread that writes the log.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn begin(self) -> Result<PacketLogWriter> {
         match self {
             Self::Stdout => PacketLogWriter::to(CsvFile::new(io::stdout())),
@@ -138,7 +141,7 @@ impl PacketLogWriter {
         let writer = std::thread::Builder::new()
             .name("packet-log".to_owned())
             .spawn(move || write(sink, &to_write, &give_back))
-            .context("starting the packet log's thread")?;
+            .context("cannot start the thread of the packet log")?;
         Ok(Self {
             batch: Vec::with_capacity(BATCH),
             in_batch: 0,
@@ -150,7 +153,7 @@ impl PacketLogWriter {
         })
     }
 
-    /// Notes a line for these packets, or several if their lengths or due times differ.
+    /// Adds a line for these packets, or several lines if their lengths or due times differ.
     pub(crate) fn note(
         &mut self,
         packets: &ObservedPackets<'_>,
@@ -165,20 +168,21 @@ impl PacketLogWriter {
             return self.push_segments(line, gso, packets.segments.clone());
         }
         let mut first = packets.segments.start;
-        for alike in packets.due.chunk_by(|a, b| a == b) {
-            let due = Some(alike[0]);
-            let end = first + u32::try_from(alike.len()).expect("segments of one frame");
+        for equal in packets.due.chunk_by(|a, b| a == b) {
+            let due = Some(equal[0]);
+            let end = first + u32::try_from(equal.len()).expect("segments of one frame");
             self.push_segments(LogLine { due, ..line }, gso, first..end);
             first = end;
         }
     }
 
-    /// Adds a line for these segments, which differ in nothing but the length of the frame's last one.
+    /// Adds a line for these segments, and a second one if the frame's last segment has another
+    /// length.
     fn push_segments(&mut self, line: LogLine, gso: &GsoFrame, segments: Range<u32>) {
         let Range { start, end } = segments;
         let [bytes, last] = [start, end - 1].map(|segment| gso.segment_len(segment));
-        let alike = end - start - u32::from(bytes != last);
-        for (bytes, count) in [(bytes, alike), (last, end - start - alike)] {
+        let equal = end - start - u32::from(bytes != last);
+        for (bytes, count) in [(bytes, equal), (last, end - start - equal)] {
             if count > 0 {
                 self.push(LogLine {
                     bytes,
@@ -207,14 +211,14 @@ impl PacketLogWriter {
 
     fn hand_over(&mut self) {
         let batch = self.take_batch();
-        // A batch that finds no room is missing in the writer's count.
+        // If no batch fits, the writer's count lacks these lines, which shows the loss.
         let _ = self.full.try_send(batch);
     }
 
-    /// Writes what is left. Returns what was kept.
+    /// Writes the last batch, waits for the writer and returns the summary.
     pub(crate) fn finish(mut self) -> PacketLogSummary {
         let rest = self.take_batch();
-        // A writer that has ended reports its error itself.
+        // If the writer has ended, it has reported its error itself.
         let _ = self.full.send(rest);
         drop(self.full);
         let kept = match self.writer.join() {
@@ -228,8 +232,10 @@ impl PacketLogWriter {
     }
 
     fn take_batch(&mut self) -> LineBatch {
-        let empty = self.emptied.try_recv();
-        let empty = empty.unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        let empty = self
+            .emptied
+            .try_recv()
+            .unwrap_or_else(|_| Vec::with_capacity(BATCH));
         let lines = std::mem::replace(&mut self.batch, empty);
         let first = self.before + 1;
         self.before += std::mem::take(&mut self.in_batch);
@@ -250,7 +256,7 @@ fn write(
     {
         result = sink.take(first, &lines).map(|count| kept.lines += count);
         lines.clear();
-        // Nobody needs it after the end.
+        // The packet path does not need the batch after its end.
         let _ = give_back.send(lines);
     }
     kept.error = result.err().map(|error| error.to_string());
@@ -259,7 +265,7 @@ fn write(
 }
 
 impl LogLine {
-    /// A line of one packet, with the length of the whole frame.
+    /// Creates a line of one packet, with the length of the whole frame.
     fn of(packets: &ObservedPackets<'_>, verdict: PacketVerdict, departure: Option<Nanos>) -> Self {
         let frame = packets.frame;
         Self {
@@ -271,7 +277,7 @@ impl LogLine {
         }
     }
 
-    /// A line of one packet of which nothing else is known.
+    /// Creates a line of one packet without further properties.
     fn bare(arrival: Nanos, ingress: Side, verdict: PacketVerdict) -> Self {
         Self {
             count: 1,
@@ -289,7 +295,7 @@ impl LogLine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_writers::{Full, Gate, Written};
+    use super::super::test_writers::{FullDisk, GatedWriter, SharedBuffer};
     use super::*;
 
     fn line() -> LogLine {
@@ -297,15 +303,15 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_falls_behind_loses_lines_that_are_counted_and_leave_a_gap() {
-        let written = Written::default();
-        let (gate, let_go, held_up) = Gate::new(&written);
+    fn lines_lost_by_a_slow_writer_are_counted_and_leave_a_gap() {
+        let written = SharedBuffer::default();
+        let (gate, release, blocked) = GatedWriter::new(&written);
         let mut log = PacketLogWriter::to(CsvFile::new(gate)).unwrap();
-        held_up.recv().unwrap();
-        // The writer is held up at the header: all batches wait, and the next one finds no room.
+        blocked.recv().unwrap();
+        // The writer is blocked at the header: all batches wait, and the next one finds no room.
         let batches = WAITING + 1;
         (0..batches * BATCH).for_each(|_| log.push(line()));
-        drop(let_go);
+        drop(release);
         log.push(line());
         let summary = log.finish();
         let lost = BATCH as u64;
@@ -325,8 +331,8 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
-        let mut log = PacketLogWriter::to(CsvFile::new(Full)).unwrap();
+    fn a_full_disk_is_reported_and_missing_packets_are_counted() {
+        let mut log = PacketLogWriter::to(CsvFile::new(FullDisk)).unwrap();
         (0..10).for_each(|_| log.push(line()));
         let summary = log.finish();
         assert_eq!((summary.lines, summary.not_kept), (0, 10));

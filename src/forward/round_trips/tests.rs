@@ -7,23 +7,29 @@ const SYN_ACK: u8 = 0x12;
 const ACK: u8 = 0x10;
 
 #[derive(Default)]
-struct Ends {
+struct TestLink {
     tracker: RoundTripTracker,
 }
 
-/// A frame that has arrived.
-struct Arrived {
+/// A frame that has arrived at a side.
+struct ArrivedFrame {
     side: Side,
     segments: u32,
     frame: Frame,
 }
 
-impl Ends {
-    fn comes(&mut self, side: Side, millis: u64, bytes: &[u8]) -> Arrived {
-        self.train_comes(side, millis, bytes, 1)
+impl TestLink {
+    fn arrives(&mut self, side: Side, millis: u64, bytes: &[u8]) -> ArrivedFrame {
+        self.train_arrives(side, millis, bytes, 1)
     }
 
-    fn train_comes(&mut self, side: Side, millis: u64, bytes: &[u8], segments: u32) -> Arrived {
+    fn train_arrives(
+        &mut self,
+        side: Side,
+        millis: u64,
+        bytes: &[u8],
+        segments: u32,
+    ) -> ArrivedFrame {
         let gso = (segments > 1).then_some(Gso {
             kind: GsoKind::TcpV4,
             size: 100,
@@ -35,47 +41,52 @@ impl Ends {
         };
         let frame = Frame::new(Nanos::from_millis(millis), offload, None, bytes);
         self.tracker.arrived(side, (&frame).into());
-        Arrived {
+        ArrivedFrame {
             side,
             segments,
             frame,
         }
     }
 
-    /// The frame is sent on.
-    fn leaves(&mut self, came: &Arrived, millis: u64) {
-        self.part_leaves(came, 0..came.segments, millis);
+    /// Sends the frame on.
+    fn leaves(&mut self, frame: &ArrivedFrame, millis: u64) {
+        self.part_leaves(frame, 0..frame.segments, millis);
     }
 
-    fn part_leaves(&mut self, came: &Arrived, part: std::ops::Range<u32>, millis: u64) {
+    fn part_leaves(&mut self, frame: &ArrivedFrame, part: std::ops::Range<u32>, millis: u64) {
         let at = Nanos::from_millis(millis);
         let sent = SendTimes {
             begun: at,
             ended: at,
         };
-        self.gone(came, part, Some(sent));
+        self.report(frame, part, Some(sent));
     }
 
-    fn is_lost(&mut self, came: &Arrived) {
-        self.gone(came, 0..came.segments, None);
+    fn is_lost(&mut self, frame: &ArrivedFrame) {
+        self.report(frame, 0..frame.segments, None);
     }
 
-    fn gone(&mut self, came: &Arrived, part: std::ops::Range<u32>, sent: Option<SendTimes>) {
-        let gso = GsoFrame::of(&came.frame).unwrap();
+    fn report(
+        &mut self,
+        frame: &ArrivedFrame,
+        part: std::ops::Range<u32>,
+        sent: Option<SendTimes>,
+    ) {
+        let gso = GsoFrame::of(&frame.frame).unwrap();
         let packets = ObservedPackets {
             segments: part,
-            ..ObservedPackets::whole_frame(came.side, &came.frame, Some(&gso))
+            ..ObservedPackets::whole_frame(frame.side, &frame.frame, Some(&gso))
         };
         self.tracker.note(&packets, sent);
     }
 
-    /// What comes crosses a link of 20 ms.
+    /// Lets a frame arrive and cross a link with 20 ms delay.
     fn crosses(&mut self, side: Side, millis: u64, bytes: &[u8]) {
-        let came = self.comes(side, millis, bytes);
-        self.leaves(&came, millis + 20);
+        let frame = self.arrives(side, millis, bytes);
+        self.leaves(&frame, millis + 20);
     }
 
-    /// How many round trips either side has seen, and how long all of them took.
+    /// Returns the number of round trips that each side has measured, and their total duration.
     fn sums(&self) -> [(u64, Nanos); 2] {
         self.tracker.times().map(|times| (times.count(), times.sum))
     }
@@ -87,7 +98,7 @@ fn ms(count: u64, millis: u64) -> (u64, Nanos) {
     (count, Nanos::from_millis(millis))
 }
 
-/// A TCP segment of the client's (side A), or of the server's.
+/// Returns a TCP segment from the client (side A) or the server.
 fn tcp(from: Side, [sequence, ack]: [u32; 2], flags: u8, payload: u16) -> Vec<u8> {
     let mut ends = [([10, 77, 0, 1], 40_000_u16), ([10, 77, 0, 2], 80)];
     if from == Side::B {
@@ -105,17 +116,17 @@ fn tcp(from: Side, [sequence, ack]: [u32; 2], flags: u8, payload: u16) -> Vec<u8
     bytes
 }
 
-/// 100 bytes of the client's, from that sequence number on.
+/// Returns a segment with 100 bytes from the client, starting at that sequence number.
 fn data(sequence: u32) -> Vec<u8> {
     tcp(Side::A, [sequence, 1], ACK, 100)
 }
 
-/// The server has all before that number.
+/// Returns the server's acknowledgement of everything before that number.
 fn acknowledged(ack: u32) -> Vec<u8> {
     tcp(Side::B, [1, ack], ACK, 0)
 }
 
-/// An echo request of the client's, or its reply.
+/// Returns an echo request from the client, or its reply.
 fn echo(kind: u8, number: u8) -> Vec<u8> {
     let mut bytes = tcp(if kind == 8 { Side::A } else { Side::B }, [0; 2], 0, 8);
     bytes[23] = 1;
@@ -124,8 +135,8 @@ fn echo(kind: u8, number: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_segment_takes_until_its_acknowledgement_has_left() {
-    let mut ends = Ends::default();
+fn a_round_trip_lasts_until_the_acknowledgement_has_left() {
+    let mut ends = TestLink::default();
     ends.crosses(Side::A, 0, &data(1000));
     ends.crosses(Side::B, 21, &acknowledged(1099));
     assert_eq!(ends.sums(), [NONE, NONE]);
@@ -135,8 +146,8 @@ fn a_segment_takes_until_its_acknowledgement_has_left() {
 }
 
 #[test]
-fn each_side_sees_the_round_trips_of_what_comes_there() {
-    let mut ends = Ends::default();
+fn each_side_measures_the_round_trips_of_its_arrivals() {
+    let mut ends = TestLink::default();
     ends.crosses(Side::A, 0, &tcp(Side::A, [7, 0], 0x02, 0));
     ends.crosses(Side::B, 20, &tcp(Side::B, [9, 8], SYN_ACK, 0));
     ends.crosses(Side::A, 45, &tcp(Side::A, [8, 10], ACK, 0));
@@ -144,8 +155,8 @@ fn each_side_sees_the_round_trips_of_what_comes_there() {
 }
 
 #[test]
-fn a_segment_that_comes_again_is_followed_no_longer_and_the_next_one_is() {
-    let mut ends = Ends::default();
+fn a_retransmitted_segment_is_not_measured_and_the_next_one_is() {
+    let mut ends = TestLink::default();
     ends.crosses(Side::A, 0, &data(1000));
     ends.crosses(Side::A, 200, &data(1000));
     ends.crosses(Side::B, 220, &acknowledged(1100));
@@ -156,22 +167,22 @@ fn a_segment_that_comes_again_is_followed_no_longer_and_the_next_one_is() {
 }
 
 #[test]
-fn what_is_acknowledged_before_it_has_passed_was_sent_before() {
-    let mut ends = Ends::default();
-    let again = ends.comes(Side::A, 100, &data(1000));
+fn a_segment_acknowledged_before_it_has_passed_is_not_measured() {
+    let mut ends = TestLink::default();
+    let again = ends.arrives(Side::A, 100, &data(1000));
     ends.crosses(Side::B, 90, &acknowledged(1100));
     ends.leaves(&again, 120);
     assert_eq!(ends.sums(), [NONE, NONE]);
-    let again = ends.comes(Side::A, 200, &data(1100));
-    let answer = ends.comes(Side::B, 210, &acknowledged(1200));
+    let again = ends.arrives(Side::A, 200, &data(1100));
+    let answer = ends.arrives(Side::B, 210, &acknowledged(1200));
     ends.leaves(&again, 220);
     ends.leaves(&answer, 230);
     assert_eq!(ends.sums(), [NONE, NONE]);
 }
 
 #[test]
-fn what_is_not_answered_for_long_makes_room_and_a_late_answer_is_none() {
-    let mut ends = Ends::default();
+fn an_unanswered_packet_is_given_up_and_a_late_reply_ignored() {
+    let mut ends = TestLink::default();
     ends.crosses(Side::A, 0, &data(1000));
     ends.crosses(Side::B, 10_000, &acknowledged(1100));
     assert_eq!(ends.sums(), [NONE, NONE]);
@@ -187,11 +198,11 @@ fn what_is_not_answered_for_long_makes_room_and_a_late_answer_is_none() {
 
 #[test]
 fn the_next_segment_is_followed_ten_milliseconds_later_and_an_echo_beside_it() {
-    let mut ends = Ends::default();
+    let mut ends = TestLink::default();
     let mut exchange = |millis, sequence| {
-        let asked = ends.comes(Side::A, millis, &data(sequence));
-        ends.leaves(&asked, millis);
-        let answer = ends.comes(Side::B, millis, &acknowledged(sequence + 100));
+        let request = ends.arrives(Side::A, millis, &data(sequence));
+        ends.leaves(&request, millis);
+        let answer = ends.arrives(Side::B, millis, &acknowledged(sequence + 100));
         ends.leaves(&answer, millis + 1);
         ends.sums()[0].0
     };
@@ -205,12 +216,12 @@ fn the_next_segment_is_followed_ten_milliseconds_later_and_an_echo_beside_it() {
 }
 
 #[test]
-fn an_echo_that_is_lost_on_its_way_or_back_holds_none_up() {
-    let mut ends = Ends::default();
-    let asked = ends.comes(Side::A, 0, &echo(8, 1));
-    ends.is_lost(&asked);
+fn a_lost_echo_or_reply_does_not_block_later_ones() {
+    let mut ends = TestLink::default();
+    let request = ends.arrives(Side::A, 0, &echo(8, 1));
+    ends.is_lost(&request);
     ends.crosses(Side::A, 100, &echo(8, 2));
-    let answer = ends.comes(Side::B, 120, &echo(0, 2));
+    let answer = ends.arrives(Side::B, 120, &echo(0, 2));
     ends.is_lost(&answer);
     assert_eq!(ends.sums(), [NONE, NONE]);
     ends.crosses(Side::A, 200, &echo(8, 3));
@@ -219,31 +230,31 @@ fn an_echo_that_is_lost_on_its_way_or_back_holds_none_up() {
 }
 
 #[test]
-fn a_lost_acknowledgement_is_as_good_as_the_next_one() {
-    let mut ends = Ends::default();
+fn the_next_acknowledgement_replaces_a_lost_one() {
+    let mut ends = TestLink::default();
     ends.crosses(Side::A, 0, &data(1000));
-    let lost = ends.comes(Side::B, 20, &acknowledged(1100));
+    let lost = ends.arrives(Side::B, 20, &acknowledged(1100));
     ends.is_lost(&lost);
     ends.crosses(Side::B, 30, &acknowledged(1200));
     assert_eq!(ends.sums(), [ms(1, 50), NONE]);
 }
 
 #[test]
-fn a_train_has_passed_with_its_last_segment() {
-    for (last_leaves, seen) in [(20, ms(1, 60)), (45, NONE)] {
-        let mut ends = Ends::default();
+fn a_train_has_passed_when_its_last_segment_has() {
+    for (last_leaves, measured) in [(20, ms(1, 60)), (45, NONE)] {
+        let mut ends = TestLink::default();
         let train = tcp(Side::A, [1000, 1], ACK, 300);
-        let train = ends.train_comes(Side::A, 0, &train, 3);
+        let train = ends.train_arrives(Side::A, 0, &train, 3);
         ends.part_leaves(&train, 0..2, 10);
         ends.part_leaves(&train, 2..3, last_leaves);
         ends.crosses(Side::B, 30, &acknowledged(1299));
         ends.crosses(Side::B, 40, &acknowledged(1300));
-        assert_eq!(ends.sums(), [seen, NONE]);
+        assert_eq!(ends.sums(), [measured, NONE]);
     }
 }
 
 #[test]
-fn times_are_counted_within_the_bound_that_they_reach() {
+fn a_time_equal_to_a_bound_counts_below_it() {
     let mut times = RoundTripTimes::default();
     let bounds = RoundTripTimes::BOUNDS;
     assert!(bounds.is_sorted());
@@ -256,15 +267,18 @@ fn times_are_counted_within_the_bound_that_they_reach() {
 
 proptest! {
     #[test]
-    fn whatever_comes_nothing_takes_less_than_no_time(
+    fn no_round_trip_is_shorter_than_the_link(
         frames in prop::collection::vec((any::<bool>(), 0u64..50, any::<[u8; 4]>(), any::<prop::sample::Index>()), 1..60),
     ) {
-        let mut ends = Ends::default();
+        let mut ends = TestLink::default();
         let mut now = 0;
         for (is_up, gap, wild, at) in frames {
-            let (side, mut bytes) = match is_up {
-                true => (Side::A, if wild[0] > 128 { data(wild[1].into()) } else { echo(8, wild[1]) }),
-                false => (Side::B, if wild[0] > 128 { acknowledged(wild[1].into()) } else { echo(0, wild[1]) }),
+            let is_tcp = wild[0] > 128;
+            let number = wild[1];
+            let (side, mut bytes) = if is_up {
+                (Side::A, if is_tcp { data(number.into()) } else { echo(8, number) })
+            } else {
+                (Side::B, if is_tcp { acknowledged(number.into()) } else { echo(0, number) })
             };
             if wild[2] > 200 {
                 let at = at.index(bytes.len());
@@ -272,8 +286,8 @@ proptest! {
                 bytes.truncate(bytes.len().min(at + usize::from(wild[3])));
             }
             now += gap;
-            let came = ends.comes(side, now, &bytes);
-            ends.leaves(&came, now + 5);
+            let frame = ends.arrives(side, now, &bytes);
+            ends.leaves(&frame, now + 5);
         }
         for (count, sum) in ends.sums() {
             prop_assert!(sum >= Nanos::from_millis(10 * count), "{count} took {sum:?}");

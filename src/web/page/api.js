@@ -1,17 +1,18 @@
-// The live API, version 1, as this page uses it. The token is kept in memory only, and so are the leases that this page holds.
+// The live API, version 1, as this page uses it. The token and the identifiers of this page's
+// leases are kept only in memory.
 
 let token = null;
 let askForToken = null;
 let asked = null;
 const leases = new Map();
 
-// What to call when the server wants a token: answers with a promise of one.
+// The function to call if the server requires a token. It returns a promise of one.
 export const onTokenWanted = (ask) => { askForToken = ask; };
 
-// Sends this token from now on.
+// Sends this token with all further requests.
 export const useToken = (given) => { token = given; };
 
-// A refusal: the problem+json of the answer, with the field that it names.
+// A refusal: the problem+json of the response, with the field that it names.
 export class Refused extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || `the server answered ${status}`);
@@ -21,7 +22,7 @@ export class Refused extends Error {
   }
 }
 
-// Asks again with a token where one is wanted; several requests share one question.
+// Repeats a request with a token if one is required. Several requests share one prompt.
 async function request(path, { headers = {}, ...options } = {}) {
   for (;;) {
     const sent = token;
@@ -54,8 +55,8 @@ export const run = () => json("v1/run");
 export const changes = async (name) => (await json(`${linkPath(name)}/history`)).changes;
 export const holdsLease = (name) => leases.has(name);
 
-// Changes conditions: `patch` is a JSON Merge Patch on them, `whole` takes their place.
-// `schedule` has their schedule run, stop (`state`) or go to another time (`to`).
+// Changes conditions: `patch` is a JSON Merge Patch of them, `whole` replaces them.
+// `schedule` starts or stops their schedule (`state`) or moves it to another time (`to`).
 export async function change(name, { patch, whole, schedule, revision, seconds, dryRun, signal }) {
   const query = new URLSearchParams();
   if (dryRun) query.set("dry_run", "1");
@@ -74,7 +75,7 @@ export async function change(name, { patch, whole, schedule, revision, seconds, 
   return changed;
 }
 
-// Ends a lease before its time: the link reverts now.
+// Ends a lease early: the link reverts now.
 export async function endLease(name) {
   const headers = leases.has(name) ? { "Farwire-Lease": leases.get(name) } : {};
   const changed = await json(`${linkPath(name)}/lease`, { method: "DELETE", headers });
@@ -84,7 +85,8 @@ export async function endLease(name) {
 
 export const leaseIsOver = (name) => leases.delete(name);
 
-// The body of a GET as one file; `onBytes` is told how many there are so far. When `signal` ends it, what had come is the file.
+// Reads the body of a GET as one file. `onBytes` receives the number of bytes up to now. If
+// `signal` ends it, the file holds what has arrived.
 export async function download(name, path, { signal, onBytes } = {}) {
   const answer = await request(`${linkPath(name)}/${path}`, { signal });
   const reader = answer.body.getReader();
@@ -105,8 +107,8 @@ export async function download(name, path, { signal, onBytes } = {}) {
 const SILENCE_MS = 5_000;
 const RETRY_MS = 1_000;
 
-// Follows a link's events until `signal` ends it. A broken stream is taken up again behind the last event seen. EventSource could
-// not send a token.
+// Follows a link's events until `signal` ends it. A broken stream is resumed after the last event
+// received. EventSource is not used because it cannot send a token.
 export async function events(name, signal, { onEvent, onOpen, onBroken }) {
   let last = "0";
   while (!signal.aborted) {
@@ -136,7 +138,7 @@ export async function events(name, signal, { onEvent, onOpen, onBroken }) {
   }
 }
 
-// Server-sent events of a stream (HTML Standard, 9.2.6).
+// Reads the server-sent events of a stream (HTML Standard, 9.2.6).
 async function read(body, onEvent, alive) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -1,4 +1,5 @@
-// The page of a running farwire: which link is shown, how the connection stands, leases, what can be taken away.
+// The page of a running farwire: the choice of the link, the state of the connection, leases and
+// exports.
 
 import * as api from "./api.js";
 import { Conditions } from "./conditions.js";
@@ -8,7 +9,7 @@ import { duration, clock, size, time } from "./units.js";
 import { Watch } from "./watch.js";
 
 const LOOK_AGAIN_MS = 1_000;
-// Of a capture by the page, which keeps it in memory until it is saved.
+// The size limit of a capture by the page, which is kept in memory until it is saved.
 const MOST_CAPTURED = 64 << 20;
 
 const watch = new Watch();
@@ -23,14 +24,14 @@ function announce(text, isError = false) {
   say(place, text);
 }
 
-// The band at the top: whether what is shown is what happens now.
+// Updates the band at the top, which says whether the page shows the current state.
 function state(kind, word, words) {
   byId("state").className = `verdict ${kind}`;
   say(byId("state-word"), word);
   say(byId("state-words"), words);
 }
 
-// Takes a link as the server has it now.
+// Shows a link as the server has it now.
 function show(shown) {
   if (shown.name !== link?.name) return;
   if (link.started !== shown.started) watch.clear();
@@ -39,13 +40,13 @@ function show(shown) {
   controls.show(link);
   const [near, far] = link.ends;
   say(byId("ends"), `up: ${near} to ${far}; down: ${far} to ${near}`);
-  say(byId("since"), `Revision ${link.revision} since ${clock(time(link.since))}${by()}. The link runs since ${clock(time(link.started))}, seed ${link.seed}.`);
+  say(byId("since"), `Revision ${link.revision} since ${clock(time(link.since))}${by()}. The link started at ${clock(time(link.started))}, seed ${link.seed}.`);
   state("met", "Live:", link.says);
   showLease();
   showCommand();
 }
 
-// Who made the change that is in force.
+// Describes who made the change that is in force.
 function by() {
   const change = watch.changes.find(({ revision }) => revision === link.revision);
   return change ? `, by ${change.by}` : "";
@@ -53,7 +54,7 @@ function by() {
 
 const refresh = async () => show(await api.link(link.name));
 
-// Links by name, and the one that is shown; waits until there is one.
+// Reads the links and the one to show; waits until there is one.
 async function choose() {
   following.abort();
   const all = await links();
@@ -71,7 +72,7 @@ async function links() {
     try {
       const all = await api.links();
       if (all.length) return all;
-      state("", "No link now:", "looking again every second.");
+      state("", "No link:", "checking again every second.");
     } catch (error) {
       state("unmet", "No connection:", error.message);
     }
@@ -88,7 +89,7 @@ function follow(chosen) {
   watch.clear();
   controls.lock(link.fixed);
   show(link);
-  watch.load(link.name).then(() => show(link)).catch(() => announce("Earlier changes could not be read.", true));
+  watch.load(link.name).then(() => show(link)).catch(() => announce("Cannot read earlier changes.", true));
   api.events(link.name, signal, {
     onEvent: (name, data) => take(name, data),
     onOpen: () => refresh().catch(() => {}),
@@ -100,7 +101,7 @@ function take(name, data) {
   if (name === "sample") watch.take(data);
   else if (name === "change") {
     watch.change(data);
-    // What this page changed is said with its answer.
+    // The response to a change by this page is announced elsewhere.
     const isOwn = controls.isApplying || data.revision <= link.revision;
     if (!isOwn) announce(`Changed by ${data.by}: ${data.says}`);
     refresh().catch(() => {});
@@ -110,15 +111,16 @@ function take(name, data) {
   }
 }
 
-// A stream that broke is taken up again; a link that is gone may be followed by the next run's.
+// Handles a broken stream: it is resumed, or the link of the next run is awaited if the link is
+// gone.
 function broken(error) {
   if (error?.status === 404) {
     const next = error.next ? ` Next: ${run.runWords(error.next)}.` : "";
-    controls.lock("Between two runs there is no link.");
-    state("", "Between two runs:", `the link is not there now.${next}`);
+    controls.lock("There is no link between two runs.");
+    state("", "Between two runs:", `there is no link now.${next}`);
     choose();
   } else {
-    state("unmet", "Not live:", `the connection broke${error ? ` (${error.message})` : ""}; trying again. What is shown is what was.`);
+    state("unmet", "Not live:", `the connection broke${error ? ` (${error.message})` : ""}; trying again. The page shows the last known state.`);
   }
 }
 
@@ -127,14 +129,14 @@ function showLease() {
   byId("lease").hidden = lease === null;
   if (lease === null) return;
   const end = lease.until ? time(lease.until) : null;
-  const whose = api.holdsLease(link.name) ? "this page's" : "somebody's";
+  const whose = api.holdsLease(link.name) ? "this page's" : "another client's";
   const left = end === null ? "when its connection ends" : `in ${duration((end - watch.now) / 1000)}, at ${clock(end)}`;
   say(byId("lease-words"), `These conditions are ${whose} lease: the link reverts to revision ${lease.reverts_to} ${left}.`);
 }
 
 function showCommand() {
   const command = link.command === null ? null : `farwire exec ${link.command}`.trim();
-  byId("command").value = command ?? "No flags say these conditions: take the link file.";
+  byId("command").value = command ?? "No flags exist for these conditions: download the link file.";
   byId("copy").disabled = command === null;
 }
 
@@ -143,11 +145,12 @@ async function copy() {
   try {
     await navigator.clipboard.writeText(field.value);
   } catch {
-    // Browsers keep the clipboard from pages that came without TLS, loopback aside; a selection can still be copied.
+    // Browsers deny the clipboard to pages without TLS, except on loopback; a selection can still
+    // be copied.
     field.select();
     document.execCommand("copy");
   }
-  announce("Copied the command line.");
+  announce("The command line is copied.");
 }
 
 function save(blob, name) {
@@ -160,13 +163,13 @@ async function takeAway(form, name) {
   try {
     save(await api.download(link.name, `history/${form}`), name);
   } catch (error) {
-    announce(`Not downloaded: ${error.message}`, true);
+    announce(`Download failed: ${error.message}`, true);
   }
 }
 
 let capturing = null;
 
-// One button starts a capture and, while it runs, ends it; what came by then is saved.
+// Starts a capture, or ends the running one and saves what has arrived.
 async function capture() {
   if (capturing) return capturing.abort();
   capturing = new AbortController();
@@ -182,7 +185,7 @@ async function capture() {
     save(packets, `${link.name}.pcapng`);
     say(byId("capture-state"), `${size(packets.size)} saved`);
   } catch (error) {
-    say(byId("capture-state"), capturing.signal.aborted ? "" : `Not captured: ${error.message}`);
+    say(byId("capture-state"), capturing.signal.aborted ? "" : `Capture failed: ${error.message}`);
   }
   capturing = null;
   say(button, words);
@@ -191,7 +194,7 @@ async function capture() {
 // Asks for a token until one is given.
 function askForToken(wasWrong) {
   const dialog = byId("token-dialog");
-  say(byId("token-wrong"), wasWrong ? "The server does not take this token." : "");
+  say(byId("token-wrong"), wasWrong ? "The token is wrong." : "");
   byId("token").value = "";
   dialog.showModal();
   return new Promise((given) => {
@@ -204,7 +207,8 @@ function askForToken(wasWrong) {
   });
 }
 
-// Takes the token out of the address, where the URL that farwire prints has it, so that neither the history nor a copied address keeps it.
+// Removes the token from the address, where the URL that farwire prints has it, so that neither the
+// history nor a copied address contains it.
 function takeToken() {
   const query = new URLSearchParams(location.search);
   const given = new URLSearchParams(location.hash.slice(1)).get("token") ?? query.get("token");
@@ -231,7 +235,7 @@ async function start() {
   for (const one of document.querySelectorAll("[name=window], #hold")) one.addEventListener("change", () => { watch.dirty = true; });
   window.addEventListener("resize", () => { watch.dirty = true; });
   const [paths, conditions, profiles] = await Promise.all([api.paths(), api.conditions(), api.profiles()]);
-  // What the server does not offer is not shown.
+  // Controls that the server does not support are hidden.
   for (const one of document.querySelectorAll("[data-path]")) one.hidden = !paths.has(one.dataset.path);
   controls = new Conditions(conditions, profiles, { offersSchedule: paths.has("/v1/links/{name}/schedule"), onChanged: show, announce });
   setInterval(() => { if (link?.lease) showLease(); }, 1_000);

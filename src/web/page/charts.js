@@ -1,22 +1,24 @@
-// Curves over time as SVG, in the looks of the report's drawings: the palette of Okabe and Ito, and a dash beside each colour.
+// Curves over time as SVG, in the style of the report's charts: the palette of Okabe and Ito, with
+// a dash pattern beside each colour.
 
 import { element, svg, say } from "./dom.js";
 import { number } from "./units.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 10, 8, 22];
-// As the report's; the colours are in the style sheet, because they differ between themes.
+// The dash patterns of the report. The colours are in the style sheet, because they differ between
+// themes.
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "1 2", "8 3 2 3 2 3"];
-// A point so far from the cursor still says what was there.
+// A point within this distance of the cursor still gives the value there.
 const NEAR_MS = 400;
 const ticksOf = [1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600];
 
-// The next of 1, 2 and 5 with zeros that is not below.
+// Rounds up to the next of 1, 2 and 5 with zeros.
 function roundUp(value) {
   const decade = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((round) => round * decade).find((round) => round >= value * 0.9999);
 }
 
-// A point of time that the reader looks at: the same in every chart, as a share of their width.
+// The time at the cursor as a share of the charts' width, which all charts have in common.
 const cursor = { share: null, chart: null };
 const charts = [];
 
@@ -27,7 +29,8 @@ function look(chart, share) {
 }
 
 export class Chart {
-  // `height` in pixels; `what` is what is drawn, for the caption and for those who do not see it.
+  // Creates a chart with `height` in pixels. `what` describes its content, for the caption and for
+  // screen readers.
   constructor(place, { what, about, height, minimum = 0, tall = false }) {
     this.what = what;
     this.minimum = minimum;
@@ -71,7 +74,8 @@ export class Chart {
     return Math.max(50, this.width - LEFT - RIGHT);
   }
 
-  // Draws `curves` ({label, look, faint, points: [[time, value or null], ...]}) from one time to another. `empty` is said where there is nothing to draw.
+  // Draws `curves` ({label, look, faint, points: [[time, value or null], ...]}) from one time to
+  // another. `empty` is the text if there is nothing to draw.
   draw({ from, to, curves, changes, unit, scale = 1, empty }) {
     this.width = this.drawing.clientWidth;
     if (!this.width) return;
@@ -140,7 +144,8 @@ export class Chart {
       : svg("circle", { ...style, cx: points[0].split(",")[0], cy: points[0].split(",")[1], r: 1.2 })));
   }
 
-  // A line where conditions changed, in the tall drawing with its number; the newer's goes before the older's where there is no room for both.
+  // Draws a line where conditions changed, with its number in the tall chart. If there is no room
+  // for two numbers, only the newer one is shown.
   drawMarks(changes) {
     let free = Infinity;
     this.marks.replaceChildren(...changes.filter(({ at }) => at >= this.from && at <= this.to).reverse().flatMap((change) => {
@@ -164,7 +169,7 @@ export class Chart {
     this.legend.replaceChildren(...curves.map((curve) => element("span", {}, key(curve.look), curve.label)));
   }
 
-  // The points of the curves at the cursor, the nearest to it in time.
+  // Returns the points of the curves at the cursor, the nearest to it in time.
   found() {
     const time = this.from + cursor.share * (this.to - this.from);
     const near = (points) => points.reduce((best, point) => (Math.abs(point[0] - time) < Math.abs(best[0] - time) ? point : best));
@@ -197,12 +202,12 @@ export class Chart {
     this.readout.style.left = `${Math.max(2, left)}px`;
   }
 
-  // What somebody who does not see the drawing is told of it.
+  // Describes the chart for screen readers.
   describe(text) {
     this.drawing.setAttribute("aria-label", `${this.what}: ${text}. Arrow keys read earlier values.`);
   }
 }
 
-// What stands for a curve in a legend.
+// Draws the sample of a curve for a legend.
 export const key = (look) => svg("svg", { class: "key", width: 22, height: 8, "aria-hidden": "true" },
   svg("path", { class: `look${look}`, d: "M0 4h22", "stroke-dasharray": DASHES[look % 7] }));

@@ -1,4 +1,4 @@
-// The classes of packets that meet something else: their rules and their fields.
+// The classes of packets with their own conditions: their rules and their fields.
 
 import { element } from "./dom.js";
 import { Fields } from "./fields.js";
@@ -11,7 +11,7 @@ export class Classes {
     Object.assign(this, { place, conditions, listener, shown: [] });
   }
 
-  // As many classes as the draft has, with their values.
+  // Shows as many classes as the draft has, with their values.
   show(draft, inForce) {
     const classes = draft.classes ?? [];
     while (this.shown.length > classes.length) this.shown.pop().element.remove();

@@ -1,4 +1,5 @@
-// The form that changes a link: fields with a draft, what it would mean before it is applied, undo and redo, profiles, leases.
+// The form that changes a link: fields with a draft, a preview of its effects, undo and redo,
+// profiles, and leases.
 
 import * as api from "./api.js";
 import { Classes } from "./classes.js";
@@ -10,11 +11,12 @@ import { clock, time } from "./units.js";
 
 const DRY_RUN_AFTER_MS = 250;
 const STEP_AFTER_MS = 120;
-// How many earlier conditions undo can reach.
+// The number of earlier conditions that undo can reach.
 const MOST_SEEN = 100;
 
 export class Conditions {
-  // `onChanged(link)` is told of every link that an answer brought, `announce(text, isError)` of what to say.
+  // `onChanged(link)` receives every link in a response, `announce(text, isError)` every message
+  // for the user.
   constructor(conditions, profiles, { offersSchedule, onChanged, announce }) {
     Object.assign(this, { offersSchedule, onChanged, announce, link: null, draft: {}, seen: [], now: -1 });
     const listener = {
@@ -58,7 +60,7 @@ export class Conditions {
     });
   }
 
-  // Takes a link as it is now. What is typed and not applied stays.
+  // Shows the current state of a link. Edits that are not applied stay.
   show(link) {
     const isOther = this.link?.name !== link.name || this.link.started !== link.started;
     const edits = isOther ? {} : patch(this.link.conditions, this.draft);
@@ -73,7 +75,8 @@ export class Conditions {
     }
   }
 
-  // What undo and redo step through. A change by somebody else is one more step, behind which nothing is left to redo.
+  // Adds conditions to the steps of undo and redo. A change by another client is one more step, and
+  // it clears the steps of redo.
   remember(conditions) {
     if (this.now >= 0 && same(this.seen[this.now], conditions)) return;
     const target = this.target ?? -1;
@@ -121,7 +124,7 @@ export class Conditions {
     const others = ["toffee", "stages", "schedule"].filter((key) => key in this.draft);
     byId("kept").hidden = !others.length;
     this.showSchedule();
-    say(byId("kept"), `${others.join(", ")}: kept as they are; a link file changes them.`);
+    say(byId("kept"), `${others.join(", ")}: unchanged here; change them with a link file.`);
     this.afterEdit();
   }
 
@@ -129,7 +132,8 @@ export class Conditions {
     return patch(this.link.conditions, this.draft);
   }
 
-  // Buttons as they are usable, and what the draft would mean, once typing pauses.
+  // Updates which buttons are usable, and previews the effects of the draft once the user stops
+  // typing.
   afterEdit() {
     const isEdited = Object.keys(this.edits).length > 0;
     const locked = this.isLocked;
@@ -138,7 +142,7 @@ export class Conditions {
     byId("undo").disabled = locked || this.now < 1;
     byId("redo").disabled = locked || this.now + 1 >= this.seen.length;
     byId("clear").disabled = locked || !Object.keys(this.link.conditions).length;
-    say(byId("implies-title"), isEdited ? "If applied" : "In effect");
+    say(byId("implies-title"), isEdited ? "Effect if applied" : "Effect");
     byId("implies").classList.toggle("tried", isEdited);
     clearTimeout(this.dryRunTimer);
     this.dryRunTimer = setTimeout(() => this.dryRun(), DRY_RUN_AFTER_MS);
@@ -157,21 +161,22 @@ export class Conditions {
     }
   }
 
-  // A step by key or button is applied by itself where that was asked for, the last of several at once.
+  // Applies a step by key or button automatically if the user has enabled that. Of several quick
+  // steps only the last is applied.
   afterStep() {
     if (!byId("live").checked) return;
     clearTimeout(this.stepTimer);
     this.stepTimer = setTimeout(() => this.apply(), STEP_AFTER_MS);
   }
 
-  // What is typed comes into force, unless somebody else changed the link since this page saw it.
+  // Puts the edits into force, unless another client has changed the link since this page saw it.
   async apply() {
     if (this.isLocked || !Object.keys(this.edits).length) return;
     if (this.isApplying) return this.afterStep();
     await this.send({ patch: this.edits }, null);
   }
 
-  // Other conditions in the place of all; what was typed goes.
+  // Replaces all conditions by others and drops the edits.
   async replace(conditions, what) {
     if (await this.send({ whole: conditions }, what)) {
       this.draft = structuredClone(this.link.conditions);
@@ -183,7 +188,7 @@ export class Conditions {
     const target = this.now + by;
     if (this.isLocked || !this.seen[target]) return;
     this.target = target;
-    await this.replace(this.seen[target], by < 0 ? "undone" : "done again");
+    await this.replace(this.seen[target], by < 0 ? "undone" : "redone");
     this.target = null;
   }
 
@@ -192,7 +197,7 @@ export class Conditions {
     byId("schedule").hidden = !this.offersSchedule || !schedule;
     if (!schedule) return;
     const runs = schedule.state === "running";
-    say(byId("schedule-state"), runs ? "runs" : `stands at ${schedule.time_s.toFixed(3)} s`);
+    say(byId("schedule-state"), runs ? "is running" : `is stopped at ${schedule.time_s.toFixed(3)} s`);
     byId("schedule-start").disabled = this.isLocked || runs;
     byId("schedule-stop").disabled = this.isLocked || !runs;
     byId("schedule-seek").disabled = this.isLocked;
@@ -203,7 +208,7 @@ export class Conditions {
     return this.schedule({ to }, `schedule at ${to}`);
   }
 
-  // Has the schedule run, stop, or go to another time. What is typed stays.
+  // Starts or stops the schedule, or moves it to another time. The edits stay.
   async schedule(schedule, what) {
     if (!this.isLocked) await this.send({ schedule }, what);
   }
@@ -212,7 +217,7 @@ export class Conditions {
     const field = byId("lease-seconds");
     const seconds = byId("lease-wanted").checked ? field.value : null;
     if (seconds !== null && !(seconds && field.checkValidity())) {
-      this.announce(`After how many seconds does it revert? ${field.min} to ${field.max}, or untick that it does.`, true);
+      this.announce(`Enter after how many seconds the link reverts, ${field.min} to ${field.max}, or untick "Revert after".`, true);
       field.focus();
       return false;
     }
@@ -232,17 +237,18 @@ export class Conditions {
 
   taken(changed, what) {
     this.onChanged(changed.link);
-    const under = changed.under_previous ? `; ${changed.under_previous} packets on their way are still under what was before` : "";
-    this.announce(`${what ? `${what}: ` : ""}revision ${changed.revision} in force since ${clock(time(changed.at))}${under}`);
+    const under = changed.under_previous ? `; ${changed.under_previous} packets in flight are still under the earlier conditions` : "";
+    this.announce(`${what ? `${what}: ` : ""}revision ${changed.revision} since ${clock(time(changed.at))}${under}`);
   }
 
-  // A refusal beside the field that it names, or below the form. After a change by somebody else the form takes that one up and keeps what is typed.
+  // Shows a refusal beside the field that it names, or below the form. After a change by another
+  // client, the form shows that change and keeps the edits.
   async refuse(error, isDryRun) {
     this.forgive();
-    if (error.status === 403) this.lock(`Nothing can be changed here: ${error.message}.`);
+    if (error.status === 403) this.lock(`The link cannot be changed here: ${error.message}.`);
     else if (error.status === 412) {
       this.onChanged(await api.link(this.link.name));
-      this.announce("Somebody else changed the link meanwhile: look, and apply again.", true);
+      this.announce("Another client changed the link meanwhile: check the conditions, and apply again.", true);
     } else if (error.status === 404 || !(error instanceof api.Refused)) {
       if (!isDryRun) this.announce(`Not applied: ${error.message}`, true);
     } else {
@@ -258,7 +264,7 @@ export class Conditions {
     for (const fields of this.allFields) fields.forgive();
   }
 
-  // No control works: the token may only read, or there is no link.
+  // Disables all controls, because the token is read-only or there is no link.
   lock(why) {
     this.isLocked = why !== null;
     byId("locked").hidden = why === null;

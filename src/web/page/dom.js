@@ -1,8 +1,10 @@
-// Elements by their names. Text is only ever set as text: nothing that a link, a profile or an error says becomes markup.
+// Creates elements by name. Text is only ever set as text, so nothing from a link, a profile or an
+// error becomes markup.
 
 export const byId = (id) => document.getElementById(id);
 
-// An element with these attributes (a function listens to the event of its name; `true` stands without a value, `false` and `null` not at all).
+// Creates an element with these attributes. A function listens to the event of its name; `true` is
+// an attribute without a value; `false` and `null` are left out.
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -20,12 +22,13 @@ export function svg(name, attributes = {}, ...children) {
   return made;
 }
 
-// Sets a text that is drawn again and again, without touching the page where it is the same.
+// Sets a text that is updated often, and leaves the page alone if it is the same.
 export function say(place, text) {
   if (place.textContent !== text) place.textContent = text;
 }
 
-// The rows of a table anew; each is a list of texts, the first of which names it. `columns` are what cells are called on a phone.
+// Replaces the rows of a table. Each row is a list of texts, of which the first is its heading.
+// `columns` are the labels of cells on a phone.
 export function rows(body, columns, lines) {
   const text = JSON.stringify(lines);
   if (body.dataset.shown === text) return;

@@ -1,17 +1,19 @@
-// The fields of conditions: a row a condition, with a value for each way and, where they stand apart, one for up and one for down.
+// The fields of conditions: one row per condition, with a value for both directions or, if these
+// differ, one for up and one for down.
 
 import { element, say } from "./dom.js";
 import { at, text } from "./spec.js";
 import { stepped } from "./units.js";
 
-// Shown at once; the others when asked for, or where one has a value.
+// These conditions are always shown; the others on request, or if they have a value.
 const COMMON = ["delay", "jitter", "loss", "rate", "queue", "aqm"];
-const WAYS = [["", "each way"], ["up.", "up"], ["down.", "down"]];
+const WAYS = [["", "both directions"], ["up.", "up"], ["down.", "down"]];
 
-// A set of rows for conditions that stand below a path: "" or "classes.0.".
+// A set of rows for conditions below a path: "" or "classes.0.".
 export class Fields {
-  // `conditions` as GET /v1/conditions has them. `onEdit(path, text)` is told of what is typed, `onStep()` of a step by key or button, and
-  // `onFocus(condition)` of the one whose help to show.
+  // `conditions` is the response of GET /v1/conditions. `onEdit(path, text)` is called for every
+  // edit, `onStep()` for a step by key or button, and `onFocus(condition)` for the condition whose
+  // help to show.
   constructor(conditions, below, { onEdit, onStep, onFocus }) {
     Object.assign(this, { below, onEdit, onStep, onFocus });
     this.inputs = new Map();
@@ -80,13 +82,14 @@ export class Fields {
   mark(input) {
     const isEdited = input.value.trim() !== input.before;
     input.classList.toggle("edited", isEdited);
-    input.title = isEdited ? `in force: ${input.before || "nothing"}` : "";
+    input.title = isEdited ? `applied: ${input.before || "nothing"}` : "";
     for (const [at, button] of input.steps?.entries() ?? []) {
       button.disabled = input.disabled || stepped(input.value, at === 1, false, input.condition.value_name) === null;
     }
   }
 
-  // Shows conditions, and beside them which values differ from those in force. The field in which somebody types is left alone.
+  // Shows conditions and marks the values that differ from those in force. The field that has the
+  // focus is left alone.
   show(draft, inForce) {
     for (const [path, input] of this.inputs) {
       input.before = text(at(inForce, path));
@@ -99,12 +102,12 @@ export class Fields {
     if (isSaid) this.more.open = true;
   }
 
-  // Whether any way says something of its own.
+  // Returns true if a direction has its own value.
   saysOneWay() {
     return [...this.inputs.values()].some((input) => input.way && input.value);
   }
 
-  // Puts an error beside the field that it names; `false` if there is none of that name.
+  // Shows an error beside the field that it names; returns `false` if there is no such field.
   refuse(path, words) {
     const input = this.inputs.get(path) ?? this.inputs.get(path.replace(/\.(\d+)$|\[\d+\]$/, ""));
     if (!input) return false;

@@ -1,4 +1,4 @@
-// A running experiment: how far it is, and its figures as they come. Nothing of it is shown where none runs.
+// A running experiment: its progress and its figures. Without an experiment, nothing is shown.
 
 import * as api from "./api.js";
 import { byId, rows, say } from "./dom.js";
@@ -7,17 +7,17 @@ import { count, duration, number } from "./units.js";
 const EVERY_MS = 2_000;
 let timer = null;
 
-// A run in words: which case, and which of its runs.
+// Describes a run: its case and its number.
 export const runWords = ({ case: name, repeat, attempt }) => `${name}, run ${repeat}${attempt > 1 ? `, attempt ${attempt}` : ""}`;
 
-// Asks how the experiment goes, and again as long as there is one.
+// Reads the progress of the experiment repeatedly, as long as there is one.
 export async function follow() {
   clearTimeout(timer);
   let run = null;
   try {
     run = await api.run();
   } catch (error) {
-    // Whether the server can be reached is said where its events are followed.
+    // The code that follows the events reports whether the server can be reached.
     if (!(error instanceof api.Refused)) timer = setTimeout(follow, EVERY_MS);
     return;
   }

@@ -1,14 +1,15 @@
-// What a link's samples said, for the last ten minutes, and what of it a chart draws.
+// The samples of a link in the last ten minutes, and the spans of them that charts draw.
 
 const KEPT_MS = 601_000;
-// A curve has at most so many points.
+// The largest number of points of a curve.
 const MOST_POINTS = 300;
-// Round trips may be seen now and then only: so long one stands.
+// Round trips may be measured only now and then; each is valid for this time.
 const TRIP_STANDS_MS = 3_000;
 
 const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
 
-// A sample as it is kept: cumulative counters as they came, so that any span is a difference.
+// Converts a sample for storage. Its cumulative counters are kept, so that any span is a
+// difference.
 const kept = (sample) => ({
   at: sample.time,
   ways: [sample.up, sample.down].map((way) => ({
@@ -30,7 +31,7 @@ export class Series {
     const last = this.#samples.at(-1);
     if (last && sample.time <= last.at) return;
     this.#samples.push(kept(sample));
-    // By the hundred, because each shift moves all.
+    // Samples are removed by the hundred, because each removal moves all others.
     if (this.#samples[100]?.at < sample.time - KEPT_MS) this.#samples.splice(0, 100);
   }
 
@@ -38,8 +39,9 @@ export class Series {
     return this.#samples.at(-1) ?? null;
   }
 
-  // Spans of equal length that reach from `from` on, each with what its samples say: means of rates and round trips, the greatest wait of
-  // a queue, shares of the packets that came. Spans begin at multiples of their length, so that a curve keeps its shape as it moves.
+  // Returns spans of equal length from `from` on with the values of their samples: means of rates
+  // and round trips, the greatest delay of a queue, and shares of the packets that arrived. Spans
+  // begin at multiples of their length, so that a curve keeps its shape while it moves.
   spans(from, to) {
     const length = Math.max(200, Math.ceil((to - from) / MOST_POINTS / 100) * 100);
     const spans = [];
@@ -51,7 +53,8 @@ export class Series {
       const own = Math.floor(sample.at / length);
       if (own !== at) {
         close();
-        // The last sample before is what counters are counted from; after a gap nothing is.
+        // Counters are relative to the last sample before the span; after a gap there is no
+        // reference.
         const before = samples.at(-1);
         if (before && sample.at - before.at > 2 * length + 1000) spans.push({ at: before.at + 1, gap: true });
         [at, samples] = [own, before ? [before] : []];
@@ -62,19 +65,20 @@ export class Series {
     return spans;
   }
 
-  // The same of the last second.
+  // Returns the same values for the last second.
   lastSecond() {
     const samples = this.#samples.slice(-11);
     return samples.length > 1 ? span(samples.at(-1).at, samples) : null;
   }
 
-  // The latest round trip of each side, in ms; null of one that saw none for some time.
+  // Returns the latest round trip of each side in ms, or null if a side had none for some time.
   lastTrips() {
     const recent = this.#samples.slice(-50).filter(({ at }) => at > this.last.at - TRIP_STANDS_MS);
     return [0, 1].map((side) => recent.findLast(({ trips }) => trips[side])?.trips[side].mean_ms ?? null);
   }
 
-  // What a class got through in the last second, in bit/s of L2; null where it is too new.
+  // Returns the L2 bit/s that a class delivered in the last second, or null if the class is too
+  // new.
   classRate(way, name) {
     const [first, last] = [this.#samples.at(-11) ?? this.#samples[0], this.last];
     const bytes = (sample) => sample?.ways[way].classes.find((one) => one.name === name)?.delivered_bytes;
@@ -82,7 +86,7 @@ export class Series {
     return Number.isFinite(more) && last.at > first.at ? (more * 1000) / (last.at - first.at) : null;
   }
 
-  // The number of the first sample since a time; at least 1, so that one stands before it.
+  // Returns the number of the first sample since a time; at least 1, so that a sample precedes it.
   #first(from) {
     let [low, high] = [1, this.#samples.length];
     while (low < high) {
@@ -94,7 +98,7 @@ export class Series {
   }
 }
 
-// What samples say together; the first is what the others are counted from.
+// Returns the values of several samples; the first is the reference of the others.
 function span(at, samples) {
   const [first, rest] = [samples[0], samples.slice(1)];
   const last = rest.at(-1);
@@ -112,7 +116,7 @@ function span(at, samples) {
       offered: mean(of("offered")),
       delivered: mean(of("delivered")),
       wait: waits.length ? Math.max(...waits) : null,
-      // A queue may drop more in a span than came in it.
+      // A queue may drop more packets in a span than arrived in it.
       lost: came > 0 ? Math.min(1, lost / came) : null,
     };
   });
@@ -131,7 +135,8 @@ function span(at, samples) {
   return { at, ways, trips, causes };
 }
 
-// The points of a curve of round trips: a line goes on over spans without one, unless there was none for some time.
+// Returns the points of a curve of round trips. The line continues over spans without one, unless
+// there was none for some time.
 export function tripPoints(spans, side) {
   let last = -Infinity;
   const points = [];

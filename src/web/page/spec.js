@@ -1,8 +1,9 @@
-// A link's conditions as an object, in the JSON form of a link file: reading and setting a value by its path, and what differs between two.
+// A link's conditions as an object, in the JSON form of a link file: reads and sets values by path,
+// and compares two objects.
 
 const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-// A condition's value as its field shows it: a table as `key=value,...`, the way flags have it.
+// Formats a condition's value for its field: a table as `key=value,...`, as flags have it.
 export function text(value) {
   if (value === undefined) return "";
   if (isTable(value)) return Object.entries(value).map(([key, one]) => `${key}=${one}`).join(",");
@@ -11,7 +12,8 @@ export function text(value) {
 
 export const at = (spec, path) => path.split(".").reduce((value, key) => value?.[key], spec);
 
-// Sets what stands at a path, or takes it away if the text is empty. A table that has nothing left goes with it.
+// Sets the value at a path, or removes it if the text is empty. A table that becomes empty is
+// removed too.
 export function set(spec, path, value) {
   const keys = path.split(".");
   const last = keys.pop();
@@ -33,7 +35,7 @@ const sorted = (value) => {
   return Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])]));
 };
 
-// The JSON Merge Patch (RFC 7396) that makes `to` of `from`.
+// Returns the JSON Merge Patch (RFC 7396) that turns `from` into `to`.
 export function patch(from, to) {
   const changes = {};
   for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
@@ -46,7 +48,7 @@ export function patch(from, to) {
   return changes;
 }
 
-// What a merge patch makes of a value.
+// Applies a merge patch to a value.
 export function patched(value, changes) {
   if (!isTable(changes)) return structuredClone(changes);
   const made = isTable(value) ? structuredClone(value) : {};

@@ -1,8 +1,8 @@
 // Figures as text, and the steps of a quantity in tc's units.
 
-// To so many significant digits, without exponents.
+// Formats a number with this many significant digits, without an exponent.
 export function number(value, digits = 3) {
-  // What nine places cannot show is a sum's rounding.
+  // A value too small for nine decimal places is a rounding error of a sum.
   if (Math.abs(value) < 5e-10) return "0";
   const whole = Math.floor(Math.log10(Math.abs(value)));
   return value.toFixed(Math.max(0, Math.min(9, digits - 1 - whole)));
@@ -12,7 +12,7 @@ const RATES = [[1e9, "Gbit/s"], [1e6, "Mbit/s"], [1e3, "kbit/s"], [1, "bit/s"]];
 const SIZES = [[1 << 30, "GiB"], [1 << 20, "MiB"], [1 << 10, "KiB"], [1, "bytes"]];
 
 const scale = (value, units) => units.find(([size]) => value >= size) ?? units.at(-1);
-// The unit in which a rate of this size is read.
+// Returns the unit for a rate of this size.
 export const rateUnit = (bitPerS) => scale(bitPerS, RATES);
 
 function scaled(value, units) {
@@ -34,17 +34,17 @@ export function duration(seconds) {
   return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
 }
 
-// Of an RFC 3339 time: milliseconds since the epoch. Not every browser reads nanoseconds.
+// Converts an RFC 3339 time to milliseconds since the epoch. Not every browser reads nanoseconds.
 export const time = (text) => Date.parse(text.replace(/(\.\d{3})\d+/, "$1"));
 export const clock = (at) => new Date(at).toTimeString().slice(0, 8);
 
 const QUANTITY = /^(\d+(?:\.\d+)?)([a-zA-Z%]+)(.*)$/s;
-// What the first step up from an empty field is, by what its value is called.
+// The first value after a step up from an empty field, by the placeholder of the value.
 const FIRST = [[/^TIME/, "1ms"], [/^PERCENT/, "0.1%"], [/^RATE\[/, "10mbit"]];
 const UNITS = [["ns", "us", "ms", "s"], ["bit", "kbit", "mbit", "gbit"], ["b", "kb", "mb"], ["KiB", "MiB"]];
 
-// A value one step greater or less: about a tenth, to round figures; to the next of 1, 2 and 5 with `far`. Options behind it stay. `null`:
-// not a quantity that has steps.
+// Returns a value that is one step greater or less: by about a tenth, to a round figure, or with
+// `far` to the next of 1, 2 and 5. Options after it stay. Returns `null` for a value without steps.
 export function stepped(text, up, far, valueName) {
   if (text.trim() === "") return up ? FIRST.find(([name]) => name.test(valueName))?.[1] ?? null : null;
   const [, figure, unit, rest] = QUANTITY.exec(text.trim()) ?? [];

@@ -1,4 +1,4 @@
-// The charts and counters of a link: what its events say, drawn four times a second.
+// The charts and counters of a link, from its events, drawn four times per second.
 
 import * as api from "./api.js";
 import { Chart, key } from "./charts.js";
@@ -7,17 +7,18 @@ import { Series, tripPoints } from "./series.js";
 import { clock, count, duration, ms, number, percent, rate, rateUnit, size, time, us } from "./units.js";
 
 const WAYS = ["up", "down"];
-// Where round trips are seen: the client's side, where up begins, and the server's.
+// The sides at which round trips are measured: the client's side, where up begins, and the
+// server's.
 const SIDES = ["at a", "at b"];
-const TRIP = "from when a TCP segment or an ICMP echo came to a side of the link until its acknowledgement or reply left there; a is the side where up begins";
+const TRIP = "from the arrival of a TCP segment or an ICMP echo at a side of the link until its acknowledgement or reply left there; side a is where up begins";
 const TILES = [
   ["throughput", "Throughput", "delivered, L2 without FCS, over the last second"],
-  ["wait", "Queue delay", "the longest wait of the bottleneck's queue in the last second"],
-  ["trip", "Round trip", `the latest of the last seconds: ${TRIP}`],
-  ["lost", "Lost", "dropped, of the packets that came in the last second"],
-  ["error", "Departure error", "how much later than due packets left the emulator, since its start: median and 99th percentile"],
+  ["wait", "Queue delay", "the longest delay in the bottleneck's queue in the last second"],
+  ["trip", "Round trip", `the latest in the last seconds: ${TRIP}`],
+  ["lost", "Lost", "share of dropped packets in the last second"],
+  ["error", "Departure error", "how much later than due packets left the emulator since its start: median and 99th percentile"],
 ];
-// The first looks are those of up and down.
+// The first looks belong to up and down.
 const FIRST_CAUSE = 2;
 const FIRST_SIDE = 2;
 const COUNTERS = ["", "up", "down"];
@@ -37,23 +38,23 @@ export class Watch {
     }));
     const place = byId("figures");
     this.charts = {
-      throughput: new Chart(place, { what: "Throughput", about: "Delivered, L2 without FCS; pale: what came to the link", height: 210, tall: true }),
-      wait: new Chart(place, { what: "Queue delay", about: "The longest wait of the bottleneck's queue", height: 140 }),
-      trip: new Chart(place, { what: "Round trip", about: `The mean of what was seen, ${TRIP}`, height: 140 }),
-      lost: new Chart(place, { what: "Lost", about: "Dropped, of the packets that came", height: 140, minimum: 0.1 }),
-      causes: new Chart(place, { what: "Drops by cause", about: "Both ways together", height: 140, minimum: 1 }),
+      throughput: new Chart(place, { what: "Throughput", about: "Delivered, L2 without FCS; pale: arrived at the link", height: 210, tall: true }),
+      wait: new Chart(place, { what: "Queue delay", about: "The longest delay in the bottleneck's queue", height: 140 }),
+      trip: new Chart(place, { what: "Round trip", about: `The mean of the observed round trips, ${TRIP}`, height: 140 }),
+      lost: new Chart(place, { what: "Lost", about: "Share of dropped packets", height: 140, minimum: 0.1 }),
+      causes: new Chart(place, { what: "Drops by cause", about: "Both directions together", height: 140, minimum: 1 }),
     };
     this.clear();
     setInterval(() => this.draw(), 250);
   }
 
-  // Forgets a link: another one was chosen, or it was started anew.
+  // Forgets a link, because another one was chosen or it was restarted.
   clear() {
     Object.assign(this, { series: new Series(), sample: null, changes: [], dirty: true, causes: [] });
     rows(byId("changes"), [], []);
   }
 
-  // The changes that there were before this page was opened.
+  // Adds the changes that were made before this page was opened.
   async load(name) {
     for (const change of await api.changes(name)) this.change(change, false);
   }
@@ -128,12 +129,13 @@ export class Watch {
     this.charts.throughput.draw({ ...frame, curves: [...offered, ...delivered], unit, scale, empty: none("") });
     this.charts.wait.draw({ ...frame, curves: both((way) => way.wait), unit: "ms", empty: none("No queue: no rate is set.") });
     this.charts.trip.draw({ ...frame, curves: trips, unit: "ms", empty: "" });
-    this.charts.lost.draw({ ...frame, curves: both((way) => way.lost === null ? null : way.lost * 100), unit: "%", empty: none("No packets came.") });
+    this.charts.lost.draw({ ...frame, curves: both((way) => way.lost === null ? null : way.lost * 100), unit: "%", empty: none("No packets arrived.") });
     this.charts.causes.draw({ ...frame, curves: this.causeCurves(spans), unit: "packets/s", empty: none("Nothing was dropped.") });
     this.describe(seconds);
   }
 
-  // A curve for each cause that dropped in these spans; a cause keeps its look as long as the link is shown.
+  // Draws a curve for each cause that dropped packets in these spans. A cause keeps its look as
+  // long as the link is shown.
   causeCurves(spans) {
     const found = new Set(spans.flatMap((span) => Object.entries(span.causes ?? {}).filter(([, n]) => n > 0).map(([cause]) => cause)));
     for (const cause of found) if (!this.causes.includes(cause)) this.causes.push(cause);
@@ -142,7 +144,7 @@ export class Watch {
     }));
   }
 
-  // The charts in words: their last values.
+  // Describes the charts in words by their last values.
   describe(seconds) {
     const second = this.series.lastSecond();
     const over = `over the last ${duration(seconds)}`;
@@ -154,7 +156,7 @@ export class Watch {
     wait.describe(both((way) => (way.wait === null ? "no queue" : ms(way.wait))));
     lost.describe(both((way) => (way.lost === null ? "no packets" : percent(way.lost))));
     const dropped = Object.entries(second?.causes ?? {}).filter(([, n]) => n > 0);
-    causes.describe(dropped.map(([cause, n]) => `${cause} ${number(n)} packets a second`).join(", ") || "nothing dropped now");
+    causes.describe(dropped.map(([cause, n]) => `${cause} ${number(n)} packets/s`).join(", ") || "nothing dropped now");
   }
 
   drawCounters() {
@@ -165,17 +167,17 @@ export class Watch {
     const queue = (way) => (way.queue_packets == null ? "no queue" : `${count(way.queue_packets)} (${size(way.queue_bytes)})`);
     const some = ["copies", "marked", "edited"].filter((name) => up[name] || down[name]);
     rows(byId("counters"), COUNTERS, [
-      line("packets that came", (way) => count(way.packets)),
-      line("bytes that came, L2", (way) => size(way.bytes)),
+      line("packets received", (way) => count(way.packets)),
+      line("bytes received, L2", (way) => size(way.bytes)),
       line("delivered", (way) => count(way.delivered)),
       ...drops("dropped", "dropped"),
       ...drops("emulator_lost", "lost by the emulator"),
       ...some.map((name) => line(name, (way) => count(way[name]))),
-      line("on their way now", (way) => count(way.in_flight)),
+      line("in flight now", (way) => count(way.in_flight)),
       line("in the queue now", queue),
     ]);
-    const late = error.late ? `${count(error.late)} packets left more than ${us(error.budget_us)} late: what was measured meanwhile may be the machine's doing` : `none more than ${us(error.budget_us)}`;
-    say(byId("departures"), `Later than due, packets left by ${us(error.p50_us)} in the median, ${us(error.p99_us)} at the 99th percentile, ${us(error.max_us)} at worst; ${late}. Held now: ${size(held)}.`);
+    const late = error.late ? `${count(error.late)} packets left more than ${us(error.budget_us)} late, so measurements may show this machine and not the link` : `none left more than ${us(error.budget_us)} late`;
+    say(byId("departures"), `Departure error: median ${us(error.p50_us)}, p99 ${us(error.p99_us)}, max ${us(error.max_us)}; ${late}. Memory held now: ${size(held)}.`);
     byId("departures").classList.toggle("bad", error.late > 0);
     this.drawClasses();
   }

@@ -18,11 +18,11 @@ use crate::read::{Tagged, kind_schema, read_tagged};
 pub struct AqmSpec(pub Discipline);
 
 describe! {
-    AqmSpec: "aqm" = "NAME[,OPTION...]", as in "fq_codel,noecn,target=10ms,flows=16", shapes Rate needs Needs::Rate("it manages the queue of a rate");
-    "Management of the queue: drop-head, red, codel, fq_codel, pie, dualpi2, with options: fq_codel,target=5ms,noecn"
+    AqmSpec: "aqm" = "NAME[,OPTION...]", as in "fq_codel,noecn,target=10ms,flows=16", shapes Rate needs Needs::Rate("AQM manages the queue of a rate");
+    "Active queue management: codel, fq_codel, pie, red, dualpi2" + "drop-head drops the oldest packet when the queue is full. Options follow the name: fq_codel,target=5ms,noecn"
 }
 
-/// Declares the options of a discipline: each with its place among the model's parameters.
+/// Declares the options of a discipline, each with its place among the model's parameters.
 macro_rules! options {
     ($(#[$about:meta])* $name:ident of $of:ty { $($key:ident: $type:ty = $($place:ident).+,)* }) => {
         $(#[$about])*
@@ -33,7 +33,7 @@ macro_rules! options {
         }
 
         impl $name {
-            /// The usual parameters with these options.
+            /// Returns the default parameters with these options.
             fn over_usual(self) -> $of {
                 let mut all = <$of>::default();
                 $(if let Some(value) = self.$key {
@@ -42,7 +42,7 @@ macro_rules! options {
                 all
             }
 
-            /// Writes the name and what differs from the usual.
+            /// Writes the name and the parameters that differ from the defaults.
             fn write(f: &mut fmt::Formatter<'_>, name: &str, own: &$of, usual: &$of) -> fmt::Result {
                 f.write_str(name)?;
                 $(if own.$($place).+ != usual.$($place).+ {
@@ -111,7 +111,7 @@ options! {
 #[serde(deny_unknown_fields)]
 struct NoOptions {}
 
-/// A value as an option of a text.
+/// A value that can be written as an option in a text.
 trait WriteOption {
     fn write(&self, f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result;
 }
@@ -141,7 +141,7 @@ macro_rules! write_option {
 write_option!(Bytes, Nanos, Probability, u16, u32);
 
 impl RedOptions {
-    /// As tc has it, `min` or `max` alone gives the other one.
+    /// Returns the model's parameters. As in tc, `min` or `max` alone determines the other one.
     fn to_model(mut self) -> Red {
         match (self.min, self.max) {
             (Some(min), None) => self.max = Some(Bytes(min.0.saturating_mul(3))),
@@ -211,7 +211,7 @@ impl JsonSchema for AqmSpec {
 }
 
 impl AqmSpec {
-    /// The waiting room that tc gives it; `None` for that of a queue without any management.
+    /// Returns the queue limit that tc gives it; `None` for a discipline that keeps the limit of a plain queue.
     pub(crate) fn usual_limit(self) -> Option<QueueLimit> {
         let packets = match self.0 {
             Discipline::DropTail | Discipline::DropHead => return None,
@@ -227,14 +227,14 @@ impl AqmSpec {
 }
 
 impl fmt::Display for AqmSpec {
-    /// Its name, and what differs from its usual parameters.
+    /// Writes its name, and the parameters that differ from the defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Discipline::DropTail => Ok(()),
             Discipline::DropHead => f.write_str("drop-head"),
             Discipline::Red(red) => {
                 let mut usual = Red::default();
-                // One of the two alone would give the other one.
+                // A single one of the two would determine the other one.
                 if (red.min, red.max) != (usual.min, usual.max) {
                     (usual.min, usual.max) = (Bytes(u64::MAX), Bytes(u64::MAX));
                 }

@@ -1,4 +1,4 @@
-//! The share of bits that are wrong.
+//! The bit error rate.
 
 use model::BitErrorRate;
 
@@ -11,5 +11,5 @@ quantity! {
 
 describe! {
     BerSpec: "ber" = "RATE", as in "1e-6", shapes Ber;
-    "The share of bits that are wrong, with which longer packets are lost more often: 1e-6"
+    "Bit error rate, which hits longer packets more often: 1e-6" + "A packet with a wrong bit is lost"
 }

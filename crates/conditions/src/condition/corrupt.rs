@@ -1,4 +1,4 @@
-//! Flipped bits.
+//! Corruption of packets.
 
 use std::fmt;
 use std::num::NonZeroU8;
@@ -18,12 +18,12 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("share"))]
 pub struct CorruptSpec {
-    /// How many packets have bits flipped.
+    /// The share of packets with flipped bits.
     pub share: Probability,
-    /// How many bits of each; 1 when absent.
+    /// The number of flipped bits in each; 1 when absent.
     #[serde(default = "one")]
     pub bits: NonZeroU8,
-    /// Whether they are bits of the payload, and the checksum is mended.
+    /// Whether the bits are in the payload, and the checksum is corrected.
     #[serde(default)]
     pub repair: bool,
 }
@@ -34,7 +34,8 @@ fn one() -> NonZeroU8 {
 
 describe! {
     CorruptSpec: "corrupt" = "PERCENT[,bits=N][,repair]", as in "0.1%,bits=2,repair", shapes Corrupt;
-    "Share of packets with flipped bits: 0.1%, or two bits each: 0.1%,bits=2; `repair` flips payload bits and fixes the checksum, so the application sees the damage: 0.1%,repair"
+    "Share of packets with flipped bits: 0.1%"
+    + "bits=2 flips two bits of each: 0.1%,bits=2. `repair` flips payload bits and fixes the checksum, so the application sees the damage: 0.1%,repair"
 }
 
 impl CorruptSpec {

@@ -1,4 +1,4 @@
-//! Propagation delay, one way.
+//! Propagation delay in each direction.
 
 use model::Nanos;
 
@@ -11,5 +11,5 @@ quantity! {
 
 describe! {
     DelaySpec: "delay" = "TIME", as in "20ms", shapes Delay;
-    "Propagation delay, one way: 20ms, 500us"
+    "Propagation delay in each direction: 20ms, 500us"
 }

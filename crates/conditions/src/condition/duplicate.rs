@@ -17,16 +17,16 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("share"))]
 pub struct DuplicateSpec {
-    /// How many packets are followed by a copy.
+    /// The share of packets that are followed by a copy.
     pub share: Probability,
-    /// How much later the copy goes on; 0 when absent.
+    /// The time by which the copy follows later; 0 when absent.
     #[serde(default)]
     pub delay: Nanos,
 }
 
 describe! {
     DuplicateSpec: "duplicate" = "PERCENT[,delay=TIME]", as in "1%,delay=5ms", shapes Duplicate;
-    "Share of packets that are followed by a copy: 1%, or by one that comes 5 ms later: 1%,delay=5ms"
+    "Share of packets that are duplicated: 1%" + "The copy follows immediately, or after a delay: 1%,delay=5ms"
 }
 
 impl DuplicateSpec {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{Needs, describe};
 use crate::read::OrText;
 
-/// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is equally likely.
-/// It is written as a table or as `spread=20%,hold=5s`.
+/// A rate that is drawn anew periodically, independently in each direction; every value within the spread is equally
+/// likely. It is written as a table or as `spread=20%,hold=5s`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     deny_unknown_fields,
@@ -18,15 +18,15 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("spread"))]
 pub struct FluctuationSpec {
-    /// How far it may lie from the rate, in percent of it; below 100 %.
+    /// The largest deviation from the rate, in percent of the rate; below 100 %.
     pub spread: Probability,
-    /// How long each lasts, 1 ms to 1 h.
+    /// The time that each value lasts, 1 ms to 1 h.
     pub hold: Nanos,
 }
 
 describe! {
-    FluctuationSpec: "fluctuation" = "KEY=VALUE,...", as in "spread=20%,hold=5s", shapes Rate needs Needs::Rate("it is of a rate");
-    "How far the rate varies and how long each value holds: spread=20%,hold=5s"
+    FluctuationSpec: "fluctuation" = "KEY=VALUE,...", as in "spread=20%,hold=5s", shapes Rate needs Needs::Rate("a fluctuation varies a rate");
+    "Let the rate vary: spread=20%,hold=5s" + "The rate is drawn anew after each hold time, uniformly from RATE - spread to RATE + spread"
 }
 
 impl FluctuationSpec {

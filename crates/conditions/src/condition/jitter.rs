@@ -1,4 +1,4 @@
-//! A random part of each packet's delay.
+//! The random part of each packet's delay.
 
 use std::fmt;
 
@@ -20,10 +20,11 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText { first: "spread", words: WORDS })]
 pub struct JitterSpec {
-    /// How far: half the width if uniform, the standard deviation if normal or log-normal, the unit of netem's laws.
+    /// The size of the variation: half the width for a uniform law, the standard deviation for a normal or log-normal
+    /// one, the unit of netem's laws.
     pub spread: Nanos,
-    /// How it is distributed; uniform when absent.
-    // In a text a law's name is enough.
+    /// The distribution; uniform when absent.
+    // In a text, the name of a law is enough.
     #[serde(
         default,
         alias = "uniform",
@@ -36,7 +37,7 @@ pub struct JitterSpec {
     /// The `.dist` file of a table, as netem has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// A table's values, in the place of a file: numbers with spaces between, 8192 for one spread.
+    /// The values of a table, instead of a file: numbers separated by spaces, where 8192 is one spread.
     #[serde(
         default,
         deserialize_with = "read_values",
@@ -44,10 +45,11 @@ pub struct JitterSpec {
     )]
     #[schemars(with = "Option<String>")]
     pub values: Option<Table>,
-    /// How long it takes until two packets' delays are half as alike; each packet's is drawn by itself when absent.
+    /// The time after which the delays of two packets are half as similar; when absent, each packet is drawn
+    /// independently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_life: Option<Nanos>,
-    /// Whether packets may overtake each other; fifo, which is that they may not, when absent.
+    /// The order of packets; when absent it is fifo, so that packets do not overtake each other.
     #[serde(
         default,
         with = "OrderingName",
@@ -59,7 +61,7 @@ pub struct JitterSpec {
     pub ordering: Ordering,
 }
 
-/// What a text may say of the law and the ordering.
+/// The words in a text that name the law and the ordering.
 const WORDS: &[&str] = &[
     "uniform",
     "normal",
@@ -85,7 +87,7 @@ pub enum LawName {
     Normal,
     /// Pareto, from netem's table.
     Pareto,
-    /// A mix of Pareto and normal, from netem's table.
+    /// A mixture of Pareto and normal, from netem's table.
     ParetoNormal,
     /// Log-normal, without delays below 0.
     LogNormal,
@@ -103,11 +105,13 @@ enum OrderingName {
 
 describe! {
     JitterSpec: "jitter" = "TIME[,OPTION...]", as in "2ms,pareto,half-life=50ms,per-flow", shapes Delay;
-    "How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,normal,half-life=50ms, 2ms,free (packets may overtake each other)"
+    "Variation of the delay from packet to packet: 2ms"
+    + "The distribution is uniform unless named: 2ms,normal (or pareto, paretonormal, lognormal). half-life=50ms makes the delays of neighbouring packets similar. \
+       Packets keep their order unless `free` or `per-flow` lets them overtake each other: 2ms,normal,free"
 }
 
 impl JitterSpec {
-    /// The model's, unless nothing varies.
+    /// Returns the model's jitter, unless nothing varies.
     pub(crate) fn to_model(&self) -> Option<Jitter> {
         let law = match (self.law, &self.values) {
             (LawName::Uniform, _) => Law::Uniform,
@@ -116,7 +120,7 @@ impl JitterSpec {
             (LawName::ParetoNormal, _) => Law::ParetoNormal,
             (LawName::LogNormal, _) => Law::LogNormal,
             (LawName::Table, Some(table)) => Law::Table(table.clone()),
-            // Refused when it was read.
+            // This was refused when it was read.
             (LawName::Table, None) => return None,
         };
         (self.spread > Nanos::ZERO).then_some(Jitter {
@@ -126,7 +130,7 @@ impl JitterSpec {
         })
     }
 
-    /// The bytes that it takes beside itself.
+    /// Returns the bytes of memory that it takes in addition to itself.
     pub(crate) fn memory(&self) -> usize {
         let values = self
             .values
@@ -139,7 +143,7 @@ impl JitterSpec {
         match (self.law, &self.values, &self.file) {
             (LawName::Table, None, Some(file)) => {
                 return Err(format!(
-                    "file: {file} was not read: only a file of conditions can name one"
+                    "file: {file} was not read: only a TOML file of conditions can name such a file"
                 ));
             }
             (LawName::Table, None, None) => {
@@ -150,14 +154,13 @@ impl JitterSpec {
                 );
             }
             (LawName::Table, Some(_), _) | (_, None, None) => {}
-            (_, Some(_), _) => return Err("values: they need law = \"table\"".to_owned()),
-            (_, None, Some(_)) => return Err("file: it needs law = \"table\"".to_owned()),
+            (_, Some(_), _) => return Err("values: add law = \"table\"".to_owned()),
+            (_, None, Some(_)) => return Err("file: add law = \"table\"".to_owned()),
         }
         match self.half_life {
-            Some(Nanos::ZERO) => Err(
-                "half_life: it is above 0; leave it out, and each packet's is drawn by itself"
-                    .to_owned(),
-            ),
+            Some(Nanos::ZERO) => {
+                Err("half_life: it must be above 0; leave it out for independent delays".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -191,7 +194,7 @@ impl fmt::Display for JitterSpec {
 }
 
 impl Serialize for JitterSpec {
-    /// As text, unless only a table can say it.
+    /// Writes it as a text, unless only a table can express it.
     fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
         match self.values {
             Some(_) => Self::serialize(self, target),

@@ -20,17 +20,18 @@ use crate::read::OrText;
 pub struct LossSpec {
     /// The share that is lost in the long run.
     pub share: Probability,
-    /// How many packets are lost in a row on average; each by itself when absent.
+    /// The average number of packets that are lost in a row; when absent, each packet is lost independently.
     #[serde(default)]
     pub burst: Option<f64>,
-    /// Whether packets are marked instead of lost, where their senders understand marks.
+    /// Whether packets are marked instead of lost, if their senders understand marks.
     #[serde(default)]
     pub ecn: bool,
 }
 
 describe! {
     LossSpec: "loss" = "PERCENT[,burst=N][,ecn]", as in "1%,burst=8", shapes Loss;
-    "Random loss, one way: 1%, or in bursts of 8 on average: 1%,burst=8; with 1%,ecn packets that allow it are marked instead"
+    "Random loss in each direction: 1%, or 1%,burst=8"
+    + "With burst=8, the average burst of losses is 8 packets long. With 1%,ecn, packets that support ECN are marked instead of dropped"
 }
 
 impl LossSpec {
@@ -48,15 +49,17 @@ impl LossSpec {
             return Ok(());
         }
         let odds = share.fraction() / (1.0 - share.fraction());
-        Err(match odds.is_finite() {
-            true => format!(
-                "a loss of {share} comes in bursts of {odds:.3} packets or more on average, not of {burst}"
-            ),
-            false => "a loss of 100% has no bursts: leave burst out".to_owned(),
+        Err(if odds.is_finite() {
+            format!(
+                "a loss of {share} needs bursts of at least {odds:.3} packets on average, not of {burst}"
+            )
+        } else {
+            "a loss of 100% has no bursts: leave burst out".to_owned()
         })
     }
 
-    /// Loses each packet by itself, or in bursts; nothing where nothing is lost.
+    /// Returns an effect that loses packets independently and one that loses them in bursts; at least one is
+    /// [`Effect::Nothing`].
     pub(crate) fn effects(self) -> [Effect; 2] {
         let Self { share, burst, ecn } = self;
         let bursts = burst.map(|burst| GilbertElliott::of_bursts(share, burst));
@@ -66,7 +69,7 @@ impl LossSpec {
                 let law = GilbertElliott { ecn, ..law };
                 [Effect::Nothing, Effect::GilbertElliott(law)]
             }
-            // A burst that cannot be was refused when it was read.
+            // A burst that cannot exist was refused when it was read.
             Some(Err(_)) | None => [Effect::Loss(RandomLoss { share, ecn }), Effect::Nothing],
         }
     }

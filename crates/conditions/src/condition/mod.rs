@@ -1,5 +1,5 @@
-//! The conditions of one direction: a file each, which has all that is said of it. Flags, keys of files and of the API, their
-//! schema, the page's form and the checks follow from the one list at the end of this file.
+//! The conditions of one direction. Each has a file with everything that belongs to it. Flags, keys of files and of the
+//! API, their schema, the page's form and the checks follow from the list at the end of this file.
 
 mod aqm;
 mod ber;
@@ -49,17 +49,17 @@ use crate::read;
 pub trait ConditionType:
     Clone + PartialEq + Serialize + DeserializeOwned + FromStr<Err = Error> + fmt::Display
 {
-    /// What flags, files, forms and tables show of it.
+    /// The description that flags, files, forms and tables show.
     const KIND: ConditionKind;
-    /// The condition that must be stated beside it.
+    /// The condition that must be stated next to it.
     const NEEDS: Option<Needs> = None;
     /// Its key in files.
     const KEY: &'static str = Self::KIND.key;
 }
 
 /// A type that is the value of a condition.
-pub trait InCondition: Sized {
-    /// The value, where the condition is of this kind.
+pub trait ConditionValue: Sized {
+    /// Returns the value, if the condition is of this kind.
     fn of(condition: &Condition) -> Option<&Self>;
 }
 
@@ -78,41 +78,43 @@ pub enum Shapes {
     Loss,
     /// Bit errors.
     Ber,
-    /// Copies.
+    /// Duplication.
     Duplicate,
-    /// Flipped bits.
+    /// Corruption.
     Corrupt,
-    /// Propagation.
+    /// Propagation delay.
     Delay,
 }
 
-/// What a condition needs beside it.
+/// A condition that another one needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// A rate; the text says why.
+    /// A rate; the text gives the reason.
     Rate(&'static str),
-    /// Something that delays packets; the text says why.
+    /// A condition that delays packets; the text gives the reason.
     Delay(&'static str),
 }
 
-/// A kind of condition, as a flag, a form or a table of them shows it.
+/// A kind of condition, as a flag, a form or a table shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionKind {
     /// Its key; the flag has hyphens where this has underscores.
     pub key: &'static str,
-    /// What stands for its value in a flag's help.
+    /// The placeholder for its value in a flag's help.
     pub value_name: &'static str,
-    /// What it is, with examples of its value.
+    /// Its meaning in one line, with an example of its value.
+    pub summary: &'static str,
+    /// The summary, and the other forms of its value.
     pub help: &'static str,
-    /// A value.
+    /// An example of a value.
     pub example: &'static str,
-    /// The stage that it makes, or takes part in.
+    /// The stage that it makes or changes.
     pub(crate) stage: Shapes,
-    /// What must be said beside it.
+    /// The condition that must be stated next to it.
     pub(crate) needs: Option<Needs>,
-    /// The condition with the value that a text says.
+    /// Reads the condition from the text of its value.
     pub read: fn(&str) -> Result<Condition, Error>,
-    /// The schema of its value.
+    /// Creates the schema of its value.
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
@@ -120,13 +122,14 @@ pub struct ConditionKind {
 macro_rules! describe {
     (
         $type:ty: $key:literal = $value_name:literal, as in $example:literal, shapes $stage:ident $(needs $needs:expr)?;
-        $help:literal
+        $summary:literal $(+ $forms:literal)?
     ) => {
         impl crate::condition::ConditionType for $type {
             const KIND: crate::condition::ConditionKind = crate::condition::ConditionKind {
                 key: $key,
                 value_name: $value_name,
-                help: $help,
+                summary: $summary,
+                help: concat!($summary $(, ". ", $forms)?),
                 example: $example,
                 stage: crate::condition::Shapes::$stage,
                 needs: Self::NEEDS,
@@ -141,8 +144,8 @@ macro_rules! describe {
     };
 }
 
-/// Writes the text form of [`fmt::Display`] in records and files; of one that is `checked`, `check` refuses what its derived
-/// reader, which knows only its own fields, takes.
+/// Writes the text form of [`fmt::Display`] in records and files. If a type is `checked`, its `check` refuses values
+/// that its derived reader, which knows each field separately, accepts.
 macro_rules! text_form {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -166,7 +169,7 @@ macro_rules! text_form {
     };
 }
 
-/// A condition whose value is one quantity of the model's.
+/// Declares a condition whose value is one quantity of the model.
 macro_rules! quantity {
     ($(#[$attribute:meta])* $name:ident($unit:ty)) => {
         $(#[$attribute])*
@@ -199,7 +202,7 @@ macro_rules! conditions {
         pub const CONDITIONS: &[ConditionKind] = &[$(<$type>::KIND),+];
 
         impl Condition {
-            /// Its place in [`CONDITIONS`].
+            /// Returns its index in [`CONDITIONS`].
             pub(crate) fn number(&self) -> usize {
                 enum Number {
                     $($name,)+
@@ -210,7 +213,7 @@ macro_rules! conditions {
                 number as usize
             }
 
-            /// Reads the value of a key, if it is one of a condition.
+            /// Reads the value of a key, if it is the key of a condition.
             pub(crate) fn read<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Self>, A::Error> {
                 Ok(Some(match key {
                     $(<$type>::KEY => Self::$name(map.next_value()?),)+
@@ -220,7 +223,7 @@ macro_rules! conditions {
         }
 
         impl fmt::Display for Condition {
-            /// Its value in the text form.
+            /// Writes its value in the text form.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Self::$name(value) => value.fmt(f),)+
@@ -229,7 +232,7 @@ macro_rules! conditions {
         }
 
         impl Serialize for Condition {
-            /// Its value.
+            /// Writes its value.
             fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
                 match self {
                     $(Self::$name(value) => value.serialize(target),)+
@@ -244,7 +247,7 @@ macro_rules! conditions {
                 }
             }
 
-            impl InCondition for $type {
+            impl ConditionValue for $type {
                 fn of(condition: &Condition) -> Option<&Self> {
                     match condition {
                         Condition::$name(value) => Some(value),
@@ -262,7 +265,7 @@ macro_rules! conditions {
             }
         )+
 
-        /// The keys of the tables that have all conditions, and others of their own.
+        /// The keys of the tables that have all conditions, and further keys.
         pub(crate) const LAYER_KEYS: &[&str] = &[$(<$type>::KEY,)+ "schedule"];
         pub(crate) const STEP_KEYS: &[&str] = &["at", "without", $(<$type>::KEY,)+];
         pub(crate) const CLASS_KEYS: &[&str] =
@@ -293,12 +296,12 @@ conditions! {
 }
 
 impl Condition {
-    /// What is said of its kind.
+    /// Returns the description of its kind.
     pub fn kind(&self) -> &'static ConditionKind {
         &CONDITIONS[self.number()]
     }
 
-    /// The bytes that it takes beside itself.
+    /// Returns the bytes of memory that it takes in addition to itself.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Jitter(jitter) => jitter.memory(),
@@ -307,7 +310,7 @@ impl Condition {
     }
 }
 
-/// Refuses where it is written what the model would refuse of a stage.
+/// Refuses an effect that the model would refuse, at the place where it is written.
 fn refuse_out_of_range(effect: Effect) -> Result<(), String> {
     let stage = StageSpec::new("value", effect);
     match Link::new(&LinkConfig::new(1, vec![stage], Vec::new())) {

@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use super::{describe, refuse_out_of_range};
 
-/// The longest packet that passes, in L3 bytes: at least 68, the least MTU of IPv4 (RFC 791, section 3.2).
+/// The longest packet that passes, in L3 bytes: at least 68, the smallest MTU of IPv4 (RFC 791, section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(extend("type" = ["integer", "string"], "minimum" = 68, "pattern" = "^[0-9]+$"))]
 pub struct PathMtuSpec(pub u16);
 
 describe! {
     PathMtuSpec: "path_mtu" = "BYTES", as in "1400", shapes PathMtu;
-    "Longest packet that passes, in L3 bytes; longer ones are dropped, and ICMP tells their sender: 1400"
+    "Longest packet that passes, in bytes at L3: 1400" + "Longer packets are dropped, and ICMP tells their sender"
 }
 
 impl<'de> Deserialize<'de> for PathMtuSpec {
-    /// Reads a number, or a text with one, which flags and forms have.
+    /// Reads a number, or a text with a number, as flags and forms have it.
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(source)?;
         let text = value

@@ -18,15 +18,15 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("rate"))]
 pub struct PoliceSpec {
-    /// The rate that may pass, of L2 bytes without FCS.
+    /// The rate that may pass, in L2 bytes without FCS.
     pub rate: BitsPerSec,
-    /// How much may exceed the rate after a time without packets.
+    /// The bytes by which traffic may exceed the rate after a time without packets.
     pub burst: Bytes,
 }
 
 describe! {
     PoliceSpec: "police" = "RATE,burst=SIZE", as in "10mbit,burst=64KiB", shapes Police;
-    "Drop traffic above this rate, allowing bursts: 10mbit,burst=64KiB"
+    "Drop traffic above this rate, allowing bursts" + "For example 10mbit,burst=64KiB. Nothing waits; --rate queues instead"
 }
 
 impl PoliceSpec {

@@ -1,15 +1,15 @@
-//! The waiting room of the bottleneck.
+//! The queue of the bottleneck.
 
 use model::QueueLimit;
 
 use super::{Needs, describe, quantity};
 
 quantity! {
-    /// The waiting room of the bottleneck.
+    /// The limit of the bottleneck's queue.
     QueueSpec(QueueLimit)
 }
 
 describe! {
     QueueSpec: "queue" = "LIMIT", as in "100pkt", shapes Rate needs Needs::Rate("a queue needs a rate that fills it");
-    "Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate; with AQM, as many packets as tc]"
+    "Queue of the bottleneck: 100pkt, 64KiB [default: 100ms]" + "A time is counted at the rate. The default with codel and pie is 1000pkt, with fq_codel 10240pkt, with dualpi2 10000pkt, with red four times its max"
 }

@@ -18,24 +18,27 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("rate"))]
 pub struct RateSpec {
-    /// What is served; 0bit, for nothing, is `None`.
+    /// The rate at which packets are served; `None` is 0bit, at which none is.
     #[serde(deserialize_with = "or_zero")]
     #[schemars(with = "BitsPerSec")]
     pub rate: Option<BitsPerSec>,
-    /// How much a token bucket holds.
+    /// The size of a token bucket.
     #[serde(default)]
     pub burst: Option<Bytes>,
 }
 
 describe! {
     RateSpec: "rate" = "RATE[,burst=SIZE]", as in "10mbit", shapes Rate;
-    "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; with burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB"
+    "Rate of the bottleneck in each direction: 10mbit, 1gbit"
+    + "Without a rate, there is no limit. With burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB. 0bit stops all traffic until a schedule or a change raises the rate"
 }
 
 impl RateSpec {
     fn check(&self) -> Result<(), String> {
         match (self.rate, self.burst) {
-            (None, Some(_)) => Err("burst: 0bit fills no bucket: leave burst out".to_owned()),
+            (None, Some(_)) => {
+                Err("burst: a rate of 0bit has no burst: leave burst out".to_owned())
+            }
             (Some(rate), Some(burst)) => {
                 refuse_out_of_range(Effect::Police(Police { rate, burst }))
             }
@@ -44,7 +47,7 @@ impl RateSpec {
     }
 }
 
-/// A rate, or none for 0 of a unit of rates.
+/// Reads a rate; 0 with a unit of rates is `None`.
 fn or_zero<'de, D: Deserializer<'de>>(source: D) -> Result<Option<BitsPerSec>, D::Error> {
     let text = String::deserialize(source)?;
     let unit = text.trim_start_matches(['0', '.']);

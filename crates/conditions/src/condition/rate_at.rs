@@ -1,15 +1,16 @@
-//! What the rate counts.
+//! The bytes that the rate counts.
 
 use model::Framing;
 
 use super::{Needs, describe, quantity};
 
 quantity! {
-    /// What the rate counts.
+    /// The bytes that the rate counts.
     RateAtSpec(Framing)
 }
 
 describe! {
-    RateAtSpec: "rate_at" = "LAYER", as in "atm,overhead=18", shapes Rate needs Needs::Rate("it says what a rate counts");
-    "What the rate counts: l2 (frames without FCS), l1 (the wire), docsis, pppoe-ptm, or atm,overhead=18,mpu=96 [default: l2]"
+    RateAtSpec: "rate_at" = "LAYER", as in "atm,overhead=18", shapes Rate needs Needs::Rate("`rate_at` says which bytes a rate counts");
+    "Bytes that the rate counts: l1, docsis, ... [default: l2]"
+    + "l2 counts frames without FCS, l1 counts all that is on the wire. docsis, pppoe-ptm and other names are those of tc-cake(8), or give the overhead: atm,overhead=18,mpu=96"
 }

@@ -1,4 +1,4 @@
-//! Packets that pass the delay immediately.
+//! Packets that skip the delay.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -10,14 +10,14 @@ use serde::Deserialize;
 use super::{Needs, describe, text_form};
 use crate::read::OrText;
 
-/// Packets that pass the delay immediately, written `5%` or `5%,gap=3`, or as a table.
+/// Packets that skip the delay, written `5%` or `5%,gap=3`, or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a text such as 5%,gap=3, or a table")]
 #[schemars(transform = OrText::of("share"))]
 pub struct ReorderSpec {
-    /// How many of those that may.
+    /// The share of packets that skip the delay, among those that may.
     pub share: Probability,
-    /// From which packet after the last one that passed on one may; 1 when absent.
+    /// The distance in packets from one that skips the delay to the next that may; 1 when absent.
     #[serde(default = "one")]
     pub gap: NonZeroU32,
 }
@@ -27,12 +27,12 @@ fn one() -> NonZeroU32 {
 }
 
 describe! {
-    ReorderSpec: "reorder" = "PERCENT[,gap=N]", as in "5%,gap=3", shapes Delay needs Needs::Delay("it has packets pass others that a delay holds");
-    "Share of packets that skip the delay: 5%; gap=3: only after at least two delayed packets: 5%,gap=3"
+    ReorderSpec: "reorder" = "PERCENT[,gap=N]", as in "5%,gap=3", shapes Delay needs Needs::Delay("reordered packets skip a delay");
+    "Share of packets that skip the delay: 5%" + "With gap=3, a packet can skip the delay only after at least two delayed packets: 5%,gap=3"
 }
 
 impl ReorderSpec {
-    /// Nothing where no packet passes.
+    /// Returns the model's law; `None` if no packet skips the delay.
     pub(crate) fn to_model(self) -> Option<Reorder> {
         let Self { share, gap } = self;
         (share > Probability::ZERO).then_some(Reorder { share, gap })

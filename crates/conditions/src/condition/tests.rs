@@ -1,4 +1,4 @@
-//! The text forms of conditions: what is written is printed again, and what is wrong comes with what would be right.
+//! The text forms of conditions: a value is printed as it was written, and an error comes with advice.
 
 use model::{BitsPerSec, Law};
 
@@ -19,7 +19,7 @@ fn refused<T: ConditionType + fmt::Debug>(text: &str, cause: &str) {
 }
 
 #[test]
-fn each_prints_as_it_was_written() {
+fn every_condition_is_printed_as_it_was_written() {
     as_written::<RateSpec>(&["10mbit", "0bit", "10mbit,burst=32KiB"]);
     as_written::<PathMtuSpec>(&["68", "1400", "65535"]);
     as_written::<PoliceSpec>(&["10mbit,burst=64KiB"]);
@@ -68,7 +68,7 @@ fn every_example_is_read() {
 }
 
 #[test]
-fn a_table_says_what_a_text_says() {
+fn a_table_and_a_text_give_the_same_value() {
     fn same<T: ConditionType + fmt::Debug>(text: &str, table: &str) {
         let table: serde_json::Value = toml::from_str::<toml::Table>(table)
             .map(|table| serde_json::to_value(table).unwrap())
@@ -91,7 +91,7 @@ fn a_table_says_what_a_text_says() {
 }
 
 #[test]
-fn a_rate_of_nothing_has_a_unit() {
+fn a_rate_of_zero_needs_a_unit() {
     for text in ["0bit", "0mbit", "0.0kbit"] {
         let nothing = RateSpec {
             rate: None,
@@ -110,30 +110,30 @@ fn a_rate_of_nothing_has_a_unit() {
 }
 
 #[test]
-fn what_is_wrong_comes_with_what_would_be_right() {
+fn errors_of_conditions_contain_advice() {
     refused::<LossSpec>("1%,burst=0.5", "at least 1 packet");
     refused::<LossSpec>("1%,burst=NaN", "at least 1 packet");
-    refused::<LossSpec>("90%,burst=2", "bursts of 9.000 packets or more");
+    refused::<LossSpec>("90%,burst=2", "bursts of at least 9.000 packets");
     refused::<LossSpec>("100%,burst=2", "leave burst out");
     refused::<LossSpec>("1%,bursts=2", "did you mean `burst`?");
     refused::<LossSpec>("1%,burst=x", "burst: expected a number, found `x`");
     refused::<LossSpec>("1%,burst=2,burst=3", "burst: given twice");
     refused::<LossSpec>("1%,ecn,ecn", "ecn: given twice");
     refused::<LossSpec>("1%,ect", "unknown key `ect`; did you mean `ecn`?");
-    refused::<LossSpec>("1%,8", "unknown key `8`; there are: share, burst, ecn");
+    refused::<LossSpec>("1%,8", "unknown key `8`; use one of: share, burst, ecn");
     refused::<LossSpec>("1", "%");
     refused::<RateSpec>(
         "10mbit,burst=1kb",
-        "burst = 1kb is out of range: a burst is at least 1514b",
+        "burst = 1kb is out of range: a burst must be at least 1514b",
     );
     refused::<RateSpec>("10mbit,burst=32", "burst: `32` has no unit");
     refused::<RateSpec>(
         "10mbit,32KiB",
-        "unknown key `32KiB`; there are: rate, burst",
+        "unknown key `32KiB`; use one of: rate, burst",
     );
     refused::<RateSpec>("10mbit,burst=9kb,burst=9kb", "twice");
-    refused::<RateSpec>("0bit,burst=32KiB", "fills no bucket");
-    refused::<PathMtuSpec>("67", "mtu = 67 is out of range: an MTU is at least 68");
+    refused::<RateSpec>("0bit,burst=32KiB", "has no burst");
+    refused::<PathMtuSpec>("67", "mtu = 67 is out of range: an MTU must be at least 68");
     for text in ["65536", "1400b", "-1", ""] {
         refused::<PathMtuSpec>(
             text,
@@ -144,28 +144,31 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<PoliceSpec>("0bit,burst=32KiB", "at least 1bit");
     refused::<PoliceSpec>("10mbit,burst=1513b", "at least 1514b");
     refused::<AqmSpec>("sfq", "drop-head, red, codel, fq_codel, pie, dualpi2");
-    refused::<AqmSpec>("drop-head,ecn", "unknown key `ecn`; there is none at all");
-    refused::<AqmSpec>("red,limit=400kb", "unknown key `limit`; there are: ");
+    refused::<AqmSpec>("drop-head,ecn", "unknown key `ecn`; there are none");
+    refused::<AqmSpec>("red,limit=400kb", "unknown key `limit`; use one of: ");
     refused::<AqmSpec>(
         "red,min=90kb,max=30kb",
-        "max = 30kb is out of range: it is above min",
+        "max = 30kb is out of range: max must be above min",
     );
     refused::<AqmSpec>(
         "red,burst=3",
-        "burst = 3 is out of range: it is at least min / avpkt",
+        "burst = 3 is out of range: burst must be at least min / avpkt",
     );
     refused::<AqmSpec>(
         "red,probability=0%",
-        "probability = 0% is out of range: it is above 0",
+        "probability = 0% is out of range: it must be above 0",
     );
-    refused::<AqmSpec>("red,avpkt=0b", "avpkt = 0b is out of range: it is above 0");
+    refused::<AqmSpec>(
+        "red,avpkt=0b",
+        "avpkt = 0b is out of range: it must be above 0",
+    );
     refused::<AqmSpec>(
         "pie,target=0ms",
-        "target = 0ns is out of range: it is above 0",
+        "target = 0ns is out of range: it must be above 0",
     );
     refused::<AqmSpec>(
         "pie,tupdate=1us",
-        "tupdate = 1us is out of range: a controller looks",
+        "tupdate = 1us is out of range: the interval of a controller",
     );
     refused::<AqmSpec>("codel,interval=2h", "interval");
     refused::<AqmSpec>("codel,flows=3", "unknown key");
@@ -175,7 +178,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<ReorderSpec>("5", "%");
     refused::<ReorderSpec>("5%,gap=0", "gap: ");
     refused::<ReorderSpec>("5%,gap", "gap: expected a whole number");
-    refused::<ReorderSpec>("5%,extent=3", "there are: share, gap");
+    refused::<ReorderSpec>("5%,extent=3", "use one of: share, gap");
     refused::<ReorderSpec>("5%,gap=3,gap=4", "gap: given twice");
     refused::<DuplicateSpec>("1%,delay=5", "delay: `5` has no unit");
     refused::<DuplicateSpec>("1%,5ms", "share, delay");
@@ -193,7 +196,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
         "2ms,zipf => lognormal, normal, pareto, paretonormal, uniform",
         "2ms,normal,uniform => law: given twice",
         "2ms,free,per-flow => ordering: given twice",
-        "2ms,half-life=0ms => half_life: it is above 0; leave it out",
+        "2ms,half-life=0ms => half_life: it must be above 0; leave it out",
         "2ms,half-life=5 => half_life: `5` has no unit",
         "2ms,half-life=1s,half-life=2s => half_life: given twice",
         "2ms,law=table => a table needs its values",
@@ -204,7 +207,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
 }
 
 #[test]
-fn a_table_of_values_keeps_them_in_records() {
+fn a_table_of_values_is_kept_in_records() {
     let text =
         "spread = '2ms'\nlaw = 'table'\nfile = 'x.dist'\nvalues = '8192 -8192'\nhalf_life = '5ms'";
     let spec: JitterSpec = read::toml_text(text).unwrap();
@@ -219,10 +222,10 @@ fn a_table_of_values_keeps_them_in_records() {
         "law = 'normal' => `spread` is missing",
         "spread = '2ms'\nlaw = 'table' => law: a table needs its values",
         "spread = '2ms'\nlaw = 'table'\nfile = 'x' => file: x was not read",
-        "spread = '2ms'\nlaw = 'table'\nvalues = '1 b' => values: line 1: `b` is no",
-        "spread = '2ms'\nfile = 'x' => file: it needs law = \"table\"",
-        "spread = '2ms'\nvalues = '1' => values: they need law",
-        "spread = '2ms'\nhalf_life = '0s' => half_life: it is above 0",
+        "spread = '2ms'\nlaw = 'table'\nvalues = '1 b' => values: line 1: `b` is not a value",
+        "spread = '2ms'\nfile = 'x' => file: add law = \"table\"",
+        "spread = '2ms'\nvalues = '1' => values: add law",
+        "spread = '2ms'\nhalf_life = '0s' => half_life: it must be above 0",
         "spread = '2ms'\nordering = 'perflow' => ordering: unknown name `perflow`; did you mean `per-flow`?",
     ] {
         let (table, right) = case.split_once(" => ").unwrap();

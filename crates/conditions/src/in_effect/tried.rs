@@ -1,4 +1,4 @@
-//! What becomes of packets in model time.
+//! The outcomes of packets in model time.
 
 use std::collections::BTreeMap;
 
@@ -11,39 +11,39 @@ use serde::Serialize;
 use super::ms;
 use crate::Direction;
 
-/// Packets that are passed.
+/// The number of packets that are passed.
 const PACKETS: u64 = 10_000;
-/// Their L2 bytes.
+/// The L2 bytes of each.
 const LENGTH: Bytes = Bytes(1_000);
-/// The time between two, unless something that serves them one after the other then had more than half of its time to do.
+/// The time between two packets, unless a server would then be busy for more than half of the time.
 const GAP: Nanos = Nanos::from_millis(1);
 
-/// What became of packets of 1,000 bytes that came evenly, in model time.
+/// The outcomes of packets of 1,000 bytes that arrived at regular intervals in model time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tried {
-    /// Packets that came.
+    /// The number of packets.
     pub packets: u64,
-    /// The time between two, in ms.
+    /// The time between two packets, in ms.
     pub gap_ms: f64,
-    /// How many of them were dropped, in percent.
+    /// The share of packets that were dropped, in percent.
     pub dropped_percent: f64,
-    /// How many never left, as behind a closed gate, in percent.
+    /// The share of packets that never left, as behind a closed gate, in percent.
     pub held_percent: f64,
-    /// How many were dropped in a row, in the mean.
+    /// The average number of packets that were dropped in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_packets: Option<f64>,
-    /// How many copies came besides, in percent of the packets.
+    /// The number of copies, in percent of the packets.
     pub copied_percent: f64,
-    /// How many had bits changed, in percent.
+    /// The share of packets with changed bits, in percent.
     pub corrupted_percent: f64,
-    /// How many came behind one that was sent later, in percent of those that came (RFC 4737).
+    /// The share of delivered packets that arrived behind one that was sent later (RFC 4737), in percent.
     pub reordered_percent: f64,
-    /// The delays of those that came.
+    /// The delays of the delivered packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<Delays>,
 }
 
-/// Delays, in ms.
+/// Statistics of delays, in ms.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Delays {
     /// The shortest.
@@ -56,7 +56,7 @@ pub struct Delays {
     pub most: f64,
 }
 
-/// Passes packets one way, in model time, under what a link does at first.
+/// Passes packets in one direction, in model time, under the link's first conditions.
 pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, Error> {
     let side = direction.choose(Side::A, Side::B);
     let mut config = config.clone();
@@ -85,7 +85,7 @@ pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, E
     Ok(outcomes.tried(gap))
 }
 
-/// About how long a stage serves a packet, or its policer's bucket fills for one.
+/// Returns the approximate time that a stage serves a packet, or that its policer's bucket takes to fill for one.
 fn time_for(effect: &Effect) -> Nanos {
     let Behaviour {
         bottleneck, loss, ..
@@ -97,13 +97,13 @@ fn time_for(effect: &Effect) -> Nanos {
     }
 }
 
-/// What became of packets so far.
+/// The outcomes of packets so far.
 #[derive(Default)]
 struct PacketOutcomes {
     dropped: Vec<u64>,
     copies: u64,
     corrupted: u64,
-    /// When those came that were not dropped, and how long they took.
+    /// The delays of delivered packets, by the time and the number of their arrival.
     came: BTreeMap<(Nanos, u64), Nanos>,
 }
 

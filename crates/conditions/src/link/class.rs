@@ -1,4 +1,4 @@
-//! Packets that meet something else than the rest.
+//! Classes of packets with different conditions.
 
 use std::fmt;
 
@@ -14,27 +14,28 @@ use crate::layer::Layer;
 use crate::require;
 use crate::rules::{Protocol, Rule};
 
-/// Packets that a rule takes, and what is different for them: all else they share with those that no rule takes.
+/// A class of packets that match a rule, and the conditions that differ for them; they share all others with the
+/// packets of no class.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ClassSpec {
-    /// Its name, and which packets it takes.
+    /// Its name, and the rule that its packets match.
     #[serde(flatten)]
     pub rule: Rule,
-    /// What differs in each direction.
+    /// The conditions that differ in both directions.
     #[serde(flatten)]
     pub both: Layer,
-    /// What differs from client to server.
+    /// The conditions that differ from client to server.
     #[serde(skip_serializing_if = "Layer::is_empty")]
     #[schemars(default)]
     pub up: Layer,
-    /// What differs from server to client.
+    /// The conditions that differ from server to client.
     #[serde(skip_serializing_if = "Layer::is_empty")]
     #[schemars(default)]
     pub down: Layer,
 }
 
-/// Refuses rules that could not be distinguished or take nothing.
+/// Refuses classes with equal names, and rules that match no packet.
 pub(crate) fn check(classes: &[ClassSpec]) -> Result<(), Error> {
     let (count, most) = (classes.len(), usize::from(MOST_CLASSES));
     require!(count <= most, "classes": "there are {count}: at most {most} are allowed");
@@ -48,7 +49,7 @@ pub(crate) fn check(classes: &[ClassSpec]) -> Result<(), Error> {
             );
             require!(
                 others.iter().all(|other| other.rule.name != *name),
-                "name": "two are named {name}: give each its own name"
+                "name": "two classes have the name {name}: give each its own name"
             );
             rule.check()
         };
@@ -61,13 +62,13 @@ impl Rule {
     fn check(&self) -> Result<(), Error> {
         require!(
             self.protocol.is_some() || self.port.is_some(),
-            "no rule: say which packets it takes, by protocol, port or both"
+            "no rule: state protocol, port or both for the packets of the class"
         );
         require!(
             self.protocol != Some(Protocol::Icmp) || self.port.is_none(),
-            "port": "ICMP has none: leave it out, or say protocol = \"udp\" or \"tcp\""
+            "port": "ICMP has no ports: leave port out, or state protocol = \"udp\" or \"tcp\""
         );
-        require!(self.port != Some(0), "port": "0 is no port: say 1 to 65535");
+        require!(self.port != Some(0), "port": "0 is not a port: state 1 to 65535");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The stages that conditions ask for, in the order in which packets meet them.
+//! The stages that conditions make, in the order in which packets meet them.
 
 use model::{
     BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
@@ -8,43 +8,43 @@ use model::{
 use super::class;
 use crate::Direction;
 use crate::condition::{
-    AqmSpec, BerSpec, ConditionKind, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec,
-    InCondition, JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec, RateAtSpec,
-    RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+    AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
+    FluctuationSpec, JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec,
+    RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
 };
 use crate::error::{At, Error};
-use crate::layer::{ConditionSet, Layer, Moving};
+use crate::layer::{ConditionSet, Layer, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::require;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
 
-/// The waiting room of a rate for which none was asked: 100 ms at that rate.
+/// The queue of a rate for which none was stated: 100 ms at that rate.
 pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
-/// The waiting room of a rate that is 0 all along, of which no time can be made one.
+/// The queue of a rate that is always 0, for which a time means nothing.
 const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
-/// One hop's stages in either direction. A hop is what its name stands for in those of its stages: "wire", "box".
+/// The stages of one hop in both directions. The names of its stages begin with its name: "wire", "box".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hop {
-    /// What packets that no rule takes meet.
+    /// The stages for packets of no class.
     pub rest: Stages,
-    /// What packets of each class meet.
+    /// The stages for packets of each class.
     pub classes: Vec<(Rule, Stages)>,
 }
 
-/// The stages that some packets meet in a hop.
+/// The stages of some packets in a hop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stages {
-    /// From client to server.
+    /// The stages from client to server.
     pub up: Vec<StageSpec>,
-    /// From server to client.
+    /// The stages from server to client.
     pub down: Vec<StageSpec>,
 }
 
 impl Hop {
-    /// Its two directions the other way round.
+    /// Returns it with its two directions exchanged.
     pub fn reversed(mut self) -> Self {
         let all = self.classes.iter_mut().map(|(_, stages)| stages);
         for stages in all.chain([&mut self.rest]) {
@@ -53,7 +53,7 @@ impl Hop {
         self
     }
 
-    /// What packets of this class meet.
+    /// Returns the stages for packets of this class.
     fn stages(&self, class: usize) -> &Stages {
         let own = class
             .checked_sub(1)
@@ -62,13 +62,16 @@ impl Hop {
     }
 }
 
-/// The model's link number `link` of hops in the order in which a packet going up meets them; one going down meets them
-/// in reverse. The classes are those of the hop that has any.
+/// Creates the model's link number `link` from hops in the order in which packets meet them on the way up; on the way
+/// down, they meet them in reverse. The classes are those of the hop that has any.
 pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
-    let rules = hops.iter().flat_map(|hop| &hop.classes);
-    let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
+    let rules: Vec<Rule> = hops
+        .iter()
+        .flat_map(|hop| &hop.classes)
+        .map(|(rule, _)| rule.clone())
+        .collect();
     let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
-        let (up, down) = ways(hops, index);
+        let (up, down) = stages_of_class(hops, index);
         let path = |side, stages| PathSpec {
             side,
             class,
@@ -88,9 +91,9 @@ pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
     }
 }
 
-/// What packets that no rule takes meet on such hops.
+/// Returns the stages that packets of no class meet on these hops.
 pub fn route(hops: &[Hop]) -> Route {
-    let (up, down) = ways(hops, 0);
+    let (up, down) = stages_of_class(hops, 0);
     let mut all = up.iter().chain(&down);
     Route {
         is_steady: all.all(|stage| stage.schedule.is_empty())
@@ -100,22 +103,23 @@ pub fn route(hops: &[Hop]) -> Route {
     }
 }
 
-/// What packets of a class meet up and down.
-fn ways(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
+/// Returns the stages that packets of a class meet up and down.
+fn stages_of_class(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
     let up = hops.iter().flat_map(|hop| &hop.stages(class).up);
     let down = hops.iter().rev().flat_map(|hop| &hop.stages(class).down);
     (up.cloned().collect(), down.cloned().collect())
 }
 
 impl LinkSpec {
-    /// The stages that these conditions ask for in a hop of this name.
+    /// Creates the stages of these conditions in a hop with this name.
     ///
     /// # Errors
-    /// What needs a rate or a delay where there is none; a drop factor below 1; a schedule out of order; a stage or class that is wrong.
+    /// Returns an error for conditions that need a rate or a delay if there is none, for a drop factor below 1, for a
+    /// schedule that is out of order, and for a stage or a class that is not valid.
     pub fn hop(&self, name: &str) -> Result<Hop, Error> {
         self.check_layers()?;
         class::check(&self.classes)?;
-        // Before any of them is built.
+        // This is checked before any stage is built.
         let (count, most) = (self.stages.len(), 2 * MOST_STAGES);
         require!(count <= most, "stages": "there are {count}: at most {most} are allowed, {MOST_STAGES} each way");
         let up = self.direction(name, Direction::Up)?;
@@ -135,7 +139,7 @@ impl LinkSpec {
         })
     }
 
-    /// Refuses schedules out of order, and what needs a rate or a delay where there never is one.
+    /// Refuses schedules that are out of order, and conditions that need a rate or a delay if there never is one.
     fn check_layers(&self) -> Result<(), Error> {
         let has = |layers: [&Layer; 2]| {
             let ever = layers.map(Layer::ever);
@@ -172,18 +176,20 @@ impl LinkSpec {
         Ok(())
     }
 
-    /// What packets that no rule takes meet in one direction of a hop.
-    fn direction(&self, hop: &str, direction: Direction) -> Result<OneWay, Error> {
+    /// Creates the stages for packets of no class in one direction of a hop.
+    fn direction(&self, hop: &str, direction: Direction) -> Result<HopDirection, Error> {
         let toffee = self.toffee.clone().unwrap_or_default();
         let prefix = format!("{hop}.{}", direction.name());
         let extra = |place| {
-            let all = self.stages.iter().enumerate();
-            let here = all.filter(move |(_, stage)| stage.is_in(direction, place));
-            let here = here.map(|(number, stage)| {
-                let made = stage.to_model(&prefix);
-                made.at_item("stages", number, Some(stage.name()))
-            });
-            here.collect::<Result<Vec<_>, Error>>()
+            self.stages
+                .iter()
+                .enumerate()
+                .filter(|(_, stage)| stage.is_in(direction, place))
+                .map(|(number, stage)| {
+                    let made = stage.to_model(&prefix);
+                    made.at_item("stages", number, Some(stage.name()))
+                })
+                .collect::<Result<Vec<_>, Error>>()
         };
         let mut first = extra(Place::First)?;
         first.push(StageSpec::new(format!("{hop}.toffee"), toffee.server()));
@@ -191,7 +197,7 @@ impl LinkSpec {
             Effect::Loss(share.into())
         });
         first.push(StageSpec::new(format!("{prefix}.drop"), drop));
-        Ok(OneWay {
+        Ok(HopDirection {
             direction,
             first,
             own: over_time(&[self.layer(direction), &self.both], &prefix, |_| true),
@@ -200,44 +206,51 @@ impl LinkSpec {
     }
 }
 
-/// One direction of a hop; stages that do nothing are among them.
-struct OneWay {
+/// One direction of a hop, including stages that do nothing.
+struct HopDirection {
     direction: Direction,
     first: Vec<StageSpec>,
-    /// As [`ConditionSet::effects`] has them.
+    /// The stages of conditions, in the order of [`ConditionSet::effects`].
     own: [StageSpec; STAGES.len()],
     last: Vec<StageSpec>,
 }
 
-impl OneWay {
+impl HopDirection {
     fn stages(&self) -> Vec<StageSpec> {
         self.with(self.own.iter())
     }
 
-    /// With other stages of the class of this number, where it says something of them.
+    /// Returns the stages for the class with this number, which replace those that its conditions shape.
     fn of_class(&self, link: &LinkSpec, hop: &str, number: usize) -> Vec<StageSpec> {
         let class = &link.classes[number];
         let own = self.direction.choose(&class.up, &class.down);
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
-        let said = own.ever().or(class.both.ever());
-        let differing = over_time(&layers, &prefix, |stage| said.shapes(stage));
+        let conditions = own.ever().or(class.both.ever());
+        let differing = over_time(&layers, &prefix, |stage| conditions.shapes(stage));
         let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
-        let own = pairs.map(|((stage, _), (shared, own))| match said.shapes(*stage) {
-            true => own,
-            false => shared,
+        let own = pairs.map(|((stage, _), (shared, own))| {
+            if conditions.shapes(*stage) {
+                own
+            } else {
+                shared
+            }
         });
         self.with(own)
     }
 
     fn with<'a>(&'a self, own: impl Iterator<Item = &'a StageSpec>) -> Vec<StageSpec> {
-        let all = self.first.iter().chain(own).chain(&self.last);
-        let all = all.filter(|stage| stage.effects().any(|effect| *effect != Effect::Nothing));
-        all.cloned().collect()
+        self.first
+            .iter()
+            .chain(own)
+            .chain(&self.last)
+            .filter(|stage| stage.effects().any(|effect| *effect != Effect::Nothing))
+            .cloned()
+            .collect()
     }
 }
 
-/// The stages that conditions alone make, and what their names end in, in order.
+/// The stages that conditions make, in order, with the ends of their names.
 const STAGES: [(Shapes, &str); 10] = [
     (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
@@ -251,31 +264,33 @@ const STAGES: [(Shapes, &str); 10] = [
     (Shapes::Delay, "delay"),
 ];
 
-/// The stages that layers of conditions ask for, with the changes of their schedules. The first layer that states a condition decides
-/// it. Only stages for which `is_wanted` is true follow the schedules: a link may have many classes, each of which differs in one stage.
+/// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
+/// it. Only the stages for which `is_wanted` is true follow the schedules, because each of many classes may differ in one stage only.
 fn over_time(
     layers: &[&Layer],
     prefix: &str,
     is_wanted: impl Fn(Shapes) -> bool,
 ) -> [StageSpec; STAGES.len()] {
-    let mut moving: Vec<Moving<'_>> = Vec::new();
+    let mut cursors: Vec<ScheduleCursor<'_>> = Vec::new();
     let mut decided: Vec<&str> = Vec::new();
     for layer in layers {
         let counts = |kind: &ConditionKind| is_wanted(kind.stage) && !decided.contains(&kind.key);
-        moving.push(Moving::with_steps(layer, |step| step.kinds().any(counts)));
+        cursors.push(ScheduleCursor::with_steps(layer, |step| {
+            step.kinds().any(counts)
+        }));
         decided.extend(layer.always());
     }
-    let mut times: Vec<Nanos> = moving.iter().flat_map(Moving::times).collect();
+    let mut times: Vec<Nanos> = cursors.iter().flat_map(ScheduleCursor::times).collect();
     times.sort_unstable();
     times.dedup();
-    let all = |said: &mut dyn Iterator<Item = &ConditionSet>| {
-        said.cloned()
+    let all = |sets: &mut dyn Iterator<Item = &ConditionSet>| {
+        sets.cloned()
             .fold(ConditionSet::default(), ConditionSet::or)
     };
-    let first = all(&mut moving.iter().map(|layer| &layer.now));
+    let first = all(&mut cursors.iter().map(|cursor| &cursor.now));
     let mut moments = Vec::new();
     for time in times {
-        let now = all(&mut moving.iter_mut().map(|layer| layer.go_to(time)));
+        let now = all(&mut cursors.iter_mut().map(|cursor| cursor.advance_to(time)));
         moments.push((time, now));
     }
     let rate_of = |all: &ConditionSet| all.get::<RateSpec>().and_then(|line| line.rate);
@@ -297,7 +312,7 @@ fn over_time(
 }
 
 impl ConditionSet {
-    /// What each of [`STAGES`] does under these conditions. `rate` is the last one that served.
+    /// Returns the effect of each of [`STAGES`] under these conditions. `rate` is the last rate that was not 0.
     fn effects(&self, rate: Option<BitsPerSec>) -> [Effect; STAGES.len()] {
         let [loss, bursts] = match self.get::<LossSpec>() {
             Some(loss) => loss.effects(),
@@ -305,23 +320,23 @@ impl ConditionSet {
         };
         let happens = |share: Probability| share > Probability::ZERO;
         [
-            self.made(|PathMtuSpec(mtu)| Some(Effect::Mtu(*mtu))),
-            self.made(|police: &PoliceSpec| Some(Effect::Police(police.to_model()))),
+            self.effect_of(|PathMtuSpec(mtu)| Some(Effect::Mtu(*mtu))),
+            self.effect_of(|police: &PoliceSpec| Some(Effect::Police(police.to_model()))),
             self.rate(rate),
-            self.made(|NetemSpec(netem)| Some(Effect::Netem(Box::new(*netem)))),
+            self.effect_of(|NetemSpec(netem)| Some(Effect::Netem(Box::new(*netem)))),
             loss,
             bursts,
-            self.made(|BerSpec(ber)| {
+            self.effect_of(|BerSpec(ber)| {
                 (*ber > BitErrorRate::ZERO).then_some(Effect::BitErrors(*ber))
             }),
-            self.made(|copies: &DuplicateSpec| happens(copies.share).then(|| copies.effect())),
-            self.made(|flips: &CorruptSpec| happens(flips.share).then(|| flips.effect())),
+            self.effect_of(|copies: &DuplicateSpec| happens(copies.share).then(|| copies.effect())),
+            self.effect_of(|flips: &CorruptSpec| happens(flips.share).then(|| flips.effect())),
             or_nothing(self.delay(), Delay::default(), Effect::Delay),
         ]
     }
 
-    /// What a condition makes of its stage, if it is there and does anything.
-    fn made<T: InCondition>(&self, effect: impl Fn(&T) -> Option<Effect>) -> Effect {
+    /// Returns the effect of a condition on its stage, or [`Effect::Nothing`].
+    fn effect_of<T: ConditionValue>(&self, effect: impl Fn(&T) -> Option<Effect>) -> Effect {
         self.get().and_then(effect).unwrap_or(Effect::Nothing)
     }
 
@@ -333,7 +348,7 @@ impl ConditionSet {
         let usual = aqm.and_then(AqmSpec::usual_limit).unwrap_or(DEFAULT_QUEUE);
         let asked = self.get().map_or(usual, |QueueSpec(queue)| *queue);
         let limit = match (rate, asked) {
-            // A time needs a rate: that which served before, or will serve.
+            // A time needs a rate: the last one before, or the first one after.
             (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
                 QueueLimit::Bytes(rate.bytes_in(time).max(Bytes(1)))
             }),
@@ -351,7 +366,7 @@ impl ConditionSet {
         })
     }
 
-    /// Propagation with all that belongs to it.
+    /// Returns the propagation delay with its jitter, its part by size, and its reordering.
     pub(crate) fn delay(&self) -> Delay {
         let spec = self.get::<JitterSpec>();
         let jitter = spec.and_then(JitterSpec::to_model);
@@ -368,7 +383,7 @@ impl ConditionSet {
     }
 }
 
-/// Conditions that do nothing get no stage.
+/// Returns the effect of a condition, or [`Effect::Nothing`] if its value does nothing.
 fn or_nothing<T: PartialEq>(value: T, nothing: T, effect: impl Fn(T) -> Effect) -> Effect {
     if value == nothing {
         Effect::Nothing

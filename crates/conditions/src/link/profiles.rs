@@ -1,4 +1,4 @@
-//! Links that ship, by name: the files of the folder `profiles`, which say where each of their numbers comes from.
+//! Links that ship with farwire, by name: the files in the folder `profiles`, which give the source of each number.
 
 use std::str::FromStr;
 
@@ -9,16 +9,16 @@ use crate::error::Error;
 use crate::link::LinkSpec;
 use crate::read;
 
-/// Every profile is one line here, in the order of their names.
+/// Declares the profiles, one in each line, in the order of their names.
 macro_rules! profiles {
     ($($name:literal,)+) => {
-        /// The links that ship, by name.
+        /// The profiles that ship, in the order of their names.
         pub const PROFILES: &[LinkProfile] = &[$(LinkProfile {
             name: $name,
             text: include_str!(concat!("../../../../profiles/", $name, ".toml")),
         },)+];
 
-        /// Their names.
+        /// The names of the profiles.
         pub(crate) const NAMES: &[&str] = &[$($name),+];
     };
 }
@@ -29,23 +29,23 @@ profiles! {
     "mobile",
 }
 
-/// The link of a kind of network, as others measured it. Written in a file it is its name.
+/// A link of a kind of network, as published measurements describe it. In a file, it is written as its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkProfile {
     /// The name of its file, without `.toml`.
     pub name: &'static str,
-    /// Its file: conditions, and comments that say where they come from.
+    /// The content of its file: conditions, and comments that give their sources.
     pub text: &'static str,
 }
 
 impl LinkProfile {
-    /// What it is, in one line: the first of its file.
+    /// Returns its description in one line, which is the first line of its file.
     pub fn about(&self) -> &'static str {
         let first = self.text.lines().next().unwrap_or_default();
         first.trim_start_matches('#').trim()
     }
 
-    /// Its conditions.
+    /// Returns its conditions.
     pub fn conditions(&self) -> LinkSpec {
         read::toml_text(self.text).expect("every profile that ships is read by a test")
     }
@@ -80,12 +80,15 @@ mod tests {
     use crate::{DelaySpec, JitterSpec, LossSpec, RateSpec};
 
     #[test]
-    fn every_file_of_the_folder_ships_and_is_a_link_that_can_be() {
+    fn every_profile_file_ships_and_is_a_valid_link() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
-        let files = fs::read_dir(folder).unwrap();
-        let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let shipped = PROFILES.iter().map(|profile| profile.name);
-        let shipped: Vec<String> = shipped.map(|name| format!("{name}.toml")).collect();
+        let files = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let shipped: Vec<String> = PROFILES
+            .iter()
+            .map(|profile| format!("{}.toml", profile.name))
+            .collect();
         assert!(shipped.is_sorted());
         assert_eq!(
             files.collect::<BTreeSet<String>>(),
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_condition_names_a_published_source_or_is_said_to_be_assumed() {
+    fn every_condition_of_a_profile_has_a_source_or_is_assumed() {
         for profile in PROFILES {
             assert_eq!(unfounded(profile.text), Vec::<String>::new());
         }
@@ -126,21 +129,24 @@ mod tests {
         }
     }
 
-    /// The conditions of a file that name neither a source which its head has nor that they are assumed; sources that
-    /// nothing names, or without title and year. A source is a comment that begins with its name in brackets.
+    /// Returns the lines of a file that neither name a source in its head nor say that they are assumed, and the
+    /// sources that are unused or have no title and year. A source is a comment that begins with its name in brackets.
     fn unfounded(text: &str) -> Vec<String> {
-        let head = text.lines().filter_map(|line| {
-            let (name, what) = line.strip_prefix("# [")?.split_once(']')?;
-            Some((format!("[{name}]"), what))
-        });
-        let head: Vec<(String, &str)> = head.collect();
+        let head: Vec<(String, &str)> = text
+            .lines()
+            .filter_map(|line| {
+                let (name, what) = line.strip_prefix("# [")?.split_once(']')?;
+                Some((format!("[{name}]"), what))
+            })
+            .collect();
         let conditions = || {
             let lines = text.lines();
             lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '[']))
         };
         let found = |line: &&str| {
-            let said = line.split_once('#').map_or("", |(_, said)| said);
-            said.contains("assumed") || head.iter().any(|(name, _)| said.contains(name.as_str()))
+            let comment = line.split_once('#').map_or("", |(_, comment)| comment);
+            comment.contains("assumed")
+                || head.iter().any(|(name, _)| comment.contains(name.as_str()))
         };
         let without = conditions().filter(|line| !found(line)).map(str::to_owned);
         let bad = head.iter().filter_map(|(name, what)| {
@@ -158,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_profile_overrides_it() {
+    fn conditions_next_to_a_profile_override_it() {
         let link = |text: &str| read::toml_text::<LinkSpec>(text).unwrap();
         let plain = link("profile = 'geo-satellite'");
         assert_eq!(
@@ -171,7 +177,7 @@ mod tests {
             beside.both.get(),
             Some(&"5ms".parse::<DelaySpec>().unwrap())
         );
-        // What is said of both directions holds in each, also where the profile says something of one.
+        // A condition for both directions holds in each, even if the profile states one for a single direction.
         assert_eq!(
             beside.both.get(),
             Some(&"1gbit".parse::<RateSpec>().unwrap())
@@ -181,14 +187,14 @@ mod tests {
         assert_eq!(beside.up.get(), Some(&"2%".parse::<LossSpec>().unwrap()));
         assert_eq!(beside.both.get::<LossSpec>(), plain.both.get::<LossSpec>());
         assert_eq!(beside.up.get::<JitterSpec>(), plain.up.get::<JitterSpec>());
-        // What is written again is the conditions, whatever a later profile of that name has.
+        // Written again, it has the conditions and not the profile, which may change later.
         let written = toml::to_string(&beside).unwrap();
         assert!(!written.contains("profile"), "{written}");
         assert_eq!(link(&written), beside);
     }
 
     #[test]
-    fn an_unknown_profile_is_refused_with_those_that_there_are() {
+    fn an_unknown_profile_is_refused_with_the_known_ones() {
         let refused = |name: &str| name.parse::<LinkProfile>().unwrap_err().to_string();
         assert_eq!(
             refused("mobil"),
@@ -196,7 +202,7 @@ mod tests {
         );
         assert_eq!(
             refused("dialup-56k"),
-            "unknown name `dialup-56k`; there are: geo-satellite, in-flight, mobile"
+            "unknown name `dialup-56k`; use one of: geo-satellite, in-flight, mobile"
         );
         let text = "delay = '1ms'\nprofile = 'geo'\n";
         let error = read::toml_text::<LinkSpec>(text).unwrap_err();

@@ -1,13 +1,13 @@
-//! The one reader: TOML files, JSON of the API and texts such as `1%,burst=8` become values by serde, and every error has its
-//! path of keys and, where the source keeps places, its place.
+//! The reader of conditions: TOML files, JSON of the API and texts such as `1%,burst=8` become values by serde. Every
+//! error has its path of keys and, if the source keeps positions, its position.
 //!
-//! A [`Node`] is a value with its place, and a serde deserializer. Beside what every deserializer does:
-//! - A struct may be written as a text: the first part is its first field, `key=value` and words name the others; `noecn` is
-//!   `ecn=false`.
-//! - An enum of structs ([`Tagged`]) is a table whose key `kind` says which; in a text its first part does. A node hands over
-//!   the first field of a struct first.
+//! A [`Node`] is a value with its position, and a serde deserializer. In addition to what every deserializer does:
+//! - A struct may be written as a text: the first part is its first field, and the others are `key=value` or words that
+//!   name a field; `noecn` is `ecn=false`.
+//! - An enum of structs ([`Tagged`]) is a table whose key `kind` names the struct; in a text, the first part does. A
+//!   node delivers the first field of a struct first.
 //!
-//! Types that other deserializers read too, such as those of records, begin with `through_node`.
+//! Types that other deserializers also read, such as those of records, begin with `through_node`.
 
 mod node_deserializer;
 mod schema;
@@ -22,11 +22,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub(crate) use self::schema::OrText;
-pub(crate) use self::tagged::{Apart, FromNode, serialize_keys, through_node};
+pub(crate) use self::tagged::{FromNode, PartialTable, serialize_keys, through_node};
 pub use self::tagged::{KIND, Tagged, kind_schema, read_tagged, serialize_tagged};
 use crate::error::Error;
 
-/// A value, and where it is in its text.
+/// A value, and its position in its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     value: Value,
@@ -40,9 +40,9 @@ enum Value {
     Whole(i128),
     Number(f64),
     Text(String),
-    /// A value within a text, which is a text or a number.
+    /// A value within a text, which can be read as a text or a number.
     Word(String),
-    /// A word by itself within a text, which also says that it is so.
+    /// A single word within a text, which can also be read as true.
     Flag(String),
     List(Vec<Node>),
     Table(Vec<Entry>),
@@ -59,7 +59,7 @@ struct Entry {
 /// Reads a value from a table of a TOML file.
 ///
 /// # Errors
-/// An unknown key, or a value that its key cannot have, with path and place.
+/// Returns an error with path and position for an unknown key and for a value that its key cannot have.
 pub fn toml_table<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, Error> {
     T::deserialize(Node::of_table(table.get_ref(), table.span()))
 }
@@ -67,7 +67,7 @@ pub fn toml_table<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T
 /// Reads a value from the text of a TOML file.
 ///
 /// # Errors
-/// As [`toml_table`], and what is not TOML.
+/// Returns the errors of [`toml_table`], and an error for text that is not TOML.
 pub fn toml_text<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let table = DeTable::parse(text).map_err(|cause| {
         let error = Error::other(cause.message());
@@ -79,7 +79,7 @@ pub fn toml_text<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 /// Reads a value from JSON.
 ///
 /// # Errors
-/// An unknown key, or a value that its key cannot have, with its path.
+/// Returns an error with its path for an unknown key and for a value that its key cannot have.
 pub fn json<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, Error> {
     T::deserialize(Node::from(value))
 }
@@ -87,28 +87,29 @@ pub fn json<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, Error> {
 /// Reads a value from its text form, such as `1%,burst=8`.
 ///
 /// # Errors
-/// What the type cannot have, with what would be right.
+/// Returns an error with advice for a text that the type cannot have.
 pub fn text<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     T::deserialize(Node::from(Value::Text(text.to_owned())))
 }
 
-/// Where the value at the end of `path` is, or else the last one on its way that is there.
+/// Returns the position of the value at the end of `path`, or of the last value on that path that exists.
 pub fn locate(table: &DeTable<'_>, path: &[crate::PathStep]) -> Option<Range<usize>> {
     use crate::PathStep;
-    let Some((PathStep::Key(key), rest)) = path.split_first() else {
+    let Some((PathStep::Key(key), mut rest)) = path.split_first() else {
         return None;
     };
     let mut value = table.get(key.as_str())?;
-    let mut rest = rest;
     while let Some((PathStep::Item { index, .. }, behind)) = rest.split_first() {
         let Some(item) = value.get_ref().as_array().and_then(|all| all.get(*index)) else {
             break;
         };
         (value, rest) = (item, behind);
     }
-    let inner = value.get_ref().as_table();
-    let inner = inner.and_then(|inner| locate(inner, rest));
-    inner.or_else(|| Some(value.span()))
+    value
+        .get_ref()
+        .as_table()
+        .and_then(|inner| locate(inner, rest))
+        .or_else(|| Some(value.span()))
 }
 
 impl Node {
@@ -141,7 +142,7 @@ impl Node {
         Self { value, span }
     }
 
-    /// What it is, for errors.
+    /// Describes it for error messages.
     fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
@@ -189,7 +190,7 @@ impl From<serde_json::Value> for Node {
 }
 
 impl<'de> Deserialize<'de> for Node {
-    /// From another format, which keeps no places.
+    /// Reads it from another format, which keeps no positions.
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         serde_json::Value::deserialize(source).map(Self::from)
     }

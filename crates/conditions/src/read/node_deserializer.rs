@@ -10,7 +10,7 @@ use super::tagged::{KIND, THROUGH_NODE};
 use super::{Entry, Node, Value};
 use crate::error::{Error, PathStep, Problem};
 
-/// Whole numbers, from their own range.
+/// Implements the deserializer for integers, each with its range.
 macro_rules! whole_numbers {
     ($($method:ident: $type:ty => $visit:ident,)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -19,11 +19,12 @@ macro_rules! whole_numbers {
                 Value::Word(word) => word.parse().ok(),
                 _ => None,
             };
-            let number = whole.and_then(|number| <$type>::try_from(number).ok());
-            let number = number.ok_or_else(|| {
-                let range = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
-                self.is_no(&range)
-            })?;
+            let number = whole
+                .and_then(|number| <$type>::try_from(number).ok())
+                .ok_or_else(|| {
+                    let range = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
+                    self.is_no(&range)
+                })?;
             self.visit(|_| visitor.$visit(number))
         }
     )+};
@@ -104,12 +105,11 @@ impl<'de> Deserializer<'de> for Node {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        // Where a type does not say how it is written, it is a table.
-        let right = (&visitor as &dyn Expected).to_string();
-        let right = match right == format!("struct {name}") {
-            true => "a table".to_owned(),
-            false => right,
-        };
+        // A type that does not say how it is written is a table.
+        let mut right = (&visitor as &dyn Expected).to_string();
+        if right == format!("struct {name}") {
+            "a table".clone_into(&mut right);
+        }
         match self.value {
             Value::Text(text) | Value::Word(text) => {
                 let is_named = text
@@ -122,7 +122,7 @@ impl<'de> Deserializer<'de> for Node {
                 read.map_err(|error| error.in_text(unnamed, right).with_span(self.span.as_ref()))
             }
             Value::Table(mut entries) => {
-                // What a table's kind says must be known before the rest.
+                // The kind of a table must be known before its other keys.
                 entries.sort_by_key(|entry| Some(&entry.key.as_str()) != fields.first());
                 let read = visit_table(entries, visitor);
                 read.map_err(|error| error.with_span(self.span.as_ref()))
@@ -159,7 +159,7 @@ impl<'de> Deserializer<'de> for Node {
 }
 
 impl Node {
-    /// Adds the place to what is wrong with the value.
+    /// Reads the value, and adds its position to errors.
     fn visit<T>(self, read: impl FnOnce(Value) -> Result<T, Error>) -> Result<T, Error> {
         read(self.value).map_err(|error| error.with_span(self.span.as_ref()))
     }
@@ -174,8 +174,8 @@ impl Node {
 }
 
 impl Error {
-    /// The same where the keys are parts of a text, in which the first of `unnamed` is not written: the path ends with the
-    /// text's own key.
+    /// Returns the error for keys that are parts of a text. If its path begins with the first of `unnamed`, which the
+    /// text does not name, that key is removed, so that the path ends with the key of the text.
     fn in_text(mut self, unnamed: &[&str], right: String) -> Self {
         let is_first = |step: &PathStep| match step {
             PathStep::Key(key) => unnamed.first() == Some(&key.as_str()),
@@ -189,9 +189,10 @@ impl Error {
     }
 }
 
-/// The parts of a text between commas, as the table of a struct of these fields. The first part is the first field. A word by itself says that it is so, and `no` before it that it is not.
+/// Splits a text at its commas into the table of a struct with these fields. The first part is the first field. A
+/// single word sets its field to true, and `no` before the word sets it to false.
 fn parts(text: &str, fields: &[&str]) -> Result<Vec<Entry>, Error> {
-    // Of a kind the fields are not known yet.
+    // The fields of a kind are not known yet.
     let is_field = |key: &str| fields == [KIND] || fields.contains(&key);
     let mut all: Vec<Entry> = Vec::new();
     for (number, part) in text.split(',').map(str::trim).enumerate() {
@@ -241,7 +242,7 @@ impl<'de> SeqAccess<'de> for Items {
     }
 }
 
-/// Has a table visited; the place of an unknown key is that of the key.
+/// Has a table visited. An error for an unknown key gets the position of the key.
 fn visit_table<'de, V: Visitor<'de>>(entries: Vec<Entry>, visitor: V) -> Result<V::Value, Error> {
     let mut table = Table {
         entries: entries.into_iter(),
@@ -258,7 +259,7 @@ fn visit_table<'de, V: Visitor<'de>>(entries: Vec<Entry>, visitor: V) -> Result<
 
 struct Table {
     entries: vec::IntoIter<Entry>,
-    /// The value of the key that was read last.
+    /// The key that was read last, with its value.
     value: Option<(String, Node)>,
     key_span: Option<Range<usize>>,
 }
@@ -287,7 +288,7 @@ impl<'de> MapAccess<'de> for &mut Table {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
         let Some((key, value)) = self.value.take() else {
-            return Err(Error::other("a value was asked for before its key"));
+            return Err(Error::other("a value was requested before its key"));
         };
         let span = value.span.clone();
         let read = seed.deserialize(value);

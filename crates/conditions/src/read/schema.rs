@@ -1,4 +1,4 @@
-//! JSON Schemas of tables that may be texts too, and of tables with a key for every condition.
+//! JSON Schemas of tables that may also be texts, and of tables with a key for every condition.
 
 use std::sync::LazyLock;
 
@@ -7,12 +7,12 @@ use schemars::transform::Transform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-/// Has a table be a text as well, as [`super::Node`] reads it.
+/// A transform that lets a table also be a text, as [`super::Node`] reads it.
 #[derive(Clone, Copy)]
 pub(crate) struct OrText {
-    /// The key whose value is the first part.
+    /// The key whose value is the first part of the text.
     pub(crate) first: &'static str,
-    /// Words that stand for a key and its value.
+    /// Words that represent a key and its value.
     pub(crate) words: &'static [&'static str],
 }
 
@@ -24,22 +24,28 @@ impl OrText {
 
 impl Transform for OrText {
     fn transform(&mut self, schema: &mut Schema) {
-        let properties = schema.get("properties").and_then(Value::as_object);
-        let properties = properties.cloned().unwrap_or_default();
+        let properties = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
         let required = schema.get("required").and_then(Value::as_array);
         let is_needed = |key: &str| required.is_some_and(|all| all.iter().any(|one| one == key));
         let first = properties.get(self.first).map_or_else(String::new, pattern);
         let rest = properties.iter().filter(|(key, _)| *key != self.first);
         let words = self.words.iter().map(|word| (*word).to_owned());
-        let parts = rest.map(|(key, value)| part(key, value)).chain(words);
-        let parts: Vec<String> = parts.collect();
+        let parts: Vec<String> = rest
+            .map(|(key, value)| part(key, value))
+            .chain(words)
+            .collect();
         let needs_more = properties
             .keys()
             .any(|key| *key != self.first && is_needed(key));
         let many = if needs_more { "+" } else { "*" };
-        let begin = match is_needed(self.first) {
-            true => format!("({}= *)?{first}", self.first),
-            false => format!("({}= *{first}|{})", self.first, parts.join("|")),
+        let begin = if is_needed(self.first) {
+            format!("({}= *)?{first}", self.first)
+        } else {
+            format!("({}= *{first}|{})", self.first, parts.join("|"))
         };
         let text = format!("^ *{begin} *( *, *({}) *){many}$", parts.join("|"));
         let table = std::mem::take(schema);
@@ -47,7 +53,7 @@ impl Transform for OrText {
     }
 }
 
-/// A part of a text behind the first one.
+/// Returns the pattern of a part of a text behind the first one.
 fn part(key: &str, value: &Value) -> String {
     let key = key.replace('_', "[-_]");
     if has_type(value, "boolean") {
@@ -64,7 +70,7 @@ fn has_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// The pattern of a value that is part of a text.
+/// Returns the pattern of a value that is part of a text.
 fn pattern(value: &Value) -> String {
     if let Some(pattern) = value.get("pattern").and_then(Value::as_str) {
         return bare(pattern);
@@ -78,9 +84,10 @@ fn pattern(value: &Value) -> String {
     if let Some(option) = options.and_then(|all| all.iter().find(|one| one["type"] != "null")) {
         return pattern(option);
     }
-    match has_type(value, "integer") || has_type(value, "number") {
-        true => "[0-9.]+".to_owned(),
-        false => "[^,]*".to_owned(),
+    if has_type(value, "integer") || has_type(value, "number") {
+        "[0-9.]+".to_owned()
+    } else {
+        "[^,]*".to_owned()
     }
 }
 

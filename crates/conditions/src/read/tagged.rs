@@ -1,4 +1,4 @@
-//! Tables whose key `kind` says which keys they have, and types that are read through a [`Node`] from every format.
+//! Tables whose key `kind` determines their other keys, and types that are read through a [`Node`] from every format.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,64 +12,65 @@ use serde_json::{Value, json};
 
 use super::Node;
 
-/// The key that says which keys a table has.
+/// The key that determines the other keys of a table.
 pub const KIND: &str = "kind";
 
-/// By this name a [`Node`] knows that it is asked for; other formats pass over the names of newtypes.
+/// The name of a newtype by which a [`Node`] recognises that it is requested; other formats ignore the names of
+/// newtypes.
 pub(super) const THROUGH_NODE: &str = "farwire: through a node";
 
-/// A type that only a [`Node`] can be read into.
+/// A type that can only be read from a [`Node`].
 pub(crate) trait FromNode: Sized {
     /// Reads it from a deserializer that is a node.
     fn from_node<'de, D: Deserializer<'de>>(node: D) -> Result<Self, D::Error>;
 }
 
-/// Reads a type from any format: from another one than a [`Node`] by way of one, which has no places.
+/// Reads a type from any format. Formats other than [`Node`] are converted to one, which then has no positions.
 pub(crate) fn through_node<'de, T: FromNode, D: Deserializer<'de>>(
     source: D,
 ) -> Result<T, D::Error> {
-    source.deserialize_newtype_struct(THROUGH_NODE, Through(PhantomData))
+    source.deserialize_newtype_struct(THROUGH_NODE, ThroughNode(PhantomData))
 }
 
-struct Through<T>(PhantomData<T>);
+struct ThroughNode<T>(PhantomData<T>);
 
-impl<'de, T: FromNode> Visitor<'de> for Through<T> {
+impl<'de, T: FromNode> Visitor<'de> for ThroughNode<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    /// It is a node.
+    /// The source is a node.
     fn visit_some<D: Deserializer<'de>>(self, node: D) -> Result<T, D::Error> {
         T::from_node(node)
     }
 
-    /// It is another format.
+    /// The source is another format.
     fn visit_newtype_struct<D: Deserializer<'de>>(self, other: D) -> Result<T, D::Error> {
         let node = Node::deserialize(other)?;
         T::from_node(node).map_err(de::Error::custom)
     }
 }
 
-/// An enum of structs that is one table in files: its key `kind` says which struct has the other keys.
+/// An enum of structs that is one table in files: the key `kind` determines which struct has the other keys.
 pub trait Tagged: Sized {
     /// The values of `kind`.
     const KINDS: &'static [&'static str];
-    /// The kind of a table that does not say it, if there is one.
+    /// The kind of a table that does not state it, if there is a default.
     const DEFAULT: Option<&'static str> = None;
 
     /// Reads the other keys of a table of this kind.
     ///
     /// # Errors
-    /// Those of the struct.
+    /// Returns the errors of the struct.
     fn read<'de, D: Deserializer<'de>>(kind: &'static str, rest: D) -> Result<Self, D::Error>;
 }
 
 /// Reads a [`Tagged`] type from any format.
 ///
 /// # Errors
-/// An unknown kind, and what its struct refuses.
+/// Returns an error for an unknown kind, and the errors of its struct.
 pub fn read_tagged<'de, T: Tagged, D: Deserializer<'de>>(source: D) -> Result<T, D::Error> {
     through_node::<AsTagged<T>, D>(source).map(|read| read.0)
 }
@@ -77,7 +78,7 @@ pub fn read_tagged<'de, T: Tagged, D: Deserializer<'de>>(source: D) -> Result<T,
 struct AsTagged<T>(T);
 
 impl<T: Tagged> FromNode for AsTagged<T> {
-    /// A node hands over the first field of a struct first.
+    /// Reads it as a struct, because a node delivers the first field of a struct first.
     fn from_node<'de, D: Deserializer<'de>>(node: D) -> Result<Self, D::Error> {
         let read = node.deserialize_struct("", &[KIND], TaggedVisitor(PhantomData));
         read.map(Self)
@@ -102,7 +103,7 @@ impl<'de, T: Tagged> Visitor<'de> for TaggedVisitor<T> {
                 first,
             ),
         };
-        T::read(kind, Apart::of(first, map, |_, _| Ok(false)))
+        T::read(kind, PartialTable::of(first, map, |_, _| Ok(false)))
     }
 }
 
@@ -122,7 +123,7 @@ impl<'de, T: Tagged> DeserializeSeed<'de> for TaggedVisitor<T> {
 /// Writes a table of this kind with the keys of `content`.
 ///
 /// # Errors
-/// Those of the format.
+/// Returns the errors of the format.
 pub fn serialize_tagged<S: Serializer>(
     target: S,
     kind: &str,
@@ -134,7 +135,7 @@ pub fn serialize_tagged<S: Serializer>(
     map.end()
 }
 
-/// Writes the keys of `content` but its kind into a table that has others too.
+/// Writes the keys of `content`, without its kind, into a table that also has other keys.
 pub(crate) fn serialize_keys<M: SerializeMap>(
     map: &mut M,
     content: &impl Serialize,
@@ -146,7 +147,7 @@ pub(crate) fn serialize_keys<M: SerializeMap>(
     keys.try_for_each(|(key, value)| map.serialize_entry(key, value))
 }
 
-/// The schema of one kind's table: that of `T` with the key `kind`.
+/// Returns the schema of one kind's table: that of `T` with the key `kind`.
 pub fn kind_schema<T: JsonSchema>(
     generator: &mut SchemaGenerator,
     kind: &str,
@@ -165,7 +166,7 @@ pub fn kind_schema<T: JsonSchema>(
     schema
 }
 
-/// Declares an enum of structs that is one table in files, as [`Tagged`] says.
+/// Declares an enum of structs that is one table in files, as [`Tagged`] describes.
 #[macro_export]
 macro_rules! tagged {
     (
@@ -179,7 +180,7 @@ macro_rules! tagged {
         }
 
         impl $name {
-            /// The name of its kind.
+            /// Returns the name of its kind.
             pub const fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $kind,)+
@@ -231,21 +232,22 @@ macro_rules! tagged {
     };
 }
 
-/// A table of which a key was read before, or of which some keys are read by `take`, which says whether it has taken one.
-pub(crate) struct Apart<A, F> {
+/// A table of which one key was read before, or of which `take` reads some keys; `take` returns whether it has read the
+/// key.
+pub(crate) struct PartialTable<A, F> {
     first: Option<String>,
     map: A,
     take: F,
 }
 
-impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> Apart<A, F> {
+impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> PartialTable<A, F> {
     pub(crate) fn of(first: Option<String>, map: A, take: F) -> MapAccessDeserializer<Self> {
         MapAccessDeserializer::new(Self { first, map, take })
     }
 }
 
 impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> MapAccess<'de>
-    for Apart<A, F>
+    for PartialTable<A, F>
 {
     type Error = A::Error;
 

@@ -7,7 +7,7 @@ fn refused(text: &str) -> Error {
 }
 
 #[test]
-fn an_error_has_the_path_and_the_place_of_what_is_wrong() {
+fn an_error_has_the_path_and_the_position_of_the_fault() {
     for case in [
         "delay = '1ms'\nloss = '101%' => loss => '101%'",
         "[up]\ndealy = '1ms' => up.dealy => dealy",
@@ -32,7 +32,7 @@ fn an_error_has_the_path_and_the_place_of_what_is_wrong() {
 }
 
 #[test]
-fn a_problem_is_a_value_and_not_only_a_sentence() {
+fn a_problem_is_structured_data() {
     let Problem::UnknownKey { key, known } = *refused("dealy = '1ms'").problem else {
         panic!("another problem");
     };
@@ -61,7 +61,7 @@ fn a_problem_is_a_value_and_not_only_a_sentence() {
         panic!("another problem");
     };
     assert_eq!(value.as_str(), "7200s");
-    assert_eq!(right.as_str(), "a delay is at most 3600s");
+    assert_eq!(right.as_str(), "a delay must be at most 3600s");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn other_formats_are_read_in_any_order_of_keys() {
 }
 
 #[test]
-fn the_place_of_a_path_is_that_of_its_last_key_that_is_there() {
+fn a_path_is_located_at_its_last_existing_key() {
     let text = "delay = '1ms'\n[[classes]]\nname = 'a'\nup.loss = '1%'\n";
     let table = DeTable::parse(text).unwrap();
     let key = |key: &str| PathStep::Key(key.to_owned());

@@ -1,4 +1,4 @@
-//! The socket of a test: load PDUs out in trains, whatever comes in with its arrival.
+//! The socket of a test. It sends load PDUs in trains, and receives datagrams with their time of arrival.
 
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
@@ -15,10 +15,10 @@ use super::receiver::ArrivalTime;
 use super::session::Transmit;
 use super::wire::{LOAD_HEADER, LoadHeader, Stamp};
 
-/// Asked for; the kernel gives at most net.core.rmem_max without CAP_NET_ADMIN.
+/// The requested receive buffer. Without CAP_NET_ADMIN the kernel grants at most net.core.rmem_max.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// A connected, nonblocking UDP socket.
+/// A connected non-blocking UDP socket.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: TrainReceiver,
@@ -27,42 +27,42 @@ pub(crate) struct Channel {
     ipv6: bool,
     segmentation: bool,
     sequence: u32,
-    /// Datagrams that the socket dropped, whatever for.
+    /// The datagrams that the socket dropped for any reason.
     dropped: u32,
-    /// Whether what came last was stamped by the kernel.
+    /// Whether the kernel stamped the latest arrival.
     pub(super) kernel_stamps: bool,
-    /// Load that the full send buffer had no room for.
+    /// The load PDUs for which the send buffer had no room.
     pub(super) unsent: u64,
     refusal_is_due: bool,
 }
 
-/// Datagrams that came together: of equal size but for the last.
+/// Datagrams that were received together. All have the same size, except that the last may be shorter.
 #[derive(Debug)]
 pub(crate) struct ReceivedDatagrams<'a> {
-    /// Their payloads, one behind the other.
+    /// The consecutive payloads.
     bytes: &'a [u8],
-    /// The size of each.
+    /// The size of each payload in bytes.
     segment: usize,
-    /// When the kernel had them, or this program if the kernel does not say.
+    /// The time of arrival in the kernel, or in this program if the kernel does not tell.
     pub(crate) at: ArrivalTime,
 }
 
 impl ReceivedDatagrams<'_> {
-    /// Each datagram.
+    /// Returns each datagram.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks(self.segment)
     }
 }
 
 impl Channel {
-    /// Takes a connected socket.
+    /// Wraps a connected socket.
     ///
     /// # Errors
-    /// It cannot be made nonblocking, or is not connected.
+    /// Returns an error if the socket is not connected, or cannot be made non-blocking.
     pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
         let ipv6 = socket.peer_addr()?.ip().to_canonical().is_ipv6();
         let mut outgoing = vec![0; LONGEST_TRAIN];
-        // Zeros would be compressed by links that compress.
+        // Links that compress would shrink zeros.
         fastrand::fill(&mut outgoing);
         Ok(Self {
             socket: TrainReceiver::new(socket, SOCKET_BUFFER)?,
@@ -78,17 +78,17 @@ impl Channel {
         })
     }
 
-    /// Passes over one refusal, unless the peer was heard before: it is of a message that was sent before the peer had
-    /// a socket for it, and may arrive after the peer's first message.
+    /// Ignores one ICMP refusal that arrives before the peer's first datagram. Such a refusal concerns a message that
+    /// was sent before the peer had a socket for it.
     pub(crate) fn after_null_request(mut self) -> Self {
         self.refusal_is_due = true;
         self
     }
 
-    /// What waits, if anything.
+    /// Receives the datagrams that wait, if there are any.
     ///
     /// # Errors
-    /// The peer's host says that nobody listens there any more, or the socket fails.
+    /// Returns an error if the peer's host refuses datagrams to this port, or the socket fails.
     pub(crate) fn receive(&mut self) -> io::Result<Option<ReceivedDatagrams<'_>>> {
         let train = match self.socket.receive(&mut self.incoming) {
             Ok(Some(train)) => train,
@@ -110,16 +110,17 @@ impl Channel {
         }))
     }
 
-    /// Datagrams and trains that may have found the receive buffer full; what came with a wrong checksum is not among them.
+    /// Returns an upper bound for the datagrams and trains that the full receive buffer dropped. Datagrams with a wrong
+    /// checksum do not count.
     pub(super) fn host_drops(&self) -> u32 {
         let full = self.socket.full_drops(self.dropped).most;
         u32::try_from(full).unwrap_or(u32::MAX)
     }
 
-    /// Sends what a session says.
+    /// Sends what the session asks for.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// Returns the errors of [`receive`](Self::receive).
     pub(crate) fn transmit(&mut self, transmit: &Transmit) -> io::Result<()> {
         match transmit {
             Transmit::Message(message) => self.send(message),
@@ -131,10 +132,10 @@ impl Channel {
         }
     }
 
-    /// Sends one message, or loses it where the socket has no room.
+    /// Sends one message. If the socket has no room, the message is lost.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// Returns the errors of [`receive`](Self::receive).
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self.socket.answer(message) {
             Err(error) if is_full(&error) => Ok(()),
@@ -145,20 +146,20 @@ impl Channel {
 
     /// Sends a train of load PDUs, each with `header` and its own number, size and sending time.
     ///
-    /// What the socket has no room for gets no number and is counted as unsent: it is no loss of the network.
+    /// A PDU for which the socket has no room gets no number and counts as unsent, because the network did not lose it.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// Returns the errors of [`receive`](Self::receive).
     fn send_load(&mut self, train: Train, header: &LoadHeader) -> io::Result<()> {
         let payload = payload_to_send(train.payload, self.ipv6);
-        let at_once = if self.segmentation {
+        let per_call = if self.segmentation {
             (LONGEST_TRAIN / payload).min(MOST_SEGMENTS)
         } else {
             1
         };
         let mut left = train.count;
         while left > 0 {
-            let count = left.min(at_once);
+            let count = left.min(per_call);
             self.send_equal(payload, count, header)?;
             left -= count;
         }
@@ -183,7 +184,8 @@ impl Channel {
         match self.send_segments(bytes, payload) {
             Ok(()) => self.sequence = header.sequence,
             Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => self.unsent += count as u64,
-            // Datagrams longer than the path's MTU cannot be cut from a train: the kernel fragments them one by one.
+            // The kernel cannot segment a train into datagrams that exceed the path's MTU, but it fragments single
+            // datagrams.
             Err(Errno::EINVAL | Errno::EMSGSIZE | Errno::EIO) if count > 1 => {
                 self.segmentation = false;
                 for _ in 0..count {
@@ -214,7 +216,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Both clocks now.
+/// Returns the current time of both clocks.
 pub(crate) fn now() -> ArrivalTime {
     ArrivalTime {
         wall: clock::wall().0,
@@ -222,7 +224,7 @@ pub(crate) fn now() -> ArrivalTime {
     }
 }
 
-/// Whether this is the one refusal that is passed over; the next one is not.
+/// Returns whether `error` is the one refusal to ignore, after which none is ignored.
 fn is_due_refusal(error: &io::Error, is_due: &mut bool) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused && std::mem::take(is_due)
 }
@@ -256,7 +258,7 @@ mod tests {
         UdpSocket::bind("127.0.0.1:0").unwrap()
     }
 
-    /// Sequence numbers and sizes of what comes, until there are so many.
+    /// Receives `count` datagrams and returns their sequence numbers and sizes.
     fn take(channel: &mut Channel, count: usize) -> Vec<(u32, usize)> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_that_do_not_fit_the_mtu_leave_one_by_one() {
+    fn datagrams_above_the_mtu_are_sent_one_by_one() {
         let (mut from, mut to) = pair();
         from.segmentation = false;
         let train = train(8972, 12, 0);
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_went_away_is_an_error() {
+    fn a_closed_peer_is_an_error() {
         let (mut from, to) = pair();
         drop(to);
         let train = train(100, 1, 0);
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_of_a_null_request_is_not_the_peer_s_end() {
+    fn the_refusal_of_a_null_request_is_ignored() {
         let train = train(100, 3, 0);
         type Call = fn(&mut Channel, Train) -> io::Result<()>;
         let calls: [Call; 3] = [
@@ -327,10 +329,10 @@ mod tests {
             let mut from = Channel::new(from).unwrap().after_null_request();
             call(&mut from, train).unwrap();
             from.send_load(train, &LoadHeader::default()).unwrap();
-            let (mut buffer, mut came) = ([0; 200], 0);
-            while came < 3 {
-                came = if to.recv(&mut buffer).unwrap() == 100 {
-                    came + 1
+            let (mut buffer, mut received) = ([0; 200], 0);
+            while received < 3 {
+                received = if to.recv(&mut buffer).unwrap() == 100 {
+                    received + 1
                 } else {
                     0
                 };
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_refusal_is_the_peer_s_end() {
+    fn a_second_refusal_is_an_error() {
         let (from, to) = pair();
         let mut from = from.after_null_request();
         drop(to);

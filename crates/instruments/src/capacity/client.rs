@@ -1,4 +1,4 @@
-//! The client: set-up and activation, then the test.
+//! The client: set-up, activation, and the test.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,28 +11,28 @@ use record::{Direction, Measurement};
 use super::CapacityArgs;
 use super::channel::{Channel, now};
 use super::exchange::Exchange;
-use super::outcome::{Agreed, SILENCE};
+use super::outcome::{SILENCE, TestAgreement};
 use super::results::measurement;
 use super::search::RateControl;
 use super::session::TestSession;
 use super::wire::{
-    Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, Malformed, SendingRate, Setup,
-    SetupAnswer, Sizes, TestParameters, Version,
+    Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, MalformedMessage, SendingRate,
+    Setup, SetupAnswer, Sizes, TestParameters, Version,
 };
 use crate::Session;
 use crate::endpoint;
-use crate::failure::go_on;
-use crate::iperf3::control::is_pause;
+use crate::failure::check_stop;
+use crate::iperf3::control::is_timeout;
 
-/// A request is repeated after so long, until [`SILENCE`] has passed.
+/// A request is repeated after this time, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
-/// What the reference's server makes of a time that it finds too short, in seconds.
+/// The duration in seconds that the reference's server sets if the requested one is too short.
 const REFERENCE_TIME_S: u16 = 10;
 
-/// Measures the capacity between here and the server whose control port `target` is.
+/// Measures the capacity of the path to the server whose control port is `target`.
 ///
 /// # Errors
-/// No test began.
+/// Returns an error if no test begins.
 pub(crate) fn measure(
     target: SocketAddr,
     args: &CapacityArgs,
@@ -53,14 +53,15 @@ pub(crate) fn measure(
     request
         .socket
         .connect(SocketAddr::new(target.ip(), port))
-        .with_context(|| format!("no way to port {port} of {target}"))?;
-    let asked = parameters;
+        .with_context(|| format!("port {port} of {target} cannot be reached"))?;
+    let requested = parameters;
     let Activation {
         parameters, rate, ..
-    } = request.activate(args.direction(), asked)?;
-    check(asked, &parameters).with_context(|| format!("{target} accepts what cannot be"))?;
-    request.note_changes(asked, &parameters);
-    let agreed = Agreed {
+    } = request.activate(args.direction(), requested)?;
+    check(requested, &parameters)
+        .with_context(|| format!("{target} accepts impossible parameters"))?;
+    request.note_changes(requested, &parameters);
+    let agreed = TestAgreement {
         peer: target,
         direction: args.direction(),
         version: request.version,
@@ -80,20 +81,21 @@ pub(crate) fn measure(
     Ok(measurement)
 }
 
-/// A test that is being asked for.
+/// The request for a test.
 struct TestRequest<'a> {
-    /// Connected to the control port, and after set-up to the test's.
+    /// A socket connected to the control port, and after set-up to the port of the test.
     socket: UdpSocket,
     target: SocketAddr,
     session: &'a Session,
     version: Version,
     sizes: Sizes,
-    /// What is not as it was asked for.
+    /// Facts about values that differ from the requested ones.
     notes: Vec<(String, String)>,
 }
 
 impl TestRequest<'_> {
-    /// The test's port. Gives in once to the server's version, and to its sizes if `sizes_are_open`.
+    /// Sets a test up and returns its port. Accepts the server's version once, and its datagram sizes if
+    /// `sizes_are_open`.
     fn set_up(&mut self, sizes_are_open: bool) -> Result<u16> {
         let (mut version_open, mut jumbo_open, mut traditional_open) =
             (true, sizes_are_open, sizes_are_open);
@@ -101,7 +103,7 @@ impl TestRequest<'_> {
             let answer = self.request_setup()?;
             match answer.answer {
                 Some(SetupAnswer::ACCEPTED) if answer.port != 0 => return Ok(answer.port),
-                Some(SetupAnswer::ACCEPTED) => bail!(Peer, "{} accepts on port 0", self.target),
+                Some(SetupAnswer::ACCEPTED) => bail!(Peer, "{} accepts with port 0", self.target),
                 Some(SetupAnswer::BAD_VERSION) if version_open => {
                     version_open = false;
                     self.version = Version::spoken(answer.version).with_context(|| {
@@ -116,14 +118,14 @@ impl TestRequest<'_> {
                 }
                 Some(SetupAnswer::BAD_JUMBO) if std::mem::take(&mut jumbo_open) => {
                     self.sizes.jumbo = !self.sizes.jumbo;
-                    self.note("datagrams", "sizes as the server wants them");
+                    self.note("datagrams", "sizes as the server requires them");
                 }
                 Some(SetupAnswer::BAD_TRADITIONAL) if std::mem::take(&mut traditional_open) => {
                     self.sizes.traditional = !self.sizes.traditional;
-                    self.note("datagrams", "sizes as the server wants them");
+                    self.note("datagrams", "sizes as the server requires them");
                 }
                 Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
-                None => bail!(Peer, "{} asks for a test instead of answering", self.target),
+                None => bail!(Peer, "{} requests a test instead of answering", self.target),
             }
         }
     }
@@ -136,7 +138,7 @@ impl TestRequest<'_> {
             sizes: self.sizes,
             ..Setup::default()
         };
-        self.ask("the setup request", &request.encode(), |datagram| {
+        self.exchange("the setup request", &request.encode(), |datagram| {
             let answer = Setup::decode(datagram)?;
             Ok((answer.ident == request.ident).then_some(answer))
         })
@@ -156,8 +158,8 @@ impl TestRequest<'_> {
         let down = direction == Direction::Down;
         let version = self.version;
         let bytes = request.encode(version);
-        let answer = self.ask("the activation request", &bytes, |datagram| {
-            // The answer was lost or overtaken: load says as much.
+        let answer = self.exchange("the activation request", &bytes, |datagram| {
+            // The answer was lost or overtaken; load from the server implies that it accepted.
             if down && LoadHeader::decode(datagram).is_ok() {
                 let answer = Some(ActivationAnswer::ACCEPTED);
                 return Ok(Some(Activation { answer, ..request }));
@@ -167,32 +169,33 @@ impl TestRequest<'_> {
         match answer.answer {
             Some(ActivationAnswer::ACCEPTED) if answer.direction == direction => Ok(answer),
             Some(ActivationAnswer::ACCEPTED) => {
-                bail!(Peer, "{} accepts another direction", self.target)
+                bail!(Peer, "{} accepts the other direction", self.target)
             }
             Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
-            None => bail!(Peer, "{} asks for a test instead of answering", self.target),
+            None => bail!(Peer, "{} requests a test instead of answering", self.target),
         }
     }
 
-    /// Sends `request` until `read` finds its answer; other datagrams are passed over. Load is left in the socket.
-    fn ask<T>(
+    /// Sends `request` repeatedly until `read` recognises its answer. Other datagrams are discarded, except that load
+    /// stays in the socket.
+    fn exchange<T>(
         &self,
         name: &str,
         request: &[u8],
-        read: impl Fn(&[u8]) -> Result<Option<T>, Malformed>,
+        read: impl Fn(&[u8]) -> Result<Option<T>, MalformedMessage>,
     ) -> Result<T> {
         let began = Instant::now();
-        let mut asked = 0;
+        let mut attempts = 0;
         let mut wrong = None;
         let mut buffer = [0; LONGEST_MESSAGE];
         while began.elapsed() < SILENCE {
-            go_on(&self.session.stop)?;
-            if began.elapsed() >= REPEAT * asked {
+            check_stop(&self.session.stop)?;
+            if began.elapsed() >= REPEAT * attempts {
                 self.explained(self.socket.send(request))?;
-                asked += 1;
+                attempts += 1;
             }
             let length = match self.socket.peek(&mut buffer) {
-                Err(error) if is_pause(&error) => continue,
+                Err(error) if is_timeout(&error) => continue,
                 peeked => self.explained(peeked)?,
             };
             let datagram = &buffer[..length];
@@ -208,7 +211,7 @@ impl TestRequest<'_> {
         }
         let cause = match wrong {
             Some(malformed) => format!("it sent a {malformed}"),
-            None => "no UDP Speed Test server, or one that does not take this client".to_owned(),
+            None => "no UDP Speed Test server answers, or it refuses this client".to_owned(),
         };
         let (target, seconds) = (self.target, SILENCE.as_secs());
         bail!(
@@ -220,7 +223,7 @@ impl TestRequest<'_> {
     fn explained<T>(&self, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
-                Error::Peer(format!("{} refuses: nothing listens there", self.target))
+                Error::Peer(format!("{} refuses: no program listens there", self.target))
             }
             _ => Error::from(error).during(format!("asking {}", self.target)),
         })
@@ -230,43 +233,44 @@ impl TestRequest<'_> {
         self.notes.push((name.to_owned(), text.to_string()));
     }
 
-    fn note_changes(&mut self, asked: &TestParameters, given: &TestParameters) {
+    fn note_changes(&mut self, requested: &TestParameters, given: &TestParameters) {
         for (name, unit, asked, given) in [
-            ("duration", "s", asked.duration_s, given.duration_s),
+            ("duration", "s", requested.duration_s, given.duration_s),
             (
                 "sub_interval",
                 "ms",
-                asked.sub_interval_ms,
+                requested.sub_interval_ms,
                 given.sub_interval_ms,
             ),
         ] {
             if asked != given {
-                let text = format!("{asked} {unit} asked for, the server made it {given} {unit}");
+                let text =
+                    format!("{asked} {unit} requested, {given} {unit} granted by the server");
                 self.note(name, text);
             }
         }
-        if (asked.thresholds, asked.algorithm) != (given.thresholds, given.algorithm) {
+        if (requested.thresholds, requested.algorithm) != (given.thresholds, given.algorithm) {
             self.note(
                 "thresholds_asked",
-                "the server changed some: those in effect are given",
+                "the server changed some; these are the effective ones",
             );
         }
     }
 }
 
-/// Whether the server has set a test that the client can do, of a time that it asked for.
-fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
+/// Checks that the client can do the test that the server set, and that it lasts no longer than requested.
+fn check(requested: &TestParameters, given: &TestParameters) -> Result<()> {
     let within = |name: &str, value: u16, least: u16, most: u16| {
         ensure!(
             Peer,
             (least..=most).contains(&value),
-            "{name} of {value}: {least} to {most} are possible"
+            "{name} of {value} is out of range: {least} to {most}"
         );
         Ok(())
     };
     within("a feedback interval in ms", given.feedback_ms, 5, 250)?;
     within("a sub-interval in ms", given.sub_interval_ms, 100, 10_000)?;
-    let longest = asked.duration_s.max(REFERENCE_TIME_S);
+    let longest = requested.duration_s.max(REFERENCE_TIME_S);
     within("a duration in s", given.duration_s, 1, longest)
 }
 
@@ -290,32 +294,35 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cannot_set_what_cannot_be_nor_what_takes_longer() {
-        let asked = parameters(20);
-        check(&asked, &asked).unwrap();
+    fn impossible_or_longer_parameters_of_a_server_are_refused() {
+        let requested = parameters(20);
+        check(&requested, &requested).unwrap();
         type Change = fn(&mut TestParameters);
         let changes: [(Change, &str); 5] = [
             (|p| p.feedback_ms = 0, "feedback interval in ms of 0"),
             (|p| p.feedback_ms = 251, "feedback interval in ms of 251"),
             (|p| p.sub_interval_ms = 0, "sub-interval in ms of 0"),
             (|p| p.duration_s = 0, "duration in s of 0"),
-            (|p| p.duration_s = 21, "duration in s of 21: 1 to 20"),
+            (
+                |p| p.duration_s = 21,
+                "duration in s of 21 is out of range: 1 to 20",
+            ),
         ];
         for (change, cause) in changes {
-            let mut given = asked;
+            let mut given = requested;
             change(&mut given);
-            let error = check(&asked, &given).unwrap_err().to_string();
+            let error = check(&requested, &given).unwrap_err().to_string();
             assert!(error.contains(cause), "{error}");
         }
     }
 
     #[test]
-    fn the_reference_s_least_time_is_taken() {
-        let asked = parameters(2);
+    fn the_least_duration_of_the_reference_is_accepted() {
+        let requested = parameters(2);
         let given = TestParameters {
             duration_s: REFERENCE_TIME_S,
-            ..asked
+            ..requested
         };
-        check(&asked, &given).unwrap();
+        check(&requested, &given).unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! The running test on its socket: the loop between the session, which decides, and the channel, which sends and receives.
+//! The running test on its socket: a loop between the session, which decides, and the channel, which sends and
+//! receives.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,36 +9,36 @@ use netio::stop::STOP_INTERVAL;
 use netio::{CpuUse, Waiter};
 
 use super::channel::{Channel, now};
-use super::outcome::{Agreed, End, TestOutcome};
+use super::outcome::{TestAgreement, TestEnd, TestOutcome};
 use super::session::{PAUSE, TestSession};
 use crate::live::Live;
 
-/// Received in one go before looking at the time again.
-const AT_ONCE: usize = 64;
-/// This long before something is due, waiting is spinning.
+/// The most receptions in a row before the loop looks at the clock again.
+const MOST_RECEPTIONS: usize = 64;
+/// The wait spins for this long before something is due.
 const GUARD: Nanos = Nanos(60_000);
 
 /// One end of a running test.
 pub(crate) struct Exchange<'a> {
     /// The socket, connected to the other end.
     pub(crate) channel: Channel,
-    /// What is done with it.
+    /// The state of the test.
     pub(crate) session: TestSession,
-    /// Asked at least every 100 ms: why to stop at once.
+    /// Returns a cause to stop immediately, if there is one. It is called at least every 100 ms.
     pub(crate) stop: &'a dyn Fn() -> Option<String>,
-    /// Told of each whole sub-interval, and of silence.
+    /// The printer of a line for each complete sub-interval, and for each silence.
     pub(crate) live: Live,
 }
 
-/// What the terminal was told so far.
+/// The progress that was printed.
 #[derive(Default)]
-struct Told {
+struct PrintedProgress {
     sub_intervals: usize,
     silences: u32,
 }
 
 impl Exchange<'_> {
-    /// Sends or receives load until the end.
+    /// Runs the test to its end.
     pub(crate) fn run(mut self) -> TestOutcome {
         let ended = self.until_end();
         let stopping = self.session.is_stopping();
@@ -45,10 +46,10 @@ impl Exchange<'_> {
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         outcome.end = match ended {
             Ok(end) => end,
-            // The client had confirmed, and was gone before it was read.
-            Err(error) if refused(&error) && stopping => End::Complete,
-            Err(error) if refused(&error) => End::Closed,
-            Err(error) => End::Failed(error),
+            // The client had confirmed the end, and closed its socket before this end read the confirmation.
+            Err(error) if refused(&error) && stopping => TestEnd::Complete,
+            Err(error) if refused(&error) => TestEnd::Closed,
+            Err(error) => TestEnd::Failed(error),
         };
         outcome.kernel_stamps = self.channel.kernel_stamps;
         outcome.host_drops = self.channel.host_drops();
@@ -56,33 +57,33 @@ impl Exchange<'_> {
         outcome
     }
 
-    fn until_end(&mut self) -> io::Result<End> {
-        // Measuring it readies the thread for short sleeps.
+    fn until_end(&mut self) -> io::Result<TestEnd> {
+        // The measurement also prepares the thread for short sleeps.
         let mut waiter = Waiter::measure(CpuUse::Gentle);
-        let mut told = Told::default();
+        let mut printed = PrintedProgress::default();
         let end = loop {
             let begun = now();
             while let Some(transmit) = self.session.transmit(begun) {
                 self.channel.transmit(&transmit)?;
             }
-            self.take_in()?;
-            self.tell(&mut told);
+            self.receive_pending()?;
+            self.print_progress(&mut printed);
             if let Some(cause) = (self.stop)() {
-                break End::Stopped(cause);
+                break TestEnd::Stopped(cause);
             }
-            if let Some(end) = self.session.over(now().mono) {
+            if let Some(end) = self.session.check_end(now().mono) {
                 break end;
             }
             self.wait(&mut waiter);
         };
-        if let Some(transmit) = self.session.farewell(now(), &end) {
+        if let Some(transmit) = self.session.closing_message(now(), &end) {
             self.channel.transmit(&transmit)?;
         }
         Ok(end)
     }
 
-    fn take_in(&mut self) -> io::Result<()> {
-        for _ in 0..AT_ONCE {
+    fn receive_pending(&mut self) -> io::Result<()> {
+        for _ in 0..MOST_RECEPTIONS {
             let Some(arrived) = self.channel.receive()? else {
                 break;
             };
@@ -103,10 +104,10 @@ impl Exchange<'_> {
         }
     }
 
-    fn tell(&self, told: &mut Told) {
-        let (agreed, outcome): (&Agreed, &TestOutcome) =
+    fn print_progress(&self, printed: &mut PrintedProgress) {
+        let (agreed, outcome): (&TestAgreement, &TestOutcome) =
             (self.session.agreed(), self.session.outcome());
-        for whole in &outcome.sub_intervals[told.sub_intervals..] {
+        for whole in &outcome.sub_intervals[printed.sub_intervals..] {
             let counted = whole.counted;
             self.live.line(format_args!(
                 "{:6.2} s {:>10.2} Mbit/s at L3, {} lost, round trip up to {} ms above its least",
@@ -116,14 +117,14 @@ impl Exchange<'_> {
                 counted.rtt_max_ms
             ));
         }
-        if outcome.silences > told.silences {
+        if outcome.silences > printed.silences {
             let seconds = PAUSE.0 / 1_000_000_000;
             self.live.line(format_args!(
-                "warning: nothing came from {} for {seconds} s",
+                "warning: nothing arrived from {} for {seconds} s",
                 agreed.peer
             ));
         }
-        *told = Told {
+        *printed = PrintedProgress {
             sub_intervals: outcome.sub_intervals.len(),
             silences: outcome.silences,
         };

@@ -1,6 +1,7 @@
-//! The maximum IP-layer capacity of a path (RFC 9097), over the UDP Speed Test Protocol (RFC 9946).
+//! The maximum IP-layer capacity of a path (RFC 9097), measured with the UDP Speed Test Protocol (RFC 9946).
 //!
-//! The server searches: it tells the sender, itself or the client, how fast to send by what the receiver fed back.
+//! The server searches: from the receiver's feedback it decides how fast the sender, which is the server or the client,
+//! sends.
 
 mod channel;
 mod client;
@@ -34,52 +35,55 @@ use record::metric_table::MetricTable;
 use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 
-/// The maximum IP-layer capacity, as RFC 9097 has it, with a UDP Speed Test server (farwire, obudpst)
+/// Measure the maximum IP-layer capacity of a path (RFC 9097)
 ///
-/// The load rises until datagrams are lost or the round trip grows, and the best sub-interval counts. It fills the
-/// path: nothing else gets through well meanwhile.
+/// The far end is `farwire serve` or obudpst. The load rises until datagrams are lost or the round-trip time grows, and the best
+/// sub-interval counts. The test fills the path, which disturbs all other traffic.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct CapacityArgs {
-    /// Name or address, with a port behind it where that is not the protocol's own
+    /// Name or address, and the port if it differs from --port: HOST:PORT
     #[serde(skip)]
     host: String,
-    /// From the server to here, which is the default
+    /// Measure from the server to here (default)
     #[arg(long, conflicts_with = "up")]
     down: bool,
-    /// From here to the server
+    /// Measure from here to the server
     #[arg(long)]
     up: bool,
-    /// How long, in whole seconds: 10, 10s
+    /// Duration, in whole seconds
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = whole_seconds)]
     time: Nanos,
-    /// The time over which the capacity is the mean, 100ms to 10s; seconds where it has no unit
+    /// Sub-interval over which the capacity is averaged, 100ms to 10s
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = sub_interval)]
     interval: Nanos,
-    /// How the rate follows the feedback: B is RFC 9097's, C TR-471's "multiply and retry"
-    #[arg(short = 'A', long, value_enum, default_value_t)]
+    /// Search algorithm
+    #[arg(short = 'A', long, value_enum, default_value_t, help_heading = SEARCH, hide_short_help = true)]
     algorithm: Algorithm,
-    /// More datagrams missing from a feedback, each 50 ms, are congestion
-    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().sequence_errors)]
+    /// Congestion: more datagrams than this are missing in a feedback of 50 ms
+    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().sequence_errors, help_heading = SEARCH, hide_short_help = true)]
     loss_threshold: u16,
-    /// A round trip this much above its least is still clean, and above the second is congestion
-    #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds)]
+    /// Congestion: the round-trip time exceeds its least by more than HIGH; below LOW is clean
+    #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds, help_heading = SEARCH, hide_short_help = true)]
     delay_thresholds: (Nanos, Nanos),
-    /// Congested feedbacks after which the rate rises by single steps only
-    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().slow, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Raise the rate by single steps after this many congested feedbacks
+    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().slow, value_parser = clap::value_parser!(u16).range(1..), help_heading = SEARCH, hide_short_help = true)]
     slow_threshold: u16,
-    /// Steps of 1 Mbit/s by which the rate rises at first
-    #[arg(long, value_name = "ROWS", default_value_t = Thresholds::default().high_speed_delta, value_parser = clap::value_parser!(u8).range(1..))]
+    /// Raise the rate at first by this many steps of 1 Mbit/s
+    #[arg(long, value_name = "ROWS", default_value_t = Thresholds::default().high_speed_delta, value_parser = clap::value_parser!(u8).range(1..), help_heading = SEARCH, hide_short_help = true)]
     high_speed_delta: u8,
-    /// Sizes of the datagrams [default: standard, or what the server wants]
-    #[arg(long, value_enum)]
+    /// Sizes of the datagrams [default: standard, or the server's choice]
+    #[arg(long, value_enum, help_heading = SEARCH, hide_short_help = true)]
     datagrams: Option<Datagrams>,
-    /// Server port [default: 24601; obudpst before release 9 has 25000]
+    /// UDP port of the server [default: 24601; 25000 for obudpst before release 9]
     #[arg(short, long, default_value_t = CONTROL_PORT, hide_default_value = true)]
     port: u16,
     #[command(flatten)]
     #[serde(skip)]
     pub(crate) common: CommonArgs,
 }
+
+/// The heading of the options of the search in help.
+const SEARCH: &str = "Search";
 
 impl Instrument for CapacityArgs {
     fn profile(&self) -> InstrumentProfile {
@@ -105,7 +109,7 @@ impl Instrument for CapacityArgs {
         vec![Traffic::Udp(None)]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -127,10 +131,10 @@ impl Instrument for CapacityArgs {
 }
 
 impl CapacityArgs {
-    /// What to ask the server for.
+    /// Returns the parameters to request from the server.
     ///
     /// # Errors
-    /// The thresholds are no whole milliseconds, or too many.
+    /// Returns an error if a threshold is not in whole milliseconds, or too long.
     fn parameters(&self) -> Result<TestParameters> {
         let ms = |time: Nanos| u16::try_from(Duration::from(time).as_millis()).unwrap_or(u16::MAX);
         let (low, upper) = self.delay_thresholds;
@@ -213,20 +217,20 @@ fn in_milliseconds(time: Nanos) -> Result<u16> {
     u16::try_from(time.as_millis()).context("must be at most 10s")
 }
 
-/// From one feedback to the next, in milliseconds (RFC 9097).
+/// The time between two feedback messages in milliseconds (RFC 9097).
 const FEEDBACK_MS: u16 = 50;
 
-/// IP packet sizes of the load.
+/// The IP packet sizes of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Datagrams {
-    /// Up to 1,250 bytes.
+    /// Up to 1,250 bytes
     Standard,
-    /// Up to 1,500 bytes.
+    /// Up to 1,500 bytes
     Traditional,
-    /// Up to 1,250 bytes to 1 Gb/s, to 9,000 above.
+    /// Up to 1,250 bytes below 1 Gbit/s, up to 9,000 above
     Jumbo,
-    /// Up to 1,500 bytes to 1 Gb/s, to 9,000 above.
+    /// Up to 1,500 bytes below 1 Gbit/s, up to 9,000 above
     TraditionalJumbo,
 }
 

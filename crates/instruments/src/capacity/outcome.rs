@@ -1,4 +1,4 @@
-//! What both ends agreed upon, and what one of them knows when the test is over.
+//! The agreement of both ends on a test, and the outcome that one end knows.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,96 +10,98 @@ use stats::layers::{UDP_HEADER, ip_header};
 use super::receiver::LoadTotals;
 use super::wire::{FeedbackMessage, Sizes, SubInterval, TestParameters, Version};
 
-/// After so long without a message of the peer, it is gone (the reference's watchdog).
+/// The time without a message after which the peer counts as gone, as in the reference's watchdog.
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
 
-/// What both ends agreed upon, and which of them this is.
+/// The agreement of both ends on a test, and the role of this end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Agreed {
-    /// The other end.
+pub(crate) struct TestAgreement {
+    /// The address of the other end.
     pub(crate) peer: SocketAddr,
-    /// Which way the load goes.
+    /// The direction of the load.
     pub(crate) direction: Direction,
-    /// The protocol's version.
+    /// The version of the protocol.
     pub(crate) version: Version,
-    /// Which table of sending rates.
+    /// The table of sending rates.
     pub(crate) sizes: Sizes,
-    /// As the server set them.
+    /// The parameters as the server set them.
     pub(crate) parameters: TestParameters,
     /// Whether this is the server's end.
     pub(crate) is_server: bool,
 }
 
-/// One trial interval: what its feedback said, and the rate chosen by it.
+/// One trial interval: its feedback, and the rate chosen because of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrialInterval {
-    /// Since the start of the test.
+    /// Time since the start of the test.
     pub(crate) at: Duration,
-    /// As fed back.
+    /// The feedback.
     pub(crate) status: FeedbackMessage,
-    /// The row chosen, where the rate is one of the table.
+    /// The chosen row, if the rate is one of the table.
     pub(crate) row: Option<usize>,
-    /// The rate chosen, at L3.
+    /// The chosen rate at L3 in bit/s.
     pub(crate) l3_bit_per_s: f64,
 }
 
-/// A whole sub-interval.
+/// A complete sub-interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WholeSubInterval {
-    /// When it was known, since the start of the test.
+    /// Time since the start of the test at which it was known.
     pub(crate) at: Duration,
-    /// What was counted in it.
+    /// The counts of the sub-interval.
     pub(crate) counted: SubInterval,
-    /// The least round trip of the test by then, in milliseconds, above which its own are stated; `wire::NO_DELAY` without any.
+    /// The least round-trip time of the test until then in milliseconds, to which its own ones are relative.
+    /// `wire::NO_DELAY` means that there is none.
     pub(crate) least_rtt_ms: u32,
-    /// When it ended, in nanoseconds since 1970; only where this host received the load.
+    /// The end of the sub-interval in nanoseconds since 1970, only if this host received the load.
     pub(crate) ended: Option<u64>,
 }
 
-/// What one end knows when the test is over.
+/// The outcome of a test as one end knows it.
 #[derive(Debug, Default)]
 pub(crate) struct TestOutcome {
-    /// Every trial interval at a client; a server's memory must not grow with its clients' tests.
+    /// All trial intervals at a client. A server keeps none, since its memory must not grow with its clients' tests.
     pub(crate) trials: Vec<TrialInterval>,
-    /// Every whole sub-interval.
+    /// All complete sub-intervals.
     pub(crate) sub_intervals: Vec<WholeSubInterval>,
-    /// How it ended.
-    pub(crate) end: End,
-    /// Datagrams that this host's full socket may have dropped: no loss of the network.
+    /// The way in which the test ended.
+    pub(crate) end: TestEnd,
+    /// Datagrams that this host's full socket may have dropped, which the network did not lose.
     pub(crate) host_drops: u32,
-    /// Load that this host's sending socket had no room for.
+    /// Load PDUs for which this host's sending socket had no room.
     pub(crate) unsent: u64,
-    /// Time whose load this host was too late for.
+    /// Time of the schedule whose load this host was too late to send.
     pub(crate) skipped: Duration,
-    /// Feedback messages that did not reach the load's sender, as far as it said.
+    /// Feedback messages that did not reach the load's sender, as far as it reported them.
     pub(crate) feedback_missed: u64,
-    /// Datagrams that were no message of the test.
+    /// Datagrams that were not a message of the test.
     pub(crate) unreadable: u64,
-    /// What the load's receiver counted; none at the end that sent it.
+    /// The counts of the load's receiver, or `None` at the sender.
     pub(crate) totals: Option<LoadTotals>,
-    /// How often nothing came of the peer for a second.
+    /// The number of times that the peer was silent for a second.
     pub(crate) silences: u32,
-    /// Whether arrivals were stamped by the kernel.
+    /// Whether the kernel stamped the arrivals.
     pub(crate) kernel_stamps: bool,
 }
 
-/// How a test ended.
+/// The way in which a test ended.
 #[derive(Debug, Default, thiserror::Error)]
-pub(crate) enum End {
-    /// As agreed upon.
+pub(crate) enum TestEnd {
+    /// The test is complete.
     #[default]
     #[error("complete")]
     Complete,
     /// The peer fell silent.
-    #[error("fell silent for {} s during the test", SILENCE.as_secs())]
+    #[error("sent nothing for {} s during the test", SILENCE.as_secs())]
     Silent,
-    /// The client's first feedback does not name the probe, so that it need not be where its datagrams come from.
-    #[error("does not say what was sent to it: somebody else may use its address")]
+    /// The client's first feedback does not name the probe. The client may therefore be elsewhere than its source
+    /// address says.
+    #[error("does not confirm what it received: another host may use its address")]
     Unproven,
-    /// The server did not end it.
+    /// The server did not end the test in time.
     #[error("did not end the test in time")]
     Overdue,
-    /// The peer's host says that nobody listens any more.
+    /// The peer's host refuses datagrams to the port.
     #[error("closed its port during the test")]
     Closed,
     /// This end was told to stop.
@@ -110,25 +112,25 @@ pub(crate) enum End {
     Failed(io::Error),
 }
 
-impl Agreed {
-    /// Whether this end receives the load.
+impl TestAgreement {
+    /// Returns whether this end receives the load.
     pub(crate) fn receives_here(&self) -> bool {
         (self.direction == Direction::Down) != self.is_server
     }
 
-    /// Bytes of a datagram's UDP and IP headers.
+    /// Returns the bytes of a datagram's UDP and IP headers.
     pub(crate) fn l3_header(&self) -> u32 {
         l3_header(self.peer)
     }
 }
 
-/// Bytes of the UDP and IP headers of a datagram to `peer`.
+/// Returns the bytes of the UDP and IP headers of a datagram to `peer`.
 pub(crate) fn l3_header(peer: SocketAddr) -> u32 {
     UDP_HEADER + ip_header(peer.ip().to_canonical().is_ipv6())
 }
 
 impl SubInterval {
-    /// What was received, in bit/s, with `header` bytes counted for each datagram.
+    /// Returns the received rate in bit/s, with `header` bytes added to each datagram.
     pub(crate) fn bit_per_s(&self, header: u32) -> f64 {
         let bytes = self.bytes as f64 + f64::from(self.datagrams) * f64::from(header);
         if self.span_us == 0 {

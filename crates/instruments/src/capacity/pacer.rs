@@ -1,22 +1,23 @@
-//! When to send what: the bursts of a sending rate, spread over their intervals. Pure: time is an argument.
+//! The schedule of a sending rate: bursts, spread over their intervals. It is pure, and takes the time as an argument.
 //!
-//! A rate states how many datagrams each transmitter sends an interval, not when within it. The reference sends them
-//! at the interval's start; here they are spread evenly, in trains no closer than [`SLOT`] to each other, so that
-//! a short queue on the path is not filled by the sender's own bursts.
+//! A rate states how many datagrams each transmitter sends per interval, but not when within it. The reference sends
+//! them at the start of the interval. This pacer spreads them evenly, in trains at least [`SLOT`] apart, so that the
+//! sender's own bursts do not fill a short queue on the path.
 
 use model::Nanos;
 
 use super::wire::{SendingRate, Transmitter};
 
-/// Below this the gaps between sends are not halved further: the datagrams leave as a train.
+/// The least gap between sends in nanoseconds. Datagrams that would be closer leave as a train.
 const SLOT: u64 = 50_000;
-/// Behind by more than this, the sender gives up what it missed instead of bursting it out.
-const LATEST: u64 = 10_000_000;
-/// The table's largest burst; a peer that asks for more gets this.
+/// The delay in nanoseconds above which the sender skips the datagrams that it missed, instead of sending them as a
+/// burst.
+const MOST_BEHIND: u64 = 10_000_000;
+/// The largest burst of the table, and of any peer's request.
 const LARGEST_BURST: u32 = 100;
-/// The table's shortest interval; a peer that asks for less gets this.
+/// The shortest interval of the table, and of any peer's request.
 const SHORTEST_US: u32 = 100;
-/// A peer that asks for a longer interval gets this.
+/// The longest interval of any peer's request.
 const LONGEST_US: u32 = 60_000_000;
 
 /// Datagrams that leave together.
@@ -24,43 +25,47 @@ const LONGEST_US: u32 = 60_000_000;
 pub(crate) struct Train {
     /// UDP payload size of the datagrams, as the rate states it.
     pub(crate) payload: u32,
-    /// How many there are of it.
+    /// The number of datagrams of this size.
     pub(crate) count: usize,
-    /// One more of this size behind them; 0 is none.
+    /// The size of one more datagram behind them; 0 means none.
     pub(crate) addon: u32,
 }
 
-/// The two transmitters of a rate, each with its own schedule; sends nothing at first.
+/// The two transmitters of a rate, each with its own schedule. At first it sends nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
-    schedules: [Schedule; 2],
+    schedules: [TransmitterSchedule; 2],
 }
 
 #[derive(Debug, Default)]
-struct Schedule {
+struct TransmitterSchedule {
     transmitter: Transmitter,
-    /// When the interval under way began; none while there is nothing to send.
+    /// The start of the current interval, or `None` while there is nothing to send.
     began: Option<Nanos>,
-    /// Slots of it that have left.
+    /// The number of slots of this interval that have left.
     left: u64,
-    /// Time given up.
+    /// The time that was skipped.
     skipped: Nanos,
 }
 
 impl Pacer {
-    /// Sends at `rate` from `now` on: the first train when the old rate's next one was due, or an interval from now.
+    /// Sends at `rate` from `now` on. The first train is due when the next train of the old rate was, but no later than
+    /// one interval after `now`.
     pub(crate) fn set(&mut self, rate: &SendingRate, now: Nanos) {
         for (schedule, transmitter) in self.schedules.iter_mut().zip([rate.first, rate.second]) {
             schedule.set(bounded(transmitter), now);
         }
     }
 
-    /// When the next train is due.
+    /// Returns when the next train is due.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
-        self.schedules.iter().filter_map(Schedule::next_at).min()
+        self.schedules
+            .iter()
+            .filter_map(TransmitterSchedule::next_at)
+            .min()
     }
 
-    /// The next train that is due by `now`.
+    /// Returns the next train that is due by `now`.
     pub(crate) fn due(&mut self, now: Nanos) -> Option<Train> {
         loop {
             let schedule = self
@@ -68,7 +73,7 @@ impl Pacer {
                 .iter_mut()
                 .min_by_key(|schedule| schedule.next_at().unwrap_or(Nanos(u64::MAX)))?;
             let at = schedule.next_at().filter(|at| *at <= now)?;
-            if now.0 - at.0 > LATEST {
+            if now.0 - at.0 > MOST_BEHIND {
                 schedule.skipped += now - at;
                 schedule.began = Some(now);
                 schedule.left = 0;
@@ -79,19 +84,19 @@ impl Pacer {
         }
     }
 
-    /// Time whose datagrams were given up because this machine was too late for them.
+    /// Returns the time of the schedule whose datagrams were skipped, because this machine was too late for them.
     pub(crate) fn skipped(&self) -> Nanos {
         let each = self.schedules.iter().map(|schedule| schedule.skipped);
         each.max().unwrap_or_default()
     }
 }
 
-impl Schedule {
+impl TransmitterSchedule {
     fn set(&mut self, transmitter: Transmitter, now: Nanos) {
         if self.transmitter == transmitter {
             return;
         }
-        // Neither a gap nor a burst where the rate changes.
+        // A change of the rate causes neither a gap nor a burst.
         let due = self.next_at();
         self.transmitter = transmitter;
         self.left = 0;
@@ -104,7 +109,7 @@ impl Schedule {
         Some(Nanos(self.began?.0 + into))
     }
 
-    /// Takes the next slot; nothing when the interval has none to send.
+    /// Returns the train of the next slot, or `None` if the interval has none to send.
     fn take(&mut self) -> Option<Train> {
         let (slots, items) = (self.slots(), self.items());
         let (from, to) = (items * self.left / slots, items * (self.left + 1) / slots);
@@ -135,7 +140,7 @@ impl Schedule {
     }
 }
 
-/// What a peer asks for, within what the table has.
+/// Returns a peer's request within the limits of the table.
 fn bounded(transmitter: Transmitter) -> Transmitter {
     Transmitter {
         interval_us: match transmitter.interval_us {
@@ -155,7 +160,7 @@ mod tests {
     use super::super::wire::Sizes;
     use super::*;
 
-    /// Trains of `span_ms` milliseconds, each with when it was due.
+    /// Returns the trains of the first `span_ms` milliseconds, each with the time at which it was due.
     fn trains(rate: &SendingRate, span_ms: u64) -> Vec<(u64, Train)> {
         let mut pacer = Pacer::default();
         pacer.set(rate, Nanos(0));
@@ -167,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_sends_what_it_states() {
+    fn every_row_sends_at_its_rate() {
         let table = RateTable::new(Sizes::default());
         for row in 1..=table.last() {
             let rate = table.rate(row);
@@ -230,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_was_held_up_does_not_burst_out_what_it_missed() {
+    fn a_delayed_sender_skips_missed_trains() {
         let rate = RateTable::new(Sizes::default()).rate(50);
         let mut pacer = Pacer::default();
         pacer.set(&rate, Nanos(0));
@@ -249,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_rate_of_a_peer_makes_it_spin_or_burst(
+        fn no_rate_of_a_peer_causes_spinning_or_bursts(
             numbers in prop::array::uniform7(prop_oneof![0u32..3000, any::<u32>()]),
         ) {
             let [interval_us, payload, burst, slow_us, slow_payload, slow_burst, addon] = numbers;

@@ -1,28 +1,31 @@
-//! The table of sending rates that both ends know by its rows' indexes (TR-471, and obudpst's `-S`).
+//! The table of sending rates that both ends know by the indexes of its rows (TR-471, and obudpst's `-S`).
 //!
-//! Up to 1 Gb/s row N is N Mb/s at L3 over IPv4: what whole datagrams leave of it is the size of one more datagram
-//! a millisecond. Above, a row is one datagram more a burst, or larger datagrams where jumbo ones are agreed upon.
+//! Up to 1 Gbit/s, row N is N Mbit/s at L3 over IPv4: full-sized datagrams, and one more datagram per millisecond with
+//! the size of the remainder. Above, each row adds one datagram per burst, or has larger datagrams if jumbo sizes are
+//! agreed.
 
 use super::wire::{RANDOM_SIZE, SendingRate, Sizes, Transmitter};
 
 const ROWS: usize = 1153;
-/// The row of 1 Gb/s, up to which fast steps are allowed.
+/// The row of 1 Gbit/s, up to which fast steps are allowed.
 pub(super) const HIGH_SPEED_ROW: usize = 1000;
 const FAST_US: u32 = 100;
 const SLOW_US: u32 = 1_000;
-/// Row 0 keeps the path open with one datagram of random size in this time.
+/// The time in which row 0 keeps the path open with one datagram of random size.
 const IDLE_US: u32 = 50_000;
-/// UDP and IPv4.
+/// The bytes of a UDP header and an IPv4 header.
 const HEADERS: u32 = 8 + 20;
-/// What an IPv6 header is longer than an IPv4 one; payloads shrink by it, so that IP packets keep their size.
+/// The bytes by which an IPv6 header is longer than an IPv4 header. Payloads shrink by it, so that IP packets keep
+/// their size.
 const LONGER_HEADER: u32 = 20;
 const STANDARD_PACKET: u32 = 1250;
 const TRADITIONAL_PACKET: u32 = 1500;
 const JUMBO_PACKET: u32 = 9000;
-/// By which an IP packet grows from row to row above 1 Gb/s: 1 Mb/s at one datagram a millisecond.
+/// The bytes by which an IP packet grows from row to row above 1 Gbit/s, which is 1 Mbit/s at one datagram per
+/// millisecond.
 const STEP: u32 = 125;
 const LARGEST_BURST: u32 = 100;
-/// A payload below this cannot shrink for IPv6: a load header and the longer header.
+/// The least payload that can shrink for IPv6: a load header plus the additional header bytes.
 const SMALLEST_PAYLOAD: u32 = 32 + LONGER_HEADER;
 
 /// The rows, slowest first.
@@ -32,7 +35,7 @@ pub(crate) struct RateTable {
 }
 
 impl RateTable {
-    /// The table that both ends use with these sizes.
+    /// Returns the table that both ends use with these sizes.
     pub(crate) fn new(sizes: Sizes) -> Self {
         let (packet, addons) = if sizes.traditional {
             (TRADITIONAL_PACKET, 11)
@@ -60,17 +63,17 @@ impl RateTable {
         Self { rows }
     }
 
-    /// How to send at `row`; the last row's rate beyond the table.
+    /// Returns the rate of `row`, or that of the last row if `row` is beyond the table.
     pub(crate) fn rate(&self, row: usize) -> SendingRate {
         self.rows[row.min(self.last())]
     }
 
-    /// The index of the fastest row.
+    /// Returns the index of the fastest row.
     pub(crate) fn last(&self) -> usize {
         self.rows.len() - 1
     }
 
-    /// The row that sends as `rate` says, if there is one.
+    /// Returns the row with this rate, if there is one.
     pub(crate) fn row_of(&self, rate: &SendingRate) -> Option<usize> {
         self.rows.iter().position(|row| row == rate)
     }
@@ -117,7 +120,7 @@ fn each_fast_interval(payload: u32, burst: u32) -> SendingRate {
 }
 
 impl SendingRate {
-    /// What it sends at L3, in bit/s: the same over IPv4 and IPv6. Random sizes count with their mean.
+    /// Returns the rate at L3 in bit/s, which is the same over IPv4 and IPv6. Random sizes count with their mean.
     pub(crate) fn l3_bit_per_s(&self) -> f64 {
         [self.first, self.second]
             .iter()
@@ -141,8 +144,8 @@ fn l3_bytes(payload: u32) -> f64 {
     mean + f64::from(HEADERS)
 }
 
-/// The UDP payload to send for `size` as a rate states it, with randomness drawn; at least a load header, at most
-/// what a datagram carries.
+/// Returns the UDP payload to send for a rate's `size`, with its random part drawn. It is at least a load header, and
+/// at most a jumbo datagram.
 pub(crate) fn payload_to_send(size: u32, ipv6: bool) -> usize {
     let shorter = |size: u32| {
         if ipv6 && size >= SMALLEST_PAYLOAD {
@@ -207,7 +210,7 @@ mod tests {
             let table = RateTable::new(sizes);
             assert_eq!(table.last(), 1152);
             for row in 2..=table.last() {
-                // Traditional jumbo sizes step back once, at 1 Gb/s, as the reference's do.
+                // As in the reference, traditional jumbo sizes step back once, at 1 Gbit/s.
                 assert!(
                     mbit(&table, row) >= mbit(&table, row - 1) - 1e-6,
                     "{sizes:?} row {row}"
@@ -217,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_made_of_the_references_bursts() {
-        // From the output of udpst 9.0.0 -S -j: rows 237 and 1152.
+    fn rows_equal_those_of_the_reference() {
+        // Rows 237 and 1152 of the output of udpst 9.0.0 -S -j.
         let table = RateTable::new(ALL[0]);
         let row = table.rate(237);
         assert_eq!(row.first.interval_us, 100);
@@ -227,18 +230,18 @@ mod tests {
         assert_eq!((row.second.interval_us, row.second.payload), (1000, 1222));
         assert_eq!((row.second.burst, row.second.addon), (3, 847));
         assert_eq!(table.rate(1152).first.burst, 100);
-        // And of udpst 9.0.0 -S: row 1001 is the first jumbo one.
+        // In the output of udpst 9.0.0 -S, row 1001 is the first jumbo row.
         assert_eq!(RateTable::new(ALL[1]).rate(1001).first.payload, 1347);
     }
 
     #[test]
-    fn ipv6_payloads_keep_the_packets_size() {
+    fn ipv6_payloads_keep_the_packet_size() {
         assert_eq!(payload_to_send(1222, false), 1222);
         assert_eq!(payload_to_send(1222, true), 1202);
     }
 
     #[test]
-    fn absurd_payloads_become_datagrams_that_can_be_sent() {
+    fn absurd_payloads_are_limited_to_valid_datagrams() {
         for size in [0, 1, RANDOM_SIZE, u32::MAX, !RANDOM_SIZE] {
             for ipv6 in [false, true] {
                 assert!((32..=8972).contains(&payload_to_send(size, ipv6)));

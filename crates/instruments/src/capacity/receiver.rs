@@ -1,4 +1,5 @@
-//! The load's receiver: counts what comes and makes feedback of it. Pure: time is an argument.
+//! The load's receiver, which counts arrivals and makes feedback from them. It is pure, and takes the time as an
+//! argument.
 
 use std::collections::VecDeque;
 
@@ -9,43 +10,47 @@ use super::wire::{
 };
 use crate::seen_numbers::{SeenNumbers, SequenceVerdict};
 
-/// Sequence numbers behind the highest that are remembered, to tell a late datagram from a copy.
+/// The number of sequence numbers up to the highest that are remembered, to distinguish a late datagram from a
+/// duplicate.
 const REMEMBERED: u64 = 4096;
-/// No sender is faster than the table's last rows, 100 datagrams each 100 us; a number further ahead is a wrong one.
+/// The rate of the fastest sender: the table's last rows send 100 datagrams every 100 us. A number further ahead is
+/// wrong.
 const FASTEST_PER_S: f64 = 1_000_000.0;
 const AHEAD_AT_ONCE: f64 = 200_000.0;
-/// Feedback messages whose sending times are remembered, to know the one that a load PDU answers.
+/// The number of feedback messages whose sending times are remembered, to recognise the one that a load PDU answers.
 const FEEDBACK_REMEMBERED: usize = 1024;
-/// After so long without load, feedback says so.
+/// The time without load after which feedback reports it.
 const SILENCE: Nanos = Nanos(1_000_000_000);
-/// A sub-interval ends with its last datagram if that is so recent, else with its feedback: a stall counts.
+/// A sub-interval ends with its last datagram if that is this recent, otherwise with its feedback, so that a stall
+/// counts.
 const RECENT: u64 = 2_000_000;
-/// Stamps of the kernel that differ so much from this program's time are of a clock that was set.
+/// The difference between kernel timestamps and this program's clock that means that the wall clock was set.
 const CLOCK_STEP: u64 = 50_000_000;
 
-/// When something happened: on the one clock and on the wall's.
+/// The time of an event on two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalTime {
-    /// For lengths of time.
+    /// The monotonic clock, for durations.
     pub(crate) mono: Nanos,
-    /// Nanoseconds since 1970, for what goes to the far end.
+    /// The wall clock in nanoseconds since 1970, for messages to the far end.
     pub(crate) wall: u64,
 }
 
-/// Counts load PDUs over a test.
+/// A counter of the load PDUs of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     sub_interval_ms: u16,
     feedback_ms: u16,
     seen: SeenNumbers<REMEMBERED>,
-    /// When the trial interval under way began, and what came in it.
+    /// The start of the current trial interval, and its counts.
     trial_began: Nanos,
     trial: FeedbackMessage,
-    /// The sub-interval under way, and the last whole one.
+    /// The counts of the current sub-interval, and of the last complete one.
     open: SubInterval,
     whole: SubInterval,
     number: u32,
-    /// Where the sub-interval under way began, and so the last whole one ended; none before the first feedback.
+    /// The start of the current sub-interval, which is the end of the last complete one. `None` before the first
+    /// feedback.
     began: Option<ArrivalTime>,
     elapsed_us: u64,
     first_arrival: Option<ArrivalTime>,
@@ -55,30 +60,30 @@ pub(crate) struct Receiver {
     answered: Stamp,
     feedback_sent: VecDeque<Stamp>,
     sequence: u32,
-    /// Of the whole test.
+    /// The counts of the whole test.
     pub(super) totals: LoadTotals,
 }
 
-/// What came in the whole test.
+/// The counts of a whole test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadTotals {
-    /// The highest sequence number: so many were sent, up to the last that came.
+    /// The highest sequence number, which is the number of PDUs sent up to the last that arrived.
     pub(crate) highest: u32,
-    /// Datagrams, copies left out.
+    /// Datagrams without duplicates.
     pub(crate) distinct: u64,
-    /// Datagrams behind a later one.
+    /// Datagrams that arrived after a later one.
     pub(crate) reordered: u64,
-    /// Datagrams received before.
+    /// Datagrams that arrived before.
     pub(crate) duplicated: u64,
-    /// Datagrams with numbers that no sender can have reached; they are in none of the counts above.
+    /// Datagrams with numbers that no sender can have reached. They are in none of the other counts.
     pub(crate) implausible: u64,
-    /// Feedback messages that the load's sender says it missed.
+    /// Feedback messages that the load's sender reports as missed.
     pub(crate) feedback_missed: u64,
 }
 
 #[derive(Clone, Copy)]
-enum Order {
-    /// Ahead, after so many that did not come yet.
+enum ArrivalOrder {
+    /// The number is ahead; `missing` numbers before it have not arrived yet.
     Next {
         missing: u32,
     },
@@ -87,7 +92,7 @@ enum Order {
 }
 
 impl Receiver {
-    /// Waits for load from `now` on, with feedback and sub-intervals of these lengths.
+    /// Returns a receiver that waits for load from `now` on, with feedback and sub-intervals of these lengths.
     pub(crate) fn new(now: Nanos, feedback_ms: u16, sub_interval_ms: u16) -> Self {
         Self {
             sub_interval_ms,
@@ -99,7 +104,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a load PDU of `bytes` UDP payload bytes that arrived at `at`.
+    /// Counts a load PDU of `bytes` UDP payload bytes that arrived at `at`.
     pub(crate) fn load(&mut self, at: ArrivalTime, header: &LoadHeader, bytes: usize) {
         if !self.is_plausible(at, header.sequence) {
             self.totals.implausible += 1;
@@ -112,25 +117,25 @@ impl Receiver {
         self.trial.trial_bytes = self.trial.trial_bytes.saturating_add(bytes);
         self.open.datagrams = self.open.datagrams.saturating_add(1);
         self.open.bytes += u64::from(bytes);
-        let order = Order::of(header.sequence, &mut self.seen);
+        let order = ArrivalOrder::of(header.sequence, &mut self.seen);
         self.trial.counts.add(order);
         self.open.counts.add(order);
         match order {
-            Order::Next { .. } => {
+            ArrivalOrder::Next { .. } => {
                 self.totals.highest = header.sequence;
                 self.totals.distinct += 1;
                 self.round_trip(at, header);
                 self.one_way(at, header);
             }
-            Order::Late => {
+            ArrivalOrder::Late => {
                 self.totals.reordered += 1;
                 self.totals.distinct += 1;
             }
-            Order::Copy => self.totals.duplicated += 1,
+            ArrivalOrder::Copy => self.totals.duplicated += 1,
         }
     }
 
-    /// The feedback on the trial interval that ends now, without the rate; none before the first load PDU.
+    /// Returns the feedback on the trial interval that ends now, without the rate. `None` before the first load PDU.
     pub(crate) fn feedback(
         &mut self,
         now: ArrivalTime,
@@ -156,7 +161,7 @@ impl Receiver {
         Some(status)
     }
 
-    /// What the feedback on the trial interval under way would say, so that a rate can be chosen by it.
+    /// Returns the feedback on the current trial interval without ending it, so that a rate can be chosen.
     pub(crate) fn peek(&self, now: ArrivalTime) -> FeedbackMessage {
         let silent = |last: ArrivalTime| now.mono > last.mono + SILENCE;
         FeedbackMessage {
@@ -168,7 +173,7 @@ impl Receiver {
         }
     }
 
-    /// Whole sub-intervals so far, the last of them, and when it ended: nanoseconds since 1970.
+    /// Returns the number of complete sub-intervals, the last of them, and its end in nanoseconds since 1970.
     pub(crate) fn last_sub_interval(&self) -> (u32, SubInterval, Option<u64>) {
         let ended = self.began.map(|moment| moment.wall);
         (self.number, self.whole, ended)
@@ -181,14 +186,14 @@ impl Receiver {
         sequence > 0 && f64::from(sequence) <= AHEAD_AT_ONCE + since as f64 / 1e9 * FASTEST_PER_S
     }
 
-    /// A round trip: a feedback message's, answered by the first load PDU that carries its time.
+    /// Records a round trip: of a feedback message and the first load PDU that carries its sending time.
     fn round_trip(&mut self, at: ArrivalTime, header: &LoadHeader) {
         let stamp = header.feedback_stamp;
         if stamp.is_unset() || stamp == self.answered || !self.feedback_sent.contains(&stamp) {
             return;
         }
         self.answered = stamp;
-        // The sender marks feedback that came out of order with the largest number.
+        // The sender reports feedback that arrived out of order with the largest number.
         let missed = Some(header.feedback_missed).filter(|missed| *missed != u16::MAX);
         self.totals.feedback_missed += u64::from(missed.unwrap_or_default());
         let Some(there_and_back) = at.wall.checked_sub(stamp.nanos()) else {
@@ -196,7 +201,7 @@ impl Receiver {
         };
         let whole = u32::try_from(to_ms(i64::try_from(there_and_back).unwrap_or(i64::MAX)))
             .unwrap_or(u32::MAX);
-        // Both ends round to milliseconds, so that the answer's delay can exceed the whole by one.
+        // Both ends round to milliseconds, so that the answer's delay can exceed the round trip by one.
         let rtt = whole.saturating_sub(header.response_delay_ms.into());
         let least = self.rtt_min_ms.get_or_insert(u32::MAX);
         if rtt < *least {
@@ -209,7 +214,7 @@ impl Receiver {
         self.open.rtt_max_ms = self.open.rtt_max_ms.max(above);
     }
 
-    /// One-way delay above its least: the clocks' difference falls out.
+    /// Records the one-way delay above its least, in which the difference of the clocks cancels out.
     fn one_way(&mut self, at: ArrivalTime, header: &LoadHeader) {
         let delta = i128::from(at.wall) - i128::from(header.sent.nanos());
         let delta = i64::try_from(delta).unwrap_or_default();
@@ -224,10 +229,10 @@ impl Receiver {
         }
     }
 
-    /// Ends the sub-interval when it is over, to the nearest feedback, as the reference does.
+    /// Ends the sub-interval if it is over, to the nearest feedback, as the reference does.
     ///
-    /// It reaches from the last arrival before its start to its own last arrival, so that the time that this program
-    /// needed to wake up is not in it.
+    /// It lasts from the last arrival before its start to its own last arrival, so that this program's wake-up time is
+    /// not included.
     fn close_sub_interval(&mut self, now: ArrivalTime) {
         let recent = |last: &ArrivalTime| now.wall.saturating_sub(last.wall) <= RECENT;
         let end = self.last_arrival.filter(recent).unwrap_or(now);
@@ -252,7 +257,7 @@ impl Receiver {
     }
 }
 
-/// From one moment to a later one, in nanoseconds: by the kernel's stamps, unless the clock was set in between.
+/// Returns the time between two moments in nanoseconds, by the kernel's timestamps unless the clock was set in between.
 fn span(from: ArrivalTime, to: ArrivalTime) -> u64 {
     let mono = to.mono.0.saturating_sub(from.mono.0);
     let wall = to.wall.saturating_sub(from.wall);
@@ -263,7 +268,7 @@ fn span(from: ArrivalTime, to: ArrivalTime) -> u64 {
     }
 }
 
-/// A trial interval in which nothing came yet.
+/// Returns a trial interval without arrivals.
 fn empty_trial() -> FeedbackMessage {
     FeedbackMessage {
         rtt_variation_ms: NO_DELAY,
@@ -272,21 +277,21 @@ fn empty_trial() -> FeedbackMessage {
 }
 
 impl ArrivalCounts {
-    /// Counts one more datagram; a late one is no longer lost.
-    fn add(&mut self, order: Order) {
+    /// Counts one datagram. A late one is no longer lost.
+    fn add(&mut self, order: ArrivalOrder) {
         match order {
-            Order::Next { missing } => self.lost = self.lost.saturating_add(missing),
-            Order::Late => {
+            ArrivalOrder::Next { missing } => self.lost = self.lost.saturating_add(missing),
+            ArrivalOrder::Late => {
                 self.reordered = self.reordered.saturating_add(1);
                 self.lost = self.lost.saturating_sub(1);
             }
-            Order::Copy => self.duplicated = self.duplicated.saturating_add(1),
+            ArrivalOrder::Copy => self.duplicated = self.duplicated.saturating_add(1),
         }
     }
 }
 
-impl Order {
-    /// Of the datagram with this number; what is too long ago to be remembered is late.
+impl ArrivalOrder {
+    /// Classifies the datagram with this number. One that is too old to be remembered counts as late.
     fn of(sequence: u32, seen: &mut SeenNumbers<REMEMBERED>) -> Self {
         let ahead = u64::from(sequence).checked_sub(seen.highest + 1);
         match (ahead, seen.insert(sequence.into())) {
@@ -300,11 +305,11 @@ impl Order {
 }
 
 fn to_ms(nanos: i64) -> i64 {
-    // The reference rounds to the nearest, so that both ends agree on 0.
+    // As in the reference, the result is rounded to the nearest millisecond, so that both ends agree on 0.
     (nanos + 500_000).div_euclid(1_000_000)
 }
 
-/// As the protocol carries it and the reference makes it: 32 bits that wrap.
+/// Returns a clock difference in the form of the protocol and the reference, 32 bits that wrap.
 fn wrapped(ms: i64) -> i32 {
     u32::try_from(ms.rem_euclid(1 << 32))
         .unwrap_or_default()
@@ -328,7 +333,7 @@ mod tests {
         }
     }
 
-    /// A PDU sent 5 ms before `ms` by a clock that is 2 s ahead.
+    /// Returns a PDU that was sent 5 ms before `ms` by a clock that is 2 s ahead.
     fn header(sequence: u32, ms: u64) -> LoadHeader {
         LoadHeader {
             sequence,
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fed_back_before_the_first_load() {
+    fn there_is_no_feedback_before_the_first_load() {
         assert!(
             receiver()
                 .feedback(at_ms(50), TestAction::Testing)
@@ -351,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_reordering_and_copies_are_told_apart() {
+    fn loss_reordering_and_duplicates_are_distinguished() {
         let mut receiver = receiver();
         for sequence in [1, 2, 5, 4, 4, 5, 6] {
             receiver.load(at_ms(1), &header(sequence, 1), 100);
@@ -371,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_variation_is_above_the_least_delay_whatever_the_clocks() {
+    fn delay_variation_is_relative_to_the_least_delay_with_any_clocks() {
         let mut receiver = receiver();
         receiver.load(at_ms(10), &header(1, 10), 100);
         receiver.load(at_ms(20), &header(2, 13), 100);
@@ -383,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_taken_once_and_only_of_feedback_that_was_sent() {
+    fn a_round_trip_is_measured_once_per_sent_feedback() {
         let mut receiver = receiver();
         receiver.load(at_ms(1), &header(1, 1), 100);
         let first = receiver.feedback(at_ms(50), TestAction::Testing).unwrap();
@@ -404,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sub_interval_reaches_from_arrival_to_arrival() {
+    fn a_sub_interval_lasts_from_arrival_to_arrival() {
         let mut receiver = receiver();
         let (mut last, mut sequence) = (None, 0);
         for ms in 1..=2_200 {
@@ -427,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_sender_can_have_reached_are_not_counted() {
+    fn implausible_numbers_are_not_counted() {
         let mut receiver = receiver();
         receiver.load(at_ms(1), &header(1, 1), 100);
         for sequence in [u32::MAX, 300_000, 0] {
@@ -440,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_of_the_load_is_said() {
+    fn feedback_reports_a_silence_of_the_load() {
         let mut receiver = receiver();
         receiver.load(at_ms(1), &header(1, 1), 100);
         assert!(!receiver.peek(at_ms(900)).load_stopped);

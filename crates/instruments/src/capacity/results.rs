@@ -1,4 +1,4 @@
-//! What a test found, as samples, figures and facts.
+//! The results of a test as samples, figures and facts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 use stats::proportion;
 
-use super::outcome::{Agreed, End, TestOutcome, TrialInterval, WholeSubInterval};
+use super::outcome::{TestAgreement, TestEnd, TestOutcome, TrialInterval, WholeSubInterval};
 use super::rates::RateTable;
 use super::wire::{NO_DELAY, SubInterval};
 use crate::measured::{figures, mean, total};
 
-/// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
+/// The possible error of a sub-interval's start and end: of kernel timestamps here, and of the wake-ups at the far end.
 const EDGES_HERE_S: f64 = 0.000_2;
 const EDGES_THERE_S: f64 = 0.001;
-/// The protocol's times are whole milliseconds: a round trip is the difference of two.
+/// The rounding error of a round-trip time, which is the difference of two times in whole milliseconds.
 const ROUNDING_MS: f64 = 1.0;
 
-/// Samples, figures and facts of a test.
-pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement {
+/// Returns the samples, figures and facts of a test.
+pub(crate) fn measurement(outcome: &TestOutcome, agreed: &TestAgreement) -> Measurement {
     let rate = |whole: &&WholeSubInterval| whole.counted.bit_per_s(agreed.l3_header());
     let whole = outcome.sub_intervals.iter();
     let best = whole.max_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -44,19 +44,20 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
         facts: facts(outcome, agreed),
         paces: pace(outcome, agreed).into_iter().collect(),
         failure: match &outcome.end {
-            End::Complete if best.is_none() => Some(format!(
-                "{peer}: no whole sub-interval of load was fed back"
+            TestEnd::Complete if best.is_none() => Some(format!(
+                "{peer}: there is no feedback for a complete sub-interval of load"
             )),
-            End::Complete => None,
-            End::Stopped(cause) => Some(cause.clone()),
+            TestEnd::Complete => None,
+            TestEnd::Stopped(cause) => Some(cause.clone()),
             end => Some(format!("{peer} {end}")),
         },
         ..Measurement::default()
     }
 }
 
-/// Whether this host sent the load that the search asked for. The far end does not tell.
-fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
+/// Compares the load that this host sent with the load that the search asked for. `None` if the far end sent, since it
+/// does not report that.
+fn pace(outcome: &TestOutcome, agreed: &TestAgreement) -> Option<Pace> {
     if agreed.receives_here() {
         return None;
     }
@@ -67,7 +68,7 @@ fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
         (counts[0] + counts[1] - counts[2]).max(0.0)
     };
     let sent: f64 = whole.map(left).sum();
-    // What was skipped is time of the schedule, in which it would have sent as much as in the rest.
+    // The sender would have sent in the skipped time of the schedule as much as in the rest.
     let kept_s = (seconds - outcome.skipped.as_secs_f64()).max(0.0);
     let asked = (sent + outcome.unsent as f64) / kept_s;
     (asked.is_finite() && asked > 0.0).then(|| Pace {
@@ -80,7 +81,7 @@ fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
     })
 }
 
-/// The metrics of a search in this direction.
+/// Returns the metrics of a search in this direction.
 pub(crate) fn metrics(direction: Direction) -> MetricTable {
     use Statistic::{Max, Min};
     MetricTable::new([
@@ -100,8 +101,8 @@ pub(crate) fn metrics(direction: Direction) -> MetricTable {
     .and([MetricRow::new(Metric::RttMs, &[Min, Max])])
 }
 
-/// By which share of itself a sub-interval's rate may be off.
-fn off(counted: &SubInterval, agreed: &Agreed) -> f64 {
+/// Returns the relative error of a sub-interval's rate.
+fn off(counted: &SubInterval, agreed: &TestAgreement) -> f64 {
     let edges = if agreed.receives_here() {
         EDGES_HERE_S
     } else {
@@ -110,9 +111,9 @@ fn off(counted: &SubInterval, agreed: &Agreed) -> f64 {
     1.0 / f64::from(counted.datagrams.max(1)) + edges * 1e6 / f64::from(counted.span_us.max(1))
 }
 
-/// Whether the test ended before it found a limit: more came in the last sub-interval than in any other, beyond what they
-/// may be off, and while it lasted the load rose without a step back.
-fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
+/// Returns whether the test ended before it found a limit: the rate of the last sub-interval exceeds every other one by
+/// more than their errors, and the load rose in it without a step back.
+fn ended_rising(outcome: &TestOutcome, agreed: &TestAgreement) -> bool {
     let Some((last, earlier)) = outcome.sub_intervals.split_last() else {
         return false;
     };
@@ -130,7 +131,7 @@ fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
     is_rising(&earlier, bounds(last), &load)
 }
 
-/// The trial intervals of a sub-interval.
+/// Returns the trial intervals of a sub-interval.
 fn trials_within<'o>(
     outcome: &'o TestOutcome,
     whole: &WholeSubInterval,
@@ -141,25 +142,27 @@ fn trials_within<'o>(
     trials.filter(move |trial| times.contains(&trial.at))
 }
 
-/// Whether the last sub-interval's rate is above all earlier ones, each given by its bounds, and the load rose in it.
+/// Returns whether the last sub-interval's rate exceeds the bounds of all earlier ones, and the load rose in it.
 fn is_rising(earlier: &[[f64; 2]], last: [f64; 2], load: &[f64]) -> bool {
     let is_most = earlier.iter().all(|[_, high]| *high < last[0]);
     is_most && load.first() < load.last() && load.is_sorted()
 }
 
-/// Whether the path carried the fastest rate of the table for a whole sub-interval, so that the table ended the search and not
-/// the path.
-fn table_ended(outcome: &TestOutcome, agreed: &Agreed) -> bool {
+/// Returns whether the path carried the table's fastest rate for a complete sub-interval. The table then ended the
+/// search, not the path.
+fn table_ended(outcome: &TestOutcome, agreed: &TestAgreement) -> bool {
     let last = RateTable::new(agreed.sizes).last();
     outcome.sub_intervals.iter().any(|whole| {
-        let rows = trials_within(outcome, whole).map(|trial| trial.row);
-        let mut rows = rows.peekable();
+        let mut rows = trials_within(outcome, whole)
+            .map(|trial| trial.row)
+            .peekable();
         rows.peek().is_some() && rows.all(|row| row == Some(last))
     })
 }
 
-/// The capacity, and the same sub-interval's rate at the other layers; at least that where no limit was found.
-fn capacity(best: &SubInterval, agreed: &Agreed, unlimited: bool) -> [Figure; 4] {
+/// Returns the capacity and the same sub-interval's rate at the other layers. They are lower bounds if no limit was
+/// found.
+fn capacity(best: &SubInterval, agreed: &TestAgreement, unlimited: bool) -> [Figure; 4] {
     let off = off(best, agreed);
     let l3 = agreed.l3_header();
     // No load PDU is so short that Ethernet pads it.
@@ -181,8 +184,8 @@ fn capacity(best: &SubInterval, agreed: &Agreed, unlimited: bool) -> [Figure; 4]
     })
 }
 
-/// What became of the load of the sub-interval that gave the capacity (RFC 9097 section 6.3); not its loss where the host
-/// dropped some of it.
+/// Returns the packet counts of the sub-interval that gave the capacity (RFC 9097 section 6.3), without its loss if the
+/// host dropped some of the load.
 fn packets(best: &SubInterval, host_dropped: bool, direction: Direction) -> Vec<Figure> {
     let received = best.datagrams.saturating_sub(best.counts.duplicated);
     let mut figures = vec![
@@ -200,17 +203,18 @@ fn packets(best: &SubInterval, host_dropped: bool, direction: Direction) -> Vec<
     figures.map(|figure| figure.toward(direction)).collect()
 }
 
-/// The delays of the sub-interval that gave the capacity.
+/// Returns the delays of the sub-interval that gave the capacity.
 fn delays(best: &WholeSubInterval, direction: Direction) -> impl Iterator<Item = Figure> + use<> {
     let counted = best.counted;
     let known = counted.rtt_min_ms != NO_DELAY && best.least_rtt_ms != NO_DELAY;
     let rtt = |above: u32| known.then(|| best.least_rtt_ms.saturating_add(above));
     let variation = |ms: u32| (counted.delays.count > 0).then_some(ms);
     let range = move |metric, way, least_and_most: [Option<u32>; 2]| {
-        let range = [Statistic::Min, Statistic::Max].into_iter();
-        let range = range.zip(least_and_most.map(|ms| ms.map(f64::from)));
-        let found = range.map(move |(statistic, ms)| (metric, statistic, ms));
-        figures(way, found)
+        let range = [Statistic::Min, Statistic::Max]
+            .into_iter()
+            .zip(least_and_most)
+            .map(move |(statistic, ms)| (metric, statistic, ms.map(f64::from)));
+        figures(way, range)
     };
     let rtts = [counted.rtt_min_ms, counted.rtt_max_ms].map(rtt);
     let variations = [counted.delays.min_ms, counted.delays.max_ms].map(variation);
@@ -222,7 +226,7 @@ fn delays(best: &WholeSubInterval, direction: Direction) -> impl Iterator<Item =
         })
 }
 
-/// What became of the load of the whole search, in words: its loss is what the search itself causes by going too far.
+/// Returns a text with the packet counts of the whole search, whose loss the search itself causes by sending too fast.
 fn whole_search(outcome: &TestOutcome) -> Option<String> {
     let sum = |of: fn(&SubInterval) -> u32| {
         let numbers = outcome.sub_intervals.iter().map(|whole| of(&whole.counted));
@@ -230,7 +234,7 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
     };
     let (sent, received) = match outcome.totals {
         Some(totals) => (u64::from(totals.highest), totals.distinct),
-        // Each is in twenty feedback messages, where a trial interval is in one, which may be lost.
+        // A sub-interval is in about twenty feedback messages, but a trial interval is in only one, which may be lost.
         None => {
             let received = sum(|s| s.datagrams.saturating_sub(s.counts.duplicated));
             (received + sum(|s| s.counts.lost), received)
@@ -238,21 +242,24 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
     };
     let missing = sent.saturating_sub(received);
     let percent = proportion::percent(missing, sent)?;
-    let least = outcome
+    let least_rtt = outcome
         .sub_intervals
         .iter()
         .map(|whole| whole.least_rtt_ms)
         .min();
-    let rtt = least.filter(|ms| *ms != NO_DELAY);
-    let rtt = rtt.map_or(String::new(), |ms| format!("; least round trip {ms} ms"));
+    let rtt = least_rtt
+        .filter(|ms| *ms != NO_DELAY)
+        .map_or(String::new(), |ms| {
+            format!("; least round-trip time {ms} ms")
+        });
     Some(format!(
-        "{sent} datagrams to come, {received} received, {missing} missing ({percent:.2} %), which the search causes itself by \
-         going too far{rtt}"
+        "{sent} datagrams sent, {received} received, {missing} missing ({percent:.2} %), because the search itself exceeds the \
+         capacity{rtt}"
     ))
 }
 
-/// Each trial interval, and each sub-interval.
-fn samples(outcome: &TestOutcome, agreed: &Agreed) -> Vec<Sample> {
+/// Returns the samples of each trial interval and each sub-interval.
+fn samples(outcome: &TestOutcome, agreed: &TestAgreement) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |at_s: f64, index: u64, values: &[(Metric, Option<f64>)]| {
         samples.extend(values.iter().filter_map(|(metric, value)| {
@@ -297,7 +304,7 @@ fn samples(outcome: &TestOutcome, agreed: &Agreed) -> Vec<Sample> {
     samples
 }
 
-fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
+fn facts(outcome: &TestOutcome, agreed: &TestAgreement) -> BTreeMap<String, String> {
     let p = &agreed.parameters;
     let protocol = format!(
         "UDP Speed Test Protocol (RFC 9946) version {}, unauthenticated, with {}",
@@ -305,7 +312,7 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
         agreed.peer
     );
     let capacity = format!(
-        "maximum IP-layer capacity (RFC 9097): L3 bits received in the best of {} sub-intervals of {} ms in {} s; being a maximum it is above the mean of sub-intervals that differ by chance",
+        "maximum IP-layer capacity (RFC 9097): L3 bits received in the best of {} sub-intervals of {} ms in {} s; as a maximum, it exceeds the mean of sub-intervals that differ by chance",
         outcome.sub_intervals.len(),
         p.sub_interval_ms,
         p.duration_s
@@ -335,8 +342,8 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
         (false, _) => "the far end's",
     };
     let layers = "L2 without FCS, L1 with FCS, preamble and gap; goodput is UDP payload";
-    let at_maximum = "rates, packets, loss, round trips and delay variation are of the one sub-interval that gave the capacity";
-    let intervals = "capacity: one datagram, and how late its ends may be taken (0.2 ms with stamps here, 1 ms at the far end); delays: the protocol's rounding to 1 ms";
+    let at_maximum = "rates, packets, loss, round trips and delay variation belong to the sub-interval that determined the capacity";
+    let intervals = "capacity: one datagram, and the possible error of its ends (0.2 ms with time stamps here, 1 ms at the far end); delays: the protocol's rounding to 1 ms";
     let mut facts = vec![
         ("protocol", protocol),
         ("capacity", capacity),
@@ -354,19 +361,19 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
         facts.push((
             "end of the table",
             format!(
-                "the path carried the table's fastest rate, {fastest:.0} Mbit/s at L3, for a whole sub-interval: the table ended the search, and the capacity is at \
-                 least what is stated"
+                "the path carried the fastest rate of the table, {fastest:.0} Mbit/s at L3, for a complete sub-interval: the \
+                 table ended the search, and the capacity is at least the stated value"
             ),
         ));
     }
     if agreed.receives_here() && !agreed.is_server {
-        facts.push(("trace", "rows and sending rates are the server's decisions, retraced from the feedback sent to it".to_owned()));
+        facts.push(("trace", "rows and sending rates are the server's decisions, reconstructed from the feedback that it received".to_owned()));
     }
     if ended_rising(outcome, agreed) {
-        facts.push(("rising", "the load was still rising when the test ended, so that the path carries at least this much: a longer --time finds its capacity".to_owned()));
+        facts.push(("rising", "the load was still rising when the test ended, so the path carries at least this much: use a longer --time to find its capacity".to_owned()));
     }
     if !agreed.receives_here() {
-        let counted = "of the whole sub-intervals, as the far end counted them";
+        let counted = "of the complete sub-intervals, as the far end counted them";
         facts.push(("received_and_lost", counted.to_owned()));
     }
     facts.extend(troubles(outcome));
@@ -374,7 +381,7 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
     facts.map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// What makes the figures something other than the network's.
+/// Returns the facts about anything that keeps the figures from describing the network alone.
 fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String)> {
     let implausible = outcome.totals.unwrap_or_default().implausible;
     [
@@ -382,7 +389,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.host_drops > 0,
             "loss",
             format!(
-                "not stated: this host's full socket dropped {} datagrams or trains of them, so the capacity found is this host's",
+                "not stated: a full socket of this host dropped {} datagrams or trains of datagrams, so this host limited the result",
                 outcome.host_drops
             ),
         ),
@@ -390,7 +397,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.unsent > 0 || !outcome.skipped.is_zero(),
             "sender",
             format!(
-                "this host did not send {} datagrams for want of room, and was too late for {:.3} s of the schedule",
+                "this host did not send {} datagrams because its buffers were full, and missed {:.3} s of the schedule",
                 outcome.unsent,
                 outcome.skipped.as_secs_f64()
             ),
@@ -399,7 +406,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.feedback_missed > 0,
             "feedback",
             format!(
-                "{} messages did not reach the load's sender: the trace may differ from what it did",
+                "{} messages did not reach the sender of the load: the trace may differ from its actual rates",
                 outcome.feedback_missed
             ),
         ),
@@ -407,7 +414,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.silences > 0,
             "silence",
             format!(
-                "nothing came of the far end for a second or more, {} times: what it sent or was sent was lost",
+                "the far end was silent for a second or more, {} times, because packets were lost",
                 outcome.silences
             ),
         ),
@@ -415,7 +422,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.unreadable + implausible > 0,
             "ignored",
             format!(
-                "{} datagrams were no message of the test, {implausible} had numbers that cannot be: not counted",
+                "{} datagrams did not belong to the test, and {implausible} had impossible numbers: not counted",
                 outcome.unreadable
             ),
         ),
@@ -432,8 +439,8 @@ mod tests {
         Thresholds, Version,
     };
 
-    fn agreed() -> Agreed {
-        Agreed {
+    fn agreed() -> TestAgreement {
+        TestAgreement {
             peer: ([10, 77, 0, 2], 24601).into(),
             direction: Direction::Down,
             version: Version::NEWEST,
@@ -453,7 +460,7 @@ mod tests {
         }
     }
 
-    /// A second in which `datagrams` came.
+    /// Returns a second in which `datagrams` arrived.
     fn second(datagrams: u32, counted: SubInterval) -> WholeSubInterval {
         WholeSubInterval {
             at: Duration::from_secs(1),
@@ -469,8 +476,10 @@ mod tests {
     }
 
     fn value(measurement: &Measurement, metric: Metric, statistic: Statistic) -> f64 {
-        let mut figures = measurement.figures.iter();
-        let figure = figures.find(|f| f.metric == metric && f.statistic == statistic);
+        let figure = measurement
+            .figures
+            .iter()
+            .find(|f| f.metric == metric && f.statistic == statistic);
         figure.unwrap_or_else(|| panic!("{metric:?}")).value
     }
 
@@ -485,7 +494,7 @@ mod tests {
                 skipped: Duration::from_millis(skipped_ms),
                 ..TestOutcome::default()
             };
-            let agreed = Agreed {
+            let agreed = TestAgreement {
                 direction,
                 ..agreed()
             };
@@ -499,12 +508,12 @@ mod tests {
             "{cause}"
         );
         assert!(fell_short(Up, 200, 0).is_some());
-        // What the far end sends, this one does not know.
+        // This host does not know what the far end sends.
         assert_eq!(fell_short(Down, 200, 2000), None);
     }
 
     #[test]
-    fn loss_and_delays_are_those_of_the_sub_interval_that_gave_the_capacity() {
+    fn loss_and_delays_are_of_the_best_sub_interval() {
         let counted = |lost, rtt: [u32; 2], variation: [u32; 2]| SubInterval {
             counts: ArrivalCounts {
                 lost,
@@ -540,17 +549,18 @@ mod tests {
         }
         let whole = &measurement.facts["whole search"];
         assert!(
-            whole.starts_with("10946 datagrams to come, 9996 received, 950 missing"),
+            whole.starts_with("10946 datagrams sent,  9996 received, 950 missing"),
             "{whole}"
         );
     }
 
-    /// docs/instruments/capacity.md has these figures.
+    /// These figures are in docs/instruments/capacity.md.
     #[test]
-    fn the_best_of_several_sub_intervals_is_above_their_mean_by_so_many_deviations() {
+    fn the_best_of_several_sub_intervals_exceeds_their_mean_as_documented() {
         const ROUNDS: u32 = 4000;
         let mut random = fastrand::Rng::with_seed(9097);
-        // 1,000,000 with a deviation of 1 %: a sum of twelve uniform draws is normal enough up to three deviations.
+        // The counts are 1,000,000 with a deviation of 1 %; a sum of twelve uniform draws is normal enough up to three
+        // deviations.
         let mut datagrams = || 940_000 + (0..12).map(|_| random.u32(0..=10_000)).sum::<u32>();
         for (sub_intervals, expected) in [(1, 0.0), (2, 0.56), (5, 1.16), (10, 1.54), (60, 2.32)] {
             let mut above = 0.0;
@@ -571,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_the_fastest_rate_for_a_whole_sub_interval_carries_at_least_that() {
+    fn the_fastest_rate_in_a_complete_sub_interval_is_a_lower_bound() {
         let last = RateTable::new(agreed().sizes).last();
         let bounds = |rows: [usize; 3]| {
             let trial = |(row, at): (usize, u64)| TrialInterval {
@@ -586,27 +596,29 @@ mod tests {
                 ..TestOutcome::default()
             };
             let found = measurement(&outcome, &agreed());
-            let said = found.facts.contains_key("end of the table");
-            let mut figures = found.figures.iter();
-            let capacity = figures.find(|figure| figure.metric == Metric::IpCapacityBitPerS);
-            (said, capacity.unwrap().interval.unwrap()[1])
+            let has_table_fact = found.facts.contains_key("end of the table");
+            let capacity = found
+                .figures
+                .iter()
+                .find(|figure| figure.metric == Metric::IpCapacityBitPerS);
+            (has_table_fact, capacity.unwrap().interval.unwrap()[1])
         };
-        let (said, upper) = bounds([last; 3]);
-        assert!(said && upper.is_infinite(), "{upper}");
-        let (said, upper) = bounds([last, last - 1, last]);
-        assert!(!said && upper.is_finite(), "{upper}");
+        let (has_table_fact, upper) = bounds([last; 3]);
+        assert!(has_table_fact && upper.is_infinite(), "{upper}");
+        let (has_table_fact, upper) = bounds([last, last - 1, last]);
+        assert!(!has_table_fact && upper.is_finite(), "{upper}");
     }
 
     #[test]
-    fn a_test_ended_rising_when_its_end_is_its_best_and_the_load_never_stepped_back() {
+    fn a_test_ends_rising_if_its_last_rate_is_best_and_the_load_never_fell() {
         let up = [100.0, 110.0, 110.0, 120.0];
         assert!(is_rising(&[[49.0, 51.0]], [98.0, 102.0], &up));
         assert!(is_rising(&[], [98.0, 102.0], &up));
-        // The line is full: no more comes, however much is sent.
+        // The path is full: the received rate stays the same, however much is sent.
         assert!(!is_rising(&[[97.0, 101.0]], [98.0, 102.0], &up));
         let back = [100.0, 110.0, 80.0, 90.0];
         assert!(!is_rising(&[[49.0, 51.0]], [98.0, 102.0], &back));
-        // All that the sender has, or what a test at a fixed rate sends.
+        // The sender is at its limit, or the test has a fixed rate.
         assert!(!is_rising(&[[49.0, 51.0]], [98.0, 102.0], &[100.0, 100.0]));
         assert!(!is_rising(&[], [98.0, 102.0], &[]));
     }

@@ -1,31 +1,32 @@
-//! The search for the capacity: from one feedback to the next, a row of the sending rates up or down.
+//! The search for the capacity, which moves up or down the rows of sending rates with each feedback.
 //!
-//! Algorithm B is RFC 9097's (§8.1; TR-471 5.2.1, Y.1540 Annex B); C is TR-471's "multiply and retry". Both are
-//! pure: fed with feedback, they name the row to send at.
+//! Algorithm B is RFC 9097's (section 8.1; TR-471 5.2.1, Y.1540 Annex B). Algorithm C is TR-471's "multiply and retry".
+//! Both are pure: they take feedback and return the row to send at.
 
 use super::rates::{HIGH_SPEED_ROW, RateTable};
 use super::wire::{
     Algorithm, FeedbackMessage, NO_DELAY, SendingRate, Sizes, StartRow, TestParameters, Thresholds,
 };
 
-/// A search that is to begin above this row begins here, until a round trip is known: nobody can have load sent at once that
-/// the path cannot carry.
+/// The highest row before a round trip is known. It keeps a client from requesting load immediately that the path
+/// cannot carry.
 const FIRST_ROW: usize = 10;
-/// Fast steps back are so many times the fast step forward.
-const BACK_OFF: usize = 3;
-/// C: slow steps before it first tries to be fast again; more by as many after each success.
+/// The length of a fast step back, as a multiple of the fast step forward.
+const BACK_OFF_FACTOR: usize = 3;
+/// Algorithm C: the slow steps before the first return to fast steps, and the increase of their number after each
+/// return.
 const RETRY: u32 = 5;
 
-/// What one feedback says.
+/// The relevant part of a feedback message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Feedback {
-    /// Datagrams lost; with reordered and duplicated ones where those count.
+    /// Datagrams lost, plus reordered and duplicated ones if those count.
     sequence_errors: u32,
-    /// Delay above its least, in milliseconds; absent when nothing was measured.
+    /// Delay above its least in milliseconds, or `None` if nothing was measured.
     delay_variation_ms: Option<u32>,
 }
 
-/// A search under way.
+/// The state of a search.
 #[derive(Debug)]
 struct Search {
     algorithm: Algorithm,
@@ -34,9 +35,9 @@ struct Search {
     last: usize,
     high_speed: usize,
     congested: u32,
-    /// C: the last clean feedback did not double, so the next one does.
+    /// Algorithm C: the last clean feedback did not double the row, so that the next one does.
     doubles_next: bool,
-    /// C: slow steps since the last fast one, and how many there must be.
+    /// Algorithm C: the slow steps since the last fast one, and the number that is required.
     waited: u32,
     wait: u32,
 }
@@ -48,21 +49,21 @@ enum PathState {
     Congested,
 }
 
-/// Chooses the sending rate by the feedback: the server for both ends, the client to follow what the server does.
+/// The choice of the sending rate by feedback. The server chooses for both ends; the client traces the server's choice.
 #[derive(Debug)]
 pub(crate) struct RateControl {
     table: RateTable,
     search: Search,
-    /// The row asked for to begin with, as long as it is not yet gone to.
+    /// The requested first row, until the search goes to it.
     asked: Option<usize>,
-    /// Stays at the row where it began.
+    /// Whether the rate stays at the first row.
     fixed: bool,
     one_way: bool,
     ignore_reordering: bool,
 }
 
 impl RateControl {
-    /// Chooses from the rates of these sizes, by these parameters.
+    /// Returns a control that chooses from the rates of these sizes, with these parameters.
     pub(crate) fn new(sizes: Sizes, parameters: &TestParameters) -> Self {
         let table = RateTable::new(sizes);
         let (row, fixed) = match parameters.start {
@@ -86,22 +87,22 @@ impl RateControl {
         }
     }
 
-    /// The row to send at now.
+    /// Returns the current row.
     pub(super) fn row(&self) -> usize {
         self.search.row
     }
 
-    /// How to send now.
+    /// Returns the current rate.
     pub(crate) fn rate(&self) -> SendingRate {
         self.table.rate(self.row())
     }
 
-    /// The row whose rate this is, if it is one of the table.
+    /// Returns the row with this rate, if it is one of the table.
     pub(super) fn row_of(&self, rate: &SendingRate) -> Option<usize> {
         self.table.row_of(rate)
     }
 
-    /// Takes the next feedback.
+    /// Chooses the rate by the next feedback.
     pub(super) fn decide(&mut self, status: &FeedbackMessage) {
         if let Some(row) = self.asked {
             if status.rtt_ms().is_some() {
@@ -131,8 +132,8 @@ impl RateControl {
 }
 
 impl Thresholds {
-    fn judge(&self, feedback: Feedback) -> PathState {
-        // Without a delay nothing changes, unless datagrams are missing.
+    fn classify(&self, feedback: Feedback) -> PathState {
+        // Without a delay the rate stays the same, unless datagrams are missing.
         let delay = feedback.delay_variation_ms.unwrap_or(self.low_ms.into());
         let many_errors = feedback.sequence_errors > self.sequence_errors.into();
         if !many_errors && delay < self.low_ms.into() {
@@ -167,9 +168,9 @@ impl Search {
         }
     }
 
-    /// Takes the next feedback; returns the row to send at from now on.
+    /// Processes the next feedback and returns the row to send at from now on.
     fn feed(&mut self, feedback: Feedback) -> usize {
-        match self.thresholds.judge(feedback) {
+        match self.thresholds.classify(feedback) {
             PathState::Clean => self.rise(),
             PathState::Between => {}
             PathState::Congested => self.fall(),
@@ -219,7 +220,7 @@ impl Search {
     fn fall(&mut self) {
         self.congested = self.congested.saturating_add(1);
         if self.row < self.high_speed && self.congested == u32::from(self.thresholds.slow) {
-            let step = usize::from(self.thresholds.high_speed_delta) * BACK_OFF;
+            let step = usize::from(self.thresholds.high_speed_delta) * BACK_OFF_FACTOR;
             self.row = self.row.saturating_sub(step);
             return;
         }
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn b_takes_fast_steps_while_it_is_clean_and_slow_ones_above_a_gigabit() {
+    fn b_takes_fast_steps_on_clean_feedback_and_slow_ones_above_a_gigabit() {
         let mut search = search(Algorithm::B);
         assert_eq!(rows(&mut search, CLEAN, 3), [10, 20, 30]);
         rows(&mut search, CLEAN, 97);
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn b_backs_off_once_after_three_congested_feedbacks_and_is_slow_from_then_on() {
+    fn b_backs_off_once_after_three_congested_feedbacks_and_then_takes_slow_steps() {
         let mut search = search(Algorithm::B);
         rows(&mut search, CLEAN, 10);
         assert_eq!(rows(&mut search, LOSSY, 4), [99, 98, 68, 67]);
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn b_forgets_congestion_that_did_not_last() {
+    fn b_forgets_short_congestion() {
         let mut search = search(Algorithm::B);
         rows(&mut search, CLEAN, 10);
         rows(&mut search, LOSSY, 2);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn c_tries_to_be_fast_again_after_some_slow_steps() {
+    fn c_returns_to_fast_steps_after_some_slow_steps() {
         let mut search = search(Algorithm::C);
         rows(&mut search, CLEAN, 12);
         let top = search.row;
@@ -337,8 +338,7 @@ mod tests {
         assert_eq!(search.feed(late), 49);
     }
 
-    /// A bottleneck fed at constant rates, in virtual time: what is above its rate queues, what is above the queue
-    /// is lost, and the feedback comes a round-trip time later.
+    /// A bottleneck with constant rates in virtual time. Load above its rate queues, and load above its queue is lost.
     struct Bottleneck {
         mbit: f64,
         queue_ms: f64,
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// The highest second of ten that a search gets through the bottleneck, in Mbit/s.
+    /// Returns the best second of ten that a search gets through the bottleneck, in Mbit/s.
     fn found(algorithm: Algorithm, mbit: f64, queue_ms: f64, delay_trials: usize) -> f64 {
         let mut bottleneck = Bottleneck {
             mbit,
@@ -377,7 +377,7 @@ mod tests {
             (0..delay_trials).map(|_| SILENT).collect();
         let mut delivered = Vec::new();
         for _ in 0..200 {
-            // Above 1 Gb/s a row is 100 Mbit/s, with these sizes.
+            // With these sizes, a row above 1 Gbit/s adds 100 Mbit/s.
             let row = search.row as f64;
             let sent = if row > 1000.0 {
                 1000.0 + (row - 1000.0) * 100.0
@@ -395,19 +395,21 @@ mod tests {
         seconds.fold(0.0, f64::max)
     }
 
-    /// The worst share of a bottleneck's rate that is found, over short and long queues and round trips.
+    /// Returns the lowest share of a bottleneck's rate that a search finds, over short and long queues and round trips.
     fn worst(algorithm: Algorithm, mbit: f64) -> f64 {
         let queues = [5.0, 40.0, 100.0, 300.0];
-        let found = queues.iter().flat_map(|queue_ms| {
-            [0, 1, 4].map(|delay_trials| found(algorithm, mbit, *queue_ms, delay_trials) / mbit)
-        });
-        let found: Vec<f64> = found.collect();
+        let found: Vec<f64> = queues
+            .iter()
+            .flat_map(|queue_ms| {
+                [0, 1, 4].map(|delay_trials| found(algorithm, mbit, *queue_ms, delay_trials) / mbit)
+            })
+            .collect();
         assert!(found.iter().all(|share| *share < 1.0001), "{found:?}");
         found.into_iter().fold(1.0, f64::min)
     }
 
     #[test]
-    fn both_find_the_capacity_of_a_bottleneck_in_ten_seconds() {
+    fn both_algorithms_find_the_capacity_of_a_bottleneck_in_ten_seconds() {
         for mbit in [48.0, 300.0, 950.0] {
             for algorithm in [Algorithm::B, Algorithm::C] {
                 let share = worst(algorithm, mbit);
@@ -416,9 +418,9 @@ mod tests {
         }
     }
 
-    /// A row is 1 Mbit/s and a step back 30 rows: what the documentation says of slow paths.
+    /// A row is 1 Mbit/s and a step back is 30 rows, as the documentation states for slow paths.
     #[test]
-    fn slow_paths_are_found_to_some_rows() {
+    fn slow_paths_are_found_within_a_few_rows() {
         assert!(worst(Algorithm::B, 5.0) > 0.88);
         assert!(worst(Algorithm::C, 5.0) > 0.7);
         assert!(worst(Algorithm::B, 20.0) > 0.99);
@@ -427,7 +429,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_feedback_leads_off_the_table(
+        fn no_feedback_leaves_the_table(
             algorithm in prop_oneof![Just(Algorithm::B), Just(Algorithm::C)],
             start in 0usize..3000,
             slow in any::<u16>(),
@@ -463,13 +465,13 @@ mod tests {
 
     fn row_after(parameters: TestParameters, status: FeedbackMessage) -> usize {
         let mut control = RateControl::new(Sizes::default(), &parameters);
-        // The first one with a round trip leads to the row asked for.
+        // The first feedback with a round trip leads to the requested row.
         control.decide(&status);
         control.decide(&status);
         control.row()
     }
 
-    /// Much delay one way, none of the round trip's variation, and reordering.
+    /// Returns feedback with a long one-way delay, no variation of the round-trip time, and reordering.
     fn status() -> FeedbackMessage {
         let mut status = FeedbackMessage::default();
         (status.delays.sum_ms, status.delays.count) = (500, 5);
@@ -478,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn the_round_trip_decides_unless_one_way_delay_is_asked_for() {
+    fn the_round_trip_decides_unless_one_way_delay_is_requested() {
         assert_eq!(row_after(PARAMETERS, status()), 110);
         let one_way = TestParameters {
             one_way: true,
@@ -488,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn reordering_counts_only_when_it_is_not_ignored() {
+    fn reordering_counts_unless_it_is_ignored() {
         let counted = TestParameters {
             ignore_reordering: false,
             ..PARAMETERS

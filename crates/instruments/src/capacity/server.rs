@@ -1,4 +1,4 @@
-//! The UDP Speed Test Protocol's server (RFC 9946): a control port, and a port and a thread for each test.
+//! The server of the UDP Speed Test Protocol (RFC 9946): a control port, and a port and a thread for each test.
 
 use crate::error::Result;
 use std::io;
@@ -13,7 +13,7 @@ use record::Direction;
 
 use super::channel::{Channel, now};
 use super::exchange::Exchange;
-use super::outcome::{Agreed, SILENCE, l3_header};
+use super::outcome::{SILENCE, TestAgreement, l3_header};
 use super::proof::UnprovenBudget;
 use super::results::measurement;
 use super::search::RateControl;
@@ -26,15 +26,15 @@ use crate::endpoint::{self, Local};
 use crate::live::Live;
 use crate::service::{AdmissionRefusal, BoundService, ConnectionPermit, Shared, TestResources};
 
-/// Connections of one client (the reference's limit).
+/// The most connections of one client, which is the reference's limit.
 const MOST_CONNECTIONS: u8 = 24;
 /// The last row of the table of sending rates.
 const LAST_ROW: u16 = 1152;
 
-/// Serves on `port` of `bind`.
+/// Binds the service to `port` of `bind`.
 ///
 /// # Errors
-/// It cannot be bound.
+/// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let socket = endpoint::listen_udp(bind, port)?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
@@ -49,24 +49,24 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
     let mut tests: Vec<RunningTest> = Vec::new();
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
-        // Errors are of earlier answers to clients that are gone, and time-outs.
-        let Ok(came) = socket.receive(&mut buffer) else {
+        // Errors are time-outs, or concern earlier answers to clients that are gone.
+        let Ok(arrival) = socket.receive(&mut buffer) else {
             continue;
         };
-        // What is no request gets no answer: nobody can be made a target by it.
-        let Ok(request) = Setup::decode(&buffer[..came.length]) else {
+        // A datagram that is not a request gets no answer, so that the server cannot be used to attack others.
+        let Ok(request) = Setup::decode(&buffer[..arrival.length]) else {
             continue;
         };
         if request.answer.is_some() {
             continue;
         }
         tests.retain(|test| !test.thread.is_finished());
-        let id = (came.from, request.ident, request.connection);
+        let id = (arrival.from, request.ident, request.connection);
         let known = tests.iter().find(|test| test.id == id);
         let port = match known.map(|test| test.port) {
-            // The request comes again: its answer was lost.
+            // The request was repeated because its answer was lost.
             Some(port) => Ok(port),
-            None => PendingTest::admit(&request, &came, bind, shared)
+            None => PendingTest::admit(&request, &arrival, bind, shared)
                 .and_then(|pending| pending.start(id))
                 .map(|test| {
                     let port = test.port;
@@ -84,15 +84,15 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
             port: port.unwrap_or(request.port),
             ..request
         };
-        let _ = socket.answer(&came, &answer.encode());
+        let _ = socket.answer(&arrival, &answer.encode());
     }
     for test in tests {
-        // A panic there was printed there.
+        // A panic of the thread has already been printed.
         let _ = test.thread.join();
     }
 }
 
-/// Who asked for a test, and which of its tests it is: its number, and the number of the connection.
+/// The identity of a test: the address of its client, the client's number, and the number of the connection.
 type TestId = (SocketAddr, u16, u8);
 
 /// A test that was set up.
@@ -117,7 +117,7 @@ struct PendingTest {
 impl PendingTest {
     fn admit(
         request: &Setup,
-        came: &UdpRequest,
+        arrival: &UdpRequest,
         bind: Option<&Local>,
         shared: &Arc<Shared>,
     ) -> Result<Self, SetupAnswer> {
@@ -129,8 +129,8 @@ impl PendingTest {
         if request.authentication != 0 {
             return Err(SetupAnswer::NO_AUTHENTICATION);
         }
-        let peer = came.peer();
-        // One datagram, perhaps of a false address, makes a test that waits.
+        let peer = arrival.peer();
+        // A single datagram, whose source address may be forged, creates a test that waits.
         let place = shared
             .enter("capacity", peer)
             .map_err(|refusal| match refusal {
@@ -140,17 +140,17 @@ impl PendingTest {
         shared
             .check_room("capacity", peer)
             .map_err(|_| SetupAnswer::CAPACITY_EXCEEDED)?;
-        // At the address that the client asked, where the kernel said which it was.
-        let local = came.local(0).unwrap_or_else(|| match peer {
+        // The test uses the address that the client used, if the kernel reported it.
+        let local = arrival.local(0).unwrap_or_else(|| match peer {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         });
         let socket = open(local, bind).map_err(|_| SetupAnswer::NO_SOCKET)?;
         let address = socket.local_addr().map_err(|_| SetupAnswer::NO_SOCKET)?;
         let mut budget = UnprovenBudget::new(l3_header(peer));
-        budget.came(came.length);
+        budget.add_received(arrival.length);
         // The answer is as long as the request.
-        budget.sent(came.length);
+        budget.sent(arrival.length);
         Ok(Self {
             socket,
             port: address.port(),
@@ -163,7 +163,7 @@ impl PendingTest {
         })
     }
 
-    /// Begins to wait for the activation, on a thread of its own.
+    /// Starts a thread that waits for the activation.
     fn start(self, id: TestId) -> Result<RunningTest, SetupAnswer> {
         let port = self.port;
         let thread = thread::Builder::new()
@@ -173,10 +173,10 @@ impl PendingTest {
         Ok(RunningTest { id, port, thread })
     }
 
-    /// Waits for the activation and tests; a client that does not come back is forgotten.
+    /// Waits for the activation and runs the test. A client that does not return is dropped.
     fn run(mut self) {
         if self.version == Version::NEWEST {
-            // Opens a firewall on the way for what the test's port sends.
+            // The null request opens firewalls on the path for datagrams from the test's port.
             let request = null_request(self.version);
             let _ = self.socket.send_to(&request, self.peer);
             self.budget.sent(request.len());
@@ -186,12 +186,12 @@ impl PendingTest {
         };
         let shared = Arc::clone(&self.shared);
         if let Err(error) = self.test(peer, &request) {
-            let text = format!("a capacity test with {peer} could not begin: {error:#}");
+            let text = format!("a capacity test with {peer} did not start: {error:#}");
             shared.note(&text);
         }
     }
 
-    /// The activation, from the address that asked for the test; a firewall may have changed its port.
+    /// Waits for the activation from the address that requested the test. A firewall may have changed the port.
     fn activation(&mut self) -> Option<(SocketAddr, Activation)> {
         let began = Instant::now();
         let mut buffer = [0; LONGEST_MESSAGE];
@@ -199,10 +199,11 @@ impl PendingTest {
             let Ok((length, from)) = self.socket.recv_from(&mut buffer) else {
                 continue;
             };
-            let request = Activation::decode(&buffer[..length], self.version).ok();
-            let request = request.filter(|r| r.answer.is_none() && from.ip() == self.peer.ip());
+            let request = Activation::decode(&buffer[..length], self.version)
+                .ok()
+                .filter(|r| r.answer.is_none() && from.ip() == self.peer.ip());
             if let Some(request) = request {
-                self.budget.came(length);
+                self.budget.add_received(length);
                 return Some((from, request));
             }
         }
@@ -211,13 +212,13 @@ impl PendingTest {
 
     fn test(self, peer: SocketAddr, request: &Activation) -> io::Result<()> {
         self.socket.connect(peer)?;
-        // A client whose socket was connected to the control port until now has refused the null request.
+        // The client may have refused the null request, because its socket was connected to the control port until now.
         let mut channel = Channel::new(self.socket)?.after_null_request();
         let Ok(permit) = self
             .shared
             .admit(peer, "capacity", TestResources::default())
         else {
-            // Others were faster. The protocol has no better word for it here.
+            // Other clients were faster. The protocol has no better answer for that here.
             let answer = Activation {
                 answer: Some(ActivationAnswer::BAD_PARAMETER),
                 ..*request
@@ -225,7 +226,7 @@ impl PendingTest {
             return channel.send(&answer.encode(self.version));
         };
         self.place.begin();
-        let agreed = Agreed {
+        let agreed = TestAgreement {
             peer,
             direction: request.direction,
             version: self.version,
@@ -242,8 +243,8 @@ impl PendingTest {
                 Direction::Up => control.rate(),
                 Direction::Down => SendingRate::default(),
             },
-        };
-        let answer = answer.encode(self.version);
+        }
+        .encode(self.version);
         let draw = getrandom::u64()?;
         let shared = &self.shared;
         let exchange = Exchange {
@@ -257,17 +258,17 @@ impl PendingTest {
     }
 }
 
-/// A socket on a free port of `address`, whose waiting ends in time to look whether to stop.
+/// Returns a socket on a free port of `address`, whose reads time out so that the thread can check the stop.
 fn open(address: SocketAddr, bind: Option<&Local>) -> io::Result<UdpSocket> {
     let socket = endpoint::udp_on(address, bind)?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
     Ok(socket)
 }
 
-/// What a client asks for, each number that cannot be replaced by its default, as the reference does.
-fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
+/// Returns the requested parameters; an impossible value is replaced by its default, as in the reference.
+fn within_limits(requested: &TestParameters, longest: Duration) -> TestParameters {
     let usual = Thresholds::default();
-    let given = asked.thresholds;
+    let given = requested.thresholds;
     let (low_ms, upper_ms) = match (given.low_ms, given.upper_ms) {
         (low, upper) if (1..=upper).contains(&low) && upper <= 10_000 => (low, upper),
         _ => (usual.low_ms, usual.upper_ms),
@@ -277,7 +278,7 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
         if possible { value } else { usual }
     };
     let longest_s = u16::try_from(longest.as_secs().max(1)).unwrap_or(u16::MAX);
-    let duration_s = within(asked.duration_s, 1, 3600, 10).min(longest_s);
+    let duration_s = within(requested.duration_s, 1, 3600, 10).min(longest_s);
     let longest_ms = duration_s.saturating_mul(1000).min(10_000);
     TestParameters {
         thresholds: Thresholds {
@@ -290,14 +291,14 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
                 rows => rows,
             },
         },
-        feedback_ms: within(asked.feedback_ms, 5, 250, 50),
+        feedback_ms: within(requested.feedback_ms, 5, 250, 50),
         duration_s,
-        sub_interval_ms: within(asked.sub_interval_ms, 100, longest_ms, 1000),
-        start: match asked.start {
+        sub_interval_ms: within(requested.sub_interval_ms, 100, longest_ms, 1000),
+        start: match requested.start {
             StartRow::At(row) | StartRow::Fixed(row) if row > LAST_ROW => StartRow::Lowest,
             start => start,
         },
-        ..*asked
+        ..*requested
     }
 }
 
@@ -317,7 +318,7 @@ mod tests {
         socket
     }
 
-    /// The answer to a set-up request.
+    /// Sends a set-up request and returns the answer.
     fn set_up(client: &UdpSocket, ident: u16) -> Setup {
         let request = Setup {
             version: Version::NEWEST.number(),
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn set_ups_keep_nobody_from_testing() {
+    fn waiting_set_ups_do_not_prevent_tests() {
         let server = server(1);
         let client = client(&server);
         for ident in 1..=3 {
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_up_that_comes_again_is_the_same_test() {
+    fn a_repeated_set_up_is_the_same_test() {
         let server = server(1);
         let client = client(&server);
         let port = set_up(&client, 1).port;
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn set_ups_too_many_are_refused() {
+    fn surplus_set_ups_are_refused() {
         let server = server(1);
         let client = client(&server);
         let refused = (1..).find(|ident| {

@@ -1,34 +1,38 @@
-//! A running test without sockets and clocks: told what came and when, it says what to send and when to ask it again.
+//! A running test without sockets and clocks. It takes datagrams and times, and returns what to send and the time of
+//! the next call.
 //!
-//! One end sends load, the other feeds back what came of it. Both roles are alike but for three things: the server
-//! decides the rate and the end, and owes an address that proved nothing a bounded answer (see [`proof`](super::proof)).
+//! One end sends load, and the other returns feedback on it. Either end can be the server, which decides the rate and
+//! the end of the test, and limits what it sends to an address that is not proven (see [`proof`](super::proof)).
 
 use std::time::Duration;
 
 use model::Nanos;
 
-use super::outcome::{Agreed, End, SILENCE, TestOutcome, TrialInterval, WholeSubInterval};
+use super::outcome::{
+    SILENCE, TestAgreement, TestEnd, TestOutcome, TrialInterval, WholeSubInterval,
+};
 use super::pacer::{Pacer, Train};
 use super::proof::{AddressProof, UnprovenBudget};
 use super::receiver::{ArrivalTime, Receiver};
 use super::search::RateControl;
 use super::wire::{Activation, FeedbackMessage, LOAD_HEADER, LoadHeader, SendingRate, TestAction};
 
-/// What the server adds to the time asked for, so that the last sub-interval is fed back too.
+/// The server adds this time to the requested duration, so that the last sub-interval is fed back too.
 const STOP_AFTER: Duration = Duration::from_millis(500);
-/// A peer's feedback beyond so many times what was agreed upon is not kept.
+/// The factor above the agreed number of feedback messages beyond which a peer's feedback is not kept.
 const TOLERATED: u64 = 4;
-/// After so long without feedback no more load is sent until it comes again; a client that hears nothing for so long says so.
+/// The time without feedback after which the sender pauses the load until feedback returns. A client reports a silence
+/// of this length.
 pub(super) const PAUSE: Nanos = Nanos(1_000_000_000);
-/// Feedback begins after so long, where trial intervals are longer: the server's proof waits for it.
+/// The time of the first feedback if trial intervals are longer, because the server's proof waits for it.
 const FIRST_FEEDBACK: Nanos = Nanos(50_000_000);
 
-/// Something to be sent.
+/// Something to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Transmit {
-    /// A message, whole.
+    /// A complete message.
     Message(Vec<u8>),
-    /// The first load PDU, whole; the load begins with number 2.
+    /// The complete first load PDU. The load begins with number 2.
     Probe([u8; LOAD_HEADER]),
     /// Load PDUs, whose numbers and sending times are set when they leave.
     Load(Train, LoadHeader),
@@ -37,7 +41,7 @@ pub(crate) enum Transmit {
 /// One end of a running test.
 #[derive(Debug)]
 pub(crate) struct TestSession {
-    run: Run,
+    common: CommonState,
     role: Role,
 }
 
@@ -47,45 +51,45 @@ enum Role {
     Receiver(Box<LoadReceiver>),
 }
 
-/// What both roles have.
+/// The state that both roles have.
 #[derive(Debug)]
-struct Run {
-    agreed: Agreed,
-    /// Decides the rate; at a client it only follows what the server decides.
+struct CommonState {
+    agreed: TestAgreement,
+    /// The control that decides the rate. At a client it only traces the server's decisions.
     control: RateControl,
-    /// The server's answer to the activation; empty at a client.
+    /// The server's answer to the activation, which is empty at a client.
     answer: Vec<u8>,
-    /// It is to be sent: the activation came, or came once more.
+    /// The answer is to be sent, because the activation arrived for the first time or again.
     answer_is_due: bool,
-    /// What may be sent, at a server; all once the address is proven.
+    /// The bytes that a server may still send, or `None` once the address is proven.
     budget: Option<UnprovenBudget>,
     began: Nanos,
-    heard: Nanos,
-    /// Nothing was heard for [`PAUSE`].
+    last_message: Nanos,
+    /// Nothing arrived for [`PAUSE`].
     silent: bool,
-    /// The stop was said, or heard.
+    /// The stop was sent or received.
     stopping: bool,
-    /// How the test ended by a message.
-    ended: Option<End>,
+    /// The end of the test, if a message ended it.
+    ended: Option<TestEnd>,
     sub_intervals_seen: u32,
-    /// What is known so far.
+    /// The outcome so far.
     outcome: TestOutcome,
 }
 
-/// The end that sends load: on schedule, at the rate that the last feedback led to.
+/// The end that sends load on schedule, at the rate that follows from the last feedback.
 #[derive(Debug)]
 struct LoadSender {
-    /// At a server, until the client has proven its address.
+    /// The proof, at a server until the client has proven its address.
     proof: Option<AddressProof>,
     pacer: Pacer,
     header: LoadHeader,
     feedback_sequence: u32,
     feedback_at: Nanos,
-    /// The peer said that the test is over.
+    /// The peer reported that the test is over.
     peer_stopped: bool,
 }
 
-/// The end that receives load: counts it, and feeds back each trial interval.
+/// The end that receives load, counts it, and returns feedback on each trial interval.
 #[derive(Debug)]
 struct LoadReceiver {
     receiver: Receiver,
@@ -95,9 +99,9 @@ struct LoadReceiver {
 }
 
 impl TestSession {
-    /// The client's end of what was agreed upon at `now`; begins with `rate` where it sends.
+    /// Returns the client's end of an agreement made at `now`. If it sends, it begins with `rate`.
     pub(crate) fn client(
-        agreed: Agreed,
+        agreed: TestAgreement,
         control: RateControl,
         rate: &SendingRate,
         now: ArrivalTime,
@@ -106,13 +110,14 @@ impl TestSession {
         if let Role::Sender(sender) = &mut role {
             sender.pacer.set(rate, now.mono);
         }
-        let run = Run::new(agreed, control, now.mono);
-        Self { run, role }
+        let common = CommonState::new(agreed, control, now.mono);
+        Self { common, role }
     }
 
-    /// The server's end; begins with `answer` to the activation, within `budget`. `draw` is any number that nobody can foresee.
+    /// Returns the server's end, which begins with `answer` to the activation, within `budget`. `draw` is a number that
+    /// nobody can predict.
     pub(crate) fn server(
-        agreed: Agreed,
+        agreed: TestAgreement,
         control: RateControl,
         answer: Vec<u8>,
         budget: UnprovenBudget,
@@ -122,96 +127,97 @@ impl TestSession {
         let proof = AddressProof::new(now, draw);
         Self {
             role: Role::of(&agreed, Some(proof), now.mono),
-            run: Run {
+            common: CommonState {
                 answer,
                 answer_is_due: true,
                 budget: Some(budget),
-                ..Run::new(agreed, control, now.mono)
+                ..CommonState::new(agreed, control, now.mono)
             },
         }
     }
 
-    /// Takes a datagram of the peer that arrived at `at`.
+    /// Processes a datagram of the peer that arrived at `at`.
     pub(crate) fn take(&mut self, at: ArrivalTime, datagram: &[u8]) {
-        if let Some(budget) = &mut self.run.budget {
-            budget.came(datagram.len());
+        if let Some(budget) = &mut self.common.budget {
+            budget.add_received(datagram.len());
         }
         match &mut self.role {
-            Role::Sender(sender) => sender.take(&mut self.run, at.mono, datagram),
-            Role::Receiver(receiver) => receiver.take(&mut self.run, at, datagram),
+            Role::Sender(sender) => sender.take(&mut self.common, at.mono, datagram),
+            Role::Receiver(receiver) => receiver.take(&mut self.common, at, datagram),
         }
     }
 
-    /// What is to be sent by `now`, one after the other until nothing is.
+    /// Returns the next thing to send by `now`. The caller repeats the call until there is nothing.
     pub(crate) fn transmit(&mut self, now: ArrivalTime) -> Option<Transmit> {
-        let transmit = match self.run.due_answer() {
+        let transmit = match self.common.due_answer() {
             Some(answer) => Some(Transmit::Message(answer)),
             None => match &mut self.role {
-                Role::Sender(sender) => sender.transmit(&self.run, now.mono),
-                Role::Receiver(receiver) => receiver.transmit(&mut self.run, now),
+                Role::Sender(sender) => sender.transmit(&self.common, now.mono),
+                Role::Receiver(receiver) => receiver.transmit(&mut self.common, now),
             },
         };
-        self.run.account(transmit.as_ref());
+        self.common.charge_budget(transmit.as_ref());
         transmit
     }
 
-    /// When there is something to send next, unless something comes before.
+    /// Returns when there is something to send next, unless a datagram arrives earlier.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         match &self.role {
-            Role::Sender(sender) => sender.next_at(&self.run),
+            Role::Sender(sender) => sender.next_at(&self.common),
             Role::Receiver(receiver) => Some(receiver.trial_ends),
         }
     }
 
-    /// Whether the test is over at `now`, and how; the server's time to stop is noted.
-    pub(crate) fn over(&mut self, now: Nanos) -> Option<End> {
+    /// Returns the end of the test if it is over at `now`. It also starts the server's stop when its time has come.
+    pub(crate) fn check_end(&mut self, now: Nanos) -> Option<TestEnd> {
         let unproven = matches!(&self.role, Role::Sender(sender) if sender.proof.is_some());
-        self.run.over(now, unproven)
+        self.common.check_end(now, unproven)
     }
 
-    /// What the peer is told at the end: that the test is over, where it does not know or waits for the confirmation.
-    pub(crate) fn farewell(&mut self, now: ArrivalTime, end: &End) -> Option<Transmit> {
-        let stopped = matches!(end, End::Stopped(_));
+    /// Returns the last message to the peer: that the test is over, if the peer does not know or waits for the
+    /// confirmation.
+    pub(crate) fn closing_message(&mut self, now: ArrivalTime, end: &TestEnd) -> Option<Transmit> {
+        let stopped = matches!(end, TestEnd::Stopped(_));
         let transmit = match &mut self.role {
-            Role::Sender(sender) => sender.farewell(stopped),
-            Role::Receiver(receiver) => receiver.farewell(&mut self.run, now, stopped),
+            Role::Sender(sender) => sender.closing_message(stopped),
+            Role::Receiver(receiver) => receiver.closing_message(&mut self.common, now, stopped),
         };
-        self.run.account(transmit.as_ref());
+        self.common.charge_budget(transmit.as_ref());
         transmit
     }
 
-    /// What both ends agreed upon.
-    pub(crate) fn agreed(&self) -> &Agreed {
-        &self.run.agreed
+    /// Returns the agreement of both ends.
+    pub(crate) fn agreed(&self) -> &TestAgreement {
+        &self.common.agreed
     }
 
-    /// What messages say of the test now: that it is over, or not.
+    /// Returns whether messages tell the peer that the test is over.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.run.stopping
+        self.common.stopping
     }
 
-    /// What is known so far.
+    /// Returns the outcome so far.
     pub(crate) fn outcome(&self) -> &TestOutcome {
-        &self.run.outcome
+        &self.common.outcome
     }
 
-    /// What is known at the end.
+    /// Returns the outcome at the end.
     pub(crate) fn into_outcome(mut self) -> TestOutcome {
         match self.role {
-            Role::Sender(sender) => self.run.outcome.skipped = sender.pacer.skipped().into(),
+            Role::Sender(sender) => self.common.outcome.skipped = sender.pacer.skipped().into(),
             Role::Receiver(receiver) => {
                 let totals = receiver.receiver.totals;
-                self.run.outcome.totals = Some(totals);
-                self.run.outcome.feedback_missed = totals.feedback_missed;
+                self.common.outcome.totals = Some(totals);
+                self.common.outcome.feedback_missed = totals.feedback_missed;
             }
         }
-        self.run.outcome
+        self.common.outcome
     }
 }
 
 impl Role {
-    /// This end's; one that sends waits for this `proof`, if there is one.
-    fn of(agreed: &Agreed, proof: Option<AddressProof>, now: Nanos) -> Self {
+    /// Returns the role of this end. If it sends, it waits for `proof`, if there is one.
+    fn of(agreed: &TestAgreement, proof: Option<AddressProof>, now: Nanos) -> Self {
         if agreed.receives_here() {
             Self::Receiver(Box::new(LoadReceiver::new(agreed, now)))
         } else {
@@ -220,8 +226,8 @@ impl Role {
     }
 }
 
-impl Run {
-    fn new(agreed: Agreed, control: RateControl, now: Nanos) -> Self {
+impl CommonState {
+    fn new(agreed: TestAgreement, control: RateControl, now: Nanos) -> Self {
         Self {
             agreed,
             control,
@@ -229,7 +235,7 @@ impl Run {
             answer_is_due: false,
             budget: None,
             began: now,
-            heard: now,
+            last_message: now,
             silent: false,
             stopping: false,
             ended: None,
@@ -238,22 +244,22 @@ impl Run {
         }
     }
 
-    /// The answer to the activation, if it is due and may be sent.
+    /// Returns the answer to the activation, if it is due and may be sent.
     fn due_answer(&mut self) -> Option<Vec<u8>> {
         let is_due = std::mem::take(&mut self.answer_is_due) && self.may_send(self.answer.len());
         is_due.then(|| self.answer.clone())
     }
 
-    /// Whether a datagram of so many payload bytes may be sent to the peer.
+    /// Returns whether a datagram of `payload` bytes may be sent to the peer.
     fn may_send(&self, payload: usize) -> bool {
         self.budget.is_none_or(|budget| budget.allows(payload))
     }
 
-    fn account(&mut self, transmit: Option<&Transmit>) {
+    fn charge_budget(&mut self, transmit: Option<&Transmit>) {
         let payload = match transmit {
             Some(Transmit::Message(message)) => message.len(),
             Some(Transmit::Probe(probe)) => probe.len(),
-            // Load is sent to proven addresses only.
+            // Load is sent only to proven addresses.
             Some(Transmit::Load(..)) | None => return,
         };
         if let Some(budget) = &mut self.budget {
@@ -261,14 +267,14 @@ impl Run {
         }
     }
 
-    /// A datagram that is neither load nor feedback: perhaps the activation once more, whose answer was lost.
-    fn take_other(&mut self, datagram: &[u8]) {
+    /// Processes a datagram that is neither load nor feedback. It may be a repeated activation, whose answer was lost.
+    fn receive_other(&mut self, datagram: &[u8]) {
         let asked_again = Activation::decode(datagram, self.agreed.version).is_ok();
         self.answer_is_due |= asked_again && !self.answer.is_empty();
         self.outcome.unreadable += 1;
     }
 
-    /// What messages say of the test now.
+    /// Returns the state of the test to put into messages.
     fn action(&self) -> TestAction {
         if self.stopping {
             TestAction::Stop
@@ -277,7 +283,7 @@ impl Run {
         }
     }
 
-    fn over(&mut self, now: Nanos, unproven: bool) -> Option<End> {
+    fn check_end(&mut self, now: Nanos, unproven: bool) -> Option<TestEnd> {
         if let Some(end) = self.ended.take() {
             return Some(end);
         }
@@ -285,30 +291,30 @@ impl Run {
         let since_start = Duration::from(now - self.began);
         let last = Duration::from_secs(self.agreed.parameters.duration_s.into()) + STOP_AFTER;
         self.stopping |= is_server && !unproven && since_start >= last;
-        let silence = now - self.heard;
+        let silence = now - self.last_message;
         let was_silent = std::mem::replace(&mut self.silent, silence > PAUSE);
         if self.silent && !was_silent && !self.stopping {
             self.outcome.silences += 1;
         }
         match (Duration::from(silence) > SILENCE, self.stopping, is_server) {
-            // The client's confirmation was lost: the test itself was whole.
-            (true, true, true) => Some(End::Complete),
-            (true, _, _) => Some(End::Silent),
+            // The client's confirmation was lost, but the test itself is complete.
+            (true, true, true) => Some(TestEnd::Complete),
+            (true, _, _) => Some(TestEnd::Silent),
             // A server's time begins when the address is proven.
-            (false, _, false) if since_start > last + 2 * SILENCE => Some(End::Overdue),
+            (false, _, false) if since_start > last + 2 * SILENCE => Some(TestEnd::Overdue),
             _ => None,
         }
     }
 
-    /// A message of the peer: it lives, unless the test is being stopped.
-    fn hear(&mut self, now: Nanos) {
+    /// Notes a message of the peer, which proves that the peer is alive unless the test is being stopped.
+    fn note_message(&mut self, now: Nanos) {
         if !self.stopping {
-            self.heard = now;
+            self.last_message = now;
         }
     }
 
-    /// Keeps what a trial interval said, and its sub-interval, which ended at that time of day, if that is new.
-    fn keep(
+    /// Keeps the feedback of a trial interval. Keeps its sub-interval too, if it is new; `ended` is that one's end.
+    fn record_feedback(
         &mut self,
         at: Nanos,
         status: FeedbackMessage,
@@ -354,36 +360,43 @@ impl LoadSender {
         }
     }
 
-    fn take(&mut self, run: &mut Run, at: Nanos, datagram: &[u8]) {
-        match FeedbackMessage::decode(datagram, run.agreed.version) {
-            // What comes behind the end changes nothing.
-            Ok(_) if run.ended.is_some() => {}
-            Ok(status) if self.is_proven_by(run, &status, at) => self.follow(run, at, &status),
-            Ok(_) => run.ended = Some(End::Unproven),
-            Err(_) => run.take_other(datagram),
+    fn take(&mut self, common: &mut CommonState, at: Nanos, datagram: &[u8]) {
+        match FeedbackMessage::decode(datagram, common.agreed.version) {
+            // A message after the end changes nothing.
+            Ok(_) if common.ended.is_some() => {}
+            Ok(status) if self.is_proven_by(common, &status, at) => {
+                self.process_feedback(common, at, &status)
+            }
+            Ok(_) => common.ended = Some(TestEnd::Unproven),
+            Err(_) => common.receive_other(datagram),
         }
     }
 
-    /// Whether the client is where it says it is; its test begins when that is first known.
-    fn is_proven_by(&mut self, run: &mut Run, status: &FeedbackMessage, at: Nanos) -> bool {
+    /// Returns whether the client has proven its address. Its test begins at the first proof.
+    fn is_proven_by(
+        &mut self,
+        common: &mut CommonState,
+        status: &FeedbackMessage,
+        at: Nanos,
+    ) -> bool {
         let Some(proof) = &self.proof else {
             return true;
         };
-        if !proof.is_named_by(status, at) {
+        if !proof.matches(status, at) {
             return false;
         }
         self.proof = None;
-        run.budget = None;
-        run.began = at;
+        common.budget = None;
+        common.began = at;
         true
     }
 
-    fn follow(&mut self, run: &mut Run, at: Nanos, status: &FeedbackMessage) {
-        run.hear(at);
+    fn process_feedback(&mut self, common: &mut CommonState, at: Nanos, status: &FeedbackMessage) {
+        common.note_message(at);
         if status.action == TestAction::Stop {
             self.peer_stopped = true;
-            run.stopping = true;
-            run.ended = Some(End::Complete);
+            common.stopping = true;
+            common.ended = Some(TestEnd::Complete);
         }
         let expected = self.feedback_sequence.wrapping_add(1);
         self.header.feedback_missed = match status.sequence.checked_sub(expected) {
@@ -391,26 +404,26 @@ impl LoadSender {
             None => u16::MAX,
         };
         if status.sequence > self.feedback_sequence {
-            run.outcome.feedback_missed += u64::from(self.header.feedback_missed);
+            common.outcome.feedback_missed += u64::from(self.header.feedback_missed);
             self.feedback_sequence = status.sequence;
         }
         self.header.feedback_stamp = status.sent;
         self.feedback_at = at;
-        let (row, rate) = if run.agreed.is_server {
-            run.control.decide(status);
-            (Some(run.control.row()), run.control.rate())
+        let (row, rate) = if common.agreed.is_server {
+            common.control.decide(status);
+            (Some(common.control.row()), common.control.rate())
         } else {
-            (run.control.row_of(&status.rate), status.rate)
+            (common.control.row_of(&status.rate), status.rate)
         };
-        // A client's last feedback carries a rate too, but the test is over.
+        // A client's last feedback contains a rate too, but the test is over.
         if status.action == TestAction::Testing {
             self.pacer.set(&rate, at);
         }
-        run.keep(at, *status, row, &rate, None);
+        common.record_feedback(at, *status, row, &rate, None);
     }
 
-    fn transmit(&mut self, run: &Run, now: Nanos) -> Option<Transmit> {
-        if self.next_at(run)? > now {
+    fn transmit(&mut self, common: &CommonState, now: Nanos) -> Option<Transmit> {
+        if self.next_at(common)? > now {
             return None;
         }
         if let Some(proof) = &mut self.proof {
@@ -420,25 +433,25 @@ impl LoadSender {
             self.pacer.set(&SendingRate::default(), now);
         }
         let mut train = self.pacer.due(now)?;
-        if run.stopping {
+        if common.stopping {
             train.count = train.count.min(1);
         }
-        // Rounded as the reference does, so that the far end's difference of two is not biased.
+        // As in the reference, the time is rounded, so that the far end's difference of two times is not biased.
         let response_ms = ((now - self.feedback_at).0 + 500_000) / 1_000_000;
-        self.header.action = run.action();
+        self.header.action = common.action();
         self.header.response_delay_ms = u16::try_from(response_ms).unwrap_or(u16::MAX);
         Some(Transmit::Load(train, self.header))
     }
 
-    fn next_at(&self, run: &Run) -> Option<Nanos> {
+    fn next_at(&self, common: &CommonState) -> Option<Nanos> {
         match &self.proof {
-            Some(proof) if run.may_send(LOAD_HEADER) => proof.next_at(),
+            Some(proof) if common.may_send(LOAD_HEADER) => proof.next_at(),
             Some(_) => None,
             None => self.pacer.next_at(),
         }
     }
 
-    fn farewell(&self, stopped: bool) -> Option<Transmit> {
+    fn closing_message(&self, stopped: bool) -> Option<Transmit> {
         let one = Train {
             payload: 0,
             count: 1,
@@ -454,7 +467,7 @@ impl LoadSender {
 }
 
 impl LoadReceiver {
-    fn new(agreed: &Agreed, now: Nanos) -> Self {
+    fn new(agreed: &TestAgreement, now: Nanos) -> Self {
         let parameters = &agreed.parameters;
         let each = Nanos(u64::from(parameters.feedback_ms) * 1_000_000);
         Self {
@@ -465,67 +478,77 @@ impl LoadReceiver {
         }
     }
 
-    fn take(&mut self, run: &mut Run, at: ArrivalTime, datagram: &[u8]) {
+    fn take(&mut self, common: &mut CommonState, at: ArrivalTime, datagram: &[u8]) {
         let Ok(header) = LoadHeader::decode(datagram) else {
-            run.take_other(datagram);
+            common.receive_other(datagram);
             return;
         };
-        run.hear(at.mono);
+        common.note_message(at.mono);
         match header.action {
             TestAction::Testing => self.receiver.load(at, &header, datagram.len()),
-            // The end's own PDUs are not part of the load.
+            // The PDUs of the end are not part of the load.
             TestAction::Stop => {
-                run.stopping = true;
-                run.ended = Some(End::Complete);
+                common.stopping = true;
+                common.ended = Some(TestEnd::Complete);
             }
         }
     }
 
-    fn transmit(&mut self, run: &mut Run, now: ArrivalTime) -> Option<Transmit> {
+    fn transmit(&mut self, common: &mut CommonState, now: ArrivalTime) -> Option<Transmit> {
         let late = now.mono.0.checked_sub(self.trial_ends.0)?;
-        let feedback = self.feed_back(run, now, run.agreed.is_server);
+        let feedback = self.feed_back(common, now, common.agreed.is_server);
         let each = if self.began_to_feed_back {
             self.each
         } else {
             self.each.min(FIRST_FEEDBACK)
         };
-        // Ends that were missed are not made up for.
+        // Trial intervals that were missed are not made up for.
         let missed = late / each.0.max(1);
         self.trial_ends = Nanos(self.trial_ends.0 + each.0 * (missed + 1));
         feedback
     }
 
-    /// Feeds the trial interval back, with the rate if it is this end that says it; goes on with it where that is more than
-    /// may be sent.
-    fn feed_back(&mut self, run: &mut Run, now: ArrivalTime, with_rate: bool) -> Option<Transmit> {
-        let version = run.agreed.version;
-        if !run.may_send(FeedbackMessage::length(version)) {
+    /// Returns the feedback on the trial interval, with the rate if this end decides it. If the feedback is more than
+    /// may be sent, the trial interval continues.
+    fn feed_back(
+        &mut self,
+        common: &mut CommonState,
+        now: ArrivalTime,
+        with_rate: bool,
+    ) -> Option<Transmit> {
+        let version = common.agreed.version;
+        if !common.may_send(FeedbackMessage::length(version)) {
             return None;
         }
-        let action = run.action();
+        let action = common.action();
         let trial = self.receiver.peek(now);
         let mut status = self.receiver.feedback(now, action)?;
         self.began_to_feed_back = true;
         if action == TestAction::Testing {
-            run.control.decide(&trial);
+            common.control.decide(&trial);
         }
-        let (row, rate) = (run.control.row(), run.control.rate());
+        let (row, rate) = (common.control.row(), common.control.rate());
         if with_rate {
             status.rate = rate;
         }
         let bytes = status.encode(version);
         let (number, sub_interval, ended) = self.receiver.last_sub_interval();
         (status.sub_interval_number, status.sub_interval) = (number, sub_interval);
-        run.keep(now.mono, status, Some(row), &rate, ended);
+        common.record_feedback(now.mono, status, Some(row), &rate, ended);
         Some(Transmit::Message(bytes))
     }
 
-    fn farewell(&mut self, run: &mut Run, now: ArrivalTime, stopped: bool) -> Option<Transmit> {
-        if run.agreed.is_server && !stopped {
+    fn closing_message(
+        &mut self,
+        common: &mut CommonState,
+        now: ArrivalTime,
+        stopped: bool,
+    ) -> Option<Transmit> {
+        if common.agreed.is_server && !stopped {
             return None;
         }
-        run.stopping = true;
-        self.feed_back(run, now, false)
+        common.stopping = true;
+        self.feed_back(common, now, false)
     }
 }
 

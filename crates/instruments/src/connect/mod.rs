@@ -1,7 +1,8 @@
-//! How long a TCP handshake takes (RFC 9293 §3.5): from asking the kernel for a connection until it is there or refused.
+//! The duration of TCP handshakes (RFC 9293 §3.5), from the request to the kernel until the connection is established
+//! or refused.
 //!
-//! One connection at a time: each begins an interval after the one before it began, or when that one is over if it took
-//! longer. Nothing is sent on it. The time ends when this program is woken, so waking up is part of it.
+//! Connections are made one at a time. Each begins an interval after the previous one began, or when the previous one
+//! is over if that took longer. No data is sent. The measured time includes the wake-up of this program.
 
 mod probes;
 
@@ -14,7 +15,7 @@ use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::probes::{ConnectProbes, Times, metrics, profile};
+pub(crate) use self::probes::{ConnectProbes, ConnectionTimes, metrics, profile};
 use crate::Session;
 use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
@@ -29,15 +30,15 @@ use record::pace::PathPace;
 use record::profile::InstrumentProfile;
 use record::{Measurement, Metric};
 
-/// Of the web, where HOST says none.
+/// The port of the web, used if HOST names no port.
 const DEFAULT_PORT: u16 = 80;
 
-/// How long a TCP handshake takes
+/// Measure the time of TCP handshakes
 ///
-/// Every TCP server answers, and a host that refuses the connection too.
+/// Any TCP server can be the far end, and also a host that refuses the connection.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectArgs {
-    /// Name or address, and the TCP port if it is not 80
+    /// Name or address, optionally with a TCP port [default port: 80]
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
@@ -65,7 +66,7 @@ impl Instrument for ConnectArgs {
         vec![Traffic::Tcp(None)]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = SocketAddr::new(far_end.address, far_end.http).to_string();
     }
 
@@ -90,34 +91,34 @@ impl Instrument for ConnectArgs {
     }
 }
 
-/// Which connections to ask for
+/// The connections to make
 #[derive(Args, Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct ConnectPlan {
-    /// Connections to ask for, one after the other
+    /// Number of connections, made one after the other
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// From one to the next: seconds, or 20ms
+    /// Time between connections: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// After which a connection that is neither there nor refused is lost
+    /// Count a connection as lost if it is neither made nor refused after this time
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
     pub(crate) timeout: Nanos,
 }
 
 impl ConnectPlan {
-    /// From the first connection's beginning to the last one's.
+    /// Returns the time from the start of the first connection to the start of the last one.
     pub(crate) fn sending(&self) -> Duration {
         intervals(self.interval.into(), self.count.saturating_sub(1))
     }
 
-    /// How long it takes if every connection is lost.
+    /// Returns how long the measurement takes if every connection is lost.
     pub(crate) fn longest(&self) -> Duration {
         intervals(self.interval.max(self.timeout).into(), self.count)
     }
 }
 
-/// Connects to `target` as `plan` says, from `local` if that is said. What goes wrong in another way than refusal and silence
-/// counts as lost and ends it all.
+/// Connects to `target` according to `plan`, from `local` if there is one. An error other than a refusal or a time-out
+/// ends the measurement, and its connection counts as lost.
 pub(crate) fn measure(
     target: SocketAddr,
     plan: &ConnectPlan,
@@ -128,10 +129,10 @@ pub(crate) fn measure(
     let mut probes = ConnectProbes::new(target, plan, &TIMED);
     let ended = probes.run(session, || {
         let socket = endpoint::tcp(target, local)?;
-        let asked = Instant::now();
-        let went = endpoint::attempt(&socket, target, timeout, &session.stop)?;
-        let times = vec![(Metric::ConnectMs, asked.elapsed().as_secs_f64() * 1e3)];
-        let Err(error) = went else {
+        let start = Instant::now();
+        let outcome = endpoint::attempt(&socket, target, timeout, &session.stop)?;
+        let times = vec![(Metric::ConnectMs, start.elapsed().as_secs_f64() * 1e3)];
+        let Err(error) = outcome else {
             return Ok((times, Ok(())));
         };
         Ok(match error.kind() {
@@ -139,10 +140,10 @@ pub(crate) fn measure(
                 refused += 1;
                 (times, Ok(()))
             }
-            io::ErrorKind::TimedOut => (Times::new(), Ok(())),
+            io::ErrorKind::TimedOut => (ConnectionTimes::new(), Ok(())),
             _ => {
                 let ended = Err(error).with_context(|| format!("no connection to {target}"));
-                (Times::new(), ended)
+                (ConnectionTimes::new(), ended)
             }
         })
     });
@@ -152,14 +153,14 @@ pub(crate) fn measure(
         .with_fact("refused", format!("{refused} of {sent}"))
         .with_fact(
             "connect",
-            "from asking the kernel for a connection until it is there or refused, as this program is told; \
-             a SYN that the kernel sends again makes it longer by the wait",
+            "from the request to the kernel until the connection is made or refused, as this program sees it; the wait before a \
+             retransmitted SYN is included",
         )
         .with_fact(
             "connect interval",
-            format!("{QUANTILE_INTERVAL}; the hosts' own time is in it"),
+            format!("{QUANTILE_INTERVAL}; the hosts' own time is included"),
         )
-        .with_fact("loss", format!("neither there nor refused within {timeout:?}"))
+        .with_fact("loss", format!("neither made nor refused within {timeout:?}"))
         .with_fact("loss interval", measured::LOSS_INTERVAL)
 }
 
@@ -197,16 +198,18 @@ mod tests {
         assert_eq!(measurement.facts["refused"], "0 of 6");
         let mut samples = measurement.samples.iter();
         assert!(samples.all(|sample| sample.metric == Metric::ConnectMs && sample.value > 0.0));
-        let mut figures = measurement.figures.iter();
-        let median = figures.find(|figure| figure.statistic == Statistic::Median);
-        let median = median.unwrap();
-        // Six say too little of it.
+        let median = measurement
+            .figures
+            .iter()
+            .find(|figure| figure.statistic == Statistic::Median)
+            .unwrap();
+        // Six values are too few for an interval.
         assert!(median.interval.is_none() && median.is_of_too_few());
     }
 
     #[test]
-    fn a_refused_connection_is_an_answer_and_is_said() {
-        // Bound and not listening: nobody else gets the port, and the kernel refuses.
+    fn a_refused_connection_is_an_answer_and_is_reported() {
+        // The port is bound but not listening, so that nobody else gets it and the kernel refuses connections.
         let target = "127.0.0.1:0".parse().unwrap();
         let socket = endpoint::tcp(target, None).unwrap();
         socket.bind(&target.into()).unwrap();
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_it_with_its_cause_and_counts_no_connection_under_way() {
+    fn a_stop_is_a_failure_and_the_current_connection_does_not_count() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = Stop::default().within(Duration::ZERO);
         let target = listener.local_addr().unwrap();
@@ -230,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_an_answer_is_lost_and_all_lost_is_a_failure() {
+    fn a_connection_without_an_answer_is_lost_and_a_run_without_answers_fails() {
         let measured = |probes| {
             let target = "192.0.2.1:80".parse().unwrap();
             let mut all = ConnectProbes::new(target, &PLAN, &TIMED);
             all.probes = probes;
             all.measurement(Ok(()), "connection")
         };
-        let (lost, there) = (Times::new(), vec![(Metric::ConnectMs, 2.0)]);
+        let (lost, there) = (ConnectionTimes::new(), vec![(Metric::ConnectMs, 2.0)]);
         let measurement = measured(vec![(0.0, there), (1.0, lost.clone())]);
         assert_eq!(measurement.failure, None);
         assert_eq!(totals(&measurement), [Some(2.0), Some(1.0), Some(50.0)]);

@@ -1,4 +1,4 @@
-//! Connections asked for one after the other, each at its time, and what they add up to.
+//! A series of connections, each started at its time, and the figures computed from them.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::Session;
 use crate::connect::ConnectPlan;
 use crate::error::Result;
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::metric_table::{MetricRow, MetricTable};
@@ -16,20 +16,20 @@ use record::quantity::counted;
 use record::{Measurement, Metric, Sample, Statistic};
 use stats::losses::Losses;
 
-/// What a connection took, in milliseconds, by what was timed; nothing of one that was lost.
-pub(crate) type Times = Vec<(Metric, f64)>;
+/// The times of one connection in milliseconds, by metric. The list is empty if the connection was lost.
+pub(crate) type ConnectionTimes = Vec<(Metric, f64)>;
 
-/// The connections that a plan asks for.
+/// The connections of a plan.
 pub(crate) struct ConnectProbes<'a> {
     pub(super) target: SocketAddr,
     pub(super) plan: &'a ConnectPlan,
-    /// The times that are measured of each, the most important first.
+    /// The times that are measured of each connection, the most important first.
     pub(super) timed: &'a [Metric],
-    /// When each was asked for, in seconds, and what it took.
-    pub(super) probes: Vec<(f64, Times)>,
+    /// The start of each connection in seconds, and its times.
+    pub(super) probes: Vec<(f64, ConnectionTimes)>,
 }
 
-/// The metrics of connections of which these are timed.
+/// Returns the metrics of connections with these times.
 pub(crate) fn metrics(timed: &[Metric]) -> MetricTable {
     use Statistic::{Max, Mean, Median, Min};
     let times =
@@ -41,7 +41,7 @@ pub(crate) fn metrics(timed: &[Metric]) -> MetricTable {
     ])
 }
 
-/// The profile that reports read.
+/// Returns the profile that reports read.
 pub(crate) fn profile(timed: &[Metric]) -> InstrumentProfile {
     let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
     let profile = metrics(timed).profile(connect, HostLimit::RoundTrip);
@@ -56,7 +56,7 @@ pub(crate) fn profile(timed: &[Metric]) -> InstrumentProfile {
 }
 
 impl<'a> ConnectProbes<'a> {
-    /// None yet of those that `plan` asks `target` for.
+    /// Returns the connections of `plan` to `target`, none of which is made yet.
     pub(crate) fn new(target: SocketAddr, plan: &'a ConnectPlan, timed: &'a [Metric]) -> Self {
         Self {
             target,
@@ -66,22 +66,23 @@ impl<'a> ConnectProbes<'a> {
         }
     }
 
-    /// Has `probe` ask for each connection at its time. Beside what it took, `probe` says why no other is asked for; where it
-    /// fails itself, as when it is stopped, the connection is not counted.
+    /// Calls `probe` for each connection when it is due. `probe` returns the connection's times, and an error if no
+    /// further connection is to be made. If `probe` itself fails, for example because it is stopped, the connection is
+    /// not counted.
     ///
     /// # Errors
-    /// Stopped, or what `probe` says.
+    /// Returns an error if the measurement is stopped, or an error of `probe`.
     pub(crate) fn run(
         &mut self,
         session: &Session,
-        mut probe: impl FnMut() -> Result<(Times, Result<()>)>,
+        mut probe: impl FnMut() -> Result<(ConnectionTimes, Result<()>)>,
     ) -> Result<()> {
         let start = Instant::now();
         let mut progress = session.live.since(start);
         let mut due = Duration::ZERO;
         for _ in 0..self.plan.count {
             loop {
-                go_on(&session.stop)?;
+                check_stop(&session.stop)?;
                 let left = due.saturating_sub(start.elapsed());
                 if left.is_zero() {
                     break;
@@ -93,7 +94,7 @@ impl<'a> ConnectProbes<'a> {
             let (times, ended) = probe()?;
             self.probes.push((begun.as_secs_f64(), times));
             ended?;
-            progress.tell(|| {
+            progress.print(|| {
                 let (answered, sent) = (self.answered(), self.probes.len());
                 format!("{answered} of {sent} answered")
             });
@@ -101,13 +102,14 @@ impl<'a> ConnectProbes<'a> {
         Ok(())
     }
 
-    /// The number of connections that were not lost.
+    /// Returns the number of connections that were not lost.
     pub(crate) fn answered(&self) -> usize {
         let lost = self.probes.iter().filter(|(_, times)| times.is_empty());
         self.probes.len() - lost.count()
     }
 
-    /// What they add up to; why it `ended` early is a failure, and so is no answer at all to what is called `unit`.
+    /// Computes the measurement. An error in `ended` makes it a failure; so does the absence of any answer, which the
+    /// message counts in `unit`.
     pub(crate) fn measurement(&self, ended: Result<()>, unit: &str) -> Measurement {
         let (sent, received) = (self.probes.len() as u64, self.answered() as u64);
         let mut figures = vec![
@@ -120,9 +122,13 @@ impl<'a> ConnectProbes<'a> {
             ))
         }));
         for metric in self.timed {
-            let times = self.probes.iter().flat_map(|(_, times)| times);
-            let times = times.filter(|(timed, _)| timed == metric);
-            let times: Vec<f64> = times.map(|(_, ms)| *ms).collect();
+            let times: Vec<f64> = self
+                .probes
+                .iter()
+                .flat_map(|(_, times)| times)
+                .filter(|(timed, _)| timed == metric)
+                .map(|(_, ms)| *ms)
+                .collect();
             let statistics = metrics(self.timed).statistics(*metric);
             figures.extend(distribution(*metric, &times, statistics));
         }
@@ -139,7 +145,7 @@ impl<'a> ConnectProbes<'a> {
     }
 
     fn samples(&self) -> Vec<Sample> {
-        let of_probe = |((at_s, times), index): (&(f64, Times), u64)| {
+        let of_probe = |((at_s, times), index): (&(f64, ConnectionTimes), u64)| {
             let lost = times.is_empty().then_some((Metric::LostPackets, 1.0));
             let values = times.iter().copied().chain(lost);
             let sample = |(metric, value)| Sample::new(*at_s, metric, index, value);

@@ -1,4 +1,4 @@
-//! Whatever a tool says, its parser comes to an end and gives numbers that are numbers.
+//! Checks that every parser of a tool's output ends and returns only finite numbers.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::iperf3::tool::{StreamProgram, iperf, iperf3, nuttcp};
 use crate::ping::{PingPlan, tool as ping};
 use record::Measurement;
 
-/// No character of an output gives more samples than this.
+/// The most samples that one character of output can cause.
 const MOST_SAMPLES: usize = 16;
 
-/// Three requests, a tenth of a second apart.
+/// A plan of three requests at intervals of 100 ms.
 pub(crate) const PING: PingPlan = PingPlan {
     size: 1200,
     count: 3,
@@ -25,13 +25,13 @@ pub(crate) const PING: PingPlan = PingPlan {
     ttl: None,
 };
 
-/// Has every parser read `text`, under every plan that changes what it does.
+/// Runs every parser on `text`, with every plan that changes how the parser reads it.
 ///
 /// # Panics
-/// A parser gives more samples than there can be, or values that are no numbers.
+/// Panics if a parser returns too many samples or values that are not finite.
 pub(crate) fn parse_all(text: &str) {
     for code in [0, 1] {
-        let output = said(text, code);
+        let output = tool_output(text, code);
         for measurement in measurements(&output) {
             assert!(measurement.samples.len() <= MOST_SAMPLES * (text.len() + 1));
             for sample in &measurement.samples {
@@ -45,8 +45,8 @@ pub(crate) fn parse_all(text: &str) {
     }
 }
 
-/// Standard output, with every seventh line from standard error.
-fn said(text: &str, code: i32) -> ToolOutput {
+/// Returns `text` as a tool's output: every seventh line comes from standard error, the others from standard output.
+fn tool_output(text: &str, code: i32) -> ToolOutput {
     let lines = text.lines().zip(1..).map(|(text, number)| OutputLine {
         at_s: 0.0,
         stream: match number % 7 {
@@ -71,7 +71,7 @@ fn measurements(output: &ToolOutput) -> Vec<Measurement> {
     for protocol in [Transport::Tcp, Transport::Udp] {
         let mut plan = Iperf3Test::new(protocol);
         for way in [TestDirection::Up, TestDirection::Down, TestDirection::Both] {
-            plan.way = way;
+            plan.direction = way;
             measurements.extend(tools.map(|tool| tool.parse(output, &plan)));
         }
     }
@@ -97,7 +97,7 @@ pub(crate) mod tests {
         wget::tests::ENDED,
     ];
 
-    /// What takes the place of a piece of a proper output.
+    /// The replacements for a piece of valid output.
     const PIECES: [&str; 10] = [
         "",
         "-1",
@@ -111,7 +111,7 @@ pub(crate) mod tests {
         "K",
     ];
 
-    /// Proper outputs with up to eight pieces replaced, half of them cut off.
+    /// Generates valid outputs with up to eight pieces replaced; half of them are truncated.
     fn mutated() -> impl Strategy<Value = String> {
         let change = (any::<prop::sample::Index>(), 0..12_usize, 0..PIECES.len());
         let changes = prop::collection::vec(change, 0..8);
@@ -138,7 +138,7 @@ pub(crate) mod tests {
         })]
 
         #[test]
-        fn parsers_survive_what_is_nearly_right(text in mutated()) {
+        fn parsers_survive_mutated_output(text in mutated()) {
             parse_all(&text);
         }
 

@@ -1,4 +1,4 @@
-//! `farwire measure http`.
+//! The arguments of `farwire measure http`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,23 +21,25 @@ use crate::http::tool::DownloadTool;
 use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpTarget, history};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 
-/// An HTTP/1.1 download, or many small files
+/// Measure an HTTP/1.1 download, or the download of many small files
+///
+/// `farwire serve` offers /bytes/N and /seconds/T on port 8080. Any other HTTP server works too.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct HttpArgs {
-    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} stands for a file's size
+    /// `http://HOST[:PORT]/PATH`, where {size} is replaced by the size of a file
     #[arg(required = true)]
     #[serde(skip)]
     url: Vec<String>,
-    /// In place of the URL's own path
+    /// Path, in place of the URL's
     #[arg(long, value_name = "PATH", value_parser = path)]
     path: Option<String>,
-    /// End after so many bytes
+    /// Stop after this number of payload bytes
     #[arg(long, value_name = "SIZE", conflicts_with = "duration")]
     bytes: Option<Bytes>,
-    /// End after so long
+    /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     duration: Option<Nanos>,
-    /// Length of the intervals in which bytes are counted [default: 100ms]
+    /// Interval in which bytes are counted [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     interval: Option<Nanos>,
     /// Measure with another program
@@ -54,7 +56,7 @@ pub struct HttpArgs {
 impl Instrument for HttpArgs {
     fn profile(&self) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
-        let streams = if self.files.asked_for() {
+        let streams = if self.files.is_requested() {
             self.files.connections()
         } else {
             1
@@ -83,7 +85,7 @@ impl Instrument for HttpArgs {
         vec![Traffic::Tcp(None)]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         let address = SocketAddr::new(far_end.address, far_end.http);
         self.url = vec![format!("http://{address}/")];
     }
@@ -93,16 +95,16 @@ impl Instrument for HttpArgs {
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
-        if self.files.asked_for() {
+        if self.files.is_requested() {
             return self.files.estimate_s(pace?).map(estimated);
         }
-        let served = self.path.as_deref().and_then(Served::by);
+        let served = self.path.as_deref().and_then(ServedBody::of_path);
         let asked = match (self.amount(), served) {
-            (Amount::For(time), Some(Served::For(served))) => return Some(time.min(served)),
+            (Amount::For(time), Some(ServedBody::For(served))) => return Some(time.min(served)),
             (Amount::For(time), _) => return Some(time),
-            (_, Some(Served::For(time))) => return Some(time),
-            (Amount::Bytes(bytes), Some(Served::Bytes(served))) => bytes.min(served),
-            (Amount::Bytes(bytes), None) | (Amount::Whole, Some(Served::Bytes(bytes))) => bytes,
+            (_, Some(ServedBody::For(time))) => return Some(time),
+            (Amount::Bytes(bytes), Some(ServedBody::Bytes(served))) => bytes.min(served),
+            (Amount::Bytes(bytes), None) | (Amount::Whole, Some(ServedBody::Bytes(bytes))) => bytes,
             (Amount::Whole, None) => return None,
         };
         let pace = pace?;
@@ -113,20 +115,24 @@ impl Instrument for HttpArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.tool.map(DownloadTool::found).transpose()
+        self.tool.map(DownloadTool::find_tool).transpose()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
-        let targets = self.url.iter().map(|url| self.target(url));
-        let targets: Vec<HttpTarget> = targets.collect::<Result<_>>().or_bad_input()?;
+        let targets: Vec<HttpTarget> = self
+            .url
+            .iter()
+            .map(|url| self.target(url))
+            .collect::<Result<_>>()
+            .or_bad_input()?;
         let local = self.common.bind.as_ref();
         let interval = self.interval.map(Duration::from);
         let measurement = match (targets.as_slice(), self.tool) {
             ([target], Some(tool)) => tool.measure(target, interval, local, session)?,
             (_, Some(_)) => {
-                return Err(Failure::bad_input("--tool downloads one URL"));
+                return Err(Failure::bad_input("--tool downloads one URL only"));
             }
-            ([target], None) if !self.files.asked_for() => {
+            ([target], None) if !self.files.is_requested() => {
                 let interval = interval.unwrap_or(DEFAULT_INTERVAL);
                 http::measure(target, self.amount(), interval, local, session)
             }
@@ -141,7 +147,7 @@ impl Instrument for HttpArgs {
 
 impl HttpArgs {
     fn table(&self) -> MetricTable {
-        if self.files.asked_for() {
+        if self.files.is_requested() {
             return files::metrics(&self.files);
         }
         http::metrics().and(match self.tool {
@@ -168,15 +174,15 @@ impl HttpArgs {
     }
 }
 
-/// What `farwire serve` gives for a path.
-enum Served {
+/// The body that `farwire serve` sends for a path.
+enum ServedBody {
     Bytes(u64),
     For(Duration),
 }
 
-impl Served {
-    /// Nothing where another server's path says nothing.
-    fn by(path: &str) -> Option<Self> {
+impl ServedBody {
+    /// Returns the body for `path`, or `None` for a path that only another server knows.
+    fn of_path(path: &str) -> Option<Self> {
         match path.trim_start_matches('/').split_once('/')? {
             ("bytes", count) => count.parse().ok().map(Self::Bytes),
             ("seconds", time) => {
@@ -189,6 +195,6 @@ impl Served {
 }
 
 fn path(text: &str) -> Result<String> {
-    ensure!(Input, text.starts_with('/'), "a path begins with /");
+    ensure!(Input, text.starts_with('/'), "a path must begin with /");
     Ok(text.to_owned())
 }

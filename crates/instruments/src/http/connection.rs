@@ -1,5 +1,5 @@
-//! A client's side of one HTTP/1.1 connection (RFC 9112): a request, the answer's head, and its body as it comes, with
-//! where that ends and how many of its bytes are payload.
+//! The client's side of one HTTP/1.1 connection (RFC 9112): it sends a request and reads the head and body of the
+//! response. It knows where the body ends and how many of its bytes are payload.
 
 use std::io::ErrorKind::{ConnectionReset, Interrupted, TimedOut, WouldBlock};
 use std::io::{Read as _, Write as _};
@@ -12,15 +12,15 @@ use httparse::Header;
 use super::HttpTarget;
 use super::server::CONGESTION_HEADER;
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::tcp::TcpInfo;
 
-/// A transfer that brings nothing for so long has died; TCP retries well within it.
+/// A transfer without data for this time counts as broken; TCP retransmits well within it.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Bytes that are read at most at once.
+/// The size of the receive buffer in bytes.
 const RECEIVE_BUFFER: usize = 256 * 1024;
-/// The longest line of chunked framing that is taken.
+/// The longest line of chunked framing in bytes that is accepted.
 const LONGEST_LINE: usize = 4096;
 const LONGEST_HEAD: usize = 64 * 1024;
 const MOST_HEADERS: usize = 100;
@@ -28,42 +28,42 @@ const MOST_HEADERS: usize = 100;
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct HttpConnection {
-    /// Host and port of the server, as the Host header has them.
+    /// Host and port of the server, as in the Host header.
     pub(super) authority: String,
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// How much of the buffer's start was received and not yet given out.
+    /// The number of bytes at the start of the buffer that are received and not yet taken.
     filled: usize,
 }
 
-/// An answer's head.
+/// The head of a response.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
-    /// What follows.
+    /// The body that follows.
     pub(super) body: Body,
-    /// The sender's congestion control, if it says so.
+    /// The sender's congestion control, if the server states it.
     pub(super) congestion: Option<String>,
-    /// Whether the server takes a further request on this connection.
+    /// Whether the server accepts another request on this connection.
     pub(super) persistent: bool,
-    /// When the answer's first byte was there.
+    /// The arrival time of the response's first byte.
     pub(super) first_byte: Instant,
 }
 
-/// How a wait for bytes ended.
-pub(super) enum Waited {
-    /// There are some, to be had by [`HttpConnection::take`].
+/// The outcome of a wait for bytes.
+pub(super) enum WaitOutcome {
+    /// [`HttpConnection::take`] returns the bytes.
     Bytes,
     /// The server closed the connection.
     Closed,
-    /// The time was up first.
+    /// The deadline passed first.
     TimeUp,
 }
 
 impl HttpConnection {
-    /// Connects to the server that `target` names, from `local` if that is said.
+    /// Connects to the server of `target`, from `local` if there is one.
     ///
     /// # Errors
-    /// As [`endpoint::connect`].
+    /// Returns the errors of [`endpoint::connect`].
     pub(super) fn open(target: &HttpTarget, local: Option<&Local>, stop: &Stop) -> Result<Self> {
         let socket = endpoint::tcp(target.address, local)?;
         let stream = endpoint::connect(socket, target.address, CONNECT_TIMEOUT, stop)?;
@@ -77,15 +77,16 @@ impl HttpConnection {
         })
     }
 
-    /// Asks for `target`; the moment before it was sent. Unless `keep_alive`, the server is to close the connection after
-    /// its answer.
+    /// Sends a request for `target` and returns the time just before sending. Without `keep_alive` it asks the server
+    /// to close the connection after the response.
     ///
     /// # Errors
-    /// The connection broke.
+    /// Returns an error if the connection breaks.
     pub(super) fn request(&mut self, target: &HttpTarget, keep_alive: bool) -> Result<Instant> {
-        let close = match keep_alive {
-            false => "Connection: close\r\n",
-            true => "",
+        let close = if keep_alive {
+            ""
+        } else {
+            "Connection: close\r\n"
         };
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: farwire/{}\r\nAccept: */*\r\n{close}\r\n",
@@ -99,33 +100,36 @@ impl HttpConnection {
         Ok(sent)
     }
 
-    /// Payload bytes that arrived until now, at most: what came twice counts twice. Absent where the kernel does not say.
+    /// Returns an upper bound of the payload bytes that arrived, including duplicates. `None` means that the kernel
+    /// does not tell.
     pub(super) fn arrived(&self) -> Option<u64> {
         let info = TcpInfo::of(&self.stream).ok()?;
         Some(u64::from(info.data_segs_in) * u64::from(info.rcv_mss))
     }
 
-    /// The least round trip that the kernel saw.
+    /// Returns the least round-trip time that the kernel measured.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         TcpInfo::of(&self.stream).ok()?.min_rtt
     }
 
-    /// The answer's head; nothing if the server closed the connection before it said a byte.
+    /// Reads the head of the response. `None` means that the server closed the connection before the first byte.
     ///
     /// # Errors
-    /// What comes is not HTTP/1.1, or no success; or the connection breaks within it.
+    /// Returns an error if the response is not HTTP/1.1 or not a success, or if the connection breaks within its head.
     pub(super) fn head(&mut self, stop: &Stop) -> Result<Option<ResponseHead>> {
         let mut first_byte = None;
         loop {
             match self.fill(stop, None) {
-                Ok(Waited::Bytes) => {}
-                Ok(Waited::Closed | Waited::TimeUp) if self.filled == 0 => return Ok(None),
-                Ok(Waited::Closed | Waited::TimeUp) => bail!(
+                Ok(WaitOutcome::Bytes) => {}
+                Ok(WaitOutcome::Closed | WaitOutcome::TimeUp) if self.filled == 0 => {
+                    return Ok(None);
+                }
+                Ok(WaitOutcome::Closed | WaitOutcome::TimeUp) => bail!(
                     Peer,
                     "the server closed the connection within the answer's head, after {} bytes",
                     self.filled
                 ),
-                // So ends a connection that the server closed while the request was on its way.
+                // The server closed the connection while the request was on its way.
                 Err(error) if self.filled == 0 && is_reset(&error) => return Ok(None),
                 Err(error) => return Err(error),
             }
@@ -144,35 +148,35 @@ impl HttpConnection {
         }
     }
 
-    /// Waits for more of the body; what comes after `until` is not read.
+    /// Waits for more of the body. Data that arrives after `until` is not read.
     ///
     /// # Errors
-    /// The connection broke or was silent for a minute, or it is to `stop`.
-    pub(super) fn wait(&mut self, stop: &Stop, until: Option<Instant>) -> Result<Waited> {
+    /// Returns an error if the connection breaks, brings no data for a minute, or is stopped.
+    pub(super) fn wait(&mut self, stop: &Stop, until: Option<Instant>) -> Result<WaitOutcome> {
         match self.filled {
             0 => self.fill(stop, until),
-            _ => Ok(Waited::Bytes),
+            _ => Ok(WaitOutcome::Bytes),
         }
     }
 
-    /// What was received and not yet taken.
+    /// Returns the bytes that were received and not yet taken.
     pub(super) fn take(&mut self) -> &[u8] {
         &self.buffer[..std::mem::take(&mut self.filled)]
     }
 
-    /// Receives behind what is filled.
-    fn fill(&mut self, stop: &Stop, until: Option<Instant>) -> Result<Waited> {
+    /// Receives data behind the filled part of the buffer.
+    fn fill(&mut self, stop: &Stop, until: Option<Instant>) -> Result<WaitOutcome> {
         let silent_since = Instant::now();
         loop {
             if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(Waited::TimeUp);
+                return Ok(WaitOutcome::TimeUp);
             }
-            go_on(stop)?;
+            check_stop(stop)?;
             match self.stream.read(&mut self.buffer[self.filled..]) {
-                Ok(0) => return Ok(Waited::Closed),
+                Ok(0) => return Ok(WaitOutcome::Closed),
                 Ok(count) => {
                     self.filled += count;
-                    return Ok(Waited::Bytes);
+                    return Ok(WaitOutcome::Bytes);
                 }
                 Err(error) => match error.kind() {
                     WouldBlock | TimedOut | Interrupted => {}
@@ -180,7 +184,7 @@ impl HttpConnection {
                 },
             }
             if silent_since.elapsed() >= SILENCE {
-                bail!(Peer, "nothing came for {} s", SILENCE.as_secs());
+                bail!(Peer, "nothing arrived for {} s", SILENCE.as_secs());
             }
         }
     }
@@ -192,12 +196,14 @@ fn is_reset(error: &Error) -> bool {
         .is_some_and(|cause| cause.kind() == ConnectionReset)
 }
 
-/// A whole head at the start of `data` and its length.
+/// Parses a complete head at the start of `data`, and returns it with its length. `None` means that the head is
+/// incomplete.
 fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
-    let parsed = response.parse(data);
-    let parsed = parsed.context("the server's answer is not HTTP/1.1")?;
+    let parsed = response
+        .parse(data)
+        .context("the server's answer is not HTTP/1.1")?;
     let httparse::Status::Complete(length) = parsed else {
         return Ok(None);
     };
@@ -208,14 +214,14 @@ fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize
             Some(place) if (300..400).contains(&code) => {
                 bail!(
                     Peer,
-                    "HTTP status {code} {reason}: it is at {place}: measure that URL"
+                    "HTTP status {code} {reason}: the file is at {place}: measure that URL"
                 )
             }
             _ => bail!(Peer, "HTTP status {code} {reason}"),
         }
     }
-    let closing = header(response.headers, "connection")?;
-    let closing = closing.is_some_and(|text| text.to_ascii_lowercase().contains("close"));
+    let closing = header(response.headers, "connection")?
+        .is_some_and(|text| text.to_ascii_lowercase().contains("close"));
     let body = Body::of(response.headers)?;
     let persistent = response.version == Some(1) && !closing && !matches!(body, Body::UntilClose);
     let head = ResponseHead {
@@ -227,14 +233,14 @@ fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize
     Ok(Some((head, length)))
 }
 
-/// A body as it is read.
+/// A body in the state of being read.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// So many bytes were announced, so many are missing.
+    /// A body with a Content-Length, and the number of bytes that are still missing.
     Length { announced: u64, missing: u64 },
-    /// Chunks, each with its own length.
+    /// A sequence of chunks, each with its own length.
     Chunked(Chunks),
-    /// Everything up to the end of the connection.
+    /// A body that ends with the connection.
     UntilClose,
 }
 
@@ -256,10 +262,10 @@ enum ChunkState {
 }
 
 impl Body {
-    /// The body that these headers announce.
+    /// Returns the body that these headers announce.
     ///
     /// # Errors
-    /// A length that is no number, or a transfer coding other than `chunked`.
+    /// Returns an error if the length is not a number, or there is a transfer coding other than `chunked`.
     fn of(headers: &[Header<'_>]) -> Result<Self> {
         if let Some(coding) = header(headers, "transfer-encoding")? {
             if coding.eq_ignore_ascii_case("chunked") {
@@ -275,17 +281,17 @@ impl Body {
         };
         let announced = text.parse();
         let announced =
-            announced.with_context(|| format!("Content-Length: `{text}` is no length"))?;
+            announced.with_context(|| format!("Content-Length: `{text}` is not a length"))?;
         Ok(Self::Length {
             announced,
             missing: announced,
         })
     }
 
-    /// Takes what was read; how many of these bytes are payload.
+    /// Takes received bytes and returns how many of them are payload.
     ///
     /// # Errors
-    /// Bytes beyond the end of the body, or framing that is wrong.
+    /// Returns an error for bytes beyond the end of the body, and for wrong framing.
     pub(super) fn feed(&mut self, data: &[u8]) -> Result<u64> {
         let count = data.len() as u64;
         match self {
@@ -300,7 +306,7 @@ impl Body {
         }
     }
 
-    /// Whether the body's end is known to have been read.
+    /// Returns whether the end of the body has been read.
     pub(super) fn complete(&self) -> bool {
         match self {
             Self::UntilClose => false,
@@ -309,10 +315,10 @@ impl Body {
         }
     }
 
-    /// The server closed the connection after `total` payload bytes.
+    /// Checks that the server may close the connection after `total` payload bytes.
     ///
     /// # Errors
-    /// That was too early.
+    /// Returns an error if that is too early.
     pub(super) fn closed(&self, total: u64) -> Result<()> {
         match self {
             Self::UntilClose => Ok(()),
@@ -346,7 +352,7 @@ impl Chunks {
                         left => ChunkState::Data(left),
                     };
                 }
-                ChunkState::Done => bail!(Peer, "the server sent more than the last chunk"),
+                ChunkState::Done => bail!(Peer, "the server sent data after the last chunk"),
                 ChunkState::Size | ChunkState::DataEnd | ChunkState::Trailer => {
                     data = self.take_line(data)?;
                 }
@@ -355,7 +361,7 @@ impl Chunks {
         Ok(payload)
     }
 
-    /// Adds to the line in hand, and acts on it once it is whole; what is behind it.
+    /// Adds to the current line and processes it if it is complete. Returns the bytes behind it.
     fn take_line<'a>(&mut self, data: &'a [u8]) -> Result<&'a [u8]> {
         let Some(end) = data.iter().position(|&byte| byte == b'\n') else {
             self.line.extend_from_slice(data);
@@ -384,13 +390,15 @@ impl Chunks {
     }
 }
 
-/// The value of a header, by its name without regard to case.
+/// Returns the value of a header; its name is case-insensitive.
 ///
 /// # Errors
-/// A value that is not text.
+/// Returns an error if the value is not text.
 fn header(headers: &[Header<'_>], name: &str) -> Result<Option<String>> {
-    let mut headers = headers.iter();
-    let Some(found) = headers.find(|header| header.name.eq_ignore_ascii_case(name)) else {
+    let Some(found) = headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case(name))
+    else {
         return Ok(None);
     };
     let text = std::str::from_utf8(found.value).with_context(|| format!("{name} is not text"))?;
@@ -400,7 +408,7 @@ fn header(headers: &[Header<'_>], name: &str) -> Result<Option<String>> {
 fn chunk_size(line: &[u8]) -> Result<u64> {
     let digits = line.split(|byte| b"; ".contains(byte)).next();
     let text = String::from_utf8_lossy(digits.unwrap_or_default());
-    u64::from_str_radix(&text, 16).with_context(|| format!("`{text}` is no chunk size"))
+    u64::from_str_radix(&text, 16).with_context(|| format!("`{text}` is not a chunk size"))
 }
 
 #[cfg(test)]
@@ -408,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_may_be_cut_anywhere() {
+    fn chunks_may_be_split_anywhere() {
         let text = b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n";
         for cut in 0..text.len() {
             let mut body = Body::Chunked(Chunks::default());

@@ -1,4 +1,4 @@
-//! curl as an instrument: its own clock's times, by `--write-out '%{json}'`.
+//! curl as an instrument. Its own clock provides the times, which it reports with `--write-out '%{json}'`.
 
 use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -12,11 +12,11 @@ use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
 use record::{Figure, Measurement, Metric, Statistic};
 
-/// `--disable` comes first, or a ~/.curlrc is read.
+/// `--disable` must come first, otherwise curl reads ~/.curlrc.
 const OPTIONS: &str = "--disable --silent --show-error --fail --globoff --http1.1 --noproxy * \
     --connect-timeout 20 --speed-limit 1 --speed-time 60 --output /dev/null --write-out %{json}\n";
 
-/// Downloads `target` with the curl on PATH, run by `launcher`.
+/// Downloads `target` with the curl on PATH, started by the session's launcher.
 pub(crate) fn measure(
     target: &HttpTarget,
     local: Option<&Local>,
@@ -31,10 +31,10 @@ pub(crate) fn measure(
     ))
 }
 
-/// The curl on PATH.
+/// Returns the curl on PATH.
 ///
 /// # Errors
-/// It is not there.
+/// Returns an error if it is not installed.
 pub(crate) fn tool() -> Result<Tool> {
     Tool::find("curl", "--version", "curl")
 }
@@ -46,9 +46,9 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Vec<String> {
     arguments
 }
 
-/// What curl says of a download that succeeded, as far as it is used.
+/// The fields of curl's report on a successful download that are used.
 #[derive(Deserialize)]
-struct Times {
+struct CurlReport {
     size_download: u64,
     time_namelookup: ToolNumber,
     time_connect: ToolNumber,
@@ -57,7 +57,7 @@ struct Times {
     time_total: ToolNumber,
 }
 
-/// What curl said, as figures.
+/// Parses curl's output into figures.
 pub(crate) fn parse(output: &ToolOutput) -> Measurement {
     figures(output).map_or_else(failed, |figures| Measurement {
         figures,
@@ -67,24 +67,28 @@ pub(crate) fn parse(output: &ToolOutput) -> Measurement {
 
 fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
     let text = output.text();
-    let said = text.lines().rev().find_map(|line| {
-        let value: Value = serde_json::from_str(line).ok()?;
-        value.is_object().then_some(value)
-    });
-    let said = said.with_context(|| output.ending("curl"))?;
-    if let Some(cause) = said["errormsg"].as_str() {
+    let report = text
+        .lines()
+        .rev()
+        .find_map(|line| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            value.is_object().then_some(value)
+        })
+        .with_context(|| output.exit_message("curl"))?;
+    if let Some(cause) = report["errormsg"].as_str() {
         bail!(Tool, "curl: {cause}");
     }
-    ensure!(Tool, output.code == 0, "{}", output.ending("curl"));
-    let status = said["response_code"].as_u64().unwrap_or_default();
+    ensure!(Tool, output.code == 0, "{}", output.exit_message("curl"));
+    let status = report["response_code"].as_u64().unwrap_or_default();
     ensure!(Tool, status == 200, "HTTP status {status}");
-    let times: Times = serde_json::from_value(said).context("curl does not say all it should")?;
+    let times: CurlReport =
+        serde_json::from_value(report).context("the output of curl is incomplete")?;
     let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
-    let asked = times.time_pretransfer;
+    let requested = times.time_pretransfer;
     let mut figures = download_figures(
         times.size_download,
-        between(asked, times.time_total),
-        Some(between(asked, times.time_starttransfer)),
+        between(requested, times.time_total),
+        Some(between(requested, times.time_starttransfer)),
     );
     let connect_ms = 1e3 * between(times.time_namelookup, times.time_connect);
     figures.push(Figure::new(Metric::ConnectMs, Statistic::Mean, connect_ms));
@@ -96,7 +100,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::external::tests::captured;
 
-    /// curl 7.88.1.
+    /// Output of curl 7.88.1.
     pub(crate) const FETCHED: &str = include_str!("fixtures/curl.json");
     const NOT_FOUND: &str = include_str!("fixtures/curl404.json");
 
@@ -113,7 +117,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_download_is_a_failure_with_its_cause() {
+    fn a_failed_download_is_a_failure_with_its_cause() {
         let moved = FETCHED.replace("\"response_code\":200", "\"response_code\":302");
         for (text, code, cause) in [
             (NOT_FOUND, 22, "returned error: 404"),

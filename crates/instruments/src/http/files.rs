@@ -1,4 +1,5 @@
-//! Many files over a few HTTP/1.1 connections: the time to each one's first byte and to its completion.
+//! Downloads of many files over a few HTTP/1.1 connections: the time to the first byte and to the completion of each
+//! file.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::HttpTarget;
-use super::connection::{HttpConnection, ResponseHead, Waited};
+use super::connection::{HttpConnection, ResponseHead, WaitOutcome};
 use super::sizes::FileSizes;
 use crate::Session;
 use crate::endpoint::Local;
@@ -24,47 +25,48 @@ use record::metric_table::{MetricRow, MetricTable};
 use record::pace::PathPace;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 
-/// Connections in parallel unless said, as browsers open them to one server.
+/// The default number of parallel connections, which is the number that browsers open to one server.
 pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
-/// Connections that one client may use in parallel.
+/// The most parallel connections of one client.
 pub(crate) const MOST_CONNECTIONS: u32 = 256;
 
-/// Any of these, or a second URL, asks for many files.
+/// Options for many files. Each of them, and a second URL, selects that mode.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 #[command(next_help_heading = "Many files")]
 pub(crate) struct FilesArgs {
-    /// Files to fetch, of the URLs in turn [default: 100 with a size, else each URL once]
+    /// Number of files [default: 100 with --sizes, else each URL once]
     #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: Option<u32>,
-    /// Their sizes: 10kb, `1kb,10kb` in turn, 1kb..100kb, lognormal:MEDIAN,SIGMA, pareto:LEAST,ALPHA
+    /// Sizes of the files: 10kb, a list 1kb,10kb, a range 1kb..100kb, lognormal:MEDIAN,SIGMA or pareto:LEAST,ALPHA
     #[arg(long, visible_alias = "size", value_name = "SIZES", conflicts_with_all = ["bytes", "duration"])]
     pub(crate) sizes: Option<FileSizes>,
-    /// Of the sizes drawn: the same seed fetches the same sizes
+    /// Seed of random sizes
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Connections in parallel [default: 6]
+    /// Parallel connections [default: 6]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CONNECTIONS)))]
     pub(crate) connections: Option<u32>,
-    /// Fetch the next file on the same connection instead of a new one
+    /// Fetch several files over the same connection
     #[arg(long)]
     pub(crate) keep_alive: bool,
 }
 
-/// A request's payload, about.
+/// The approximate payload of a request in bytes.
 const REQUEST: u64 = 120;
-/// What a connection and a request take at both ends, about.
+/// The approximate time in seconds that both ends need to handle a connection and a request.
 const HANDLING_S: f64 = 200e-6;
 
 impl FilesArgs {
-    /// Whether one of them is given.
-    pub(super) fn asked_for(&self) -> bool {
+    /// Returns whether one of the options is given.
+    pub(super) fn is_requested(&self) -> bool {
         self.count.is_some()
             || self.sizes.is_some()
             || self.connections.is_some()
             || self.keep_alive
     }
 
-    /// The URLs, where a bare server stands for `farwire serve`'s files if sizes are asked for.
+    /// Returns the URLs to fetch. If sizes are given, a URL without a path becomes that of `farwire serve`'s files of
+    /// given size.
     pub(super) fn targets(&self, targets: Vec<HttpTarget>) -> Result<Vec<HttpTarget>> {
         let sized = |target: HttpTarget| match (&self.sizes, target.is_bare()) {
             (Some(_), true) => Ok(target.sized()),
@@ -72,7 +74,7 @@ impl FilesArgs {
                 ensure!(
                     Input,
                     target.has_size(),
-                    "{target}: write {{size}} where the server takes a file's size"
+                    "{target}: write {{size}} in the place of the file's size"
                 );
                 Ok(target)
             }
@@ -80,7 +82,7 @@ impl FilesArgs {
                 ensure!(
                     Input,
                     !target.has_size(),
-                    "{target}: say with --sizes what {{size}} is to be"
+                    "{target}: add --sizes for the values of {{size}}"
                 );
                 Ok(target)
             }
@@ -88,7 +90,7 @@ impl FilesArgs {
         targets.into_iter().map(sized).collect()
     }
 
-    /// How many files to fetch of so many URLs.
+    /// Returns the number of files to fetch from this number of URLs.
     fn count(&self, urls: usize) -> u32 {
         const DEFAULT: u32 = 100;
         let each_once = u32::try_from(urls).unwrap_or(u32::MAX);
@@ -98,12 +100,12 @@ impl FilesArgs {
         })
     }
 
-    /// How many connections there are at the same time, at most.
+    /// Returns the most connections that are open simultaneously.
     pub(super) fn connections(&self) -> u32 {
         self.connections.unwrap_or(DEFAULT_CONNECTIONS)
     }
 
-    /// About how long all files take, in seconds; nothing where the URLs say their sizes.
+    /// Returns an estimate of the time for all files in seconds, or `None` if only the URLs determine the sizes.
     pub(crate) fn estimate_s(&self, pace: &PathPace) -> Option<f64> {
         let sizes = self.sizes.as_ref()?.draw(self.count(1), self.seed);
         let of_file = |size: u64| {
@@ -112,7 +114,7 @@ impl FilesArgs {
             } else {
                 pace.round_trip_s(0, 0)
             };
-            // What comes after the request is one way back later.
+            // The response arrives one way after the request.
             let asked_s = pace.round_trip_s(REQUEST, 0);
             HANDLING_S + connect_s + asked_s + pace.stream_s(Direction::Down, size)
         };
@@ -122,16 +124,17 @@ impl FilesArgs {
     }
 }
 
-/// Fetches `count` files of `targets` in turn, from the calling thread's namespace, and from `local` if that is said.
+/// Fetches `count` files of `targets` in turn, from the calling thread's network namespace, and from `local` if there
+/// is one.
 ///
-/// The first failure ends all; what came until then is kept.
+/// The first failure ends the measurement, which keeps the files fetched until then.
 pub(crate) fn measure(
     targets: &[HttpTarget],
     plan: &FilesArgs,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let fetch = Fetch {
+    let fetch = FetchState {
         files: files(targets, plan),
         plan,
         local,
@@ -151,14 +154,14 @@ pub(crate) fn measure(
     describe(measurement, plan).with_fact("url", names.join(" "))
 }
 
-/// The files in their order: the targets in turn, each with its drawn size.
-fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<File> {
+/// Returns the files in order: the targets in turn, each with its drawn size.
+fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<RequestedFile> {
     let draw = |sizes: &FileSizes| sizes.draw(plan.count(targets.len()), plan.seed).into_iter();
     let mut sizes = plan.sizes.as_ref().map(draw);
     let file = |(target, _): (&HttpTarget, u32)| {
         let size = sizes.as_mut().and_then(Iterator::next);
         let target = size.map_or_else(|| target.clone(), |size| target.of_size(size));
-        File { target, size }
+        RequestedFile { target, size }
     };
     targets
         .iter()
@@ -169,12 +172,13 @@ fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<File> {
 }
 
 fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
-    let connections = match plan.keep_alive {
-        true => format!("{} in parallel, each used again", plan.connections()),
-        false => format!(
+    let connections = if plan.keep_alive {
+        format!("{} in parallel, each reused", plan.connections())
+    } else {
+        format!(
             "{} in parallel, a new one for each file",
             plan.connections()
-        ),
+        )
     };
     let measurement = measurement
         .with_fact("connections", connections)
@@ -184,11 +188,11 @@ fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
         )
         .with_fact(
             "completion",
-            "from a file's turn on its connection, connecting included, to its last byte",
+            "from the start of a file on its connection, including connecting, to its last byte",
         )
         .with_fact(
             "elapsed",
-            "all files: from the first one's turn to the last byte of the last",
+            "all files: from the start of the first to the last byte of the last",
         )
         .with_fact("goodput", "HTTP body bytes (L7) of all files over elapsed")
         .with_fact("intervals", format!("{QUANTILE_INTERVAL}: sampling only"));
@@ -196,37 +200,37 @@ fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
         Some(sizes) => {
             measurement.with_fact("sizes", format!("{}; seed {}", sizes.in_words(), plan.seed))
         }
-        None => measurement.with_fact("sizes", "what the URLs give"),
+        None => measurement.with_fact("sizes", "as the URLs return them"),
     }
 }
 
-/// One file of many.
+/// A file to fetch.
 #[derive(Clone, Debug)]
-struct File {
+struct RequestedFile {
     target: HttpTarget,
-    /// What its body must have, where that is known.
+    /// The required size of its body in bytes, if it is known.
     size: Option<u64>,
 }
 
-/// What one file took.
+/// The result of fetching one file.
 #[derive(Clone, Copy, Debug)]
-struct Fetched {
-    /// From 1.
+struct FetchedFile {
+    /// Number of the file, from 1.
     index: u64,
-    /// From 1.
+    /// Number of the connection, from 1.
     connection: u32,
-    /// When its turn came, since the start.
+    /// Time when the file's turn came, in seconds since the start.
     at_s: f64,
-    /// Absent on a connection that was there already.
+    /// Time to connect. `None` means that the connection was already open.
     connect_ms: Option<f64>,
     first_byte_ms: f64,
     completion_ms: f64,
     bytes: u64,
 }
 
-/// What the connections share.
-struct Fetch<'a> {
-    files: Vec<File>,
+/// The state that the connections share.
+struct FetchState<'a> {
+    files: Vec<RequestedFile>,
     plan: &'a FilesArgs,
     local: Option<&'a Local>,
     stop: &'a Stop,
@@ -235,9 +239,9 @@ struct Fetch<'a> {
     failed: AtomicBool,
 }
 
-impl Fetch<'_> {
-    /// The files that came, and the first failure, which ends all.
-    fn all(&self, session: &Session) -> (Vec<Fetched>, Option<String>) {
+impl FetchState<'_> {
+    /// Returns the fetched files, and the first failure, which ends the measurement.
+    fn all(&self, session: &Session) -> (Vec<FetchedFile>, Option<String>) {
         let (mut fetched, mut failure) = (Vec::new(), None);
         let mut progress = session.live.since(self.start);
         let mut take = |result| {
@@ -248,10 +252,10 @@ impl Fetch<'_> {
                     failure.get_or_insert_with(|| format!("{error:#}"));
                 }
             }
-            progress.tell(|| format!("{} of {} files", fetched.len(), self.files.len()));
+            progress.print(|| format!("{} of {} files", fetched.len(), self.files.len()));
         };
         thread::scope(|scope| {
-            let (sender, results) = mpsc::channel::<Result<Fetched>>();
+            let (sender, results) = mpsc::channel::<Result<FetchedFile>>();
             for connection in 1..=self.plan.connections().clamp(1, MOST_CONNECTIONS) {
                 let sender = sender.clone();
                 scope.spawn(move || self.work(connection, &sender));
@@ -263,8 +267,8 @@ impl Fetch<'_> {
         (fetched, failure)
     }
 
-    /// Takes one file after the other until there is none left or one failed.
-    fn work(&self, connection: u32, results: &Sender<Result<Fetched>>) {
+    /// Fetches one file after another until none is left or one failed.
+    fn work(&self, connection: u32, results: &Sender<Result<FetchedFile>>) {
         let mut kept = None;
         while !self.failed.load(Ordering::Relaxed) {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
@@ -272,12 +276,14 @@ impl Fetch<'_> {
                 return;
             };
             let number = at + 1;
-            let fetched = self.fetch(file, &mut kept).map(|times| Fetched {
-                index: number as u64,
-                connection,
-                ..times
-            });
-            let fetched = fetched.with_context(|| format!("file {number} ({})", file.target));
+            let fetched = self
+                .fetch(file, &mut kept)
+                .map(|times| FetchedFile {
+                    index: number as u64,
+                    connection,
+                    ..times
+                })
+                .with_context(|| format!("file {number} ({})", file.target));
             let failed = fetched.is_err();
             if results.send(fetched).is_err() || failed {
                 return;
@@ -285,18 +291,24 @@ impl Fetch<'_> {
         }
     }
 
-    /// Fetches `file` over the connection that was `kept`, or over a new one, which may be kept in turn.
-    fn fetch(&self, file: &File, kept: &mut Option<HttpConnection>) -> Result<Fetched> {
+    /// Fetches `file` over the `kept` connection, or over a new one. The connection used is kept for the next file if
+    /// possible.
+    fn fetch(
+        &self,
+        file: &RequestedFile,
+        kept: &mut Option<HttpConnection>,
+    ) -> Result<FetchedFile> {
         let turn = Instant::now();
         let mut connected = None;
-        let (mut connection, sent, head) = match self.ask_again(file, kept.take())? {
+        let (mut connection, sent, head) = match self.request_on_kept(file, kept.take())? {
             Some(answered) => answered,
             None => {
                 let mut connection = HttpConnection::open(&file.target, self.local, self.stop)?;
                 connected = Some(Instant::now());
                 let sent = connection.request(&file.target, self.plan.keep_alive)?;
-                let head = connection.head(self.stop)?;
-                let head = head.context("the server closed the connection and gave no answer")?;
+                let head = connection
+                    .head(self.stop)?
+                    .context("the server closed the connection without an answer")?;
                 (connection, sent, head)
             }
         };
@@ -307,11 +319,11 @@ impl Fetch<'_> {
         if bytes != wanted {
             bail!(
                 Peer,
-                "the server gave {bytes} bytes where {wanted} were asked for"
+                "the server sent {bytes} bytes instead of the requested {wanted}"
             );
         }
         *kept = Some(connection).filter(|_| persistent && self.plan.keep_alive);
-        Ok(Fetched {
+        Ok(FetchedFile {
             index: 0,
             connection: 0,
             at_s: (turn - self.start).as_secs_f64(),
@@ -322,11 +334,11 @@ impl Fetch<'_> {
         })
     }
 
-    /// Asks on the connection that was kept, if it goes to the file's server; nothing if that has closed it
-    /// meanwhile, as it may (RFC 9112 §9.3.1).
-    fn ask_again(
+    /// Sends a request on the kept connection if it leads to the file's server. Returns `None` if the server has closed
+    /// the connection in the meantime, as it may (RFC 9112 §9.3.1).
+    fn request_on_kept(
         &self,
-        file: &File,
+        file: &RequestedFile,
         kept: Option<HttpConnection>,
     ) -> Result<Option<(HttpConnection, Instant, ResponseHead)>> {
         let same_server = |kept: &HttpConnection| kept.authority == file.target.authority;
@@ -340,15 +352,15 @@ impl Fetch<'_> {
         Ok(head.map(|head| (kept, sent, head)))
     }
 
-    /// Reads a whole body; how many bytes of payload it has.
+    /// Reads a complete body and returns the number of its payload bytes.
     fn receive(&self, connection: &mut HttpConnection, head: ResponseHead) -> Result<u64> {
         let mut body = head.body;
         let mut total = 0;
         while !body.complete() {
             let waited = connection.wait(self.stop, None);
             match waited.with_context(|| format!("after {total} bytes"))? {
-                Waited::Bytes => total += body.feed(connection.take())?,
-                Waited::Closed | Waited::TimeUp => {
+                WaitOutcome::Bytes => total += body.feed(connection.take())?,
+                WaitOutcome::Closed | WaitOutcome::TimeUp => {
                     body.closed(total)?;
                     break;
                 }
@@ -365,9 +377,9 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The times of each file, over `connections` in parallel.
-fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
-    let of = |file: &Fetched| {
+/// Returns the times of each file as samples; with several connections, each sample names its own.
+fn samples(fetched: &[FetchedFile], connections: u32) -> Vec<Sample> {
+    let of = |file: &FetchedFile| {
         let sample = |metric, value| {
             let sample = Sample::new(file.at_s, metric, file.index, value).size(file.bytes);
             match connections {
@@ -386,11 +398,14 @@ fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
     samples
 }
 
-/// The metrics of many files.
+/// Returns the metrics of a download of many files.
 pub(crate) fn metrics(plan: &FilesArgs) -> MetricTable {
     const TIMES: &[Statistic] = &[Mean, Median, P90, P99];
-    let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
-    let sizes = sizes.filter(|sizes| !sizes.is_empty());
+    let sizes = plan
+        .sizes
+        .as_ref()
+        .map(FileSizes::distinct)
+        .filter(|sizes| !sizes.is_empty());
     let of_sizes =
         |sizes: Vec<u64>| MetricRow::new(Metric::CompletionMs, &[Median]).of_sizes(&sizes);
     MetricTable::new([
@@ -406,7 +421,7 @@ pub(crate) fn metrics(plan: &FilesArgs) -> MetricTable {
     .and(sizes.map(of_sizes))
 }
 
-fn figures(fetched: &[Fetched], plan: &FilesArgs) -> Vec<Figure> {
+fn figures(fetched: &[FetchedFile], plan: &FilesArgs) -> Vec<Figure> {
     if fetched.is_empty() {
         return Vec::new();
     }
@@ -422,7 +437,7 @@ fn figures(fetched: &[Fetched], plan: &FilesArgs) -> Vec<Figure> {
         Figure::new(Metric::FilesPerS, Mean, count / elapsed_s),
         Figure::new(Metric::GoodputBitPerS, Mean, bits / elapsed_s),
     ];
-    let of = |values: &dyn Fn(&Fetched) -> Option<f64>| -> Vec<f64> {
+    let of = |values: &dyn Fn(&FetchedFile) -> Option<f64>| -> Vec<f64> {
         fetched.iter().filter_map(values).collect()
     };
     for (metric, values) in [
@@ -432,7 +447,7 @@ fn figures(fetched: &[Fetched], plan: &FilesArgs) -> Vec<Figure> {
     ] {
         figures.extend(distribution(metric, &values, table.statistics(metric)));
     }
-    // Where sizes come in turn, what a file takes can be told by its size.
+    // Sizes that are taken in turn have a completion time each.
     let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
     for size in sizes.unwrap_or_default() {
         let of_size = of(&|file| (file.bytes == size).then_some(file.completion_ms));

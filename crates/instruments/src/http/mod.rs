@@ -1,4 +1,4 @@
-//! An HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
+//! HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
 
 pub mod args;
 mod connection;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Context, Result, bail, ensure};
 
-use self::connection::{HttpConnection, ResponseHead, Waited};
+use self::connection::{HttpConnection, ResponseHead, WaitOutcome};
 use self::history::DownloadHistory;
 use super::Session;
 use super::meter::IntervalMeter;
@@ -26,34 +26,34 @@ use record::Statistic::{Mean, Total};
 use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Measurement, Metric};
 
-/// Length of the intervals in which bytes are counted, unless said.
+/// The default length of the intervals in which bytes are counted.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How much to download.
+/// The amount to download.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Amount {
-    /// Everything that the URL gives.
+    /// The whole body of the response.
     Whole,
-    /// So many payload bytes.
+    /// This number of payload bytes.
     Bytes(u64),
-    /// What comes within this time of the request.
+    /// The data that arrives within this time after the request.
     For(Duration),
 }
 
-/// Stands in a URL for a file's size in bytes.
+/// The placeholder in a URL for a file's size in bytes.
 const SIZE: &str = "{size}";
 
-/// What to download from where.
+/// A resource to download.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpTarget {
     address: SocketAddr,
-    /// Host and port as the Host header has them.
+    /// Host and port, as in the Host header.
     authority: String,
     path: String,
 }
 
 impl HttpTarget {
-    /// The resource `path` of the server at `address`.
+    /// Returns the resource `path` of the server at `address`.
     #[cfg(test)]
     pub(crate) fn of(address: SocketAddr, path: &str) -> Self {
         Self {
@@ -63,43 +63,44 @@ impl HttpTarget {
         }
     }
 
-    /// With `size` in place of every [`SIZE`] in its path.
+    /// Returns the target with `size` in place of every [`SIZE`] in its path.
     pub(crate) fn of_size(&self, size: u64) -> Self {
         self.clone().at(&self.path.replace(SIZE, &size.to_string()))
     }
 
-    /// Whether its path has a [`SIZE`] to be put in.
+    /// Returns whether the path contains a [`SIZE`].
     pub(crate) fn has_size(&self) -> bool {
         self.path.contains(SIZE)
     }
 
-    /// The same server at another path.
+    /// Returns the same server with another path.
     pub(crate) fn at(self, path: &str) -> Self {
         let path = path.to_owned();
         Self { path, ..self }
     }
 
-    /// The files of `farwire serve` on the same server, each by its size.
+    /// Returns the files of `farwire serve` by their size, on the same server.
     pub(crate) fn sized(&self) -> Self {
         self.clone().at(&format!("/bytes/{SIZE}"))
     }
 
-    /// Whether it names a server and nothing on it.
+    /// Returns whether it names only a server, without a path.
     pub(crate) fn is_bare(&self) -> bool {
         self.path == "/"
     }
 
-    /// The resource that `url` names.
+    /// Resolves `url`.
     ///
     /// # Errors
-    /// Not an `http://` URL, or a host that does not resolve to `family`.
+    /// Returns an error if it is not an `http://` URL, or its host does not resolve to `family`.
     pub(crate) fn resolve(url: &str, family: Family) -> Result<Self> {
-        let uri = url.parse::<http::Uri>();
-        let uri = uri.with_context(|| format!("`{url}` is not a URL"))?;
+        let uri = url
+            .parse::<http::Uri>()
+            .with_context(|| format!("`{url}` is not a URL"))?;
         ensure!(
             Input,
             uri.scheme_str() == Some("http"),
-            "`{url}`: write http://HOST[:PORT]/PATH (farwire measures without TLS)"
+            "`{url}`: write http://HOST[:PORT]/PATH (farwire measures HTTP without TLS)"
         );
         let authority = uri.authority().context("a URL needs a host")?;
         let port = authority.port_u16().unwrap_or(80);
@@ -121,7 +122,7 @@ impl fmt::Display for HttpTarget {
     }
 }
 
-/// The metrics of one download.
+/// Returns the metrics of one download.
 pub(crate) fn metrics() -> MetricTable {
     MetricTable::new([
         goodput("TCP"),
@@ -131,7 +132,7 @@ pub(crate) fn metrics() -> MetricTable {
     ])
 }
 
-/// Downloads `target` from the calling thread's namespace, and from `local` if that is said.
+/// Downloads `target` from the calling thread's network namespace, and from `local` if there is one.
 pub(crate) fn measure(
     target: &HttpTarget,
     amount: Amount,
@@ -181,7 +182,7 @@ impl Download {
         let start = connection.request(target, false)?;
         let head = connection.head(&session.stop)?;
         let head =
-            head.context("the server closed the connection within the answer's head, at once")?;
+            head.context("the server closed the connection immediately, within the answer's head")?;
         Ok(Self {
             amount,
             connection,
@@ -193,7 +194,7 @@ impl Download {
         })
     }
 
-    /// Reads the body until the amount is there.
+    /// Reads the body until the amount is complete.
     fn receive(&mut self, session: &Session) -> Result<()> {
         let (most, time) = match self.amount {
             Amount::Whole => (None, None),
@@ -213,22 +214,22 @@ impl Download {
             }
             let waited = self.connection.wait(&session.stop, until);
             match waited.with_context(|| format!("after {total} bytes"))? {
-                Waited::Bytes => {
+                WaitOutcome::Bytes => {
                     let payload = body.feed(self.connection.take())?;
                     self.last_byte_s = self.start.elapsed().as_secs_f64();
                     self.meter.add(self.last_byte_s, payload);
                     self.history.add(self.last_byte_s, payload);
                 }
-                Waited::Closed => {
+                WaitOutcome::Closed => {
                     body.closed(total)?;
                     return whole(total, most);
                 }
-                Waited::TimeUp => {
+                WaitOutcome::TimeUp => {
                     self.last_byte_s = time.unwrap_or_default().as_secs_f64();
                     return Ok(());
                 }
             }
-            progress.tell(|| format!("{} bytes", self.meter.total()));
+            progress.print(|| format!("{} bytes", self.meter.total()));
         }
     }
 
@@ -243,14 +244,16 @@ impl Download {
             .iter_mut()
             .filter(|f| f.metric == Metric::GoodputBitPerS);
         if let (Some(goodput), Some(arrived)) = (goodputs.next(), arrived) {
-            // Until the first byte came, more than a round trip passed in the hosts, not on the way; as much may pass after the last one.
+            // Until the first byte arrived, the time beyond a round trip passed in the hosts, not on the path. The
+            // hosts may add the same time after the last byte.
             let on_the_way = self.connection.round_trip().unwrap_or_default();
             let in_hosts = (first_byte_s - on_the_way.as_secs_f64()).max(0.0);
             let busy = duration_s - 2.0 * in_hosts;
-            let most = match busy > 0.0 {
-                true => bytes.max(arrived) as f64 * 8.0 / busy,
-                // It may have been the hosts' time alone.
-                false => f64::INFINITY,
+            let most = if busy > 0.0 {
+                bytes.max(arrived) as f64 * 8.0 / busy
+            } else {
+                // The whole duration may have been the hosts'.
+                f64::INFINITY
             };
             goodput.interval = Some([goodput.value, most.max(goodput.value)]);
         }
@@ -261,9 +264,9 @@ impl Download {
         }
         .with_fact(
             "interval",
-            "of what the network carried meanwhile, to which sampling adds nothing: all of the body that was read, and at most what \
-             arrived (TCP_INFO), with what came twice and the answer's head, in a time without twice what the first byte took beyond \
-             a round trip",
+            "of the network's throughput in this time, without sampling error: at least all of the body that was read, at most \
+             what arrived (TCP_INFO), including retransmissions and the answer's head, over a time without twice the delay of \
+             the first byte beyond a round trip",
         );
         match self.head.congestion {
             Some(name) => measurement.with_fact("sender's congestion control", name),
@@ -272,20 +275,21 @@ impl Download {
     }
 }
 
-/// Whether a body of `total` bytes has all of the `most` that were asked for, if so many were.
+/// Checks that a body of `total` bytes has the `most` bytes that were asked for, if a number was given.
 fn whole(total: u64, most: Option<u64>) -> Result<()> {
     match most {
         Some(most) if total < most => {
             bail!(
                 Peer,
-                "the server gave {total} of the {most} bytes asked for"
+                "the server sent {total} of the requested {most} bytes"
             )
         }
         _ => Ok(()),
     }
 }
 
-/// What a download adds up to: `bytes` of payload in `duration_s`, the first of them after `first_byte_s` if that is known.
+/// Returns the figures of a download of `bytes` of payload in `duration_s`; the first byte arrived after
+/// `first_byte_s`, if that is known.
 pub(crate) fn download_figures(
     bytes: u64,
     duration_s: f64,
@@ -319,7 +323,7 @@ mod tests {
         measure(target, amount, DEFAULT_INTERVAL, None, &Session::default())
     }
 
-    /// A server that says `answer` to whatever it is asked and closes.
+    /// Measures a download from a server that sends `answer` to any request and closes the connection.
     fn answer_of(answer: &'static [u8]) -> Measurement {
         download_of(answer, Amount::Whole)
     }
@@ -373,14 +377,14 @@ mod tests {
         let elapsed = measurement.figure(Metric::ElapsedS, Total);
         assert!((elapsed.unwrap() - 0.3).abs() < 1e-9);
         assert!(bytes(&measurement) > 0.0);
-        // How it ran is known, but of its variation so short a time says nothing.
+        // The course of the download is known, but the time is too short for its variation.
         assert!(measurement.figure(Metric::LongestStallS, Max) > Some(0.0));
         let variation = measurement.figure(Metric::GoodputVariationPercent, Mean);
         assert_eq!(variation, None);
     }
 
     #[test]
-    fn the_interval_of_a_goodput_has_what_was_read_and_what_else_arrived() {
+    fn the_interval_of_a_goodput_includes_read_and_arrived_bytes() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/bytes/1000000");
         let measurement = measure(
@@ -399,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_download_that_flows_can_be_stopped() {
+    fn a_running_download_can_be_stopped() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/seconds/3600");
         let stop = Stop::default().within(Duration::from_millis(100));
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_body_is_a_failure_that_keeps_what_came() {
+    fn a_truncated_body_is_a_failure_that_keeps_its_bytes() {
         let measurement = answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
         assert_eq!(bytes(&measurement), 3.0);
         let cause = measurement.failure.unwrap();
@@ -441,13 +445,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_ends_with_the_connection_is_whole() {
+    fn a_body_that_ends_with_the_connection_is_complete() {
         let measurement = answer_of(b"HTTP/1.0 200 OK\r\n\r\nabcdef");
         assert_eq!((bytes(&measurement), measurement.failure), (6.0, None));
     }
 
     #[test]
-    fn a_body_that_ends_before_the_bytes_asked_for_is_a_failure_that_keeps_what_came() {
+    fn a_body_shorter_than_requested_is_a_failure_that_keeps_its_bytes() {
         for answer in [
             &b"HTTP/1.0 200 OK\r\n\r\nabcdef"[..],
             b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabcdef",
@@ -455,19 +459,19 @@ mod tests {
             let measurement = download_of(answer, Amount::Bytes(9));
             assert_eq!(bytes(&measurement), 6.0);
             let cause = measurement.failure.unwrap();
-            assert!(cause.contains("6 of the 9 bytes"), "{cause}");
+            assert!(cause.contains("6 of the requested 9 bytes"), "{cause}");
         }
     }
 
     #[test]
-    fn answers_that_are_no_good_are_refused_with_their_cause() {
+    fn invalid_responses_are_refused_with_their_cause() {
         for (answer, cause) in [
             (&b"SSH-2.0-OpenSSH\r\n"[..], "not HTTP/1.1"),
             (b"", "closed the connection within the answer's head"),
             (b"HTTP/1.1 404 Not Found\r\n\r\n", "404 Not Found"),
             (
                 b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/x\r\n\r\n",
-                "302 Found: it is at http://127.0.0.2/x: measure that URL",
+                "302 Found: the file is at http://127.0.0.2/x: measure that URL",
             ),
             (
                 b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
@@ -524,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_takes_its_place_in_the_path() {
+    fn the_size_replaces_its_placeholder_in_the_path() {
         let url = "http://127.0.0.1:81/f/{size}?n={size}";
         let target = HttpTarget::resolve(url, Family::Any).unwrap();
         assert!(target.has_size() && !target.is_bare());

@@ -1,4 +1,4 @@
-//! HTTP/1.1: `GET /bytes/N` gives N bytes, `GET /seconds/T` streams until T seconds have passed.
+//! HTTP/1.1 server: `GET /bytes/N` returns N bytes, and `GET /seconds/T` streams for T seconds.
 
 use crate::error::Result;
 use std::convert::Infallible;
@@ -27,26 +27,27 @@ use netio::stop::STOP_INTERVAL;
 use record::Statistic::Total;
 use record::{Direction, Figure, Measurement, Metric};
 
-/// The header in which the server states the congestion control that its socket really uses.
+/// The header in which the server states the effective congestion control of its socket.
 pub(crate) const CONGESTION_HEADER: &str = "farwire-congestion-control";
 
-/// Bytes of which every body is made, again and again.
+/// The size in bytes of the block that every body repeats.
 const BLOCK: usize = 256 * 1024;
 const SEED: u64 = 1;
-/// How long one who is turned away may take to send a request, which clients do before they read an answer.
-const TURNING_AWAY: Duration = Duration::from_secs(1);
-/// Connections that are turned away at a time; more are closed at once.
-const MOST_TURNED_AWAY: usize = 64;
+/// The time that a refused client has to send its request, which clients do before they read a response.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The most refused connections that are answered simultaneously. Further ones are closed immediately.
+const MOST_REFUSALS: usize = 64;
 
-/// Serves on `port` of `bind`.
+/// Binds the server to `port` of `bind`.
 ///
 /// # Errors
-/// It cannot be bound.
+/// Returns an error if that is not possible.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     Ok(BoundService::new("http", address, move || {
         runtime.block_on(serve(listener, shared))
     }))
@@ -70,7 +71,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
         Err(error) => return shared.note(&format!("the far end cannot accept: {error}")),
     };
     let filler = incompressible_block();
-    let turned_away = PermitPool::new(MOST_TURNED_AWAY);
+    let refusals = PermitPool::new(MOST_REFUSALS);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -88,21 +89,25 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
                     requests: AtomicU64::new(0),
                     began: Instant::now(),
                 };
-                tokio::spawn(client.attend(stream));
+                tokio::spawn(client.serve_connection(stream));
             }
             Err(refusal) => {
-                if let Some(seat) = turned_away.take() {
-                    let turning_away = turn_away(stream, refusal, seat);
-                    tokio::spawn(tokio::time::timeout(TURNING_AWAY, turning_away));
+                if let Some(permit) = refusals.take() {
+                    let refusing = refuse_connection(stream, refusal, permit);
+                    tokio::spawn(tokio::time::timeout(REFUSAL_TIMEOUT, refusing));
                 }
             }
         }
     }
 }
 
-/// Answers whatever comes first, and closes; what comes then is read too, because the kernel resets a connection that is
-/// closed with unread bytes.
-async fn turn_away(stream: tokio::net::TcpStream, refusal: AdmissionRefusal, _slot: PoolPermit) {
+/// Answers the first data with a refusal and closes. Data that arrives later is read too, because the kernel resets a
+/// connection that is closed with unread bytes.
+async fn refuse_connection(
+    stream: tokio::net::TcpStream,
+    refusal: AdmissionRefusal,
+    _slot: PoolPermit,
+) {
     const READ_AT_MOST: usize = 16;
     let text = format!("{refusal}\n");
     let answer = format!(
@@ -115,7 +120,7 @@ async fn turn_away(stream: tokio::net::TcpStream, refusal: AdmissionRefusal, _sl
         let readable = stream.readable().await;
         match readable.and_then(|()| stream.try_read(&mut request)) {
             Ok(1..) if !answered => {
-                // A new connection has room for it.
+                // The send buffer of a new connection has room for it.
                 let _ = stream.try_write(answer.as_bytes());
                 let _ = SockRef::from(&stream).shutdown(Shutdown::Write);
                 answered = true;
@@ -127,13 +132,13 @@ async fn turn_away(stream: tokio::net::TcpStream, refusal: AdmissionRefusal, _sl
     }
 }
 
-/// One connection; what it tested is logged when it is dropped, however it ends.
+/// One connection. Its test is logged when it is dropped, however the connection ends.
 struct HttpSession {
     peer: SocketAddr,
     place: ConnectionPermit,
     filler: Bytes,
     shared: Arc<Shared>,
-    /// From the first request of a test on.
+    /// The permit from the first request of a test onwards.
     permit: OnceLock<Permit>,
     sent: Arc<AtomicU64>,
     requests: AtomicU64,
@@ -142,7 +147,7 @@ struct HttpSession {
 
 impl HttpSession {
     /// Answers requests until the connection ends, or has lasted as long as a test may.
-    async fn attend(self, stream: tokio::net::TcpStream) {
+    async fn serve_connection(self, stream: tokio::net::TcpStream) {
         let limits = self.shared.limits();
         if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
             return;
@@ -155,7 +160,7 @@ impl HttpSession {
             .timer(TokioTimer::new())
             .header_read_timeout(limits.idle)
             .serve_connection(TokioIo::new(stream), service);
-        // A client that goes away is that client's affair: it says so itself.
+        // A client that disconnects reports the error itself.
         let _ = tokio::time::timeout(limits.duration, connection).await;
     }
 
@@ -164,14 +169,17 @@ impl HttpSession {
         let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
             self.resource(request.uri().path())
         } else {
-            let refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            let refusal = text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD are allowed\n",
+            );
             with_header(refusal, ALLOW, "GET, HEAD")
         };
         if let Ok(congestion) = HeaderValue::from_str(self.shared.congestion()) {
             response.headers_mut().insert(CONGESTION_HEADER, congestion);
         }
         if request.method() == Method::HEAD {
-            // hyper sends no body after HEAD, but the length that a GET would have must be said.
+            // hyper sends no body after HEAD, but the header must state the length that a GET would have.
             if let Some(length) = response.body().size_hint().exact() {
                 response.headers_mut().insert(CONTENT_LENGTH, length.into());
             }
@@ -189,11 +197,13 @@ impl HttpSession {
             Some(("seconds", time)) => {
                 seconds(time, longest).map(|time| BodyEnd::At(Instant::now() + time))
             }
-            _ => return text(StatusCode::NOT_FOUND, "there is /bytes/N and /seconds/T\n"),
+            _ => return text(StatusCode::NOT_FOUND, "use /bytes/N or /seconds/T\n"),
         };
         let Some(end) = end else {
             let longest_s = longest.as_secs();
-            let form = format!("N is a whole number of bytes, T seconds from 0 to {longest_s}\n");
+            let form = format!(
+                "N is a whole number of bytes, and T is a number of seconds from 0 to {longest_s}\n"
+            );
             return text(StatusCode::BAD_REQUEST, form);
         };
         if let Err(refusal) = self.admit() {
@@ -212,14 +222,14 @@ impl HttpSession {
         )
     }
 
-    /// Takes the connection for a test from now on, if one may run.
+    /// Makes the connection a test from now on, if one may run.
     fn admit(&self) -> Result<(), AdmissionRefusal> {
         if self.permit.get().is_none() {
             let permit = self
                 .shared
                 .admit(self.peer, "http", TestResources::default())?;
             self.place.begin();
-            // Requests of one connection come one after the other.
+            // The requests of one connection are sequential, so that the cell is still empty.
             let _ = self.permit.set(permit);
         }
         Ok(())
@@ -272,25 +282,25 @@ fn with_header(
     response
 }
 
-/// A response's body.
+/// The body of a response.
 #[derive(Debug)]
 struct Payload {
-    /// Sent again and again; a slice of it costs no allocation.
+    /// The block that is sent repeatedly; slicing it does not allocate.
     block: Bytes,
     end: BodyEnd,
-    /// What the connection has sent is counted there.
+    /// The counter of the bytes that the connection has sent.
     sent: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
 enum BodyEnd {
-    /// After so many bytes more.
+    /// The body ends after this number of further bytes.
     After(u64),
-    /// After as many bytes as are taken until then.
+    /// The body ends at this instant.
     At(Instant),
 }
 
-/// The block of which every body is made; the same in every run, so that two runs carry the same load.
+/// Returns the block that every body repeats. It is the same in every run, so that two runs carry the same load.
 fn incompressible_block() -> Bytes {
     let mut block = vec![0; BLOCK];
     fastrand::Rng::with_seed(SEED).fill(&mut block);

@@ -1,4 +1,4 @@
-//! How large each of many files is: listed, or drawn from a distribution under a seed.
+//! The sizes of many files: listed, or drawn from a distribution with a seed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,28 @@ use crate::codec::as_text;
 use crate::error::{Context, Error, Result, bail, ensure};
 use model::Bytes;
 
-/// No file is larger: what a distribution draws above it is cut to it.
+/// The largest size of a file in bytes. Larger values of a distribution become this size.
 const LARGEST: u64 = 1_000_000_000;
 
 /// The sizes of files, in bytes.
 ///
-/// Text: `10kb`, `1kb,10kb,100kb` (in turn), `1kb..100kb` (uniform), `lognormal:MEDIAN,SIGMA`, `pareto:LEAST,ALPHA`.
+/// The text form is `10kb`, `1kb,10kb,100kb` (in turn), `1kb..100kb` (uniform), `lognormal:MEDIAN,SIGMA` or
+/// `pareto:LEAST,ALPHA`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FileSizes {
-    /// One after the other, and again from the first.
+    /// A list of sizes that is used cyclically.
     InTurn(Vec<u64>),
-    /// Every whole number from `least` to `most` alike.
+    /// Every whole number from `least` to `most` with equal probability.
     Uniform { least: u64, most: u64 },
-    /// The natural logarithm is normal with the standard deviation `sigma`; half of the files are below `median`.
+    /// A log-normal distribution: the natural logarithm is normal with standard deviation `sigma`, and half of the
+    /// files are smaller than `median`.
     LogNormal { median: u64, sigma: f64 },
-    /// A share of (`least` / x)^`alpha` of the files is larger than x.
+    /// A Pareto distribution: a share of (`least` / x)^`alpha` of the files is larger than x.
     Pareto { least: u64, alpha: f64 },
 }
 
 impl FileSizes {
-    /// The sizes of `count` files; the same seed gives the same ones.
+    /// Returns the sizes of `count` files. The same seed gives the same sizes.
     pub(crate) fn draw(&self, count: u32, seed: u64) -> Vec<u64> {
         let mut random = fastrand::Rng::with_seed(seed);
         (0..count as usize)
@@ -34,7 +36,7 @@ impl FileSizes {
             .collect()
     }
 
-    /// The few sizes that there are, each once and ascending; nothing of a distribution.
+    /// Returns the listed sizes, each once and in ascending order. The list is empty for a distribution.
     pub(crate) fn distinct(&self) -> Vec<u64> {
         let Self::InTurn(sizes) = self else {
             return Vec::new();
@@ -55,7 +57,7 @@ impl FileSizes {
         whole(size)
     }
 
-    /// What is asked for, for people.
+    /// Returns a description for people.
     pub(crate) fn in_words(&self) -> String {
         match self {
             Self::InTurn(sizes) => {
@@ -83,16 +85,16 @@ impl FileSizes {
             }
         };
         let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
-        ensure!(Input, least > 0, "a file has at least 1 byte");
+        ensure!(Input, least > 0, "a file must have at least 1 byte");
         ensure!(
             Input,
             least <= most,
-            "from {least} to {most} bytes there is nothing"
+            "there is no size from {least} to {most} bytes"
         );
         ensure!(
             Input,
             most <= LARGEST,
-            "{most} bytes: a file has at most {LARGEST}"
+            "{most} bytes: a file can have at most {LARGEST}"
         );
         Ok(())
     }
@@ -123,7 +125,7 @@ impl FromStr for FileSizes {
 
 as_text!(FileSizes);
 
-/// As it is asked for.
+/// The text form that [`FromStr`] parses.
 impl fmt::Display for FileSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -147,7 +149,7 @@ fn size(text: &str) -> Result<u64> {
     Ok(bytes)
 }
 
-/// A size and a parameter above 0, with a comma between.
+/// Parses a size and a parameter above 0, separated by a comma.
 fn pair(text: &str, form: &str) -> Result<(u64, f64)> {
     let Some((first, second)) = text.split_once(',') else {
         bail!(Input, "`{text}`: write {form}");
@@ -164,18 +166,18 @@ fn pair(text: &str, form: &str) -> Result<(u64, f64)> {
     Ok((size(first)?, parameter))
 }
 
-/// A standard normal deviate (Box and Muller, 1958).
+/// Returns a standard normal deviate (Box and Muller, 1958).
 fn normal(random: &mut fastrand::Rng) -> f64 {
     let radius = (-2.0 * open_unit(random).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
-/// Uniform above 0 and up to 1.
+/// Returns a uniform deviate above 0 and up to 1.
 fn open_unit(random: &mut fastrand::Rng) -> f64 {
     1.0 - random.f64()
 }
 
-/// The nearest whole number of bytes from 1 to the largest.
+/// Rounds to a whole number of bytes from 1 to [`LARGEST`].
 fn whole(size: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -206,31 +208,31 @@ mod tests {
         for text in ["1kb..100kb", "lognormal:10kb,1.5", "pareto:1kb,1.2"] {
             assert_eq!(draw(text, 50, 7), draw(text, 50, 7));
             assert_ne!(draw(text, 50, 7), draw(text, 50, 8));
-            // More files do not change the first.
+            // Additional files do not change the first ones.
             assert_eq!(draw(text, 50, 7), draw(text, 90, 7)[..50]);
         }
-        // Files of an earlier version's seed are not to change unnoticed.
+        // These sizes must not change, because an older version drew them from the same seed.
         assert_eq!(draw("1kb..100kb", 3, 1), [66_047, 53_927, 24_724]);
     }
 
     #[test]
-    fn listed_sizes_come_in_turn() {
+    fn listed_sizes_are_used_in_turn() {
         assert_eq!(draw("1kb,5kb", 5, 9), [1000, 5000, 1000, 5000, 1000]);
         assert_eq!(draw("2kb", 2, 9), [2000, 2000]);
     }
 
     #[test]
     fn distributions_have_their_medians() {
-        // Of 10,001 values the sample median is within 4 % at 5 standard errors for these spreads.
+        // Five standard errors of the sample median of 10,001 values are below 8 % for these distributions.
         let near = |found: u64, wanted: f64| (found as f64 / wanted - 1.0).abs() < 0.08;
         assert!(near(median("1b..100kb"), 50_000.0));
         assert!(near(median("lognormal:10kb,1"), 10_000.0));
-        // (1 / x)^2 = 1/2 at the square root of two.
+        // The median is the square root of two times the least size, because (1 / x)^2 = 1/2 there.
         assert!(near(median("pareto:10kb,2"), 14_142.0));
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused_with_its_cause() {
+    fn an_invalid_distribution_is_refused_with_its_cause() {
         for (text, cause) in [
             ("", "size"),
             ("10", "size"),

@@ -1,4 +1,4 @@
-//! `--tool`: another program in the place of farwire's own download.
+//! `--tool`: another program in place of farwire's own download.
 
 use crate::error::Result;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::external::Tool;
 use crate::failure::Failure;
 use record::Measurement;
 
-/// What downloads.
+/// The programs that can download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DownloadTool {
@@ -24,21 +24,21 @@ pub(crate) enum DownloadTool {
 }
 
 impl DownloadTool {
-    /// The one on PATH.
+    /// Returns the program on PATH.
     ///
     /// # Errors
-    /// It is not there.
-    pub(crate) fn found(self) -> Result<Tool> {
+    /// Returns an error if it is not installed.
+    pub(crate) fn find_tool(self) -> Result<Tool> {
         match self {
             Self::Wget => wget::tool(),
             Self::Curl => curl::tool(),
         }
     }
 
-    /// Measures in the calling thread's namespace, with samples of so long, or of [`DEFAULT_INTERVAL`].
+    /// Measures in the calling thread's network namespace, with samples of `interval` or of [`DEFAULT_INTERVAL`].
     ///
     /// # Errors
-    /// The tool is not here, or has no option for something that is asked for.
+    /// Returns a failure if the tool is not installed, or has no option for one of the arguments.
     pub(crate) fn measure(
         self,
         target: &HttpTarget,
@@ -53,7 +53,7 @@ impl DownloadTool {
             }
             (Self::Curl, None) => curl::measure(target, local, session),
             (Self::Curl, Some(_)) => Err(Failure::bad_input(
-                "curl says nothing until it is done: it has no use for --interval",
+                "curl prints nothing until it is done: leave --interval out",
             )),
         }
     }

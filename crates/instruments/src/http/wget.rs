@@ -1,7 +1,7 @@
-//! wget as an instrument: its progress dots become bytes over time.
+//! wget as an instrument, whose progress dots become bytes over time.
 //!
-//! A row of `--progress=dot:binary` stands for 48 dots of 8 KiB; its time is that of its arrival
-//! here, since the rate that wget prints beside it is rounded to three digits.
+//! A row of `--progress=dot:binary` represents 48 dots of 8 KiB. The time of a row is its time of arrival here, since
+//! wget rounds the rate that it prints beside the row to three digits.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::measured::failed;
 use crate::meter::IntervalMeter;
 use record::Measurement;
 
-/// Bytes that a dot stands for.
+/// The bytes that a dot represents.
 const DOT: u64 = 8 * 1024;
 
 const OPTIONS: &str = "--no-config --max-redirect=0 --tries=1 --no-proxy --connect-timeout=20 \
     --read-timeout=60 --output-document=/dev/null --progress=dot:binary";
 
-/// Downloads `target` with the wget on PATH, run by `launcher`.
+/// Downloads `target` with the wget on PATH, started by the session's launcher.
 pub(crate) fn measure(
     target: &HttpTarget,
     interval: Duration,
@@ -35,14 +35,14 @@ pub(crate) fn measure(
     let measurement = launcher.measure(&tool, &arguments, &session.stop, parse);
     Ok(measurement.with_fact(
         "goodput",
-        "HTTP body bytes (L7) from the answer's headers to the end, as wget's rows of dots arrived",
+        "HTTP body bytes (L7) from the answer's headers to the end, by the arrival of wget's rows of dots",
     ))
 }
 
-/// The wget on PATH.
+/// Returns the wget on PATH.
 ///
 /// # Errors
-/// It is not there.
+/// Returns an error if it is not installed.
 pub(crate) fn tool() -> Result<Tool> {
     Tool::find("wget", "--version", "wget")
 }
@@ -54,7 +54,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
         Some(Local::Interface(name)) => {
             bail!(
                 Tool,
-                "wget takes an address to bind to, not an interface ({name})"
+                "wget can bind to an address, but not to an interface ({name})"
             )
         }
         None => {}
@@ -63,12 +63,14 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
     Ok(arguments)
 }
 
-/// What wget said, as samples; lines that it did not mean for us are passed over.
+/// Parses wget's output into samples. Other lines are ignored.
 pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
     let mut meter = IntervalMeter::new(interval);
-    let mut lines = output.lines.iter();
-    let start = lines.find(|line| line.text.starts_with("Saving to: "));
-    let start_s = start.map_or(0.0, |line| line.at_s);
+    let start_s = output
+        .lines
+        .iter()
+        .find(|line| line.text.starts_with("Saving to: "))
+        .map_or(0.0, |line| line.at_s);
     let mut end_s = 0.0;
     for line in &output.lines {
         if let Some(bytes) = row_bytes(&line.text) {
@@ -77,7 +79,7 @@ pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
         }
     }
     let saved = saved_bytes(output);
-    // Dots count whole 8 KiB only: what is left over arrived with the last row.
+    // Dots count only whole 8 KiB; the remaining bytes arrived with the last row.
     let left_over = saved
         .as_ref()
         .map(|saved| saved.saturating_sub(meter.total()));
@@ -92,7 +94,8 @@ pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
     }
 }
 
-/// `  384K ................ ................ ................ 26% 1.85M 1s`: the bytes of its dots.
+/// Returns the bytes of the dots in a row such as
+/// `  384K ................ ................ ................ 26% 1.85M 1s`.
 fn row_bytes(line: &str) -> Option<u64> {
     let (offset, dots) = line.trim_start().split_once("K ")?;
     offset.parse::<u64>().ok()?;
@@ -100,15 +103,20 @@ fn row_bytes(line: &str) -> Option<u64> {
     Some(dots.filter(|&byte| byte == b'.').count() as u64 * DOT)
 }
 
-/// The bytes of a download that ended well: the first count in
+/// Returns the bytes of a successful download, which are the first count in
 /// `2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]`.
 fn saved_bytes(output: &ToolOutput) -> Result<u64> {
-    ensure!(Tool, output.code == 0, "{}", output.ending("wget"));
+    ensure!(Tool, output.code == 0, "{}", output.exit_message("wget"));
     let saved = output.texts().find_map(|line| {
         let (_, counts) = line.split_once("saved [")?;
         counts.split(['/', ']']).next()?.parse().ok()
     });
-    saved.with_context(|| format!("wget did not say what it saved: {}", output.last_words()))
+    saved.with_context(|| {
+        format!(
+            "the output of wget lacks the saved size: {}",
+            output.last_line()
+        )
+    })
 }
 
 #[cfg(test)]
@@ -120,7 +128,7 @@ pub(crate) mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// GNU Wget 1.21.3, with the times of arrival seen.
+    /// Output of GNU Wget 1.21.3, with the observed times of arrival.
     const ROWS: &[(f64, &str)] = &[
         (0.000, "--2026-11-21 20:10:47--  http://127.0.0.1:8099/x"),
         (0.000, "Connecting to 127.0.0.1:8099... connected."),
@@ -165,7 +173,7 @@ pub(crate) mod tests {
         ),
     ];
 
-    /// The rows' form in one text.
+    /// The form of the rows as one text.
     pub(crate) const ENDED: &str = "\
 Saving to: '/dev/null'
      0K ................ ................ ................ 13% 2.45M 1s
@@ -206,7 +214,7 @@ Saving to: '/dev/null'
     }
 
     #[test]
-    fn garbage_is_passed_over() {
+    fn garbage_is_ignored() {
         for garbage in [
             "",
             "K ....",

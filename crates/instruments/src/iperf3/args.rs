@@ -1,4 +1,4 @@
-//! `farwire measure tcp`.
+//! The arguments of `farwire measure tcp`, and those that it shares with `farwire measure udp`.
 
 use crate::error::{Error, Result, bail, ensure};
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, NETWORK, SOCKETS, seconds};
 use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{
     Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, TestDirection,
@@ -24,26 +24,28 @@ use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfi
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
-/// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
+/// Measure TCP throughput, as iperf3 does
+///
+/// The far end is `farwire serve` or any iperf3 server. Options have the letters of iperf3.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
     #[command(flatten)]
     #[serde(flatten)]
     test: Iperf3Args,
-    /// Bytes written in one call [default: 1 MiB]
-    #[arg(short = 'l', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LONGEST_BLOCK))]
+    /// Bytes per write call [default: 1 MiB]
+    #[arg(short = 'l', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LONGEST_BLOCK), help_heading = SOCKETS, hide_short_help = true)]
     length: Option<u32>,
-    /// TCP congestion control of the sending sockets [default: the system's]
-    #[arg(short = 'C', long, value_name = "NAME")]
+    /// TCP congestion control of the sender [default: the system's]
+    #[arg(short = 'C', long, value_name = "NAME", help_heading = SOCKETS)]
     congestion: Option<String>,
     /// TCP maximum segment size in bytes
-    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767), help_heading = SOCKETS, hide_short_help = true)]
     set_mss: Option<u32>,
-    /// Send at once, without waiting to fill a segment (TCP_NODELAY)
-    #[arg(short = 'N', long)]
+    /// Send immediately, without waiting to fill a segment (TCP_NODELAY)
+    #[arg(short = 'N', long, help_heading = SOCKETS, hide_short_help = true)]
     no_delay: bool,
-    /// Copy what is received, at the end that receives, as other programs do; without, the kernel discards it there
-    #[arg(long)]
+    /// Copy received data to the program, as other tools do, instead of discarding it in the kernel
+    #[arg(long, help_heading = SOCKETS, hide_short_help = true)]
     #[serde(default)]
     rx_copy: bool,
     #[command(flatten)]
@@ -51,53 +53,53 @@ pub struct TcpArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// What iperf3's two kinds of test share.
+/// The arguments that both kinds of iperf3's test share.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Iperf3Args {
-    /// Name or address
+    /// Name or address of the server
     #[serde(skip)]
     host: String,
-    /// The server's port [default: 5201; with --tool the tool's own]
+    /// Port of the server [default: 5201; with --tool, the tool's default]
     #[arg(short, long)]
     port: Option<u16>,
-    /// Measure with another program, against a server of its kind; it refuses what it has no option for
+    /// Measure with another program; the far end is a server of that program
     #[arg(long, value_name = "TOOL")]
     tool: Option<StreamTool>,
-    /// Streams in each direction
+    /// Number of streams in each direction
     #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     parallel: u32,
-    /// The server sends
+    /// Receive: the server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
-    /// Both send
+    /// Send in both directions simultaneously
     #[arg(long)]
     bidir: bool,
-    /// How long: a bare number is seconds [default: 10]
+    /// Duration: 500ms, or a number of seconds [default: 10]
     #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "bytes")]
     time: Option<Nanos>,
-    /// How many bytes in each direction: K, M and G are 2^10, 2^20 and 2^30
+    /// Stop after this many bytes in each direction, in place of --time; K, M and G are 2^10, 2^20 and 2^30
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// Leave out the first whole seconds
+    /// Omit this time at the start, in seconds, a whole number
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = omit)]
     omit: Nanos,
-    /// From one report to the next: a bare number is seconds
+    /// Time between reports: 500ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
     interval: Nanos,
-    /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit [default: 0 over TCP, 1M over UDP]
+    /// Payload bits per second of each stream; K, M and G are 10^3, 10^6 and 10^9, 0 is no limit [default: 0 for TCP, 1M for UDP]
     #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
     pub(crate) bitrate: Option<u64>,
-    /// Socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
-    #[arg(short = 'w', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LARGEST_WINDOW))]
+    /// Size of the socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
+    #[arg(short = 'w', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LARGEST_WINDOW), help_heading = SOCKETS, hide_short_help = true)]
     window: Option<u32>,
-    /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
-    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    /// Type-of-service byte: decimal, hexadecimal with 0x, or octal with 0
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp", help_heading = NETWORK, hide_short_help = true)]
     tos: Option<u8>,
-    /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
-    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    /// DSCP: 0 to 63, or a name from cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = NETWORK)]
     dscp: Option<u8>,
-    /// After which a connection that does not come about has failed: a bare number is milliseconds, as in iperf3 [default: 20s]
-    #[arg(long, value_name = "TIME", value_parser = connect_timeout)]
+    /// Fail if connecting takes longer than this; a number without a unit is milliseconds, as in iperf3 [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = connect_timeout, help_heading = NETWORK, hide_short_help = true)]
     connect_timeout: Option<Nanos>,
 }
 
@@ -120,8 +122,8 @@ impl Instrument for TcpArgs {
         vec![Traffic::Tcp(self.test.known_port())]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.test.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.test.set_far_end(far_end);
     }
 
     fn use_congestion(&mut self, name: &str) {
@@ -144,7 +146,7 @@ impl Instrument for TcpArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.test.found()
+        self.test.find_tool()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
@@ -174,12 +176,12 @@ impl TcpArgs {
 }
 
 impl Iperf3Args {
-    /// Measures toward `far_end` from now on.
-    pub(crate) fn aim(&mut self, far_end: &FarEnd) {
+    /// Sets the far end to measure towards.
+    pub(crate) fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
-    /// What its two kinds have alike: a goodput, interval by interval.
+    /// Returns the part of the profile that both kinds share: a goodput, with a sample per interval.
     pub(crate) fn profile(&self, protocol: Transport, host_limit: HostLimit) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
         let direction = if self.reverse {
@@ -201,12 +203,12 @@ impl Iperf3Args {
         }
     }
 
-    /// Its metrics over this protocol.
+    /// Returns the metrics over this protocol.
     pub(crate) fn metrics(&self, protocol: Transport) -> MetricTable {
         super::metrics::metrics(self.tool, &self.plan(protocol))
     }
 
-    /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.
+    /// Returns the server that another program needs for `plan`, unless farwire's server is of its kind.
     pub(crate) fn far_tool(&self, plan: &Iperf3Test) -> Result<Option<FarTool>> {
         let Some(tool) = self.tool else {
             return Ok(None);
@@ -214,18 +216,18 @@ impl Iperf3Args {
         tool.server(&self.host, plan)
     }
 
-    /// The server's port, at which the data arrive too; other programs may have ports of their own for them.
+    /// Returns the server's port if the data arrives there too, which is certain only without another program.
     pub(crate) fn known_port(&self) -> Option<u16> {
         let own = || self.port.unwrap_or(StreamTool::Iperf3.port());
         self.tool.is_none().then(own)
     }
 
-    /// The program that measures, if another was asked for.
-    pub(crate) fn found(&self) -> Result<Option<Tool>> {
-        self.tool.map(StreamTool::found).transpose()
+    /// Returns the program that measures, if the user asked for another one.
+    pub(crate) fn find_tool(&self) -> Result<Option<Tool>> {
+        self.tool.map(StreamTool::find_tool).transpose()
     }
 
-    /// Where to measure.
+    /// Resolves the server.
     pub(crate) fn server(&self, common: &CommonArgs) -> Result<Iperf3Server> {
         let tool = self.tool.unwrap_or(StreamTool::Iperf3);
         let port = self.port.unwrap_or(tool.port());
@@ -237,7 +239,7 @@ impl Iperf3Args {
         })
     }
 
-    /// What another program measures, if one was asked for.
+    /// Measures with another program, if the user asked for one.
     pub(crate) fn with_tool(
         &self,
         server: &Iperf3Server,
@@ -252,11 +254,11 @@ impl Iperf3Args {
         Some(self.tool?.measure(&test, session))
     }
 
-    /// What to measure.
+    /// Returns the test to measure.
     pub(crate) fn plan(&self, protocol: Transport) -> Iperf3Test {
         let usual = Iperf3Test::new(protocol);
         Iperf3Test {
-            way: match (self.reverse, self.bidir) {
+            direction: match (self.reverse, self.bidir) {
                 (true, _) => TestDirection::Down,
                 (_, true) => TestDirection::Both,
                 _ => TestDirection::Up,
@@ -293,7 +295,7 @@ fn omit(text: &str) -> Result<Nanos> {
     ensure!(
         Input,
         Duration::from(time).subsec_nanos() == 0 && time <= Nanos::from_secs(LONGEST_OMIT_S.into()),
-        "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
+        "must be whole seconds (by iperf3's protocol), at most {LONGEST_OMIT_S}"
     );
     Ok(time)
 }
@@ -314,7 +316,7 @@ fn connect_timeout(text: &str) -> Result<Nanos> {
     Ok(time)
 }
 
-/// A number with iperf3's letters, whose powers are of `base`; nothing when it is written in another way.
+/// Parses a number with iperf3's letters, which are powers of `base`. `None` means that it has another form.
 fn lettered(text: &str, base: f64) -> Option<u64> {
     let number_end = text
         .find(|c: char| c.is_ascii_alphabetic())
@@ -355,7 +357,7 @@ fn bitrate(text: &str) -> Result<u64> {
     }
 }
 
-/// A size of at most `most`; a bare number is bytes. iperf3's letters are for -n and -b alone.
+/// Parses a size of at most `most`. A number without a unit is bytes; only -n and -b take iperf3's letters.
 fn small_size(text: &str, most: u32) -> Result<u32> {
     let bytes = match text.parse::<u64>() {
         Ok(bytes) => bytes,
@@ -370,7 +372,7 @@ fn small_size(text: &str, most: u32) -> Result<u32> {
     Ok(u32::try_from(bytes)?)
 }
 
-/// `--tos`: decimal, 0x hexadecimal, 0 octal.
+/// Parses the value of `--tos`: decimal, hexadecimal with 0x, or octal with 0.
 pub(crate) fn tos(text: &str) -> Result<u8> {
     let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => u8::from_str_radix(digits, 16),
@@ -380,7 +382,7 @@ pub(crate) fn tos(text: &str) -> Result<u8> {
     parsed.map_err(|_| Error::Input("write 0 to 255, as in 184, 0xb8 or 0270".to_owned()))
 }
 
-/// Code points as RFC 2474, RFC 2597 and RFC 3246 name them.
+/// Parses a code point: a number, or a name of RFC 2474, RFC 2597 or RFC 3246.
 pub(crate) fn dscp(text: &str) -> Result<u8> {
     let name = text.to_ascii_lowercase();
     let digits: Vec<u8> = name
@@ -409,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iperf3_s_letters_mean_what_they_mean_there_and_our_units_what_they_mean_here() {
+    fn letters_of_iperf3_and_units_of_farwire_are_both_accepted() {
         assert_eq!(size("100M").unwrap(), 100 << 20);
         assert_eq!(size("1.5K").unwrap(), 1536);
         assert_eq!(size("100mb").unwrap(), 100_000_000);
@@ -421,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_time_is_seconds_and_omitted_ones_are_whole() {
+    fn a_time_without_a_unit_is_seconds_and_an_omitted_start_is_whole_seconds() {
         assert_eq!(duration("10").unwrap(), Nanos::from_secs(10));
         assert_eq!(duration("500ms").unwrap(), Nanos::from_millis(500));
         assert_eq!(omit("2").unwrap(), Nanos::from_secs(2));

@@ -1,11 +1,11 @@
-//! The client's side of a test: the control session, in which the streams of TCP or UDP run.
+//! The client's side of a test: the control session, within which the TCP or UDP streams run.
 
 use crate::error::Result;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::control::{ControlChannel, ControlError, ControlResult, MESSAGE_TIMEOUT};
-use super::messages::{Params, Results, Sides};
+use super::messages::{Params, Results, TestResults};
 use super::plan::{StreamSpec, Transport, Until};
 use super::run::{self, Streams};
 use super::wire::{ControlState, Cookie, LONGEST_RESULTS};
@@ -13,60 +13,60 @@ use crate::Session;
 use crate::endpoint::{self, Local};
 use netio::stop::Stop;
 
-/// After so long without anything moving on any stream the path or the server is taken to be dead.
+/// The time without progress on any stream after which the path or the server counts as dead.
 const SILENCE: Duration = Duration::from_secs(30);
-/// From the last byte's acknowledgement (in tests of a fixed number of bytes) or the last datagram to `TEST_END`: iperf3's
-/// server stops counting at that message, and what came last may still be in its receive buffer.
+/// The time from the last byte's acknowledgement (in tests of a number of bytes) or the last datagram to `TEST_END`.
+/// iperf3's server stops counting at that message, and the latest data may still be in its receive buffer.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// How long datagrams that the server has sent may still take after its results.
+/// The longest wait for datagrams that the server has sent, after its results.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// The other end, and how to reach it.
+/// The server, and the settings to reach it.
 #[derive(Clone, Debug)]
 pub(crate) struct Iperf3Server {
-    /// Its control port, which is that of the data too.
+    /// Address of its control port, which is also the port of the data.
     pub(crate) address: SocketAddr,
-    /// Where to send from.
+    /// The local address or interface to send from.
     pub(crate) local: Option<Local>,
-    /// How long a connection may take to come about.
+    /// The time-out for a connection.
     pub(crate) connect_timeout: Duration,
-    /// How long the server may take for a message.
+    /// The time-out for a message of the server.
     pub(crate) message_timeout: Duration,
-    /// How long nothing may move while the test runs.
+    /// The longest time without progress while the test runs.
     pub(crate) silence: Duration,
 }
 
-/// A test that ended, well or not.
+/// A test that ended, with or without success.
 #[derive(Debug)]
-pub(crate) struct Tested<S> {
-    /// The client's streams with what they counted; absent when the test never came to that.
+pub(crate) struct ClientOutcome<S> {
+    /// The client's streams with their counts, or `None` if the test did not reach that point.
     pub(crate) streams: Option<S>,
-    /// What both ends say.
-    pub(crate) sides: Sides,
+    /// The results of both ends.
+    pub(crate) sides: TestResults,
     /// The cookie of the test.
     pub(crate) cookie: Cookie,
-    /// Why it is not what was asked for.
+    /// The reason why the test failed, if it did.
     pub(crate) failure: Option<String>,
 }
 
-/// What a protocol needs to open its streams.
+/// The parameters with which a protocol opens its streams.
 #[derive(Debug)]
-pub(crate) struct Opening<'a> {
+pub(crate) struct StreamSetup<'a> {
     /// The server.
     pub(crate) server: &'a Iperf3Server,
-    /// What to do; the length is never absent for UDP.
+    /// The parameters of the test. The length is always present for UDP.
     pub(crate) params: &'a Params,
-    /// When to give up.
+    /// The stop of the measurement.
     pub(crate) stop: &'a Stop,
-    /// What TCP streams introduce themselves with.
+    /// The cookie, which a TCP stream sends first.
     pub(crate) cookie: Cookie,
-    /// In the order in which the server counts them.
+    /// The streams, in the order in which the server counts them.
     pub(crate) streams: Vec<StreamSpec>,
 }
 
 impl Iperf3Server {
-    /// At `address`, with the usual timeouts.
+    /// Returns the server at `address`, with the default time-outs.
     pub(crate) fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -78,18 +78,18 @@ impl Iperf3Server {
     }
 }
 
-/// Runs the test that `params` ask for against `server`; `open` opens its streams.
+/// Runs the test of `params` against `server`. `open` opens its streams.
 ///
-/// A datagram's length that is not said becomes the MSS of the control connection, as in iperf3.
+/// If the length of datagrams is absent, it becomes the MSS of the control connection, as in iperf3.
 pub(crate) fn run<S: Streams>(
     server: &Iperf3Server,
     params: &Params,
     session: &Session,
-    open: impl FnOnce(&Opening<'_>) -> Result<S>,
-) -> Tested<S> {
-    let mut tested = Tested {
+    open: impl FnOnce(&StreamSetup<'_>) -> Result<S>,
+) -> ClientOutcome<S> {
+    let mut tested = ClientOutcome {
         streams: None,
-        sides: Sides::default(),
+        sides: TestResults::default(),
         cookie: Cookie::random(),
         failure: None,
     };
@@ -97,7 +97,7 @@ pub(crate) fn run<S: Streams>(
         Err(error) => Some(format!("{error:#}")),
         Ok(mut client) => {
             let outcome = client.test(open, &mut tested);
-            client.leave(&outcome);
+            client.notify_early_end(&outcome);
             let failure = outcome.err();
             failure.map(|error| format!("{}: {error}", server.address))
         }
@@ -107,7 +107,7 @@ pub(crate) fn run<S: Streams>(
 
 struct Client<'a> {
     server: &'a Iperf3Server,
-    /// With the length filled in.
+    /// The parameters, with the length filled in.
     params: Params,
     session: &'a Session,
     control: ControlChannel,
@@ -118,8 +118,8 @@ impl<'a> Client<'a> {
         let (address, timeout) = (server.address, server.connect_timeout);
         let socket = endpoint::tcp(address, server.local.as_ref())?;
         let stream = endpoint::connect(socket, address, timeout, &session.stop)?;
-        let control = ControlChannel::new(stream, session.stop.clone())?;
-        let control = control.with_timeout(server.message_timeout);
+        let control =
+            ControlChannel::new(stream, session.stop.clone())?.with_timeout(server.message_timeout);
         let mut params = params.clone();
         if params.plan.protocol == Transport::Udp {
             params.plan.length = params.plan.length.or_else(|| control.mss());
@@ -134,15 +134,15 @@ impl<'a> Client<'a> {
 
     fn test<S: Streams>(
         &mut self,
-        open: impl FnOnce(&Opening<'_>) -> Result<S>,
-        tested: &mut Tested<S>,
+        open: impl FnOnce(&StreamSetup<'_>) -> Result<S>,
+        tested: &mut ClientOutcome<S>,
     ) -> ControlResult<()> {
         self.control.send_cookie(&tested.cookie)?;
         self.expect(ControlState::ParamExchange)?;
         self.control
             .send_json(&self.params.to_json(), "the parameters")?;
         self.expect(ControlState::CreateStreams)?;
-        let opening = Opening {
+        let opening = StreamSetup {
             server: self.server,
             params: &self.params,
             stop: &self.session.stop,
@@ -158,7 +158,7 @@ impl<'a> Client<'a> {
         (tested.sides.local, outcome) = self.run_streams(streams);
         outcome?;
         let plan = &self.params.plan;
-        let sent_datagrams = plan.protocol == Transport::Udp && plan.way.goes_up();
+        let sent_datagrams = plan.protocol == Transport::Udp && plan.direction.goes_up();
         if sent_datagrams || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
@@ -166,11 +166,11 @@ impl<'a> Client<'a> {
         self.exchange_results(tested)
     }
 
-    /// Lets the streams run until the test is over or something breaks.
+    /// Runs the streams until the test is over or something breaks.
     fn run_streams(&mut self, streams: &mut impl Streams) -> (Results, ControlResult<()>) {
         let (session, silence) = (self.session, self.server.silence);
         let (control, plan) = (&mut self.control, &self.params.plan);
-        let sends = plan.way.goes_up();
+        let sends = plan.direction.goes_up();
         run::run(plan, streams, sends, silence, |streams, now, until| {
             if now.ticked {
                 session
@@ -182,13 +182,13 @@ impl<'a> Client<'a> {
                 Until::For(time) => counted >= time,
                 Until::Bytes(bytes) => {
                     let sent = !sends || progress.delivered;
-                    sent && (!plan.way.goes_down() || progress.received >= bytes)
+                    sent && (!plan.direction.goes_down() || progress.received >= bytes)
                 }
             });
             if over {
                 return Ok(true);
             }
-            // What the server says of its end tells more than the streams that break of it.
+            // A message of the server about the end says more than the streams that break because of it.
             match (control.poll_state(until)?, progress.broken) {
                 (Some(state), _) => Err(control.unexpected(state, "the end of the test")),
                 (None, Some(cause)) => Err(ControlError::Connection(cause)),
@@ -204,7 +204,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn exchange_results<S: Streams>(&mut self, tested: &mut Tested<S>) -> ControlResult<()> {
+    fn exchange_results<S: Streams>(&mut self, tested: &mut ClientOutcome<S>) -> ControlResult<()> {
         self.expect(ControlState::ExchangeResults)?;
         let control = &mut self.control;
         let (sides, plan) = (&mut tested.sides, &self.params.plan);
@@ -218,12 +218,12 @@ impl<'a> Client<'a> {
         if let Some(stream) = remote.streams.iter().find(|stream| unknown(stream.id)) {
             let id = stream.id;
             return wrong(format!(
-                "its results are of a stream {id}, which there is not"
+                "its results contain a stream {id} that does not exist"
             ));
         }
         if let Some(spec) = known.iter().find(|spec| remote.stream(spec.id).is_none()) {
             let id = spec.id;
-            return wrong(format!("its results say nothing of stream {id}"));
+            return wrong(format!("its results lack stream {id}"));
         }
         if let (Transport::Udp, Some(streams)) = (plan.protocol, &mut tested.streams) {
             run::settle(streams, sides, &remote, control, SETTLE);
@@ -233,8 +233,8 @@ impl<'a> Client<'a> {
         self.control.send_state(ControlState::Done)
     }
 
-    /// Tells the server when the test is over before its time.
-    fn leave(&mut self, outcome: &ControlResult<()>) {
+    /// Tells the server if the test ends early.
+    fn notify_early_end(&mut self, outcome: &ControlResult<()>) {
         use ControlError::{Overdue, Stopped, TimedOut};
         if matches!(outcome, Err(Stopped(_) | TimedOut(_) | Overdue(_))) {
             self.control.give_up(ControlState::ClientTerminate);

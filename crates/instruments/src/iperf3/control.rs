@@ -1,4 +1,4 @@
-//! The control connection: states and JSON messages, each within a stated time.
+//! The control connection: states and JSON messages, each with a time-out.
 
 use crate::error::Result;
 use std::fmt;
@@ -15,7 +15,7 @@ use socket2::SockRef;
 use super::wire::{COOKIE_LENGTH, ControlState, Cookie, ErrorCode};
 use netio::stop::{STOP_INTERVAL, Stop, StopCause};
 
-/// How long the other end may take for one message.
+/// The default time-out for one message of the other end.
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One end of a control connection.
@@ -25,24 +25,24 @@ pub(crate) struct ControlChannel {
     peer: SocketAddr,
     stop: Stop,
     timeout: Duration,
-    /// When all that precedes the test must have come.
+    /// The deadline of the set-up before the test, if there is one.
     set_up: Option<Instant>,
 }
 
-/// Why a control connection is of no more use.
+/// The reason why a control connection cannot be used any more.
 #[derive(Debug)]
 pub(crate) enum ControlError {
-    /// A signal or the end of the time that the whole measurement may take.
+    /// The measurement was stopped, by a signal or the end of its time.
     Stopped(StopCause),
-    /// The other end refuses or gives up in the protocol's own words.
+    /// The other end refused or gave up, with a message of the protocol.
     PeerGaveUp(ControlState, Option<ErrorCode>),
-    /// A connection was closed or broke, or could not be opened.
+    /// A connection was closed, broke, or could not be opened.
     Connection(String),
-    /// Nothing came in time.
+    /// A message did not arrive in time.
     TimedOut(String),
-    /// The test lasts too long.
+    /// The test lasted too long.
     Overdue(String),
-    /// What came is not iperf3's protocol.
+    /// The received bytes are not iperf3's protocol.
     Protocol(String),
 }
 
@@ -50,10 +50,10 @@ pub(crate) enum ControlError {
 pub(crate) type ControlResult<T> = Result<T, ControlError>;
 
 impl ControlChannel {
-    /// Over a connection that just came about.
+    /// Wraps a connection that was just established.
     ///
     /// # Errors
-    /// Its socket takes no options.
+    /// Returns an error if the socket refuses its options.
     pub(crate) fn new(stream: TcpStream, stop: Stop) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
@@ -68,55 +68,56 @@ impl ControlChannel {
         })
     }
 
-    /// With another time for each message.
+    /// Sets another time-out for each message.
     pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Bounds all that is awaited until [`set_up`](Self::set_up), from now on, however many messages that is.
+    /// Limits the set-up, up to [`set_up`](Self::set_up), to `time` from now, however many messages it takes.
     pub(crate) fn set_up_within(&mut self, time: Duration) {
         self.set_up = Some(Instant::now() + time);
     }
 
-    /// Gives what precedes the test so much more time.
+    /// Extends the set-up by `time`.
     pub(crate) fn extend_set_up(&mut self, time: Duration) {
         self.set_up = self.set_up.map(|by| by + time);
     }
 
-    /// The test begins: each message has its own time from now on.
+    /// Ends the set-up. From now on only the time-out of each message applies.
     pub(crate) fn set_up(&mut self) {
         self.set_up = None;
     }
 
-    /// The socket, for its options.
+    /// Returns the socket, for its options.
     pub(crate) fn socket(&self) -> SockRef<'_> {
         SockRef::from(&self.stream)
     }
 
-    /// Who is at the other end.
+    /// Returns the address of the other end.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// The connection itself, which turned out to be a stream.
+    /// Returns the connection, which turned out to be a stream.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// The connection's maximum segment size in bytes, if the kernel tells it.
+    /// Returns the connection's maximum segment size in bytes, if the kernel reports it.
     pub(crate) fn mss(&self) -> Option<u32> {
         SockRef::from(&self.stream).tcp_mss().ok()
     }
 
-    /// Whether the whole measurement has to end.
+    /// Returns an error if there is a cause to stop the measurement.
     pub(crate) fn check(&self) -> ControlResult<()> {
         self.stop
             .cause()
             .map_or(Ok(()), |cause| Err(ControlError::Stopped(cause)))
     }
 
-    /// As [`check`](Self::check), and whether the other end is still there and waits, as it has to.
+    /// Performs [`check`](Self::check), and returns an error unless the other end is still there and silent, as it must
+    /// be.
     pub(crate) fn check_peer(&self) -> ControlResult<()> {
         self.check()?;
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
@@ -132,25 +133,25 @@ impl ControlChannel {
         }
     }
 
-    /// When a message that is awaited from now on is late.
+    /// Returns the deadline of a message that is awaited from now on.
     pub(crate) fn deadline(&self) -> Instant {
         let late = Instant::now() + self.timeout;
         self.set_up.map_or(late, |by| by.min(late))
     }
 
-    /// The first thing that a client sends.
+    /// Sends the cookie, which is a client's first message.
     pub(crate) fn send_cookie(&mut self, cookie: &Cookie) -> ControlResult<()> {
         self.send(cookie.as_bytes(), "the cookie")
     }
 
-    /// Reads the cookie that a client begins with.
+    /// Reads the cookie with which a client begins.
     pub(crate) fn read_cookie(&mut self) -> ControlResult<Cookie> {
         let mut bytes = [0; COOKIE_LENGTH];
         let deadline = self.deadline();
         self.fill(&mut bytes, deadline, "a cookie of 37 bytes")?;
         Cookie::parse(bytes).ok_or_else(|| {
             ControlError::Protocol(
-                "36 letters and a zero are iperf3's cookie, not what came".to_owned(),
+                "iperf3's cookie is 36 letters and a zero byte, and this is different".to_owned(),
             )
         })
     }
@@ -160,14 +161,14 @@ impl ControlChannel {
         self.send(&[state.byte()], &state.to_string())
     }
 
-    /// Gives up with the reason that iperf3 has a number for.
+    /// Gives up with an error that has a number in iperf3.
     pub(crate) fn send_error(&mut self, error: ErrorCode) -> ControlResult<()> {
         let mut bytes = vec![ControlState::ServerError.byte()];
         bytes.extend(error.to_bytes());
         self.send(&bytes, "an error")
     }
 
-    /// Sends a JSON message: a text behind its length.
+    /// Sends a JSON message, which is a text after its length.
     pub(crate) fn send_json(&mut self, json: &Value, what: &str) -> ControlResult<()> {
         let text = json.to_string();
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -197,7 +198,7 @@ impl ControlChannel {
             .map_err(|error| ControlError::Protocol(format!("{what} cannot be read: {error:#}")))
     }
 
-    /// The state that comes next, which must be `wanted`.
+    /// Reads the next state, which must be `wanted`.
     pub(crate) fn expect(&mut self, wanted: ControlState, deadline: Instant) -> ControlResult<()> {
         match self.read_state(deadline, &wanted.to_string())? {
             state if state == wanted => Ok(()),
@@ -205,7 +206,7 @@ impl ControlChannel {
         }
     }
 
-    /// The next state before `deadline`; the words in which the other end gives up are errors.
+    /// Reads the next state before `deadline`. A state with which the other end gives up is an error.
     pub(crate) fn read_state(
         &mut self,
         deadline: Instant,
@@ -215,7 +216,7 @@ impl ControlChannel {
         self.fill(&mut byte, deadline, wanted)?;
         let state = ControlState::parse(byte[0]).ok_or_else(|| {
             ControlError::Protocol(format!(
-                "it sent the byte {:#04x} where {wanted} was due: that is not iperf3's protocol",
+                "it sent the byte {:#04x} instead of {wanted}: that is not iperf3's protocol",
                 byte[0]
             ))
         })?;
@@ -226,7 +227,7 @@ impl ControlChannel {
             ControlState::ServerError => {
                 let mut code = [0; 8];
                 let deadline = self.deadline();
-                // A server that dies of its error may not get to say which.
+                // A server that dies of its error may be unable to send the code.
                 let code = self
                     .fill(&mut code, deadline, "an error code")
                     .ok()
@@ -237,7 +238,7 @@ impl ControlChannel {
         }
     }
 
-    /// The next state if it comes before `until`.
+    /// Reads the next state, if it arrives before `until`.
     pub(crate) fn poll_state(&mut self, until: Instant) -> ControlResult<Option<ControlState>> {
         match self.read_state(until, "a state") {
             Ok(state) => Ok(Some(state)),
@@ -246,14 +247,14 @@ impl ControlChannel {
         }
     }
 
-    /// Tells the other end, if it can still be told, that this one gives up.
+    /// Tells the other end that this one gives up, if that is still possible.
     pub(crate) fn give_up(&mut self, state: ControlState) {
         let _ = self.stream.write_all(&[state.byte()]);
     }
 
-    /// A state that does not belong where it came.
+    /// Returns the error for a state that is not allowed at this point.
     pub(crate) fn unexpected(&self, state: ControlState, wanted: &str) -> ControlError {
-        ControlError::Protocol(format!("it sent {state} where {wanted} was due"))
+        ControlError::Protocol(format!("it sent {state} instead of {wanted}"))
     }
 
     fn send(&mut self, bytes: &[u8], what: &str) -> ControlResult<()> {
@@ -266,14 +267,14 @@ impl ControlChannel {
     fn fill(&mut self, buffer: &mut [u8], deadline: Instant, what: &str) -> ControlResult<()> {
         let gone = |why: &dyn fmt::Display| {
             Err(ControlError::Connection(format!(
-                "{why} where {what} was due"
+                "{why} instead of sending {what}"
             )))
         };
         let begun = Instant::now();
         let mut filled = 0;
         while filled < buffer.len() {
             self.check()?;
-            // What is there already is read even when it is late to ask for it.
+            // Data that has already arrived is read even after the deadline.
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = left.clamp(Duration::from_millis(1), STOP_INTERVAL);
             let read = self
@@ -283,11 +284,11 @@ impl ControlChannel {
             match read {
                 Ok(0) => return gone(&"the connection was closed"),
                 Ok(count) => filled += count,
-                Err(error) if is_pause(&error) => {
+                Err(error) if is_timeout(&error) => {
                     if Instant::now() >= deadline {
                         let waited = begun.elapsed().as_secs_f64();
                         return Err(ControlError::TimedOut(format!(
-                            "{what} did not come within {waited:.1} s"
+                            "{what} did not arrive within {waited:.1} s"
                         )));
                     }
                 }
@@ -298,8 +299,8 @@ impl ControlChannel {
     }
 }
 
-/// Whether a socket's time-out passed.
-pub(crate) fn is_pause(error: &io::Error) -> bool {
+/// Returns whether `error` is a socket's time-out or an interruption.
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted

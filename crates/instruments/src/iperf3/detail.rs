@@ -1,74 +1,75 @@
-//! What one farwire tells another about a stream beyond what iperf3 has names for: the key `farwire` of a stream's results.
+//! The details of a stream for which iperf3's results have no names. farwire sends them as the key `farwire` of a
+//! stream's results.
 
 use serde::{Deserialize, Serialize};
 
-/// More about a stream, by the end that says it. iperf3 passes over the key.
+/// Details of a stream from the end that counted them. iperf3 ignores the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Detail {
-    /// From the end that sent.
+pub(crate) enum StreamDetail {
+    /// The details of the sending end of UDP.
     Sender(SenderDetail),
-    /// From the end that received.
+    /// The details of the receiving end of UDP.
     Receiver(ReceiverDetail),
-    /// From the end that received TCP.
+    /// The details of the receiving end of TCP.
     Tcp(TcpDetail),
 }
 
-/// When a TCP stream came.
+/// The arrival of a TCP stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TcpDetail {
-    /// From the start of what counts to the first byte, in nanoseconds.
+    /// Time from the start of counting to the first byte, in nanoseconds.
     pub(crate) waited_ns: u64,
 }
 
-/// How the datagrams left; without what is omitted.
+/// The departures of the datagrams, without the omitted start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SenderDetail {
-    /// Trains that left, where they were paced.
+    /// Trains that left, if they were paced.
     pub(crate) trains: u64,
-    /// Datagrams of a full train.
+    /// Datagrams in a full train.
     pub(crate) burst: u64,
-    /// Trains that left late, by more than 50 us.
+    /// Trains that left more than 50 us late.
     pub(crate) late: u64,
     /// |gap - ideal gap| between trains in nanoseconds: median, 99th percentile, largest.
     pub(crate) gap_error_ns: Option<[u64; 3]>,
-    /// Time that the schedule gave up, in nanoseconds.
+    /// Time that the schedule skipped, in nanoseconds.
     pub(crate) given_up_ns: u64,
-    /// Sends that full buffers held up.
+    /// Sends that full buffers delayed.
     pub(crate) held_up: u64,
-    /// From the first departure to the last, in nanoseconds.
+    /// Time from the first departure to the last, in nanoseconds.
     pub(crate) active_ns: u64,
 }
 
-/// What came; without what is omitted.
+/// The arrivals of the datagrams, without the omitted start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReceiverDetail {
-    /// Datagrams, each number once.
+    /// Datagrams received, without duplicates.
     pub(crate) received: u64,
-    /// Further copies.
+    /// Duplicates.
     pub(crate) duplicates: u64,
-    /// Datagrams that one with a higher number overtook.
+    /// Datagrams that arrived after one with a higher number.
     pub(crate) reordered: u64,
     /// The largest reordering extent, in datagrams.
     pub(crate) largest_extent: u64,
     /// Datagrams that the receiver's host dropped.
     pub(crate) host_dropped: u64,
-    /// The number of times that it certainly did.
+    /// The number of drops that are certain.
     pub(crate) drops: u64,
-    /// Runs of consecutive datagrams that did not come.
+    /// Runs of consecutive datagrams that did not arrive.
     #[serde(default)]
     pub(crate) bursts: u64,
-    /// Datagrams beside these that it dropped, or that came with a wrong checksum: nobody can tell which.
+    /// Further datagrams that the host dropped or that had a wrong checksum. Nothing distinguishes the two.
     #[serde(default)]
     pub(crate) unsure: u64,
-    /// What was no datagram of the test.
+    /// Packets that were not a datagram of the test.
     pub(crate) garbage: u64,
-    /// Payload bytes that came after the first arrival, and the nanoseconds from that to the last one.
+    /// Payload bytes that arrived after the first arrival, and the nanoseconds from that to the last arrival.
     pub(crate) after_first: [u64; 2],
 }
 
 impl SenderDetail {
-    /// With another stream; of gaps the worse counts.
+    /// Returns the sum with another stream. Of the gap errors the larger count.
     pub(crate) fn with(self, other: &Self) -> Self {
         let gap_error_ns = self.gap_error_ns.zip(other.gap_error_ns);
         Self {
@@ -84,7 +85,7 @@ impl SenderDetail {
 }
 
 impl ReceiverDetail {
-    /// With another stream.
+    /// Returns the sum with another stream.
     pub(crate) fn with(self, other: &Self) -> Self {
         let [bytes, span] = self.after_first;
         let [more, other_span] = other.after_first;

@@ -1,4 +1,4 @@
-//! A client's test of TCP or UDP under the names of iperf3's JSON, and as a table with a row for each interval.
+//! A client's test of TCP or UDP in iperf3's JSON format, and as a table with a row for each interval.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use record::quantity::{number, scale};
 use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric};
 
-/// What adds up over streams.
+/// The metrics that are summed over streams.
 const COUNTS: [Metric; 7] = [
     Metric::SentBytes,
     Metric::SentPackets,
@@ -21,7 +21,7 @@ const COUNTS: [Metric; 7] = [
     Metric::HostDroppedPackets,
     Metric::RetransmittedPackets,
 ];
-/// What a line shows of an interval, as far as it was measured.
+/// The metrics of an interval that a row shows, if they were measured.
 const SHOWN: [Metric; 8] = [
     Metric::SentRateBitPerS,
     Metric::GoodputBitPerS,
@@ -33,34 +33,34 @@ const SHOWN: [Metric; 8] = [
     Metric::CongestionWindowBytes,
 ];
 
-/// What was measured of a stream or of several.
-type Values = BTreeMap<Metric, f64>;
+/// The values of a stream or of several.
+type MetricValues = BTreeMap<Metric, f64>;
 
-/// A count; 0 where it was not measured.
-fn count(values: &Values, metric: Metric) -> f64 {
+/// Returns a count, or 0 if it was not measured.
+fn count(values: &MetricValues, metric: Metric) -> f64 {
     values.get(&metric).copied().unwrap_or(0.0)
 }
 
-/// One direction of an interval or of the whole test.
+/// The values of one direction, of an interval or of the whole test.
 #[derive(Default)]
 struct DirectionValues {
-    /// Of all streams together.
-    whole: Values,
-    /// Each stream; a single one has no number.
-    streams: BTreeMap<Option<u32>, Values>,
+    /// The values of all streams together.
+    whole: MetricValues,
+    /// The values of each stream. A single stream has no number.
+    streams: BTreeMap<Option<u32>, MetricValues>,
 }
 
-/// From one report to the next, in seconds.
-struct TcpInterval {
+/// The time from one report to the next, in seconds, and its values.
+struct IntervalValues {
     start_s: f64,
     end_s: f64,
     ways: BTreeMap<Direction, DirectionValues>,
 }
 
-/// The measurement as iperf3's `start`, `intervals`, `end` and `error`, of a test that began with `start`; what the
-/// measurement does not have is not there.
+/// Returns the measurement as iperf3's `start`, `intervals`, `end` and `error`, with `start` as given. Values that were
+/// not measured are absent.
 pub(crate) fn of(measurement: &Measurement, start: &Value) -> Value {
-    let test = Test::of(measurement);
+    let test = TestValues::of(measurement);
     let intervals: Vec<Value> = test.intervals.iter().map(|i| test.interval(i)).collect();
     let mut json = json!({ "start": start, "intervals": intervals, "end": test.end() });
     if let Some(cause) = &measurement.failure {
@@ -69,8 +69,8 @@ pub(crate) fn of(measurement: &Measurement, start: &Value) -> Value {
     json
 }
 
-/// What a test was asked for and how it was connected, as `start` of the JSON: streams by their numbers, each with its addresses here
-/// and there. iperf3 numbers streams by descriptor, farwire by the stream's own number.
+/// Returns the `start` of the JSON: the parameters of a test and its connections. Each stream has its number, its local
+/// and its remote address. iperf3 numbers streams by descriptor, farwire by the stream's own number.
 pub(crate) fn start(
     plan: &Iperf3Test,
     server: SocketAddr,
@@ -108,17 +108,17 @@ pub(crate) fn start(
             "duration": duration,
             "bytes": bytes,
             "blocks": 0,
-            "reverse": u8::from(plan.way == TestDirection::Down),
-            "bidir": u8::from(plan.way == TestDirection::Both),
+            "reverse": u8::from(plan.direction == TestDirection::Down),
+            "bidir": u8::from(plan.direction == TestDirection::Both),
             "tos": plan.tos.unwrap_or(0),
             "target_bitrate": plan.bitrate.unwrap_or(0),
         },
     })
 }
 
-/// A row an interval, direction and stream.
+/// Returns a table with a row per interval, direction and stream.
 pub fn intervals(measurement: &Measurement) -> Table {
-    let intervals = TcpInterval::all(measurement);
+    let intervals = IntervalValues::all(measurement);
     let measured = |metric: &Metric| measurement.samples.iter().any(|s| s.metric == *metric);
     let shown: Vec<Metric> = SHOWN.into_iter().filter(measured).collect();
     let words = ["interval\ns", "way", "stream"].map(Column::words);
@@ -126,7 +126,7 @@ pub fn intervals(measurement: &Measurement) -> Table {
         .iter()
         .map(|metric| Column::numbers(format!("{}\n{}", metric.title(), scale(*metric).1)));
     let mut table = Table::new("", words.into_iter().chain(numbers));
-    for TcpInterval {
+    for IntervalValues {
         start_s,
         end_s,
         ways,
@@ -159,7 +159,7 @@ impl DirectionValues {
         of.entry(metric).or_insert(value);
     }
 
-    /// What is of no stream is of all together, and of the only one.
+    /// Completes the values of all streams together. Values without a stream belong to all, and to the only one.
     fn complete(&mut self) {
         if self.streams.len() < 2 {
             self.whole = self.streams.values().next().cloned().unwrap_or_default();
@@ -168,14 +168,14 @@ impl DirectionValues {
         self.whole = self.streams.remove(&None).unwrap_or_default();
         for metric in COUNTS {
             let values = self.streams.values().map(|values| values.get(&metric));
-            // What one stream does not know is not known of all.
+            // If a stream's value is unknown, so is the sum.
             if let Some(sum) = values.sum::<Option<f64>>() {
                 self.whole.entry(metric).or_insert(sum);
             }
         }
     }
 
-    /// As iperf3 has the jitter of several streams.
+    /// Returns the mean jitter of the streams, as iperf3 does.
     fn mean_jitter(&self) -> f64 {
         let values = self.streams.values();
         let sum: f64 = values.filter_map(|v| v.get(&Metric::JitterMs)).sum();
@@ -183,7 +183,7 @@ impl DirectionValues {
     }
 }
 
-impl TcpInterval {
+impl IntervalValues {
     fn all(measurement: &Measurement) -> Vec<Self> {
         let mut found: BTreeMap<u64, Self> = BTreeMap::new();
         for sample in &measurement.samples {
@@ -211,15 +211,15 @@ impl TcpInterval {
     }
 }
 
-struct Test<'a> {
+struct TestValues<'a> {
     measurement: &'a Measurement,
-    intervals: Vec<TcpInterval>,
-    /// The whole test.
+    intervals: Vec<IntervalValues>,
+    /// The values of the whole test.
     ways: BTreeMap<Direction, DirectionValues>,
     udp: bool,
 }
 
-impl<'a> Test<'a> {
+impl<'a> TestValues<'a> {
     fn of(measurement: &'a Measurement) -> Self {
         let mut ways: BTreeMap<Direction, DirectionValues> = BTreeMap::new();
         for Figure {
@@ -237,25 +237,26 @@ impl<'a> Test<'a> {
         let has = |metric| ways.values().any(|way| way.whole.contains_key(&metric));
         Self {
             measurement,
-            intervals: TcpInterval::all(measurement),
+            intervals: IntervalValues::all(measurement),
             udp: has(Metric::JitterMs) || has(Metric::SentPackets),
             ways,
         }
     }
 
-    /// iperf3 calls the direction that a test was started for `sum`, and in tests of both the other one `sum_bidir_reverse`.
+    /// Returns the name of a sum. iperf3 uses `sum` for the direction in which a test was started, and
+    /// `sum_bidir_reverse` for the other direction of a bidirectional test.
     fn sum_name(&self, name: &str, direction: Direction) -> String {
         let second = self.ways.len() > 1 && direction == Direction::Down;
         format!("{name}{}", if second { "_bidir_reverse" } else { "" })
     }
 
-    fn interval(&self, interval: &TcpInterval) -> Value {
+    fn interval(&self, interval: &IntervalValues) -> Value {
         let (start_s, end_s) = (interval.start_s, interval.end_s);
         let mut streams = Vec::new();
         let mut json = json!({});
         for (direction, way) in &interval.ways {
             let sends = *direction == Direction::Up;
-            let entry = |values: &Values, jitter_ms: f64| {
+            let entry = |values: &MetricValues, jitter_ms: f64| {
                 let metric = if sends {
                     Metric::SentBytes
                 } else {
@@ -332,19 +333,19 @@ impl<'a> Test<'a> {
         end
     }
 
-    /// What the sender and the receiver counted, as far as they said.
+    /// Returns the counts of the sender and of the receiver, if they are known.
     fn sides(
         &self,
         direction: Direction,
         way: &DirectionValues,
-        values: &Values,
+        values: &MetricValues,
         jitter_ms: f64,
     ) -> [Option<Value>; 2] {
         let sends = direction == Direction::Up;
         let last = self.intervals.last();
         let own_s = last.map_or(0.0, |last| last.end_s - self.measurement.omitted_s);
         let elapsed_s = way.whole.get(&Metric::ElapsedS).copied().unwrap_or(own_s);
-        // Of TCP the elapsed time is the receiver's.
+        // For TCP, the elapsed time is the receiver's.
         let sender_s = if sends && !self.udp { own_s } else { elapsed_s };
         let side = |metric, seconds: f64, sender: bool| {
             let bytes = *values.get(&metric)?;
@@ -371,7 +372,7 @@ impl<'a> Test<'a> {
         direction: Direction,
         way: &DirectionValues,
         stream: Option<u32>,
-        values: &Values,
+        values: &MetricValues,
         socket: u32,
     ) -> Value {
         let jitter_ms = count(values, Metric::JitterMs);
@@ -415,7 +416,7 @@ impl<'a> Test<'a> {
         json
     }
 
-    /// iperf3 numbers streams by descriptor; here a stream's own number stands for it: 1, 3, 4 and so on.
+    /// Returns the stream's own number (1, 3, 4 and so on) in place of iperf3's descriptor.
     fn socket(&self, direction: Direction, stream: Option<u32>, at: usize) -> u32 {
         let second = self.ways.len() > 1 && direction == Direction::Down;
         stream.unwrap_or(if at > 0 || second { 3 } else { 1 })
@@ -434,16 +435,17 @@ fn over(bytes: f64, start_s: f64, end_s: f64, sender: bool) -> Value {
     })
 }
 
-/// Datagrams that were to come at a receiver: all that did, and those that are missing.
-fn to_come(values: &Values) -> f64 {
+/// Returns the number of datagrams that should have arrived at a receiver: those that did, and the missing ones.
+fn to_come(values: &MetricValues) -> f64 {
     let value = |metric| values.get(&metric).copied();
     let received =
         value(Metric::ReceivedPackets).map(|received| received + missing(values).unwrap_or(0.0));
     received.or(value(Metric::SentPackets)).unwrap_or(0.0)
 }
 
-/// What did not come, whoever dropped it; nothing where the network's loss is unknown.
-fn missing(values: &Values) -> Option<f64> {
+/// Returns the number of datagrams that did not arrive, whoever dropped them. `None` means that the network's loss is
+/// unknown.
+fn missing(values: &MetricValues) -> Option<f64> {
     let lost = values.get(&Metric::LostPackets)?;
     let host_dropped = values.get(&Metric::HostDroppedPackets).unwrap_or(&0.0);
     Some(lost + host_dropped)
@@ -463,8 +465,8 @@ fn losses(json: &mut Value, lost: Option<f64>, packets: f64, jitter_ms: f64) {
     json["lost_percent"] = lost.map(percent).into();
 }
 
-/// `cpu_utilization_percent`; what the other end did not say is not there.
-fn cpu(direction: Direction, values: &Values) -> Value {
+/// Returns `cpu_utilization_percent`. Values that the other end did not report are absent.
+fn cpu(direction: Direction, values: &MetricValues) -> Value {
     let sender = [Metric::SenderCpuPercent, Metric::SenderUserCpuPercent];
     let receiver = [Metric::ReceiverCpuPercent, Metric::ReceiverUserCpuPercent];
     let [host, remote] = match direction {
@@ -482,7 +484,7 @@ fn cpu(direction: Direction, values: &Values) -> Value {
     json
 }
 
-/// A count, which JSON has without a point; null where there is none.
+/// Returns a count as an integer, since JSON counts have no decimal point, or null if there is none.
 fn whole(count: Option<f64>) -> Value {
     #[expect(
         clippy::cast_possible_truncation,
@@ -496,7 +498,7 @@ mod tests {
     use super::*;
     use record::{Sample, Statistic};
 
-    /// Two streams up and one down, in an interval of half a second after one that was omitted.
+    /// Returns a test of two streams up and one down, with an interval of half a second after an omitted one.
     fn both_ways() -> Measurement {
         let total = |metric, value| Figure::new(metric, Statistic::Total, value);
         let up = |metric, stream, value| {
@@ -546,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_an_interval_has_every_stream_and_all_together() {
+    fn the_table_has_a_row_per_interval_and_stream_and_for_all_streams() {
         let table = intervals(&both_ways());
         let rows: Vec<Vec<&str>> = table
             .rows

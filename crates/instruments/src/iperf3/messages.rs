@@ -1,7 +1,7 @@
-//! The JSON messages of the control connection: the parameters before a test, the results of both ends after it.
+//! The JSON messages of the control connection: the parameters before a test, and the results of both ends after it.
 //!
-//! What comes is bounded and strictly typed; errors name the field, what came and what would be right. iperf3 3.18 and later
-//! insist on the types as well, so nothing is written as `null`.
+//! Received messages are limited in size and strictly typed. Errors name the field, its value and the valid values.
+//! iperf3 3.18 and later check the types too; therefore no field is written as `null`.
 
 use crate::measured::mean;
 use record::{Direction, Figure, Metric};
@@ -11,96 +11,97 @@ use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
-use super::detail::Detail;
+use super::detail::StreamDetail;
 use super::plan::{
     Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS,
     TestDirection, Transport, Until,
 };
 
-/// TCP blocks when nothing is asked for, as in iperf3.
+/// The default TCP block in bytes, as in iperf3.
 const DEFAULT_BLOCK: u32 = 128 * 1024;
-/// `MAX_MSS` of iperf3: 32 KiB less one since 3.21, 9 KiB before.
+/// `MAX_MSS` of iperf3, which is 32 KiB minus one since 3.21, and 9 KiB before.
 const LARGEST_MSS: i64 = 32 * 1024 - 1;
-/// `TCP_CA_NAME_MAX` of the kernel; iperf3 takes longer names too.
+/// `TCP_CA_NAME_MAX` of the kernel. iperf3 accepts longer names too.
 const LONGEST_CONGESTION: usize = 16;
-/// The newest iperf3 whose behaviour this follows; servers print it and do not act on it.
+/// The version that this client reports. Servers print it and do not act on it.
 const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
-/// farwire's own parameter, which an iperf3 passes over: whether receivers copy what they receive.
+/// farwire's own parameter, which iperf3 ignores: whether receivers copy received data.
 const RX_COPY: &str = "farwire_rx_copy";
-/// Why there is no figure of loss where [`StreamResults::omitted`] is absent and a start was omitted.
-pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
-    what it lost in the omitted part of it";
-/// How much of a wrong value an error quotes.
+/// The reason why there is no figure of loss if [`StreamResults::omitted`] is absent and a start was omitted.
+pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3 is older than 3.14, which counts from the very start and \
+    does not report the losses of the omitted part";
+/// The number of characters of a wrong value that an error quotes.
 const QUOTED: usize = 40;
 
-/// A plan and how its datagrams are numbered, as a client sends them before a test.
+/// A plan and the form of its datagrams' numbers, as a client sends them before a test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Params {
-    /// What to do.
+    /// The test.
     pub(crate) plan: Iperf3Test,
-    /// Whether datagrams bear a number of 8 bytes instead of 4.
+    /// Whether the numbers of datagrams have 8 bytes instead of 4.
     pub(crate) udp_counters_64bit: bool,
 }
 
-/// One end's view of a whole test.
+/// The results of a whole test from one end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Results {
-    /// CPU time in percent of the test's time: total, user, system.
+    /// CPU time in percent of the test's duration: total, user, system.
     pub(crate) cpu_percent: [f64; 3],
-    /// Whether this end knows the retransmissions of what it sent; absent when it did not send.
+    /// Whether this end knows the retransmissions of its data, or `None` if it did not send.
     pub(crate) has_retransmits: Option<bool>,
     /// The congestion control of this end's sockets.
     pub(crate) congestion_used: Option<String>,
-    /// One entry a stream.
+    /// The results of each stream.
     pub(crate) streams: Vec<StreamResults>,
 }
 
-/// One end's view of one stream, without what was omitted.
+/// The results of one stream from one end, without the omitted start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StreamResults {
-    /// The stream's number.
+    /// The number of the stream.
     pub(crate) id: u32,
-    /// Payload bytes that this end sent, or received.
+    /// Payload bytes that this end sent or received.
     pub(crate) bytes: u64,
-    /// TCP segments sent again; absent when not known.
+    /// Retransmitted TCP segments, or `None` if unknown.
     pub(crate) retransmits: Option<u64>,
-    /// RFC 3550 jitter in seconds; 0 over TCP.
+    /// RFC 3550 jitter in seconds, which is 0 for TCP.
     pub(crate) jitter_s: f64,
-    /// Datagrams missing at the receiver, with what was omitted; absent when not known.
+    /// Datagrams missing at the receiver, including the omitted start, or `None` if unknown.
     pub(crate) errors: Option<u64>,
-    /// Datagrams sent, or the highest number received, with what was omitted.
+    /// Datagrams sent, or the highest number received, including the omitted start.
     pub(crate) packets: u64,
-    /// `errors` and `packets` of the omitted start; absent before iperf3 3.14.
+    /// `errors` and `packets` of the omitted start, which iperf3 before 3.14 does not report.
     pub(crate) omitted: Option<[u64; 2]>,
-    /// From the start of what counts to its end at this end, in seconds; absent before iperf3 3.2.
+    /// Time from the start of counting to its end at this end, in seconds, which iperf3 before 3.2 does not report.
     pub(crate) seconds: Option<f64>,
-    /// What farwire says besides.
-    pub(crate) detail: Option<Detail>,
+    /// The details that only farwire reports.
+    pub(crate) detail: Option<StreamDetail>,
 }
 
-/// Both ends' views of a test.
+/// The results of a test from both ends.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Sides {
-    /// This end's.
+pub(crate) struct TestResults {
+    /// The results of this end.
     pub(crate) local: Results,
-    /// The other end's; absent when the test did not come to that.
+    /// The results of the other end, or `None` if the test did not reach that point.
     pub(crate) remote: Option<Results>,
 }
 
 impl Params {
-    /// Reads what a client sent.
+    /// Parses the parameters from a client.
     ///
     /// # Errors
-    /// It is not what iperf3 3.12 and later send, or nothing that a server could do; says which field.
+    /// Returns an error that names the field if the message differs from those of iperf3 3.12 and later, or asks for
+    /// something that a server cannot do.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
-        let fields = Fields::parse(bytes)?;
+        let fields = JsonFields::parse(bytes)?;
         let protocol = match (fields.flag("tcp")?, fields.flag("udp")?) {
             (true, false) => Transport::Tcp,
             (false, true) => Transport::Udp,
             (true, true) => bail!(Peer, "tcp and udp are both true"),
             (false, false) => bail!(Peer, "neither tcp nor udp is true"),
         };
-        let way = match (fields.flag("reverse")?, fields.flag("bidirectional")?) {
+        let direction = match (fields.flag("reverse")?, fields.flag("bidirectional")?) {
             (false, false) => TestDirection::Up,
             (true, false) => TestDirection::Down,
             (false, true) => TestDirection::Both,
@@ -119,9 +120,9 @@ impl Params {
         let time = seconds("time", LONGEST_TEST_S)?;
         let parallel = fields.within("parallel", 1, MOST_STREAMS.into())?;
         let plan = Iperf3Test {
-            way,
+            direction,
             parallel: parallel.unwrap_or(1),
-            // Without a time the client ends it when it likes: after so many blocks, or never.
+            // A test without a time is ended by the client: after a number of blocks, or at any time.
             until: above_zero("num")?.map_or(Until::For(time), Until::Bytes),
             omit: seconds("omit", LONGEST_OMIT_S)?,
             bitrate: above_zero("bandwidth")?.or(above_zero("fqrate")?),
@@ -140,11 +141,11 @@ impl Params {
         })
     }
 
-    /// As iperf3 writes it; types are those that 3.18 and later insist on.
+    /// Returns iperf3's JSON, with the types that 3.18 and later require.
     pub(crate) fn to_json(&self) -> Value {
         let plan = &self.plan;
         let (seconds, bytes) = match plan.until {
-            // A server only guards its own time with it, so the rest of a second is the client's to keep.
+            // A server uses the time only as a limit, so that the client may keep the fraction of a second to itself.
             Until::For(time) => (time.as_secs() + u64::from(time.subsec_nanos() > 0), 0),
             Until::Bytes(bytes) => (0, bytes),
         };
@@ -152,8 +153,8 @@ impl Params {
         without_null(json!({
             "tcp": if_true(plan.protocol == Transport::Tcp),
             "udp": if_true(plan.protocol == Transport::Udp),
-            "reverse": if_true(plan.way == TestDirection::Down),
-            "bidirectional": if_true(plan.way == TestDirection::Both),
+            "reverse": if_true(plan.direction == TestDirection::Down),
+            "bidirectional": if_true(plan.direction == TestDirection::Both),
             "omit": plan.omit.as_secs(),
             "time": seconds,
             "num": bytes,
@@ -175,12 +176,12 @@ impl Params {
 }
 
 impl Results {
-    /// Reads what the other end sent.
+    /// Parses the results from the other end.
     ///
     /// # Errors
-    /// It is not what iperf3 3.12 and later send; says which field.
+    /// Returns an error that names the field if the message differs from those of iperf3 3.12 and later.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
-        let fields = Fields::parse(bytes)?;
+        let fields = JsonFields::parse(bytes)?;
         let cpu = |name: &str| required(name, fields.number(name));
         let name = "sender_has_retransmits";
         Ok(Self {
@@ -198,7 +199,7 @@ impl Results {
         })
     }
 
-    /// As iperf3 writes it.
+    /// Returns iperf3's JSON.
     pub(crate) fn to_json(&self) -> Value {
         let streams: Vec<_> = self.streams.iter().map(StreamResults::to_json).collect();
         without_null(json!({
@@ -211,16 +212,16 @@ impl Results {
         }))
     }
 
-    /// The entry of stream `id`.
+    /// Returns the results of stream `id`.
     pub(crate) fn stream(&self, id: u32) -> Option<&StreamResults> {
         self.streams.iter().find(|stream| stream.id == id)
     }
 }
 
 impl StreamResults {
-    fn of(fields: &Fields, id: u32) -> Result<Self> {
+    fn of(fields: &JsonFields, id: u32) -> Result<Self> {
         let count = |name: &str| required(name, fields.within(name, 0, i64::MAX));
-        // Below 0 is "not known".
+        // A negative number means "unknown".
         let known = |name: &str| -> Result<Option<u64>> {
             Ok(u64::try_from(required(name, fields.integer(name))?).ok())
         };
@@ -241,14 +242,14 @@ impl StreamResults {
                 (None, None) => None,
                 _ => bail!(
                     Peer,
-                    "omitted_errors and omitted_packets come together or not at all"
+                    "omitted_errors and omitted_packets must come together"
                 ),
             },
             seconds: times.map(|(start, end)| end - start).filter(|s| *s > 0.0),
             detail: fields
                 .0
                 .get("farwire")
-                .map(Detail::deserialize)
+                .map(StreamDetail::deserialize)
                 .transpose()
                 .context("in farwire")?,
         })
@@ -273,12 +274,12 @@ impl StreamResults {
     }
 }
 
-/// One JSON object that another program wrote.
+/// A JSON object that another program wrote.
 #[derive(Debug)]
-struct Fields(Map<String, Value>);
+struct JsonFields(Map<String, Value>);
 
-impl Fields {
-    /// Of a message's bytes; serde_json refuses more than 128 levels.
+impl JsonFields {
+    /// Parses a message. serde_json refuses more than 128 levels.
     fn parse(bytes: &[u8]) -> Result<Self> {
         Self::of(serde_json::from_slice(bytes).context("it is not JSON")?)
     }
@@ -290,7 +291,7 @@ impl Fields {
         }
     }
 
-    /// What `read` makes of a field that is there, and is `wanted`.
+    /// Reads a field with `read`, if it is present. `wanted` describes valid values for the error message.
     fn read<'a, T>(
         &'a self,
         name: &str,
@@ -304,12 +305,13 @@ impl Fields {
         read(value).map(Some).with_context(wrong)
     }
 
-    /// A whole number; -1, which iperf3 3.12 writes as 2^64 - 1, means that the other end does not know.
+    /// Reads a whole number. The value -1, which iperf3 3.12 writes as 2^64 - 1, means that the other end does not know
+    /// it.
     fn integer(&self, name: &str) -> Result<Option<i64>> {
         self.read(name, "a whole number", whole)
     }
 
-    /// A whole number from `least` to `most`.
+    /// Reads a whole number from `least` to `most`.
     fn within<T: TryFrom<i64>>(&self, name: &str, least: i64, most: i64) -> Result<Option<T>> {
         let Some(number) = self.integer(name)? else {
             return Ok(None);
@@ -320,19 +322,19 @@ impl Fields {
         fitting.map(Some).with_context(wrong)
     }
 
-    /// A number, finite and not negative.
+    /// Reads a finite number that is not negative.
     fn number(&self, name: &str) -> Result<Option<f64>> {
         let number = |value: &Value| value.as_f64().filter(|n| n.is_finite() && *n >= 0.0);
         self.read(name, "a number of 0 or more", number)
     }
 
-    /// Whether it is there and true. iperf3 writes flags as `true`, some of them as 1.
+    /// Returns whether a flag is present and true. iperf3 writes most flags as `true`, and some as 1.
     fn flag(&self, name: &str) -> Result<bool> {
         let flag = |value: &Value| value.as_bool().or_else(|| Some(whole(value)? != 0));
         Ok(self.read(name, "true or false", flag)?.unwrap_or(false))
     }
 
-    /// A text of at most `longest` bytes.
+    /// Reads a text of at most `longest` bytes.
     fn text(&self, name: &str, longest: usize) -> Result<Option<String>> {
         let text = self.read(name, "a text", Value::as_str)?;
         let length = text.map_or(0, str::len);
@@ -344,7 +346,7 @@ impl Fields {
         Ok(text.map(str::to_owned))
     }
 
-    /// The entries of `streams`.
+    /// Reads the entries of `streams`.
     fn streams(&self) -> Result<Vec<StreamResults>> {
         let streams = self.read("streams", "an array", Value::as_array);
         let (streams, most) = (required("streams", streams)?, 2 * MOST_STREAMS as usize);
@@ -356,20 +358,20 @@ impl Fields {
         );
         let stream = |value: &Value| {
             let fields = Self::of(value.clone()).context("in streams")?;
-            let id = required("id", fields.within("id", 1, u32::MAX.into()));
-            let id = id.context("in streams")?;
+            let id =
+                required("id", fields.within("id", 1, u32::MAX.into())).context("in streams")?;
             StreamResults::of(&fields, id).with_context(|| format!("in streams, id {id}"))
         };
         streams.iter().map(stream).collect()
     }
 }
 
-/// A field that must be there.
+/// Returns a required field.
 fn required<T>(name: &str, field: Result<Option<T>>) -> Result<T> {
     field?.with_context(|| format!("{name} is missing"))
 }
 
-/// An object without the fields that are `null`.
+/// Returns an object without its `null` fields.
 fn without_null(mut json: Value) -> Value {
     if let Value::Object(fields) = &mut json {
         fields.retain(|_, value| !value.is_null());
@@ -377,7 +379,7 @@ fn without_null(mut json: Value) -> Value {
     json
 }
 
-/// iperf3 prints whole numbers as C prints doubles: 1e+15 is one.
+/// Returns a whole number. iperf3 prints them in C's format of doubles, for example as 1e+15.
 fn whole(value: &Value) -> Option<i64> {
     const UNKNOWN: f64 = (1_u64 << 63) as f64;
     if let Some(number) = value.as_i64() {
@@ -409,7 +411,7 @@ fn quoted(value: &Value) -> String {
     text.chars().take(QUOTED).chain("...".chars()).collect()
 }
 
-/// Which way a stream goes that this end sends, or receives.
+/// Returns the direction of a stream that this end sends or receives.
 pub(crate) fn direction(sends: bool, client: bool) -> Direction {
     if sends == client {
         Direction::Up
@@ -418,8 +420,8 @@ pub(crate) fn direction(sends: bool, client: bool) -> Direction {
     }
 }
 
-impl Sides {
-    /// CPU time of both ends of a direction that this end sends, or receives.
+impl TestResults {
+    /// Returns the CPU time of both ends for a direction that this end sends or receives.
     pub(crate) fn cpu(&self, sends: bool) -> Vec<Figure> {
         let ours = Some(self.local.cpu_percent);
         let theirs = self.remote.as_ref().map(|remote| remote.cpu_percent);
@@ -453,7 +455,7 @@ mod tests {
     fn the_parameters_of_3_12_are_read() {
         let params = Params::parse(PARAMS_OF_3_12.as_bytes()).unwrap();
         let expected = Iperf3Test {
-            way: TestDirection::Both,
+            direction: TestDirection::Both,
             parallel: 4,
             omit: Duration::from_secs(1),
             length: Some(131_072),
@@ -464,9 +466,9 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_as_they_were_written() {
+    fn parameters_round_trip() {
         let plan = Iperf3Test {
-            way: TestDirection::Down,
+            direction: TestDirection::Down,
             until: Until::Bytes(1 << 40),
             bitrate: Some(50_000_000),
             length: Some(1448),
@@ -486,14 +488,14 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_so_many_blocks_lasts_as_long_as_the_client_likes() {
+    fn a_test_of_a_number_of_blocks_has_no_time_limit() {
         let of_blocks = PARAMS_OF_3_12.replace("\"time\":10", "\"time\":0");
         let params = Params::parse(of_blocks.as_bytes()).unwrap();
         assert_eq!(params.plan.duration(), None);
     }
 
     #[test]
-    fn parameters_that_cannot_be_are_refused_by_name() {
+    fn invalid_parameters_are_refused_by_name() {
         for case in [
             r#""tcp":true => "sctp":true => neither tcp nor udp"#,
             r#""parallel":4 => "parallel":129 => parallel must be from 1 to 128, not 129"#,
@@ -530,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_read_as_they_were_written() {
+    fn results_round_trip() {
         let results = Results {
             cpu_percent: [3.0, 1.0, 2.0],
             has_retransmits: Some(true),
@@ -564,12 +566,12 @@ mod tests {
         assert_eq!(error, "in streams, id 1: errors is missing");
     }
 
-    fn fields(text: &str) -> Fields {
-        Fields::parse(text.as_bytes()).unwrap()
+    fn fields(text: &str) -> JsonFields {
+        JsonFields::parse(text.as_bytes()).unwrap()
     }
 
     #[test]
-    fn whole_numbers_are_read_in_every_way_that_iperf3_writes_them() {
+    fn whole_numbers_are_read_in_every_format_of_iperf3() {
         let fields = fields(
             r#"{"a":7,"b":7.0,"c":1e+15,"d":18446744073709551615,"e":-1,"f":1.8446744073709552e+19}"#,
         );
@@ -582,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_refused_with_what_came_and_what_would_be_right() {
+    fn a_wrong_type_is_refused_with_its_value_and_the_right_type() {
         let fields = fields(r#"{"time":"10","num":1.5,"big":1e300,"parallel":0,"reverse":"yes"}"#);
         let error = |result: Result<Option<i64>>| result.unwrap_err().to_string();
         assert_eq!(
@@ -604,8 +606,8 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused() {
         let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
-        assert!(Fields::parse(&deep).is_err());
-        let error = Fields::parse(b"[1]").unwrap_err().to_string();
+        assert!(JsonFields::parse(&deep).is_err());
+        let error = JsonFields::parse(b"[1]").unwrap_err().to_string();
         assert_eq!(error, "it is not a JSON object but an array");
     }
 }

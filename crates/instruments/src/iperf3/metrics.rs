@@ -9,17 +9,17 @@ use super::plan::{Iperf3Test, Transport};
 use super::tool::StreamTool;
 use crate::measured::goodput;
 
-/// What `tool`, or farwire itself, states of a test.
+/// Returns the metrics that `tool`, or farwire itself, states for a test.
 pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTable {
-    let directions = plan.way.directions();
+    let directions = plan.direction.directions();
     let (protocol, is_tcp) = match plan.protocol {
         Transport::Tcp => ("TCP", true),
         Transport::Udp => ("UDP", false),
     };
     let has_cpu = tool != Some(StreamTool::Iperf);
-    // What the sending kernel says of a connection is here of one only.
+    // The sending kernel's values are available here only for a single connection.
     let of_sender = is_tcp
-        && plan.way.goes_up()
+        && plan.direction.goes_up()
         && plan.parallel == 1
         && matches!(tool, None | Some(StreamTool::Iperf3));
     let rows = MetricTable::new([goodput(protocol)]);
@@ -34,13 +34,13 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
             let rates = rows.and([lost_percent(), jitter(), sent_rate().headline()]);
             rates.and(sent_and_received()).and(lost())
         }
-        // What it prints as retrans is 0, whatever is sent again.
+        // nuttcp prints 0 as retrans, whatever is retransmitted.
         (Some(StreamTool::Nuttcp), Transport::Tcp) => rows.and(received()),
         (Some(StreamTool::Nuttcp), Transport::Udp) => {
             rows.and([lost_percent()]).and(lost()).and(received())
         }
     };
-    // Datagrams have a rate unless none was wanted.
+    // Datagrams have a rate, unless the user asked for none.
     let is_paced = !is_tcp || plan.bitrate.is_some();
     let rows = rows.and(is_paced.then(requested_rate));
     let rows = match tool {
@@ -50,7 +50,7 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
     let of_cpu = MetricTable::new(has_cpu.then(|| cpu(is_tcp)).into_iter().flatten());
     let rows = rows.toward(directions).and(of_sender.then(tcp_rtt));
     let rows = match tool {
-        // Of both directions together.
+        // nuttcp's values are of both directions together.
         Some(StreamTool::Nuttcp) => rows.and(of_cpu).and([MetricRow::mean(Metric::ConnectMs)]),
         _ => rows.and(of_cpu.toward(directions)),
     };
@@ -118,7 +118,7 @@ fn tcp_rtt() -> MetricRow {
         .toward(&[Up])
 }
 
-/// What held the sender up, as its kernel says.
+/// Returns the metrics of the limits of the sender, according to its kernel.
 fn sender_limits() -> [MetricRow; 3] {
     [
         MetricRow::new(Metric::CongestionWindowBytes, &[Max]),
@@ -128,7 +128,7 @@ fn sender_limits() -> [MetricRow; 3] {
     .map(|row| row.toward(&[Up]))
 }
 
-/// What both ends count of datagrams.
+/// Returns the metrics of the datagrams that both ends count.
 fn of_datagrams() -> MetricTable {
     let counts = [
         Metric::ReceivedPackets,

@@ -1,4 +1,4 @@
-//! iperf3's protocol: what client and server say, and the streams of a test at either end.
+//! iperf3's protocol: the messages of client and server, and the streams of a test at either end.
 
 pub mod args;
 pub(crate) mod client;

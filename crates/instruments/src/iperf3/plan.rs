@@ -1,4 +1,4 @@
-//! What an iperf3 test is to do, and which streams it has.
+//! The plan of an iperf3 test, and its streams.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use record::{Direction, Figure, Measurement, Metric, Statistic};
 
 use crate::instrument::estimated;
 
-/// The most streams a direction that iperf3 takes (`MAX_STREAMS`).
+/// The most streams per direction that iperf3 accepts (`MAX_STREAMS`).
 pub(crate) const MOST_STREAMS: u32 = 128;
-/// The longest block in bytes that iperf3 takes over TCP (`MAX_BLOCKSIZE`).
+/// The longest block in bytes that iperf3 accepts for TCP (`MAX_BLOCKSIZE`).
 pub(crate) const LONGEST_BLOCK: u32 = 1 << 20;
-/// The largest socket buffer in bytes that iperf3 takes (`MAX_TCP_BUFFER`).
+/// The largest socket buffer in bytes that iperf3 accepts (`MAX_TCP_BUFFER`).
 pub(crate) const LARGEST_WINDOW: u32 = 512 << 20;
-/// The longest test in seconds that iperf3 takes (`MAX_TIME`).
+/// The longest test in seconds that iperf3 accepts (`MAX_TIME`).
 pub(crate) const LONGEST_TEST_S: u32 = 86_400;
-/// The longest omitted start in seconds that iperf3 takes (`MAX_OMIT_TIME`).
+/// The longest omitted start in seconds that iperf3 accepts (`MAX_OMIT_TIME`).
 pub(crate) const LONGEST_OMIT_S: u32 = 600;
 
-/// One iperf3 test, as its client asks for it.
+/// An iperf3 test as its client requests it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Iperf3Test {
     /// TCP or UDP.
     pub(crate) protocol: Transport,
-    /// Who sends.
-    pub(crate) way: TestDirection,
-    /// Streams in each direction that sends, 1 to [`MOST_STREAMS`].
+    /// The direction of the test.
+    pub(crate) direction: TestDirection,
+    /// The number of streams in each direction that sends, 1 to [`MOST_STREAMS`].
     pub(crate) parallel: u32,
-    /// When the test ends.
+    /// The end of the test.
     pub(crate) until: Until,
-    /// How much of the start is left out, in whole seconds of at most [`LONGEST_OMIT_S`].
+    /// The duration of the omitted start, in whole seconds of at most [`LONGEST_OMIT_S`].
     pub(crate) omit: Duration,
-    /// From one report to the next.
+    /// The time between two reports.
     pub(crate) interval: Duration,
-    /// Payload bits a second to which each stream is paced; as fast as possible when absent.
+    /// The rate of each stream in payload bits per second, or `None` for as fast as possible.
     pub(crate) bitrate: Option<u64>,
-    /// Bytes of a block (TCP) or a datagram's payload (UDP); absent: the protocol's default.
+    /// Bytes of a block (TCP) or of a datagram's payload (UDP), or `None` for the protocol's default.
     pub(crate) length: Option<u32>,
-    /// Whether datagrams are sent many a call, where the kernel cuts trains.
+    /// Whether a call sends several datagrams, if the kernel can segment trains.
     pub(crate) trains: bool,
     /// TCP_CONGESTION of the sending sockets.
     pub(crate) congestion: Option<String>,
@@ -47,56 +47,56 @@ pub(crate) struct Iperf3Test {
     pub(crate) window: Option<u32>,
     /// TCP_NODELAY.
     pub(crate) no_delay: bool,
-    /// Whether TCP's receivers copy what they receive to memory of their own, as iperf3 does; an iperf3 always does.
+    /// Whether TCP receivers copy received data to user space. iperf3 always does.
     pub(crate) rx_copy: bool,
-    /// The byte of type of service (IPv4) or traffic class (IPv6): DSCP * 4 + ECN.
+    /// The TOS byte (IPv4) or traffic class (IPv6): DSCP * 4 + ECN.
     pub(crate) tos: Option<u8>,
 }
 
-/// Which transport carries the streams.
+/// The transport protocol of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// One connection a stream.
+    /// One connection per stream.
     Tcp,
-    /// Datagrams that bear time and number.
+    /// Datagrams that carry a time and a number.
     Udp,
 }
 
-/// Who sends to whom.
+/// The direction of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TestDirection {
     /// The client sends.
     Up,
-    /// The server sends: iperf3's `--reverse`.
+    /// The server sends, as with iperf3's `--reverse`.
     Down,
-    /// Both do: iperf3's `--bidir`.
+    /// Both ends send, as with iperf3's `--bidir`.
     Both,
 }
 
-/// When a test ends; what was omitted at the start does not count.
+/// The end of a test. The omitted start does not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Until {
-    /// After so long; when the client says so if that is zero.
+    /// The test ends after this time, or when the client says so if the time is zero.
     For(Duration),
-    /// When so many bytes were sent in each direction that sends, all streams together.
+    /// The test ends when all streams together have sent this number of bytes in each direction that sends.
     Bytes(u64),
 }
 
-/// One stream of a test, seen from one end.
+/// One stream of a test as one end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamSpec {
-    /// The number that both ends know it by: 1, 3, 4, 5... in the order in which they were opened.
+    /// The number that both ends use for it: 1, 3, 4, 5... in the order of opening.
     pub(crate) id: u32,
     /// Whether this end sends.
     pub(crate) sends: bool,
 }
 
 impl Iperf3Test {
-    /// A test of 10 s from client to server over one stream, as iperf3 does without options.
+    /// Returns iperf3's default test: 10 s from client to server over one stream.
     pub(crate) fn new(protocol: Transport) -> Self {
         Self {
             protocol,
-            way: TestDirection::Up,
+            direction: TestDirection::Up,
             parallel: 1,
             until: Until::For(Duration::from_secs(10)),
             omit: Duration::ZERO,
@@ -113,12 +113,12 @@ impl Iperf3Test {
         }
     }
 
-    /// The streams in the order in which they are opened, from the client's view or from the server's.
+    /// Returns the streams in the order of opening, as the client or the server sees them.
     ///
-    /// In a test of both directions those that the client sends come first. The second stream is number 3: iperf3 has
-    /// counted so since its first version, and the results name streams by it.
+    /// In a bidirectional test, those that the client sends come first. The second stream has number 3: iperf3 has
+    /// counted like this since its first version, and the results identify streams by it.
     pub(crate) fn streams(&self, client: bool) -> Vec<StreamSpec> {
-        let client_sends: &[bool] = match self.way {
+        let client_sends: &[bool] = match self.direction {
             TestDirection::Up => &[true],
             TestDirection::Down => &[false],
             TestDirection::Both => &[true, false],
@@ -135,19 +135,19 @@ impl Iperf3Test {
             .collect()
     }
 
-    /// The measurement of this test with the rate that its senders were asked for beside what they sent, where there is one.
+    /// Adds the requested rate of the senders to the figures of this test's measurement, if there is one.
     pub(crate) fn with_requested_rate(&self, mut measurement: Measurement) -> Measurement {
         if let Some(each) = self.bitrate.filter(|_| !measurement.figures.is_empty()) {
             let rate = each as f64 * f64::from(self.parallel);
             let requested = Figure::new(Metric::RequestedRateBitPerS, Statistic::Mean, rate);
-            let directions = self.way.directions().iter();
+            let directions = self.direction.directions().iter();
             let figures = directions.map(|way| requested.clone().toward(*way));
             measurement.figures.extend(figures);
         }
         measurement
     }
 
-    /// How long the test lasts with what is omitted, when that is known beforehand.
+    /// Returns how long the test lasts including its omitted start, if that is known beforehand.
     pub(crate) fn duration(&self) -> Option<Duration> {
         match self.until {
             Until::For(time) if !time.is_zero() => Some(time + self.omit),
@@ -155,7 +155,8 @@ impl Iperf3Test {
         }
     }
 
-    /// About how long the test takes over a path of this pace; nothing where the client decides, or nothing is known of the path.
+    /// Estimates how long the test takes over a path of this pace. `None` means that the client decides, or that the
+    /// path is unknown.
     pub(crate) fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let Until::Bytes(bytes) = self.until else {
             return self.duration();
@@ -163,8 +164,8 @@ impl Iperf3Test {
         let paced_s = self.bitrate.filter(|rate| *rate > 0).map_or(0.0, |rate| {
             bytes as f64 * 8.0 / (rate as f64 * f64::from(self.parallel))
         });
-        let directions = self.way.directions();
-        // Datagrams that the path does not take are lost: what is paced leaves at its pace.
+        let directions = self.direction.directions();
+        // Paced datagrams leave at their pace, since those that the path cannot carry are lost.
         let path_s = match (self.protocol, paced_s > 0.0) {
             (Transport::Udp, true) => 0.0,
             _ => {
@@ -182,7 +183,7 @@ impl Iperf3Test {
 }
 
 impl TestDirection {
-    /// Those in which payload goes.
+    /// Returns the directions in which payload flows.
     pub(crate) fn directions(self) -> &'static [Direction] {
         match self {
             Self::Up => &[Direction::Up],
@@ -191,12 +192,12 @@ impl TestDirection {
         }
     }
 
-    /// Whether the client sends.
+    /// Returns whether the client sends.
     pub(crate) fn goes_up(self) -> bool {
         self != Self::Down
     }
 
-    /// Whether the server sends.
+    /// Returns whether the server sends.
     pub(crate) fn goes_down(self) -> bool {
         self != Self::Up
     }
@@ -207,9 +208,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_stream_is_number_three_and_those_that_the_client_sends_come_first() {
+    fn the_second_stream_is_number_three_and_client_streams_come_first() {
         let plan = Iperf3Test {
-            way: TestDirection::Both,
+            direction: TestDirection::Both,
             parallel: 2,
             ..Iperf3Test::new(Transport::Tcp)
         };
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn the_requested_rate_is_that_of_all_streams_of_each_direction() {
         let plan = Iperf3Test {
-            way: TestDirection::Both,
+            direction: TestDirection::Both,
             parallel: 3,
             bitrate: Some(20_000_000),
             ..Iperf3Test::new(Transport::Udp)
@@ -235,8 +236,8 @@ mod tests {
             ..Measurement::default()
         };
         let figures = plan.with_requested_rate(measured.clone()).figures;
-        let requested = figures[1..].iter();
-        let requested: Vec<_> = requested
+        let requested: Vec<_> = figures[1..]
+            .iter()
             .map(|f| (f.metric, f.direction, f.value))
             .collect();
         let of = |way| (Metric::RequestedRateBitPerS, Some(way), 60e6);

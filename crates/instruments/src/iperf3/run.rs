@@ -1,4 +1,5 @@
-//! The running part of a test, the same at both ends and over TCP and UDP: intervals, the omitted start, silence.
+//! The running part of a test, which is the same at both ends and for TCP and UDP: intervals, the omitted start, and
+//! silence.
 
 use crate::error::Result;
 use crate::lock;
@@ -9,122 +10,123 @@ use std::time::{Duration, Instant};
 use netio::cpu::{self, ThreadClock};
 
 use super::control::{ControlChannel, ControlError, ControlResult};
-use super::messages::{Results, Sides, StreamResults};
+use super::messages::{Results, StreamResults, TestResults};
 use super::plan::{Iperf3Test, Until};
 
-/// How often the streams are looked at, whatever the interval.
-const LOOK: Duration = Duration::from_millis(100);
-/// How often they are looked at in a test of a fixed number of bytes, whose end has to be found.
-const LOOK_FOR_BYTES: Duration = Duration::from_millis(5);
+/// The longest time between two looks at the streams, whatever the interval.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The time between two looks in a test of a number of bytes, whose end must be found.
+const BYTES_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The streams of one end while a test runs: what TCP and UDP each bring to the control session of either end.
+/// The streams of one end while a test runs. TCP and UDP implement this for the control session of either end.
 ///
-/// The session opens them, calls [`start`](Self::start) once, then [`tick`](Self::tick) at the end of every interval and
-/// [`end_omission`](Self::end_omission) where the omitted start ends, then [`stop`](Self::stop), and asks for
-/// [`results`](Self::results) last. All times are of this end's clock.
+/// The session opens the streams and calls [`start`](Self::start) once. It then calls [`tick`](Self::tick) at the end
+/// of every interval, [`end_omission`](Self::end_omission) at the end of the omitted start, [`stop`](Self::stop) at the
+/// end of the test, and [`results`](Self::results) last. All times are of this end's clock.
 pub(crate) trait Streams {
-    /// Starts the senders and receivers; `start` is when the test's time begins.
+    /// Starts the senders and receivers. The test's time begins at `start`.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// Returns an error if a thread cannot be started.
     fn start(&mut self, start: Instant) -> Result<()>;
 
-    /// Forgets what was counted until now in everything that [`results`](Self::results) and
-    /// [`progress`](Self::progress) say.
+    /// Discards the counts so far from [`results`](Self::results) and [`progress`](Self::progress).
     fn end_omission(&mut self, now: Instant);
 
     /// Ends an interval.
     fn tick(&mut self, now: Instant);
 
-    /// One line about the interval that ended last, for a terminal.
+    /// Returns a line about the last complete interval, for a terminal.
     fn interval_line(&self) -> String;
 
-    /// How far the streams have come.
+    /// Returns the progress of the streams.
     fn progress(&self) -> TestProgress;
 
-    /// Stops sending and counting: what arrives from now on is read, but does not belong to the test.
+    /// Stops sending and counting. Data that arrives later is read, but does not belong to the test.
     fn stop(&mut self, now: Instant);
 
-    /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or it is
-    /// `enough`: a test of a fixed number of bytes ends with its last byte, not when the sender says so.
+    /// Counts data that arrives after [`stop`](Self::stop), until everything that the sender reports as `sent` has
+    /// arrived, or `enough` returns true. A test of a number of bytes ends with its last byte, not with the sender's
+    /// message.
     fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool);
 
-    /// Closes the sockets; what was counted until [`stop`](Self::stop) stays.
+    /// Closes the sockets. The counts at [`stop`](Self::stop) are kept.
     fn close(&mut self) {}
 
-    /// What the other end is to know about each stream.
+    /// Returns the results of each stream for the other end.
     fn results(&self) -> Vec<StreamResults>;
 
-    /// The TCP congestion control in use, where there is one.
+    /// Returns the TCP congestion control in use, if there is one.
     fn congestion_used(&self) -> Option<String> {
         None
     }
 
-    /// CPU time that the streams have used since [`start`](Self::start).
+    /// Returns the CPU time that the streams have used since [`start`](Self::start).
     fn cpu(&self) -> CpuTime;
 }
 
-/// How far a test has come since the omitted start.
+/// The progress of a test since the omitted start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestProgress {
-    /// Payload bytes received, all streams.
+    /// Payload bytes received on all streams.
     pub(crate) received: u64,
-    /// Of what was sent since the start, how much the other end has; grows while the path works.
+    /// Bytes since the start that show progress of the path: those received and those acknowledged, or the sent ones if
+    /// this end only sends datagrams.
     pub(crate) moved: u64,
-    /// Whether all that was to be sent has arrived at the other end's host, as far as this end can know.
+    /// Whether all data to be sent has arrived at the other end's host, as far as this end knows.
     pub(crate) delivered: bool,
-    /// Why a stream ended too early.
+    /// The reason why a stream ended too early.
     pub(crate) broken: Option<String>,
 }
 
-/// What the senders of one end obey, all streams together.
+/// The control of all senders of one end.
 #[derive(Debug)]
 pub(crate) struct SendControl {
     stopped: AtomicBool,
-    /// Payload bytes that may still be sent; `u64::MAX` is no limit.
+    /// Payload bytes that may still be sent; `u64::MAX` means no limit.
     allowance: AtomicU64,
 }
 
 /// CPU time of data threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuTime {
-    /// In user space.
+    /// Time in user space.
     pub(crate) user: Duration,
-    /// In the kernel on the threads' account.
+    /// Time in the kernel on behalf of the threads.
     pub(crate) system: Duration,
 }
 
-/// CPU time of one data thread, for others to read.
+/// The CPU time of one data thread, which other threads can read.
 #[derive(Debug, Default)]
 pub(crate) struct CpuMeter {
     clock: OnceLock<ThreadClock>,
-    stated: Mutex<CpuTime>,
+    published: Mutex<CpuTime>,
     ended: AtomicBool,
 }
 
-/// How far a running test is.
+/// The time of a running test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunningTime {
-    /// For how long it has counted; absent in the omitted start.
+    /// The time that has counted so far, or `None` during the omitted start.
     pub(crate) counted: Option<Duration>,
     /// Whether an interval has just ended.
     pub(crate) ticked: bool,
 }
 
-/// Starts the streams, lets them run until `turn` says that the test is over, and stops them; gives this end's results
-/// beside why the test ended too early, if it did. `turn` is called again and again, and waits for the other end until
-/// the moment that it is given. `sends` says whether this end sends on any stream.
+/// Starts the streams, runs them until `poll_end` returns that the test is over, and stops them. Returns this end's
+/// results, and an error if the test ended too early. `poll_end` is called repeatedly, and waits for the other end
+/// until the given moment. `sends` tells whether this end sends on any stream.
 ///
-/// When nothing moves on any stream for `silence`, the test has failed.
+/// The test fails if there is no progress on any stream for `silence`.
 pub(crate) fn run<S: Streams>(
     plan: &Iperf3Test,
     streams: &mut S,
     sends: bool,
     silence: Duration,
-    turn: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
+    poll_end: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
 ) -> (Results, ControlResult<()>) {
     let start = Instant::now();
-    let mut running = Running {
+    let mut running = TestLoop {
         plan,
         start,
         counted_from: plan.omit.is_zero().then_some(start),
@@ -135,7 +137,7 @@ pub(crate) fn run<S: Streams>(
     let outcome = streams
         .start(start)
         .map_err(|error| ControlError::Connection(format!("{error:#}")))
-        .and_then(|()| running.turns(streams, turn));
+        .and_then(|()| running.poll_until_end(streams, poll_end));
     let lasted = start.elapsed();
     streams.stop(Instant::now());
     let results = Results {
@@ -147,40 +149,40 @@ pub(crate) fn run<S: Streams>(
     (results, outcome)
 }
 
-/// Waits, `patience` at most, for what the other end says that it sent, and counts anew.
+/// Waits at most `max_wait` for the data that the other end reports as sent, and updates the results.
 pub(crate) fn settle(
     streams: &mut impl Streams,
-    sides: &mut Sides,
+    sides: &mut TestResults,
     remote: &Results,
     control: &ControlChannel,
-    patience: Duration,
+    max_wait: Duration,
 ) {
-    let late = Instant::now() + patience;
+    let late = Instant::now() + max_wait;
     let enough = || Instant::now() >= late || control.check().is_err();
     streams.settle(&remote.streams, &enough);
     sides.local.streams = streams.results();
 }
 
-/// Seconds from one moment to another; none where that is earlier.
+/// Returns the seconds from one moment to another, or 0 if the second is earlier.
 pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }
 
-struct Running<'a> {
+struct TestLoop<'a> {
     plan: &'a Iperf3Test,
     start: Instant,
     counted_from: Option<Instant>,
     next_tick: Instant,
-    /// When something moved last, and how much had by then.
+    /// The time of the last progress, and the amount then.
     moved: (Instant, u64),
     silence: Duration,
 }
 
-impl Running<'_> {
-    fn turns<S: Streams>(
+impl TestLoop<'_> {
+    fn poll_until_end<S: Streams>(
         &mut self,
         streams: &mut S,
-        mut turn: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
+        mut poll_end: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
     ) -> ControlResult<()> {
         loop {
             let now = Instant::now();
@@ -188,14 +190,14 @@ impl Running<'_> {
             let since = |from| now.saturating_duration_since(from);
             let counted = self.counted_from.map(since);
             let moment = RunningTime { counted, ticked };
-            if turn(streams, moment, self.next_event(now))? {
+            if poll_end(streams, moment, self.next_event(now))? {
                 return Ok(());
             }
             self.check_silence(streams, now)?;
         }
     }
 
-    /// Does what is due by `now`; whether an interval ended.
+    /// Does the work that is due by `now`, and returns whether an interval ended.
     fn advance(&mut self, streams: &mut impl Streams, now: Instant) -> bool {
         if self.counted_from.is_none() && now >= self.start + self.plan.omit {
             streams.tick(now);
@@ -207,7 +209,7 @@ impl Running<'_> {
         let ticked = now >= self.next_tick;
         if ticked {
             streams.tick(now);
-            // One that came late shortens the next; one that came much too late is longer itself.
+            // A late interval shortens the next one. If it is late by more than an interval, it includes the next one.
             while self.next_tick <= now {
                 self.next_tick += self.plan.interval;
             }
@@ -216,13 +218,13 @@ impl Running<'_> {
     }
 
     fn next_event(&self, now: Instant) -> Instant {
-        let next = self.next_tick.min(now + LOOK);
+        let next = self.next_tick.min(now + CHECK_INTERVAL);
         match (self.counted_from, self.plan.until) {
             (None, _) => next.min(self.start + self.plan.omit),
-            // The server goes on until it is told of the end.
+            // The server continues until it is told of the end.
             (Some(from), Until::For(time)) if now < from + time => next.min(from + time),
             (Some(_), Until::For(_)) => next,
-            (Some(_), Until::Bytes(_)) => next.min(now + LOOK_FOR_BYTES),
+            (Some(_), Until::Bytes(_)) => next.min(now + BYTES_CHECK_INTERVAL),
         }
     }
 
@@ -233,7 +235,7 @@ impl Running<'_> {
             self.moved = (now, moved);
         } else if now.saturating_duration_since(since) >= self.silence {
             return Err(ControlError::TimedOut(format!(
-                "nothing moved on any stream for {} s",
+                "no stream transferred data for {} s",
                 self.silence.as_secs_f64()
             )));
         }
@@ -242,7 +244,7 @@ impl Running<'_> {
 }
 
 impl SendControl {
-    /// Sending goes on without a limit.
+    /// Returns a control that does not limit sending.
     pub(crate) fn new() -> Self {
         Self {
             stopped: AtomicBool::new(false),
@@ -250,20 +252,20 @@ impl SendControl {
         }
     }
 
-    /// Lets so many payload bytes more be sent.
+    /// Limits sending to `bytes` more payload bytes.
     pub(crate) fn limit(&self, bytes: u64) {
         self.allowance.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many payload bytes may still be sent; `u64::MAX` is no limit.
+    /// Returns the number of payload bytes that may still be sent; `u64::MAX` means no limit.
     pub(crate) fn allowance(&self) -> u64 {
         self.allowance.load(Ordering::Relaxed)
     }
 
-    /// Takes up to `wanted` payload bytes out of the allowance; how many it gave.
+    /// Takes up to `wanted` payload bytes from the allowance, and returns the number taken.
     pub(crate) fn take(&self, wanted: usize) -> usize {
         let mut taken = wanted;
-        // Without a limit nothing is written, so that streams do not contend for the number.
+        // Without a limit nothing is written, so that streams do not contend for the counter.
         self.change(|left| {
             taken = usize::try_from(left).map_or(wanted, |left| left.min(wanted));
             left - taken as u64
@@ -271,7 +273,7 @@ impl SendControl {
         taken
     }
 
-    /// Puts bytes back that were taken and not sent.
+    /// Returns bytes to the allowance that were taken but not sent.
     pub(crate) fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.change(|left| left + bytes as u64);
@@ -284,24 +286,24 @@ impl SendControl {
         let _ = self.allowance.fetch_update(set, fetch, limited);
     }
 
-    /// Ends sending.
+    /// Stops sending.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether sending is to end.
+    /// Returns whether sending is stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 }
 
 impl CpuTime {
-    /// Both kinds together.
+    /// Returns the sum of both kinds.
     pub(crate) fn total(self) -> Duration {
         self.user + self.system
     }
 
-    /// In percent of `lasted`: total, user, system.
+    /// Returns the CPU time in percent of `lasted`: total, user, system.
     fn percent_of(self, lasted: Duration) -> [f64; 3] {
         let lasted = lasted.as_secs_f64().max(f64::EPSILON);
         [self.total(), self.user, self.system].map(|time| 100.0 * time.as_secs_f64() / lasted)
@@ -318,31 +320,32 @@ impl std::iter::Sum for CpuTime {
 }
 
 impl CpuMeter {
-    /// Does `work`, which may state its CPU time now and then, on the calling thread and meters it.
-    pub(crate) fn meter<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Runs `work` on the calling thread and measures its CPU time. `work` may call [`publish`](Self::state) from time
+    /// to time.
+    pub(crate) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
         let _ = self.clock.set(ThreadClock::of_this_thread());
         let done = work();
-        self.state();
+        self.publish();
         self.ended.store(true, Ordering::Release);
         done
     }
 
-    /// States what CPU time the calling thread, which is the one metered, has used.
-    pub(crate) fn state(&self) {
+    /// Publishes the CPU time of the calling thread, which must be the measured one.
+    pub(crate) fn publish(&self) {
         let (user, system) = cpu::of_this_thread();
-        *lock(&self.stated) = CpuTime { user, system };
+        *lock(&self.published) = CpuTime { user, system };
     }
 
-    /// Up to now while the thread runs; what it has not stated yet counts as the kernel's.
+    /// Returns the CPU time until now. Time since the last publication counts as the kernel's.
     pub(crate) fn used(&self) -> CpuTime {
         let running = !self.ended.load(Ordering::Acquire);
         let clock = self.clock.get().filter(|_| running);
-        let stated = *lock(&self.stated);
+        let published = *lock(&self.published);
         let total = clock.and_then(|clock| clock.elapsed());
-        let since = total.map(|total| total.saturating_sub(stated.total()));
+        let since = total.map(|total| total.saturating_sub(published.total()));
         CpuTime {
-            system: stated.system + since.unwrap_or_default(),
-            ..stated
+            system: published.system + since.unwrap_or_default(),
+            ..published
         }
     }
 }
@@ -352,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_share_an_allowance_and_give_back_what_they_could_not_send() {
+    fn streams_share_an_allowance_and_return_unsent_bytes() {
         let control = SendControl::new();
         assert_eq!(control.take(1000), 1000);
         control.limit(1500);
@@ -365,17 +368,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_still_runs_has_used_what_it_stated_and_since_then_the_kernel_s() {
+    fn cpu_time_since_the_last_publication_counts_as_the_kernel_s() {
         let meter = CpuMeter::default();
-        meter.meter(|| {
+        meter.measure(|| {
             while cpu::of_this_thread().0.is_zero() {}
-            meter.state();
-            let stated = *lock(&meter.stated);
+            meter.publish();
+            let published = *lock(&meter.published);
             let used = meter.used();
             assert!(!used.user.is_zero());
-            assert_eq!(used.user, stated.user);
-            assert!(used.total() >= stated.total());
+            assert_eq!(used.user, published.user);
+            assert!(used.total() >= published.total());
         });
-        assert_eq!(meter.used(), *lock(&meter.stated));
+        assert_eq!(meter.used(), *lock(&meter.published));
     }
 }

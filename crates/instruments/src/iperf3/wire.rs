@@ -1,36 +1,36 @@
 //! The bytes of iperf3's control connection: cookie, states, error codes.
 //!
-//! There is no specification; this is what iperf3 3.12 and later say to each other (src/iperf_api.h, src/iperf_api.c of
-//! esnet/iperf). A client sends its cookie, then both ends send states of one byte each; after some of them come JSON
-//! texts behind a length of 4 bytes, big-endian.
+//! There is no specification. This follows iperf3 3.12 and later (src/iperf_api.h, src/iperf_api.c of esnet/iperf). A
+//! client sends its cookie, then both ends send states of one byte each. After some states, JSON texts follow behind a
+//! length of 4 bytes, big-endian.
 
 use std::fmt;
 
 use nix::errno::Errno;
 use strum::{FromRepr, IntoStaticStr};
 
-/// Bytes of a cookie on the wire: 36 characters and a zero.
+/// The length of a cookie in bytes: 36 characters and a zero.
 pub(crate) const COOKIE_LENGTH: usize = 37;
-/// The longest parameters in bytes; iperf3 takes no more since 3.18.
+/// The longest parameters in bytes, which is iperf3's limit since 3.18.
 pub(crate) const LONGEST_PARAMS: usize = 8 * 1024;
-/// The longest results in bytes that are read: 256 streams take less than a quarter of it.
+/// The longest results in bytes that are read. 256 streams need less than a quarter of it.
 pub(crate) const LONGEST_RESULTS: usize = 256 * 1024;
 
-/// iperf3's base 32, in which cookies are written.
+/// The letters of iperf3's base 32, in which cookies are written.
 const COOKIE_LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// What tells a test's connections from those of others.
+/// The identifier of a test's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Cookie([u8; COOKIE_LENGTH]);
 
-/// A step of a test, as it stands on the wire and as iperf3's source names it.
+/// A step of a test, with its number in messages and its name in iperf3's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[repr(i8)]
 pub(crate) enum ControlState {
-    /// The test begins: reset what was counted.
+    /// The test begins, and counting restarts.
     TestStart = 1,
-    /// Send.
+    /// The ends may send.
     TestRunning = 2,
     /// The client ends the test.
     TestEnd = 4,
@@ -44,28 +44,28 @@ pub(crate) enum ControlState {
     ClientTerminate = 12,
     /// The client is to send its results; the server's follow.
     ExchangeResults = 13,
-    /// Both have the results.
+    /// Both ends have the results.
     DisplayResults = 14,
     /// The last message, from the client.
     #[strum(serialize = "IPERF_DONE")]
     Done = 16,
-    /// The server has another test.
+    /// The server runs another test.
     AccessDenied = -1,
-    /// The server fails: its error code and its errno follow, 4 bytes each, big-endian.
+    /// The server failed. Its error code and its errno follow, 4 bytes each, big-endian.
     ServerError = -2,
 }
 
-/// iperf3's number for why a test failed (`i_errno`), with the system's own behind it.
+/// iperf3's number for the failure of a test (`i_errno`), and the system's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorCode {
-    /// iperf3's.
+    /// The number of iperf3.
     pub(crate) code: i32,
-    /// The server's errno; 0 for none.
+    /// The server's errno, or 0 for none.
     pub(crate) errno: i32,
 }
 
 impl Cookie {
-    /// A new one; nobody has to guess it, so it need not be secret.
+    /// Returns a new cookie. It need not be secret.
     pub(crate) fn random() -> Self {
         let mut bytes = [0; COOKIE_LENGTH];
         for byte in &mut bytes[..COOKIE_LENGTH - 1] {
@@ -74,28 +74,28 @@ impl Cookie {
         Self(bytes)
     }
 
-    /// Of a connection's first bytes; nothing when they are not printable text closed by a zero.
+    /// Parses the first bytes of a connection. `None` means that they are not printable text followed by a zero.
     ///
-    /// iperf3 compares cookies as C strings, and makes them in base 32; others may use other letters.
+    /// iperf3 compares cookies as C strings, and creates them in base 32; others may use other letters.
     pub(crate) fn parse(bytes: [u8; COOKIE_LENGTH]) -> Option<Self> {
         let (last, text) = bytes.split_last()?;
         let printable = text.iter().all(u8::is_ascii_graphic);
         (*last == 0 && printable).then_some(Self(bytes))
     }
 
-    /// As it stands on the wire.
+    /// Returns the bytes of the cookie in messages.
     pub(crate) fn as_bytes(&self) -> &[u8; COOKIE_LENGTH] {
         &self.0
     }
 }
 
 impl ControlState {
-    /// The state of this byte, if there is one.
+    /// Returns the state of this byte, if there is one.
     pub(crate) fn parse(byte: u8) -> Option<Self> {
         Self::from_repr(byte.cast_signed())
     }
 
-    /// As it stands on the wire.
+    /// Returns the byte of the state in messages.
     pub(crate) fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
     }
@@ -104,7 +104,7 @@ impl ControlState {
 impl ErrorCode {
     /// The client's duration exceeds the server's maximum (`IEMAXSERVERTESTDURATIONEXCEEDED`).
     pub(crate) const TOO_LONG: Self = Self::of(37);
-    /// More memory than the server gives (`IEBUFSIZE`).
+    /// The test needs more memory than the server allows (`IEBUFSIZE`).
     pub(crate) const MEMORY: Self = Self::of(8);
     /// The server does not take tests from this client (`IEAUTHTEST`).
     pub(crate) const NOT_ALLOWED: Self = Self::of(142);
@@ -112,13 +112,13 @@ impl ErrorCode {
     pub(crate) const PARAMS: Self = Self::of(114);
     /// The results cannot be read (`IERECVRESULTS`).
     pub(crate) const RESULTS: Self = Self::of(117);
-    /// The client's message is not one that belongs here (`IEMESSAGE`).
+    /// The client's message is not allowed at this point (`IEMESSAGE`).
     pub(crate) const MESSAGE: Self = Self::of(110);
-    /// Nothing came for too long (`IENOMSG`).
+    /// Nothing arrived for too long (`IENOMSG`).
     pub(crate) const SILENCE: Self = Self::of(144);
-    /// The test lasts longer than the server lets it (`IESERVERTESTDURATIONEXPIRED`).
+    /// The test lasted longer than the server allows (`IESERVERTESTDURATIONEXPIRED`).
     pub(crate) const EXPIRED: Self = Self::of(160);
-    /// A stream cannot be had (`IECREATESTREAM`).
+    /// A stream cannot be opened (`IECREATESTREAM`).
     pub(crate) const STREAM: Self = Self::of(200);
 
     /// The far end does not have this congestion control (`IESETCONGESTION`).
@@ -136,7 +136,7 @@ impl ErrorCode {
         Self { code, errno: 0 }
     }
 
-    /// Of the 8 bytes after [`ControlState::ServerError`].
+    /// Parses the 8 bytes after [`ControlState::ServerError`].
     pub(crate) fn parse([a, b, c, d, e, f, g, h]: [u8; 8]) -> Self {
         Self {
             code: i32::from_be_bytes([a, b, c, d]),
@@ -144,16 +144,16 @@ impl ErrorCode {
         }
     }
 
-    /// As it stands on the wire.
+    /// Returns the 8 bytes in messages.
     pub(crate) fn to_bytes(self) -> [u8; 8] {
         let both = [self.code.to_be_bytes(), self.errno.to_be_bytes()];
         both.concat().try_into().expect("twice four bytes")
     }
 
-    /// What the code means, for those that a client can cause or wait out.
+    /// Returns the meaning of the code, for failures that a client can cause or wait out.
     fn meaning(self) -> Option<&'static str> {
         if self == Self::CONGESTION_NOT_ALLOWED {
-            return Some("the server's host has this congestion control but does not allow it");
+            return Some("the server's host has this congestion control, but does not allow it");
         }
         Some(match self.code {
             5 => "the test is too long",
@@ -171,8 +171,8 @@ impl ErrorCode {
             123 => "the server could not set the MSS",
             124 => "the server could not set the window",
             134 => "the server does not have this congestion control",
-            142 => "the server does not take tests from this client",
-            144 => "nothing reached the server for too long",
+            142 => "the server refuses tests from this client",
+            144 => "the server received nothing for too long",
             160 => "the test took longer than the server allows",
             200..=207 => "the server could not open or keep a stream",
             _ => return None,
@@ -186,7 +186,7 @@ impl fmt::Debug for Cookie {
     }
 }
 
-/// As iperf3's source names it, with its number.
+/// iperf3's name of the state, with its number.
 impl fmt::Display for ControlState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", <&str>::from(self), *self as i8)
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_in_words() {
+    fn an_error_has_a_text() {
         let bytes = [0, 0, 0, 134, 0, 0, 0, 2];
         let error = ErrorCode::parse(bytes);
         assert_eq!(error.to_bytes(), bytes);

@@ -1,4 +1,4 @@
-//! The kinds of instruments, and their arguments on the command line, in a scenario and in a plan.
+//! The kinds of instruments and their arguments, as the command line, a scenario and a plan have them.
 
 mod scenario;
 
@@ -10,10 +10,10 @@ use crate::failure::Failure;
 pub use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput};
 pub use scenario::{Kind, OptionText, Parameters, read_plan, record_plan};
 
-/// The one list of kinds: a variant, its name and its arguments each.
+/// Defines the list of kinds: a variant, its name and the type of its arguments for each.
 macro_rules! kinds {
     ($($kind:ident $name:literal $arguments:ty,)*) => {
-        /// One kind of instrument with its arguments.
+        /// An instrument of one kind with its arguments.
         #[derive(Clone, Debug, Subcommand, Serialize, Deserialize)]
         #[serde(tag = "kind", content = "arguments")]
         #[allow(missing_docs, reason = "clap would show them in place of those of the arguments")]
@@ -21,18 +21,18 @@ macro_rules! kinds {
             $(#[command(name = $name)] #[serde(rename = $name)] $kind($arguments),)*
         }
 
-        /// As `farwire measure`, scenarios and records call the kinds.
+        /// The names of the kinds in `farwire measure`, in scenarios and in records.
         const NAMES: &[&str] = &[$($name),*];
 
         impl InstrumentArgs {
-            /// The instrument that was asked for.
+            /// Returns the instrument.
             pub fn instrument(&self) -> &dyn Instrument {
                 match self {
                     $(Self::$kind(arguments) => arguments,)*
                 }
             }
 
-            /// The arguments that every instrument takes.
+            /// Returns the arguments that all instruments take.
             pub fn common(&self) -> &CommonArgs {
                 match self {
                     $(Self::$kind(arguments) => &arguments.common,)*
@@ -42,7 +42,7 @@ macro_rules! kinds {
             /// Measures.
             ///
             /// # Errors
-            /// As [`Instrument::measure`].
+            /// Returns the failures of [`Instrument::measure`].
             pub fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
                 self.instrument().measure(session)
             }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_is_in_the_table_and_has_the_first_headline() {
+    fn every_measured_figure_is_in_the_table_and_the_first_headline_is_measured() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = |service: &str| server.address(service).unwrap();
         let port = |service: &str| format!("--port={}", address(service).port());
@@ -118,7 +118,7 @@ mod tests {
             let args = InstrumentArgs::from_arg_matches(&matches).unwrap();
             let session = Session::quiet(Stop::default());
             let output = match args.measure(&session) {
-                // This machine has no ICMP socket for us.
+                // This machine allows this process no ICMP socket.
                 Err(failure) if line[0] == "ping" && failure.code() == 3 => continue,
                 output => output.unwrap_or_else(|failure| panic!("{line:?}: {failure}")),
             };

@@ -1,4 +1,4 @@
-//! An instrument as a scenario file asks for it: the same options by their long names, and a far end that the test bed has.
+//! Instruments in a scenario file: the options of the command line by their long names, with a far end in the test bed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,10 +22,10 @@ use super::{InstrumentArgs, NAMES};
 use crate::external::Tool;
 use crate::instrument::FarEnd;
 
-/// What a scenario cannot set: it has its own way to each.
+/// The options that a scenario cannot set, because it sets them in other ways.
 const NOT_IN_SCENARIOS: [&str; 6] = ["json", "csv", "help", "bind", "ipv4", "ipv6"];
 
-/// Options of an instrument by their long names: `true` is a flag, `false` takes one away.
+/// The options of an instrument by their long names. `true` sets a flag, and `false` unsets it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Parameters(BTreeMap<String, Value>);
@@ -45,19 +45,19 @@ impl JsonSchema for Parameters {
 }
 
 impl Parameters {
-    /// Takes over what `other` sets.
+    /// Sets the options that `other` sets.
     pub fn set(&mut self, other: &Self) {
         self.0.extend(other.0.clone());
     }
 
-    /// Those that `left_out` does not name.
+    /// Returns the options without those that `left_out` matches.
     pub fn without(&self, left_out: impl Fn(&str) -> bool) -> Self {
         let mut kept = self.clone();
         kept.0.retain(|key, _| !left_out(key));
         kept
     }
 
-    /// As a command line has them.
+    /// Returns the options as words of a command line.
     fn options(&self) -> Result<Vec<String>, Error> {
         let mut options = Vec::new();
         for (key, value) in &self.0 {
@@ -88,7 +88,7 @@ fn text(key: &str, value: &Value) -> Result<String, Error> {
     })
 }
 
-/// A kind of instruments, by its name.
+/// A kind of instrument, identified by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(&'static str);
 
@@ -111,17 +111,17 @@ impl JsonSchema for Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order of `farwire measure`.
+    /// Returns all kinds, in the order of `farwire measure`.
     pub fn all() -> impl Iterator<Item = Self> {
         NAMES.iter().copied().map(Self)
     }
 
-    /// As the command line and a scenario call it.
+    /// Returns the name that the command line and a scenario use.
     pub fn name(self) -> &'static str {
         self.0
     }
 
-    /// Every option that a scenario may set.
+    /// Returns all options that a scenario may set.
     pub fn options(self) -> Vec<OptionText> {
         let all = InstrumentArgs::augment_subcommands(Command::new("farwire"));
         let command = all.find_subcommand(self.0);
@@ -129,23 +129,26 @@ impl Kind {
         arguments.filter_map(OptionText::of).collect()
     }
 
-    /// The instrument of this kind with these options.
+    /// Returns an instrument of this kind with these options.
     ///
     /// # Errors
-    /// One that names an option that it has not, or whose value it cannot have.
+    /// Returns an error that names the option if the kind does not have it, or rejects its value.
     pub fn with(self, parameters: &Parameters) -> Result<InstrumentArgs, Error> {
         let options = parameters.options()?;
         let known: Vec<String> = self.options().into_iter().map(|known| known.name).collect();
         for option in &options {
-            let name = option.trim_start_matches('-').split('=').next();
-            let name = name.unwrap_or_default();
+            let name = option
+                .trim_start_matches('-')
+                .split('=')
+                .next()
+                .unwrap_or_default();
             if !known.iter().any(|known| known == name) {
                 let known = known.iter().map(String::as_str);
                 let near = nearest::of(name, known.clone()).map_or_else(
                     || format!("it has {}", known.collect::<Vec<_>>().join(", ")),
                     |near| format!("did you mean `{near}`?"),
                 );
-                let refused = Error::other(format_args!("no option of {}; {near}", self.0));
+                let refused = Error::other(format_args!("not an option of {}; {near}", self.0));
                 return Err(refused.at(name));
             }
         }
@@ -160,35 +163,36 @@ impl Kind {
 }
 
 impl InstrumentArgs {
-    /// The instrument of a record's plan.
+    /// Returns the instrument of a record's plan.
     ///
     /// # Errors
-    /// There is no such kind, or it lacks an argument.
+    /// Returns an error if there is no such kind, or an argument is missing.
     pub fn of(recorded: &RecordedArguments) -> Result<Self> {
         let mut own: Self = serde_json::from_value(serde_json::to_value(recorded)?)?;
-        own.instrument_mut().aim(&FarEnd::example());
+        own.instrument_mut().set_far_end(&FarEnd::example());
         Ok(own)
     }
 
-    /// The same instrument toward `far_end`; TCP senders have `congestion` unless they say otherwise.
+    /// Returns the same instrument with `far_end` as its target. TCP senders use `congestion` unless their arguments
+    /// name another.
     #[must_use]
     pub fn toward(&self, far_end: &FarEnd, congestion: &str) -> Self {
         let mut own = self.clone();
         let instrument = own.instrument_mut();
-        instrument.aim(far_end);
+        instrument.set_far_end(far_end);
         instrument.use_congestion(congestion);
         own
     }
 
-    /// The file that it sends, its option `file`.
+    /// Returns the path of the file that it sends, given by its option `file`.
     pub fn file_mut(&mut self) -> Option<&mut PathBuf> {
         self.instrument_mut().file_mut()
     }
 
-    /// The external tools that it needs, at both ends.
+    /// Returns the external tools that it needs at both ends.
     ///
     /// # Errors
-    /// One is not on this machine.
+    /// Returns an error if a tool is not on this machine.
     pub fn tools(&self) -> Result<Vec<Tool>> {
         let instrument = self.instrument();
         let server = instrument.server()?;
@@ -196,7 +200,7 @@ impl InstrumentArgs {
         Ok(tools.into_iter().flatten().collect())
     }
 
-    /// As a record keeps it.
+    /// Returns the arguments in the form that a record keeps.
     pub fn recorded(&self) -> RecordedArguments {
         let written = serde_json::to_value(self).expect("arguments are JSON");
         let mut recorded: RecordedArguments =
@@ -206,10 +210,10 @@ impl InstrumentArgs {
     }
 }
 
-/// A record's plan with its instruments.
+/// Returns a record's plan with its instruments.
 ///
 /// # Errors
-/// An instrument that this program does not have, or that lacks an argument.
+/// Returns an error if this program does not have an instrument, or an argument is missing.
 pub fn read_plan(recorded: &Plan) -> Result<Plan<InstrumentArgs>> {
     recorded.try_map(|planned| {
         let own = InstrumentArgs::of(&planned.args);
@@ -217,20 +221,20 @@ pub fn read_plan(recorded: &Plan) -> Result<Plan<InstrumentArgs>> {
     })
 }
 
-/// The plan as a record keeps it.
+/// Returns the plan in the form that a record keeps.
 pub fn record_plan(plan: &Plan<InstrumentArgs>) -> Plan {
     let recorded = plan.try_map(|planned| Ok::<_, Infallible>(planned.args.recorded()));
     recorded.unwrap_or_else(|never| match never {})
 }
 
-/// An option, for whoever writes a scenario.
+/// An option, described for the author of a scenario.
 #[derive(Clone, Debug)]
 pub struct OptionText {
-    /// Its long name.
+    /// The long name.
     pub name: String,
-    /// What `--help` says of it, in plain text.
+    /// The help of `--help` as plain text.
     pub help: String,
-    /// Whether it has no value.
+    /// Whether the option takes no value.
     pub flag: bool,
 }
 
@@ -248,7 +252,7 @@ impl OptionText {
 }
 
 impl FarEnd {
-    /// Of no test bed, to try options on.
+    /// Returns a far end outside every test bed, to check options with.
     fn example() -> Self {
         Self {
             address: IpAddr::from([192, 0, 2, 1]),
@@ -257,7 +261,7 @@ impl FarEnd {
     }
 }
 
-/// What clap refuses, with the option that it is about as key.
+/// Converts an error of clap; the key is the option that the error concerns.
 fn refusal(error: &clap::Error) -> Error {
     let all = |kind| match error.get(kind) {
         Some(ContextValue::String(one)) => vec![one.as_str()],
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sender_says_of_congestion_control_stays() {
+    fn a_sender_s_own_congestion_control_takes_precedence() {
         let asked = aimed("tcp", "congestion = 'reno'");
         assert!(format!("{asked:?}").contains("Some(\"reno\")"));
         let carrier = asked.instrument().profile().carrier;
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_has_units_as_text_and_what_no_one_said() {
+    fn a_plan_contains_units_as_text_and_default_values() {
         let asked = asked("ping", "count = 3\ninterval = '20ms'");
         assert_eq!(
             asked.recorded().options(),
@@ -354,14 +358,14 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_not_there_is_named_with_those_that_are() {
+    fn an_unknown_option_is_named_with_the_known_ones() {
         let refused = |name: &str, text: &str| {
             let error = kind(name).with(&parameters(text)).unwrap_err();
             error.to_string()
         };
         let error = refused("ping", "parallel = 3");
         assert!(
-            error.starts_with("parallel: no option of ping; it has size, count"),
+            error.starts_with("parallel: not an option of ping; it has size, count"),
             "{error}"
         );
         let error = refused("ping", "count = 'x'");
@@ -371,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_instrument_can_be_is_refused_by_its_option_with_what_would_be_right() {
+    fn invalid_values_are_refused_with_their_option_and_valid_ones() {
         for case in [
             "ping: count = 'x' => count: invalid value 'x' for '--count <",
             "tcp: reverse = true, bidir = true => bidir: it cannot be used with --reverse",
@@ -381,15 +385,17 @@ mod tests {
         ] {
             let (asked, right) = case.split_once(" => ").unwrap();
             let (name, options) = asked.split_once(": ").unwrap();
-            let error = kind(name).with(&parameters(&options.replace(", ", "\n")));
-            let error = error.unwrap_err().to_string();
+            let error = kind(name)
+                .with(&parameters(&options.replace(", ", "\n")))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(right), "{case}: {error}");
             assert!(!error.contains("Usage"), "{error}");
         }
     }
 
     #[test]
-    fn every_kind_takes_a_target_and_no_option_and_comes_back_from_a_plan() {
+    fn every_kind_without_options_round_trips_through_a_plan() {
         for kind in Kind::all() {
             let asked = asked(kind.name(), "");
             let recorded = asked.recorded();

@@ -1,4 +1,4 @@
-//! What `pingpong`, `blast` and `transfer` take alike.
+//! The arguments that `pingpong`, `blast` and `transfer` share.
 
 use crate::error::{Result, ensure};
 use clap::Args;
@@ -13,27 +13,27 @@ use record::metric_table::MetricTable;
 use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfile};
 use record::{Direction, Metric, Statistic};
 
-/// The far end, and what TCP is to do.
+/// The far end and the settings of the TCP connection.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ConnectionArgs {
-    /// Name or address of `farwire serve`; its port, if not 5203, behind it: HOST:PORT
+    /// Name or address of `farwire serve`, and its port if it is not 5203: HOST:PORT
     #[serde(skip)]
     pub(crate) host: String,
-    /// Runs of each size, on a connection each
+    /// Number of runs of each size, each on its own connection
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
-    /// Leave Nagle's algorithm on, as nettest did
+    /// Keep Nagle's algorithm on, as nettest does
     #[arg(long)]
     pub(crate) nagle: bool,
-    /// Largest TCP segment in bytes, to send and to announce [default: the path's]
+    /// TCP maximum segment size in bytes [default: the path's]
     #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
     pub(crate) set_mss: Option<u32>,
 }
 
-/// Which messages.
+/// The messages to send.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Messages {
-    /// Message size in bytes, 1 to 1,000,000: one, a list 1,64,1KiB or a doubling range 1..131072
+    /// Message size in bytes: 64, a list 1,64,1KiB, or a doubling range 1..131072; at most 1,000,000
     #[arg(
         short,
         long,
@@ -42,24 +42,24 @@ pub(crate) struct Messages {
         conflicts_with = "sweep"
     )]
     pub(crate) size: MessageSizes,
-    /// Sizes and counts of a published table instead
+    /// Use the sizes and counts of a published table
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
-    /// Messages of a run [default: 100]; of a sweep, its counts are scaled so that the largest is this one [default: its own]
+    /// Messages per run [default: 100]; scales the counts of a sweep so that this is the largest
     #[arg(short, long, visible_alias = "iterations", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) count: Option<u64>,
 }
 
 impl ConnectionArgs {
-    /// Measures toward `far_end` from now on.
-    pub(crate) fn aim(&mut self, far_end: &FarEnd) {
+    /// Sets the far end to measure towards.
+    pub(crate) fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
-    /// Of an instrument with these metrics that sends one way and is received whole, run by run.
+    /// Returns the profile of an instrument with these metrics that sends to the far end in runs, all received by the
+    /// far end.
     pub(crate) fn profile(&self, metrics: &MetricTable) -> InstrumentProfile {
-        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
-        let goodput = goodput.toward(Direction::Up);
+        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean).toward(Direction::Up);
         let usual = metrics.profile(goodput, HostLimit::TcpRate);
         InstrumentProfile {
             direction: Some(Direction::Up),
@@ -76,7 +76,7 @@ impl ConnectionArgs {
         }
     }
 
-    /// Finds the far end.
+    /// Resolves the far end.
     pub(crate) fn far_end(&self, common: &CommonArgs) -> Result<MessageTarget> {
         Ok(MessageTarget {
             address: endpoint::resolve(&self.host, DEFAULT_PORT, common.family())?,
@@ -88,7 +88,7 @@ impl ConnectionArgs {
 }
 
 impl Messages {
-    /// The sizes asked for, or those of the sweep.
+    /// Returns the sizes that the user asked for, or those of the sweep.
     pub(crate) fn loads(
         &self,
         of_sweep: impl FnOnce(Sweep, Option<u64>) -> Vec<MessageLoad>,
@@ -103,7 +103,7 @@ impl Messages {
             ensure!(
                 Input,
                 load.size as u64 <= largest,
-                "a message of {} bytes is too large: at most {largest}",
+                "a message of {} bytes is too large: at most {largest} are allowed",
                 load.size
             );
         }

@@ -1,4 +1,4 @@
-//! `blast`: messages one way; the far end swallows them and sends one byte at the end, as nettest had it
+//! `blast`: messages in one direction. The far end discards them and sends one byte at the end, as nettest does
 //! ("Experiment on Oct 10").
 
 use crate::error::Result;
@@ -31,9 +31,9 @@ use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
 
-/// Throughput of messages one way, as nettest measured it
+/// Measure the throughput of messages in one direction, as nettest did
 ///
-/// The far end swallows them and sends one byte at the end. Each message is one send call.
+/// Each message is one send call. The far end discards the messages, and sends one byte at the end.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct BlastArgs {
     #[command(flatten)]
@@ -62,8 +62,8 @@ impl Instrument for BlastArgs {
         vec![Traffic::Tcp(Some(DEFAULT_PORT))]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.connection.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.connection.set_far_end(far_end);
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
@@ -71,7 +71,7 @@ impl Instrument for BlastArgs {
         let of_load = |load: &MessageLoad| {
             let bytes = load.count.saturating_mul(load.size as u64);
             let stream_s = pace.stream_s(Direction::Up, bytes);
-            // The connection, and the far end's byte that says it has all.
+            // A run also takes the round trips of the connection and of the far end's final byte.
             let asked_s = 2.0 * pace.round_trip_s(0, 0);
             stream_s.max(load.count as f64 * SEND_S) + asked_s
         };
@@ -102,12 +102,12 @@ fn metrics() -> MetricTable {
     ])
 }
 
-/// What a send call takes, about.
+/// The approximate duration of a send call in seconds.
 const SEND_S: f64 = 0.5e-6;
-/// Sends between two looks at whether to stop.
+/// The number of sends between two checks of the stop.
 const SENDS: u64 = 64;
 
-/// Measures from the calling thread's namespace.
+/// Measures from the calling thread's network namespace.
 pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) -> Measurement {
     let began = Instant::now();
     let loads = match plan.messages.loads(Sweep::blast) {
@@ -128,8 +128,9 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) 
             let elapsed = Sample::new(at_s, Metric::ElapsedS, number.into(), run_s);
             let goodput = Sample::new(at_s, Metric::GoodputBitPerS, number.into(), rate);
             let samples = [elapsed, goodput.toward(Direction::Up)];
-            let samples = samples.map(|sample| sample.size(size as u64));
-            measurement.samples.extend(samples);
+            measurement
+                .samples
+                .extend(samples.map(|sample| sample.size(size as u64)));
             session.live.line(format_args!(
                 "{}, run {number} of {runs}: {} in {run_s:.6} s, {:.3} Mbit/s",
                 counted(size, "byte"),
@@ -147,7 +148,8 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) 
     measurement
 }
 
-/// One run: from the first send to the far end's byte that says it has all.
+/// Runs once, and returns the time from the first send to the byte with which the far end confirms that it has
+/// everything.
 fn run(
     far: &MessageTarget,
     plan: &BlastArgs,
@@ -157,25 +159,25 @@ fn run(
 ) -> Result<Duration> {
     let MessageLoad { size, count } = load;
     let mode = Mode::Blast { size, count };
-    let (stream, _) = far.ask(mode, plan.connection.nagle, stop, measurement)?;
+    let (stream, _) = far.request(mode, plan.connection.nagle, stop, measurement)?;
     let message = incompressible(size);
     let start = Instant::now();
     for number in 1..=count {
         let mut sent = stream.send(&message);
         if number % SENDS == 0 {
-            sent = sent.and_then(|()| stream.go_on());
+            sent = sent.and_then(|()| stream.check_stop());
         }
-        sent.map_err(|broken| far.blame(&load.message(number), broken))?;
+        sent.map_err(|broken| far.error_at(&load.message(number), broken))?;
     }
     let last = stream.receive(&mut [0]);
     last.map_err(|broken| {
         let doing = format!("the byte after {count} messages of {size} bytes");
-        far.blame(&doing, broken)
+        far.error_at(&doing, broken)
     })?;
     Ok(start.elapsed())
 }
 
-/// Payload bits a second.
+/// Returns the goodput in payload bits per second.
 fn goodput(load: MessageLoad, elapsed_s: f64) -> f64 {
     load.size as f64 * load.count as f64 * 8.0 / elapsed_s
 }
@@ -186,25 +188,25 @@ fn figures(load: MessageLoad, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Fi
     };
     let goodputs: Vec<f64> = elapsed_s.iter().map(|&time| goodput(load, time)).collect();
     let goodput = (Metric::GoodputBitPerS, Mean, Some(goodput(load, mean_s)));
-    // nettest's: the bytes of one run over the mean time of the runs.
+    // As in nettest, the goodput is the bytes of one run divided by the mean time of the runs.
     let bytes = load.size as f64 * load.count as f64;
     let interval = goodput_interval(&goodputs, bytes, hosts_s);
-    let rate = measured::figures(Some(Direction::Up), [goodput]);
-    let rate = rate.map(|figure| Figure { interval, ..figure });
-    let figures = elapsed_figures(elapsed_s).chain(rate);
-    figures
+    let rate = measured::figures(Some(Direction::Up), [goodput])
+        .map(|figure| Figure { interval, ..figure });
+    elapsed_figures(elapsed_s)
+        .chain(rate)
         .map(|figure| figure.size(load.size as u64))
         .collect()
 }
 
-/// Nothing measured yet, with what is known of the numbers to come.
+/// Returns an empty measurement with the facts that explain its figures.
 fn with_facts(plan: &BlastArgs) -> Measurement {
     Measurement::default()
         .with_fact(
             "goodput",
-            "payload (L7): iterations x size / elapsed, from the first send to the far end's byte that says it has all",
+            "payload (L7): iterations x size / elapsed, from the first send to the far end's byte that confirms all of it",
         )
-        .with_fact("messages", "each is one call of send(2), also the smallest")
+        .with_fact("messages", "each is one call of send(2), even the smallest")
         .with_fact("nagle", nagle_in_words(plan.connection.nagle))
         .with_fact("variation", VARIATION)
         .with_fact("interval", GOODPUT_INTERVAL)

@@ -13,29 +13,30 @@ use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
 use record::Measurement;
 
-/// A server that neither sends nor takes anything for so long is gone, unless the user of this module knows better.
+/// The default time after which a server that neither sends nor accepts data counts as gone.
 pub(crate) const SILENCE: Duration = Duration::from_secs(20);
 
-/// Where the far end is and how to reach it.
+/// The address of the far end and the settings to reach it.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageTarget {
-    /// The server.
+    /// Address of the server.
     pub(crate) address: SocketAddr,
-    /// The near end, if it matters.
+    /// The local address or interface, if it matters.
     pub(crate) local: Option<Local>,
-    /// The largest segment to announce and to send (TCP_MAXSEG), if not the path's.
+    /// The largest segment to announce and to send (TCP_MAXSEG). `None` means the path's.
     pub(crate) mss: Option<u32>,
-    /// How long it may neither send nor take anything before it counts as gone; usually [`SILENCE`].
+    /// The time after which a server that neither sends nor accepts data counts as gone, usually [`SILENCE`].
     pub(crate) silence: Duration,
 }
 
 impl MessageTarget {
-    /// Connects, asks for `mode` with Nagle's algorithm on or off, and takes the answer; states what the connection's packets may hold among the facts of
-    /// `measurement`.
+    /// Connects, requests `mode` with Nagle's algorithm on or off, and reads the answer. Adds the connection's segment
+    /// and buffer sizes and the path's MTU to the facts of `measurement`.
     ///
     /// # Errors
-    /// No connection within [`CONNECT_TIMEOUT`]; or the far end refuses, is something else, or falls silent.
-    pub(super) fn ask(
+    /// Returns an error if there is no connection within [`CONNECT_TIMEOUT`], or if the far end refuses, is another
+    /// program, or falls silent.
+    pub(super) fn request(
         &self,
         mode: Mode,
         nagle: bool,
@@ -49,12 +50,13 @@ impl MessageTarget {
         }
         let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT, stop)?;
         let stream = MessageStream::new(stream, stop.clone(), self.silence)?;
-        let answer = stream.send_line(&MessageRequest { mode, nagle }.to_string());
-        let answer = answer.and_then(|()| stream.receive_line());
-        let answer = answer.map_err(|broken| self.blame("answering the request", broken))?;
+        let answer = stream
+            .send_line(&MessageRequest { mode, nagle }.to_string())
+            .and_then(|()| stream.receive_line())
+            .map_err(|broken| self.error_at("answering the request", broken))?;
         let wrong = || {
             format!(
-                "{}: is `farwire serve` of this version there?",
+                "{}: no `farwire serve` of this version answers",
                 self.address
             )
         };
@@ -65,12 +67,13 @@ impl MessageTarget {
         let mss = format!("{mss} bytes of payload in a full segment");
         let sndbuf = SockRef::from(socket).send_buffer_size()?;
         let buffers = format!(
-            "{sndbuf} bytes to send (SO_SNDBUF), {} bytes to receive at the far end (SO_RCVBUF), as a connection begins",
+            "{sndbuf} bytes to send (SO_SNDBUF), {} bytes to receive at the far end (SO_RCVBUF), at the start of a connection",
             grant.rcvbuf
         );
         let facts = [("mss", mss), ("socket_buffers", buffers)];
-        let facts = facts.map(|(name, fact)| (name.to_owned(), fact));
-        measurement.facts.extend(facts);
+        measurement
+            .facts
+            .extend(facts.map(|(name, fact)| (name.to_owned(), fact)));
         if let Ok(mtu) = tcp::path_mtu(socket) {
             let mtu = format!("{mtu} bytes, of the path");
             measurement.facts.insert("mtu".to_owned(), mtu);
@@ -78,8 +81,8 @@ impl MessageTarget {
         Ok((stream, grant))
     }
 
-    /// The error of a connection that broke while the far end was `doing` something.
-    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> Error {
+    /// Returns the error for a connection that broke while the far end was `doing` something.
+    pub(super) fn error_at(&self, doing: &str, broken: MessageError) -> Error {
         match broken {
             MessageError::Stopped(cause) => Error::Stopped(cause),
             broken => Error::Peer(format!("{} failed at {doing}: {broken}", self.address)),
@@ -87,7 +90,7 @@ impl MessageTarget {
     }
 }
 
-/// `length` bytes that do not compress, the same every time.
+/// Returns `length` incompressible bytes, which are the same in every run.
 pub(super) fn incompressible(length: usize) -> Vec<u8> {
     const SEED: u64 = 0xfa12_31e5;
     let mut bytes = vec![0; length];

@@ -1,5 +1,5 @@
-//! Whole messages and lines over a TCP connection, and numbered datagrams over a UDP socket: without allocation, and
-//! never waiting without end.
+//! Complete messages and lines over a TCP connection, and numbered datagrams over a UDP socket. Sending and receiving
+//! messages does not allocate, and every wait is bounded.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -11,51 +11,52 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, recv, send};
 use thiserror::Error;
 
-use super::wire::{LONGEST_LINE, Wait};
+use super::wire::{LONGEST_LINE, WaitMode};
 use crate::endpoint::wait_for;
 use crate::error::Error;
 use netio::stop::{STOP_INTERVAL, Stop, StopCause};
 use netio::tcp;
 
-/// Between two looks at the clock while spinning: some tens of microseconds.
+/// The number of spins between two looks at the clock, which take some tens of microseconds.
 const SPINS: u32 = 64;
-/// A peer that is silent for so long is waited for asleep, so that nobody keeps a core busy with nothing.
+/// The longest spinning wait. After it, the wait continues in the kernel, so that a silent peer does not keep a core
+/// busy.
 const SPIN_AT_MOST: Duration = Duration::from_millis(100);
 
 /// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct MessageStream {
     stream: TcpStream,
-    /// The peer.
+    /// The address of the peer.
     pub(crate) peer: SocketAddr,
-    /// How messages are waited for; lines are always waited for asleep.
-    pub(crate) wait: Wait,
-    /// Signals and the time that the whole may take.
+    /// The way to wait for messages. Lines are always waited for in the kernel.
+    pub(crate) wait: WaitMode,
+    /// The stop, which includes the time limit of the whole test.
     pub(crate) stop: Stop,
-    /// How long the peer may neither send nor take anything.
+    /// The longest time in which the peer may neither send nor accept data.
     pub(crate) silence: Duration,
 }
 
-/// Since when nothing has happened, and how many bytes the peer had yet to acknowledge then.
-pub(crate) type Quiet = Option<(Instant, u32)>;
+/// The start of a silence, and the number of bytes that the peer had not acknowledged then.
+pub(crate) type SilenceStart = Option<(Instant, u32)>;
 
-/// Why a message did not get through.
+/// The reason why a message did not arrive.
 #[derive(Debug, Error)]
 pub(crate) enum MessageError {
-    /// It was to stop here.
+    /// The test was stopped at this end.
     #[error("{0}")]
     Stopped(StopCause),
     /// The peer was silent for too long.
-    #[error("it neither sent nor took anything for {} s", .0.as_secs_f64())]
+    #[error("it neither sent nor received anything for {} s", .0.as_secs_f64())]
     Silent(Duration),
-    /// The peer closed the connection in order, between two messages.
+    /// The peer closed the connection properly, between two messages.
     #[error("it closed the connection")]
     Closed,
-    /// The peer closed the connection in order, so many bytes into a message.
+    /// The peer closed the connection properly, after this number of bytes of a message.
     #[error("it closed the connection after {0} bytes of a message")]
     ClosedWithin(usize),
-    /// The line is too long or no text.
-    #[error("came {0:?} where a line of text of at most {LONGEST_LINE} bytes was due")]
+    /// The line is too long or not text.
+    #[error("it sent {0:?} instead of a line of text of at most {LONGEST_LINE} bytes")]
     NoLine(String),
     /// The connection failed.
     #[error("the connection broke: {0}")]
@@ -72,10 +73,10 @@ impl From<MessageError> for Error {
 }
 
 impl MessageStream {
-    /// Takes over a connection: every wait ends after 100 ms to look at `stop`.
+    /// Wraps a connection. Every wait checks `stop` at least every 100 ms.
     ///
     /// # Errors
-    /// The socket refuses its options.
+    /// Returns an error if the socket refuses its options.
     pub(crate) fn new(stream: TcpStream, stop: Stop, silence: Duration) -> io::Result<Self> {
         let peer = stream.peer_addr()?;
         stream.set_nonblocking(false)?;
@@ -85,41 +86,42 @@ impl MessageStream {
         Ok(Self {
             stream,
             peer,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
             stop,
             silence,
         })
     }
 
-    /// The socket, for its options.
+    /// Returns the socket, for its options.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Whether to go on waiting. As long as the peer acknowledges something it is not silent: a message may be long and
-    /// its link slow.
-    pub(crate) fn check(&self, quiet: &mut Quiet) -> Result<(), MessageError> {
-        self.go_on()?;
+    /// Checks whether to wait on. A peer that acknowledges data is not silent, since a message may be long and its link
+    /// slow.
+    pub(crate) fn check_progress(&self, quiet: &mut SilenceStart) -> Result<(), MessageError> {
+        self.check_stop()?;
         let unacknowledged = tcp::unacknowledged(&self.stream).unwrap_or(0);
         let same = quiet.filter(|(_, before)| *before == unacknowledged);
         let (since, _) = *quiet.insert(same.unwrap_or_else(|| (Instant::now(), unacknowledged)));
-        self.not_silent_since(since)
+        self.check_silence_since(since)
     }
 
-    /// Whether nobody asks to stop.
-    pub(crate) fn go_on(&self) -> Result<(), MessageError> {
+    /// Returns an error if there is a cause to stop.
+    pub(crate) fn check_stop(&self) -> Result<(), MessageError> {
         let cause = self.stop.cause();
         cause.map_or(Ok(()), |cause| Err(MessageError::Stopped(cause)))
     }
 
-    fn not_silent_since(&self, since: Instant) -> Result<(), MessageError> {
-        match since.elapsed() < self.silence {
-            true => Ok(()),
-            false => Err(MessageError::Silent(self.silence)),
+    fn check_silence_since(&self, since: Instant) -> Result<(), MessageError> {
+        if since.elapsed() < self.silence {
+            Ok(())
+        } else {
+            Err(MessageError::Silent(self.silence))
         }
     }
 
-    /// Fills `message`, as the stream waits.
+    /// Fills `message`, waiting as the stream is set to.
     pub(crate) fn receive(&self, message: &mut [u8]) -> Result<(), MessageError> {
         let mut filled = 0;
         loop {
@@ -132,13 +134,13 @@ impl MessageStream {
             if filled == message.len() {
                 return Ok(());
             }
-            self.go_on()?;
+            self.check_stop()?;
         }
     }
 
-    /// One read of at least one byte, 0 at the end of the connection; always asleep.
+    /// Reads at least one byte, waiting in the kernel. Returns 0 at the end of the connection.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, MessageError> {
-        self.receive_asleep(buffer, MsgFlags::empty())
+        self.receive_blocking(buffer, MsgFlags::empty())
     }
 
     /// Sends all of `message`.
@@ -154,10 +156,10 @@ impl MessageStream {
                         return Ok(());
                     }
                     quiet = None;
-                    self.go_on()?;
+                    self.check_stop()?;
                 }
-                Err(Errno::EAGAIN) => self.check(&mut quiet)?,
-                Err(Errno::EINTR) => self.go_on()?,
+                Err(Errno::EAGAIN) => self.check_progress(&mut quiet)?,
+                Err(Errno::EINTR) => self.check_stop()?,
                 Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
@@ -168,15 +170,16 @@ impl MessageStream {
         self.send(format!("{line}\n").as_bytes())
     }
 
-    /// Receives one line, without its end; byte by byte, because what follows it may be a message. The whole of it
-    /// must come within the silence that is allowed, once it has begun: what was sent before may still be on its way over a slow link.
+    /// Receives one line without its line feed. It reads single bytes, because a message may follow. Once a line has
+    /// begun, all of it must arrive within the allowed silence. Before that, earlier data may still be on its way over
+    /// a slow link.
     pub(crate) fn receive_line(&self) -> Result<String, MessageError> {
         let mut line = Vec::with_capacity(LONGEST_LINE);
         let mut byte = [0];
         let mut begun = None;
         while line.len() < LONGEST_LINE {
-            self.go_on()?;
-            begun.map_or(Ok(()), |begun| self.not_silent_since(begun))?;
+            self.check_stop()?;
+            begun.map_or(Ok(()), |begun| self.check_silence_since(begun))?;
             if self.read(&mut byte)? == 0 {
                 return Err(match line.as_slice() {
                     [] => MessageError::Closed,
@@ -189,7 +192,8 @@ impl MessageStream {
                     line.pop_if(|last| *last == b'\r');
                     return String::from_utf8(line).map_err(|error| no_line(error.as_bytes()));
                 }
-                // Nothing that a terminal would obey gets into a message to the user.
+                // The line may appear in a message to the user, and must therefore not contain characters that control
+                // a terminal.
                 byte if byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r') => line.push(byte),
                 byte => return Err(no_line(&[&line[..], &[byte]].concat())),
             }
@@ -197,7 +201,7 @@ impl MessageStream {
         Err(no_line(&line))
     }
 
-    /// Whether the peer has sent something, or closed the connection, that was not received yet.
+    /// Returns whether there is unread data, or the peer closed the connection.
     pub(crate) fn is_readable(&self) -> bool {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
         let peeked = recv(self.stream.as_raw_fd(), &mut [0], flags);
@@ -205,8 +209,8 @@ impl MessageStream {
     }
 
     fn receive_some(&self, buffer: &mut [u8], asleep: MsgFlags) -> Result<usize, MessageError> {
-        if self.wait == Wait::Block {
-            return self.receive_asleep(buffer, asleep);
+        if self.wait == WaitMode::Block {
+            return self.receive_blocking(buffer, asleep);
         }
         let fd = self.stream.as_raw_fd();
         let mut spins = 0;
@@ -222,20 +226,20 @@ impl MessageStream {
                 spins = 0;
                 let since = *quiet_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= SPIN_AT_MOST {
-                    return self.receive_asleep(buffer, asleep);
+                    return self.receive_blocking(buffer, asleep);
                 }
             }
         }
     }
 
-    fn receive_asleep(&self, buffer: &mut [u8], flags: MsgFlags) -> Result<usize, MessageError> {
+    fn receive_blocking(&self, buffer: &mut [u8], flags: MsgFlags) -> Result<usize, MessageError> {
         let fd = self.stream.as_raw_fd();
         let mut quiet = None;
         loop {
             match recv(fd, buffer, flags) {
                 Ok(count) => return Ok(count),
-                Err(Errno::EAGAIN) => self.check(&mut quiet)?,
-                Err(Errno::EINTR) => self.go_on()?,
+                Err(Errno::EAGAIN) => self.check_progress(&mut quiet)?,
+                Err(Errno::EINTR) => self.check_stop()?,
                 Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
@@ -252,28 +256,28 @@ fn no_line(bytes: &[u8]) -> MessageError {
 #[derive(Debug)]
 pub(crate) struct NumberedDatagrams {
     socket: UdpSocket,
-    wait: Wait,
-    /// When the last one was sent: an answer to it is waited for by spinning for a while.
+    wait: WaitMode,
+    /// Time of the last send. The answer to it is waited for by spinning for some time.
     sent: Instant,
 }
 
-/// What a wait for a datagram brought.
+/// The result of waiting for a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DatagramWait {
-    /// So many bytes.
+    /// A datagram of this number of bytes.
     Datagram(usize),
-    /// A datagram without payload: the peer asks for a look at the connection beside.
+    /// A datagram without payload, by which the peer asks to look at the TCP connection.
     Empty,
-    /// Nothing until the deadline, or for about 100 ms.
+    /// No datagram until the deadline, or for about 100 ms.
     Nothing,
 }
 
 impl NumberedDatagrams {
-    /// Takes over a connected socket and empties it: before it was connected, strangers could reach it.
+    /// Wraps a connected socket and discards what it received: before it was connected, anyone could send to it.
     ///
     /// # Errors
-    /// The socket refuses its options.
-    pub(crate) fn new(socket: UdpSocket, wait: Wait) -> io::Result<Self> {
+    /// Returns an error if the socket refuses its options.
+    pub(crate) fn new(socket: UdpSocket, wait: WaitMode) -> io::Result<Self> {
         socket.set_read_timeout(Some(STOP_INTERVAL))?;
         socket.set_nonblocking(true)?;
         let mut nothing = [0; 1];
@@ -295,11 +299,11 @@ impl NumberedDatagrams {
         let fd = self.socket.as_raw_fd();
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let spins = self.wait == Wait::Spin && self.sent.elapsed() < SPIN_AT_MOST;
-            // The socket's own time-out is one system call less, and too long before a near deadline.
+            let spins = self.wait == WaitMode::Spin && self.sent.elapsed() < SPIN_AT_MOST;
+            // The socket's own time-out saves a system call, but is too long before a near deadline.
             let near = left.filter(|left| *left < STOP_INTERVAL && !spins);
             if let Some(left) = near {
-                // An interrupted sleep is a short one: the clock is looked at again.
+                // A signal only makes the sleep shorter, since the loop looks at the clock again.
                 let _ = wait_for(&self.socket, PollFlags::POLLIN, left);
             }
             let flags = if spins || near.is_some() {
@@ -312,7 +316,7 @@ impl NumberedDatagrams {
                 Ok(count) => return Ok(DatagramWait::Datagram(count)),
                 Err(Errno::EAGAIN) if spins && left != Some(Duration::ZERO) => {}
                 Err(Errno::EAGAIN) => return Ok(DatagramWait::Nothing),
-                // An ICMP error to an earlier datagram: that one is lost, no more.
+                // An ICMP error concerns an earlier datagram, which is lost.
                 Err(Errno::EINTR | Errno::ECONNREFUSED) => {}
                 Err(error) => return Err(MessageError::Failed(error.into())),
             }
@@ -325,7 +329,7 @@ impl NumberedDatagrams {
         loop {
             match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL) {
                 Ok(_) => return Ok(()),
-                // The error belongs to an earlier datagram; this one was not sent.
+                // The error concerns an earlier datagram, and this one was not sent.
                 Err(Errno::EINTR | Errno::ECONNREFUSED) => {}
                 Err(error) => return Err(MessageError::Failed(error.into())),
             }
@@ -333,13 +337,13 @@ impl NumberedDatagrams {
     }
 }
 
-/// Writes `number` over the first bytes of `message`, as many of its low bytes as there is room for.
+/// Writes the low bytes of `number` to the start of `message`: 8 bytes, or as many as fit.
 pub(crate) fn put_number(message: &mut [u8], number: u64) {
     let room = message.len().min(8);
     message[..room].copy_from_slice(&number.to_be_bytes()[8 - room..]);
 }
 
-/// The number in a message; of a message shorter than 8 bytes, its low bytes.
+/// Returns the number in a message. A message shorter than 8 bytes has only the low bytes of its number.
 pub(crate) fn number_of(message: &[u8]) -> u64 {
     let start = message.iter().take(8);
     start.fold(0, |number, byte| number << 8 | u64::from(*byte))
@@ -350,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_keeps_as_many_low_bytes_as_the_message_has() {
+    fn a_number_keeps_the_low_bytes_that_fit_the_message() {
         let mut message = [0xff; 10];
         for (length, kept) in [(1, 0x08), (2, 0x0708), (8, 0x0102_0304_0506_0708)] {
             put_number(&mut message[..length], 0x0102_0304_0506_0708);

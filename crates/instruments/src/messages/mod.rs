@@ -1,6 +1,6 @@
-//! Messages over TCP or UDP: `pingpong` for round-trip times and `blast` for throughput against message size, as nettest sent
-//! them ("Experiment on Oct 10", kernel 2.4.10); `transfer` for the reads at the receiver ("Perl TCP Transfer Test").
-//! One small framing of ours carries all three: see [`wire`].
+//! Messages over TCP or UDP. `pingpong` measures round-trip times and `blast` throughput by message size, as nettest
+//! does ("Experiment on Oct 10", kernel 2.4.10). `transfer` measures the reads at the receiver ("Perl TCP Transfer
+//! Test"). All three use the small protocol that [`wire`] describes.
 
 pub mod args;
 pub mod blast;
@@ -22,18 +22,18 @@ use record::metric_table::MetricRow;
 use record::{Figure, Metric};
 use stats::t_interval;
 
-/// Bytes of a MiB.
+/// The number of bytes in a MiB.
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What the variation of the runs is, as a fact.
+/// The definition of the variation of the runs, stated among the facts of a measurement.
 const VARIATION: &str = "mean absolute deviation of the runs, as \"Experiment on Oct 10\" has it; SD is the sample standard deviation (n - 1)";
 
-/// The time of a run, over all runs of a size.
+/// Returns the metric of the duration of a run, over all runs of a size.
 fn elapsed() -> MetricRow {
     MetricRow::new(Metric::ElapsedS, &[Mean, Sd, MeanDeviation]).headlines(&[Mean])
 }
 
-/// Its figures.
+/// Returns the figures of the durations of all runs of a size.
 fn elapsed_figures(elapsed_s: &[f64]) -> impl Iterator<Item = Figure> {
     let found = [
         (Metric::ElapsedS, Mean, t_interval::mean(elapsed_s)),
@@ -47,7 +47,7 @@ fn elapsed_figures(elapsed_s: &[f64]) -> impl Iterator<Item = Figure> {
     measured::figures(None, found)
 }
 
-/// Whether Nagle's algorithm is on, as a fact.
+/// Returns a fact that tells whether Nagle's algorithm is on.
 fn nagle_in_words(on: bool) -> &'static str {
     if on { "on" } else { "off (TCP_NODELAY)" }
 }

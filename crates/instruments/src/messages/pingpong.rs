@@ -1,6 +1,8 @@
-//! `pingpong`: a message there and the same message back, again and again, as nettest had it ("Experiment on Oct 10").
+//! `pingpong`: a message to the far end and the same message back, repeatedly, as nettest does ("Experiment on Oct
+//! 10").
 //!
-//! Over UDP they are numbered datagrams, one at a time, with a connection beside them for the far end's count.
+//! Over UDP, one numbered datagram is on its way at a time. A TCP connection carries the request and the far end's
+//! count.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,7 @@ use super::connection::{
 };
 use super::round_trips::{MessageRoundTrips, host_overhead, network_part, overhead_takes_s};
 use super::sizes::{MessageLoad, Sweep};
-use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, Mode, Wait};
+use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, Mode, WaitMode};
 use super::{VARIATION, elapsed, elapsed_figures, nagle_in_words};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
@@ -36,9 +38,9 @@ use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::losses::Losses;
 use stats::t_interval;
 
-/// Round-trip time of messages, as nettest measured it
+/// Measure the round-trip time of messages, as nettest did
 ///
-/// Each message is sent back when the whole of it has come; the next one follows.
+/// The far end returns each message after it has received all of it. Then the next message follows.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PingpongArgs {
     #[command(flatten)]
@@ -47,13 +49,13 @@ pub struct PingpongArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(super) messages: Messages,
-    /// How both ends wait for a message
+    /// Method by which both ends wait for a message
     #[arg(long, value_enum, default_value_t)]
-    pub(super) wait: Wait,
-    /// Over UDP, one datagram a message, of at most 65,507 bytes
+    pub(super) wait: WaitMode,
+    /// Use UDP, with one datagram of at most 65,507 bytes per message
     #[arg(short, long)]
     pub(super) udp: bool,
-    /// After which an answer over UDP is late and its message lost
+    /// Over UDP, count a message as lost after this time without an answer
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
     pub(super) timeout: Nanos,
     #[command(flatten)]
@@ -93,8 +95,8 @@ impl Instrument for PingpongArgs {
         }]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.connection.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.connection.set_far_end(far_end);
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
@@ -127,12 +129,12 @@ impl PingpongArgs {
         self.messages.loads(Sweep::pingpong)
     }
 
-    /// Over UDP, the time-out of a message.
+    /// Returns the time-out of a message over UDP, or `None` over TCP.
     fn udp_timeout(&self) -> Option<Duration> {
         self.udp.then(|| self.timeout.into())
     }
 
-    /// Its metrics of any size.
+    /// Returns the metrics for a message of any size.
     fn table(&self) -> MetricTable {
         use Statistic::{Max, Median, Min, P99};
         let (up, down) = (&[Direction::Up][..], &[Direction::Down]);
@@ -161,17 +163,16 @@ fn check_datagrams(loads: &[MessageLoad]) -> Result<(), Failure> {
         .find(|load| load.size > LARGEST_DATAGRAM.into());
     too_large.map_or(Ok(()), |load| {
         Err(Failure::bad_input(format_args!(
-            "a message of {} bytes does not fit a UDP datagram: at most {LARGEST_DATAGRAM}; \
-             choose smaller sizes, or TCP",
+            "a message of {} bytes does not fit into a UDP datagram: use at most {LARGEST_DATAGRAM}, or TCP",
             load.size
         )))
     })
 }
 
-/// With more messages than this in all, single round-trip times are kept in a histogram only.
+/// With more messages than this in all runs, single round-trip times are kept only in a histogram.
 const MOST_SAMPLES: u64 = 20_000;
 
-/// Measures from the calling thread's namespace.
+/// Measures from the calling thread's network namespace.
 pub(crate) fn measure(far: &MessageTarget, plan: &PingpongArgs, session: &Session) -> Measurement {
     let began = Instant::now();
     let loads = match plan.loads() {
@@ -211,24 +212,24 @@ struct Runs<'a> {
     session: &'a Session,
     load: MessageLoad,
     round_trips: MessageRoundTrips,
-    /// Of the runs that were completed.
+    /// Durations of the completed runs in seconds.
     elapsed_s: Vec<f64>,
     mean_rtt_ms: Vec<f64>,
     datagrams: DatagramCounts,
-    /// Segments that the client sent again, over TCP.
+    /// The segments that the client retransmitted over TCP.
     retransmitted: u64,
     measurement: &'a mut Measurement,
 }
 
-/// Datagrams of one or more runs.
+/// Counts of datagrams in one or more runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct DatagramCounts {
     sent: u64,
-    /// At the far end, each once.
+    /// Datagrams that arrived at the far end, each counted once.
     arrived: u64,
-    /// Answered in time.
+    /// Datagrams that were answered in time.
     answered: u64,
-    /// Answers to earlier messages: after the time-out, or second ones.
+    /// Answers after the time-out, and duplicate answers.
     late: u64,
 }
 
@@ -261,9 +262,9 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// One run over TCP: from the first message sent to the last answer.
+    /// Runs once over TCP, and returns the time from the first message sent to the last answer.
     fn over_tcp(&mut self) -> Result<Duration> {
-        let (mut stream, _) = self.ask(None)?;
+        let (mut stream, _) = self.request(None)?;
         stream.wait = self.plan.wait;
         let message = incompressible(self.load.size);
         let mut answer = vec![0; self.load.size];
@@ -273,32 +274,32 @@ impl Runs<'_> {
             let sent = stream.send(&message);
             let exchanged = sent.and_then(|()| stream.receive(&mut answer));
             let after = Instant::now();
-            exchanged.map_err(|broken| self.far.blame(&self.load.message(number), broken))?;
+            exchanged.map_err(|broken| self.far.error_at(&self.load.message(number), broken))?;
             self.round_trips.add(after - before, after);
             before = after;
             if after - looked >= STOP_INTERVAL {
                 looked = after;
-                let going_on = stream.go_on();
-                going_on.map_err(|broken| self.far.blame("", broken))?;
+                let going_on = stream.check_stop();
+                going_on.map_err(|broken| self.far.error_at("", broken))?;
             }
         }
         ensure!(
             Peer,
             answer == message,
-            "{} sends back other bytes than it got",
+            "{} returns other bytes than it received",
             self.far.address
         );
         self.retransmitted += u64::from(TcpInfo::of(stream.socket())?.total_retrans);
         Ok(before - start)
     }
 
-    /// One run over UDP: from the first message sent to the last answer, or its time-out.
+    /// Runs once over UDP, and returns the time from the first message sent to the last answer or its time-out.
     fn over_udp(&mut self, timeout: Duration) -> Result<Duration> {
         let (far, load) = (self.far, self.load);
         let mut address = far.address;
         let socket = endpoint::udp(address, far.local.as_ref())?;
-        let (stream, grant) = self.ask(Some(socket.local_addr()?.port()))?;
-        let port = grant.udp.context("the far end grants no UDP port")?;
+        let (stream, grant) = self.request(Some(socket.local_addr()?.port()))?;
+        let port = grant.udp.context("the far end offers no UDP port")?;
         if port != address.port() {
             address.set_port(port);
             socket.connect(address)?;
@@ -310,15 +311,15 @@ impl Runs<'_> {
         let start = Instant::now();
         let mut end = start;
         for number in 1..=load.count {
-            let blame = |broken| far.blame(&load.message(number), broken);
+            let error_at = |broken| far.error_at(&load.message(number), broken);
             put_number(&mut message, number);
             let before = Instant::now();
             let deadline = before + timeout;
-            datagrams.send(&message).map_err(blame)?;
+            datagrams.send(&message).map_err(error_at)?;
             let answered = loop {
                 let received = datagrams.receive(&mut answer, Some(deadline));
                 let now = Instant::now();
-                if let DatagramWait::Datagram(length) = received.map_err(blame)? {
+                if let DatagramWait::Datagram(length) = received.map_err(error_at)? {
                     let is_current = length == message.len()
                         && number_of(&answer[..length]) == number_of(&message);
                     if is_current && now <= deadline {
@@ -329,35 +330,36 @@ impl Runs<'_> {
                 if now >= deadline {
                     break None;
                 }
-                stream.go_on().map_err(blame)?;
+                stream.check_stop().map_err(error_at)?;
             };
             counts.sent += 1;
-            stream.go_on().map_err(blame)?;
+            stream.check_stop().map_err(error_at)?;
             end = answered.unwrap_or_else(Instant::now);
             match answered {
                 Some(at) => {
                     counts.answered += 1;
                     self.round_trips.add(at - before, at);
                 }
-                // Before the end the far end says nothing over the connection but that it gives up.
+                // During a run, the far end writes to the connection only to give up.
                 None if stream.is_readable() => {
                     let line = stream.receive_line();
-                    return Err(blame(
+                    return Err(error_at(
                         line.map_or_else(|broken| broken, MessageError::NoLine),
                     ));
                 }
                 None => {}
             }
         }
-        let result = stream.send_line(DONE);
-        let result = result.and_then(|()| datagrams.send(&[]));
-        let result = result.and_then(|()| stream.receive_line());
-        let result = result.map_err(|broken| far.blame("counting the messages", broken))?;
-        let result: EchoResult = result.parse().with_context(|| far.address.to_string())?;
+        let line = stream
+            .send_line(DONE)
+            .and_then(|()| datagrams.send(&[]))
+            .and_then(|()| stream.receive_line())
+            .map_err(|broken| far.error_at("counting the messages", broken))?;
+        let result: EchoResult = line.parse().with_context(|| far.address.to_string())?;
         ensure!(
             Peer,
             counts.answered <= result.received && result.received <= counts.sent,
-            "{} counts {} messages, of {} that were sent and {} that it answered",
+            "{} counts {} messages, but {} were sent and {} answered",
             far.address,
             result.received,
             counts.sent,
@@ -368,7 +370,7 @@ impl Runs<'_> {
         Ok(end - start)
     }
 
-    fn ask(&mut self, udp: Option<u16>) -> Result<(MessageStream, MessageGrant)> {
+    fn request(&mut self, udp: Option<u16>) -> Result<(MessageStream, MessageGrant)> {
         let mode = Mode::Pingpong {
             size: self.load.size,
             count: self.load.count,
@@ -376,18 +378,18 @@ impl Runs<'_> {
             udp,
         };
         let (nagle, stop) = (self.plan.connection.nagle, &self.session.stop);
-        let (stream, grant) = self.far.ask(mode, nagle, stop, self.measurement)?;
+        let (stream, grant) = self.far.request(mode, nagle, stop, self.measurement)?;
         self.state_wait(grant.wait);
         Ok((stream, grant))
     }
 
-    /// States how both ends wait.
-    fn state_wait(&mut self, granted: Wait) {
+    /// Adds the fact of how both ends wait.
+    fn state_wait(&mut self, granted: WaitMode) {
         let asked = self.plan.wait;
         let text = if asked == granted {
             asked.to_string()
         } else {
-            format!("{asked}; the far end has no core to spare: {granted}")
+            format!("{asked}; the far end has no free core: {granted}")
         };
         self.measurement.facts.insert("wait".to_owned(), text);
     }
@@ -410,22 +412,23 @@ impl Runs<'_> {
         self.measurement.samples.extend(samples);
     }
 
-    /// Of what the client sent over TCP.
+    /// Returns the number of segments that the client retransmitted over TCP, as a figure.
     fn retransmitted(&self) -> Option<Figure> {
         let over_tcp = !self.plan.udp && !self.elapsed_s.is_empty();
         let total = || measured::total(Metric::RetransmittedPackets, self.retransmitted);
         over_tcp.then(|| total().toward(Direction::Up))
     }
 
-    /// What the hosts add to a round-trip time at most: twice the loopback's, as much again for a far end, or a load,
-    /// that is not seen here.
+    /// Returns an upper bound for the hosts' part of a round-trip time in milliseconds: twice the time over loopback,
+    /// which allows for a slower far end or for load that does not show here.
     fn hosts_ms(&mut self) -> Option<f64> {
         let pause = self.round_trips.median();
         let stop = &self.session.stop;
         match host_overhead(self.load.size, self.plan.wait, pause, stop) {
             Ok(overhead) => Some(2.0 * overhead.as_secs_f64() * 1e3),
             Err(error) => {
-                let cause = format!("none: no loopback to estimate the hosts' part on: {error:#}");
+                let cause =
+                    format!("none: there is no loopback to estimate the hosts' part: {error:#}");
                 self.measurement.facts.insert("interval".to_owned(), cause);
                 None
             }
@@ -441,8 +444,8 @@ impl DatagramCounts {
         self.late += other.late;
     }
 
-    /// Lost by direction: on the way up what the far end did not count, on the way down what it sent back and did not
-    /// come in time. Nothing without a datagram.
+    /// Returns the counts and the loss of each direction: upwards, messages that the far end did not count; downwards,
+    /// answers that did not arrive in time. There are no figures without a datagram.
     fn figures(self) -> impl Iterator<Item = Figure> {
         let count = |metric, way, count: u64| {
             (self.sent > 0).then(|| measured::total(metric, count).toward(way))
@@ -464,30 +467,26 @@ impl DatagramCounts {
     }
 }
 
-/// Nothing measured yet, with what is known of the numbers to come; `keep` says whether every message is a sample.
+/// Returns an empty measurement with the facts that explain its figures. `keep` tells whether every message is a
+/// sample.
 fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
     let transport = match plan.udp_timeout() {
-        None => {
-            "TCP: from handing the message to the kernel to having read the whole of it back".into()
-        }
+        None => "TCP: from handing the message to the kernel until all of it is read back".into(),
         Some(timeout) => format!(
-            "UDP: one message at a time; lost without an answer within {} s, and the next one follows; means are of \
-             answered messages",
+            "UDP: one message at a time, lost without an answer within {} s; means are over answered messages",
             timeout.as_secs_f64()
         ),
     };
-    let kept = match keep {
-        true => "every message's round-trip time is a sample",
-        false => {
-            "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
-             histogram of 0.01 %"
-        }
+    let kept = if keep {
+        "every message's round-trip time is a sample"
+    } else {
+        "more than 20000 messages: the samples are the times of runs, and single messages are in a histogram of 0.01 %"
     };
     let nagle = nagle_in_words(plan.connection.nagle);
     Measurement::default()
         .with_fact(
             "rtt",
-            format!("{transport}; user space, both hosts included"),
+            format!("{transport}; user space, including both hosts"),
         )
         .with_fact("samples", kept)
         .with_fact("nagle", format!("{nagle}, at both ends"))
@@ -495,17 +494,16 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
         .with_fact("interval", interval_in_words(keep))
 }
 
-/// How the intervals come about, where the time of every message is kept or not.
+/// Returns the fact that explains the intervals. `keep` tells whether the time of every message is kept.
 fn interval_in_words(keep: bool) -> String {
-    let quantiles = match keep {
-        true => measured::QUANTILE_INTERVAL,
-        false => {
-            "of quantiles by the ranks of all messages, as if they were independent of each other"
-        }
+    let quantiles = if keep {
+        measured::QUANTILE_INTERVAL
+    } else {
+        "of quantiles by the ranks of all messages, assuming independent messages"
     };
     format!(
-        "of the mean: Student's t over the runs; {quantiles}; their lower ends less twice the mean over loopback, which bounds \
-         the hosts' part; of loss: Wilson's, which takes lost messages for independent, since each waits for the time-out of the one \
-         before"
+        "of the mean: Student's t over the runs; {quantiles}; the lower ends are reduced by twice the mean over loopback, the \
+         upper bound of the hosts' part; of loss: Wilson's, for independent losses, because each message waits for the timeout \
+         of the one before"
     )
 }

@@ -1,4 +1,4 @@
-//! The round-trip times of one message size, and what the hosts add to them.
+//! The round-trip times of one message size, and an estimate of the hosts' part of them.
 
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
@@ -8,36 +8,37 @@ use crate::error::{Context, Error, Result};
 use hdrhistogram::Histogram;
 
 use super::connection::MessageStream;
-use super::wire::Wait;
+use super::wire::WaitMode;
 use netio::stop::Stop;
 use record::{Figure, Metric, Sample, Statistic};
 use stats::quantile::Quantile;
 use stats::{order_statistics, t_interval};
 
-/// Four digits: 0.01 %.
+/// The significant digits of the histogram; four digits mean an error of at most 0.01 %.
 const DIGITS: u8 = 4;
-/// An hour.
+/// The largest round-trip time in the histogram: one hour, in nanoseconds.
 const LONGEST_RTT_NS: u64 = 3_600_000_000_000;
-/// Messages that estimate the hosts' part.
+/// The number of messages from which the hosts' part is estimated.
 const HOST_MESSAGES: usize = 200;
-/// For large messages, or long pauses, less is enough.
+/// The longest duration of the estimate. Large messages or long pauses reduce the number of messages.
 const LONGEST_ESTIMATE: Duration = Duration::from_millis(500);
-/// What a wait and a small message over loopback take beyond the wait, about.
+/// The approximate time in seconds that a small message over loopback takes, including the oversleep of the wait before
+/// it.
 const LOOPBACK_S: f64 = 100e-6;
-/// A core that has waited so long sleeps as deeply as it will.
+/// The longest wait before a message. A core that has waited for this long has reached its deepest sleep state.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// About how long [`host_overhead`] takes after waits of so many seconds.
+/// Returns the approximate duration of [`host_overhead`] in seconds with waits of `pause_s` seconds.
 pub(super) fn overhead_takes_s(pause_s: f64) -> f64 {
     let messages_s = HOST_MESSAGES as f64 * (pause_s + LOOPBACK_S);
     messages_s.min(LONGEST_ESTIMATE.as_secs_f64())
 }
 
-/// Takes round-trip times without allocating, unless every one is kept.
+/// A record of round-trip times that allocates only if every one of them is kept.
 pub(super) struct MessageRoundTrips {
-    /// In nanoseconds.
+    /// Round-trip times in nanoseconds.
     histogram: Histogram<u64>,
-    /// When each answer came and its round-trip time, in seconds; empty when there are too many.
+    /// Arrival and round-trip time of each answer in seconds. Empty if there are too many messages to keep.
     kept: Vec<(f64, f64)>,
     keep: bool,
     began: Instant,
@@ -46,7 +47,7 @@ pub(super) struct MessageRoundTrips {
 }
 
 impl MessageRoundTrips {
-    /// Nothing yet; times count from `began`. `keep` keeps every message.
+    /// Returns an empty record whose times count from `began`. With `keep` it keeps every message.
     pub(super) fn new(keep: bool, began: Instant) -> Self {
         Self {
             histogram: Histogram::new_with_bounds(1, LONGEST_RTT_NS, DIGITS)
@@ -59,7 +60,7 @@ impl MessageRoundTrips {
         }
     }
 
-    /// One message's answer came at `now`.
+    /// Adds a message whose answer arrived at `now`.
     pub(super) fn add(&mut self, rtt: Duration, now: Instant) {
         self.sum += rtt;
         self.answered += 1;
@@ -71,23 +72,24 @@ impl MessageRoundTrips {
         }
     }
 
-    /// Seconds since the instrument began.
+    /// Returns the seconds since the instrument began.
     pub(super) fn now_s(&self) -> f64 {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// The sum of all round-trip times, and of how many.
+    /// Returns the sum of all round-trip times and their number.
     pub(super) fn sum(&self) -> (Duration, u64) {
         (self.sum, self.answered)
     }
 
-    /// Every message that was kept.
+    /// Returns a sample for every message that was kept.
     pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
         let kept = self.kept.iter().zip(1..);
         kept.map(|((at_s, rtt_s), index)| Sample::new(*at_s, Metric::RttMs, index, rtt_s * 1e3))
     }
 
-    /// Of single messages; quantiles lie within their intervals, the lower ends less `hosts_ms`, if that is known.
+    /// Returns the figures of single messages. The lower ends of the quantiles' intervals are reduced by `hosts_ms`,
+    /// and there are no intervals without it.
     pub(super) fn figures(&self, hosts_ms: Option<f64>) -> Vec<Figure> {
         if self.answered == 0 {
             return Vec::new();
@@ -108,36 +110,36 @@ impl MessageRoundTrips {
         ]
     }
 
-    /// The median round-trip time; 0 without an answer.
+    /// Returns the median round-trip time, or 0 without an answer.
     pub(super) fn median(&self) -> Duration {
         Duration::from_nanos(self.histogram.value_at_quantile(0.5))
     }
 
-    /// What a share (0 to 1) of the round-trip times is not above, in milliseconds.
+    /// Returns the quantile of the round-trip times at `share` (0 to 1), in milliseconds.
     fn at_ms(&self, share: f64) -> f64 {
         self.histogram.value_at_quantile(share.clamp(0.0, 1.0)) as f64 / 1e6
     }
 
-    /// Between which round-trip times the quantile at `share` lies at 95 %, and how many independent messages they are worth.
-    /// Messages that are too many to be kept are taken as independent.
+    /// Returns the 95 % interval of the quantile at `share` in milliseconds, and the effective number of independent
+    /// messages. If there were too many messages to keep, they are assumed to be independent.
     fn interval_ms(&self, share: f64) -> (Option<[f64; 2]>, f64) {
         let kept: Vec<f64> = self.kept.iter().map(|(_, rtt_s)| rtt_s * 1e3).collect();
         if let Some(quantile) = Quantile::of(&kept, share) {
             return (quantile.interval, quantile.worth);
         }
         let ranks = order_statistics::quantile_ranks(self.answered, share);
-        // Half a rank less: no rounding leads to the next value.
+        // Half a rank less prevents that rounding leads to the next value.
         let at = |rank: f64| self.at_ms((rank - 0.5) / self.answered as f64);
         (ranks.map(|ranks| ranks.map(at)), self.answered as f64)
     }
 }
 
-/// How [`goodput_interval`] comes about.
-pub(super) const GOODPUT_INTERVAL: &str = "Student's t over the runs' goodputs; the upper end without twice what a message takes over loopback, which \
-     bounds the hosts' part of a run";
+/// The method behind [`goodput_interval`], stated among the facts of a measurement.
+pub(super) const GOODPUT_INTERVAL: &str = "Student's t over the runs' goodputs; the upper end leaves out twice the time of a \
+     message over loopback, the upper bound of the hosts' part of a run";
 
-/// The 95 % interval of the goodput of `bytes` a run over the network: Student's over the runs' goodputs, its upper end without the
-/// time that the hosts add to a run, `hosts_s`.
+/// Returns the 95 % interval of the network's goodput for runs of `bytes`: Student's t interval over the goodputs of
+/// the runs. Its upper end excludes the time `hosts_s` in seconds that the hosts add to a run.
 pub(super) fn goodput_interval(
     goodputs: &[f64],
     bytes: f64,
@@ -153,34 +155,35 @@ pub(super) fn goodput_interval(
     Some([low.max(0.0), most])
 }
 
-/// What the hosts add at most to a run of many messages, in seconds: to the round trip in which both ends take part. Twice
-/// what a message of one byte takes over loopback, as [`host_overhead`] has it after a long wait.
+/// Returns an upper bound in seconds for the hosts' part of a run of many messages, which is their part of the one
+/// round trip in which both ends take part: twice the [`host_overhead`] of a message of one byte after a long wait.
 ///
 /// # Errors
-/// There is no loopback here.
+/// Returns an error if there is no loopback interface.
 pub(super) fn hosts_of_a_run(stop: &Stop) -> Result<f64> {
-    let once = host_overhead(1, Wait::Block, LONGEST_PAUSE, stop)?;
+    let once = host_overhead(1, WaitMode::Block, LONGEST_PAUSE, stop)?;
     Ok(2.0 * once.as_secs_f64())
 }
 
-/// The part of the `interval` of a round-trip time that is the network's own, which lies below by up to `hosts_ms`.
+/// Returns the interval of the network's part of a round-trip time, which is lower than the measured one by up to
+/// `hosts_ms`.
 pub(super) fn network_part(interval: Option<[f64; 2]>, hosts_ms: Option<f64>) -> Option<[f64; 2]> {
     let ([low, high], hosts) = interval.zip(hosts_ms)?;
     Some([(low - hosts).max(0.0), high])
 }
 
-/// What both hosts add to the round-trip time of messages of `size` bytes, estimated where there is no network: the 90th
-/// percentile of what such messages take from one thread to another and back over 127.0.0.1.
+/// Estimates the hosts' part of the round-trip time of messages of `size` bytes where there is no network: the 90th
+/// percentile of the time that such messages take from one thread to another and back over 127.0.0.1.
 ///
-/// Both threads wait as `wait` says, and for as long as an answer of the network takes (`pause`): the longer a core waits,
-/// the longer it takes to wake up. The estimate holds two sends, two receives, two wake-ups and the copies; nothing of
-/// a driver or a wire.
+/// Both threads wait in the way of `wait`, for as long as an answer from the network takes (`pause`), because a core
+/// that has waited longer takes longer to wake up. The estimate includes two sends, two receives, two wake-ups and the
+/// copies, but no driver and no wire.
 ///
 /// # Errors
-/// There is no loopback here.
+/// Returns an error if there is no loopback interface, or no message came back.
 pub(super) fn host_overhead(
     size: usize,
-    wait: Wait,
+    wait: WaitMode,
     pause: Duration,
     stop: &Stop,
 ) -> Result<Duration> {
@@ -208,18 +211,21 @@ pub(super) fn host_overhead(
         }
         near.socket().shutdown(Shutdown::Both)?;
         let answers = far.join().unwrap_or_default();
-        let pairs = exchanges.iter().zip(&answers);
-        let hosts = pairs.map(|((sent, came), (heard, answered))| {
-            heard.saturating_duration_since(*sent) + came.saturating_duration_since(*answered)
-        });
-        let mut hosts: Vec<Duration> = hosts.collect();
+        let mut hosts: Vec<Duration> = exchanges
+            .iter()
+            .zip(&answers)
+            .map(|((sent, returned), (arrived, answered))| {
+                arrived.saturating_duration_since(*sent)
+                    + returned.saturating_duration_since(*answered)
+            })
+            .collect();
         hosts.sort_unstable();
         let nine_in_ten = hosts.get(hosts.len() * 9 / 10).copied();
-        nine_in_ten.context("no message came back over loopback")
+        nine_in_ten.context("no message returned over loopback")
     })
 }
 
-/// Sends every message back after a pause; when each came, and when its answer was sent.
+/// Sends every message back after a pause. Returns when each message arrived and when the sending of its answer began.
 fn answer(far: &MessageStream, size: usize, pause: Duration) -> Vec<(Instant, Instant)> {
     let mut message = vec![0; size];
     let mut answers = Vec::new();
@@ -240,10 +246,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_s_interval_has_the_ranks_of_the_binomial_distribution_less_the_hosts_part() {
+    fn the_median_s_interval_is_reduced_by_the_hosts_part() {
         let began = Instant::now();
         let mut round_trips = MessageRoundTrips::new(true, began);
-        // One below the median, one above it: neighbours are not alike.
+        // The values alternate between below and above the median, so that neighbours are not correlated positively.
         for ms in (1..=50).flat_map(|ms| [ms, ms + 50]) {
             round_trips.add(Duration::from_millis(ms), began);
         }

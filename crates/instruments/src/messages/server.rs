@@ -1,4 +1,4 @@
-//! The far end of pingpong, blast and transfer: a thread a connection, a connection a run.
+//! The far end of pingpong, blast and transfer. Each connection has a thread and carries one run.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -13,7 +13,7 @@ use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatag
 use super::transfer;
 use super::wire::{
     self, DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, MessageRequest, Mode, TransferResult,
-    Wait,
+    WaitMode,
 };
 use crate::endpoint::Local;
 use crate::service::{
@@ -23,23 +23,23 @@ use crate::service::{
 use record::Statistic::{Mean, Total};
 use record::{Direction, Figure, Measurement, Metric};
 
-/// A client that sends no whole request for so long is dropped.
+/// A client that sends no complete request within this time is disconnected.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// What blast swallows at most at once.
-const SWALLOW: usize = 256 * 1024;
+/// The size in bytes of the buffer into which blast's messages are read.
+const DISCARD_BUFFER: usize = 256 * 1024;
 
-/// What the threads of this service share.
+/// The state that the threads of this service share.
 struct MessageServer {
     shared: Arc<Shared>,
-    /// TCP's, and UDP's for the clients that ask for it.
+    /// The TCP port, and also the UDP port for clients that ask for UDP.
     port: u16,
-    /// If it is bound to one.
+    /// The interface, if the service is bound to one.
     interface: Option<String>,
-    /// Connections that wait by spinning.
+    /// The permits of connections that wait by spinning.
     spinning: PermitPool,
 }
 
-/// One test, and what it brought until its end or its failure.
+/// One test with its counts, which are kept also after a failure.
 struct MessageTest<'a> {
     server: &'a MessageServer,
     stream: MessageStream,
@@ -48,16 +48,16 @@ struct MessageTest<'a> {
     received: u64,
     /// Payload bytes sent back.
     sent: u64,
-    /// From the answer to the request on.
+    /// The duration from the answer to the request onwards.
     time: Duration,
-    /// Of a transfer.
+    /// The result of a transfer.
     transfer: Option<TransferResult>,
 }
 
-/// Serves on `port` of `bind`, TCP; UDP sockets on the same port are opened for the clients that ask.
+/// Binds the TCP service to `port` of `bind`. UDP sockets on the same port are opened for clients that ask for them.
 ///
 /// # Errors
-/// It cannot be bound.
+/// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
@@ -82,21 +82,27 @@ impl MessageServer {
         thread::scope(|scope| {
             let take = |stream, peer, place| {
                 let client = thread::Builder::new().name("messages client".to_owned());
-                // A thread that cannot be had closes the connection as well.
-                let _ = client.spawn_scoped(scope, move || self.attend(stream, peer, &place));
+                // If the thread cannot be started, the connection is closed as well.
+                let _ =
+                    client.spawn_scoped(scope, move || self.serve_connection(stream, peer, &place));
             };
-            accept_all(listener, ("messages", &self.shared), take, turn_away);
+            accept_all(
+                listener,
+                ("messages", &self.shared),
+                take,
+                refuse_connection,
+            );
         });
     }
 
-    /// One connection, from its request to its end.
-    fn attend(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPermit) {
+    /// Serves one connection from its request to its end.
+    fn serve_connection(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPermit) {
         let limits = self.shared.limits();
         if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
             return;
         }
-        let patience = limits.idle.min(REQUEST_TIMEOUT);
-        let Ok(mut stream) = MessageStream::new(stream, self.shared.as_stop(), patience) else {
+        let timeout = limits.idle.min(REQUEST_TIMEOUT);
+        let Ok(mut stream) = MessageStream::new(stream, self.shared.as_stop(), timeout) else {
             return;
         };
         match self.request(&stream, peer) {
@@ -110,7 +116,7 @@ impl MessageServer {
         }
     }
 
-    /// What the client asks for, if it may.
+    /// Reads the client's request and admits its test, if it may run.
     fn request(
         &self,
         stream: &MessageStream,
@@ -128,7 +134,7 @@ impl MessageServer {
         };
         if memory > limits.memory.0 {
             return over_limit(format!(
-                "{memory} bytes of memory are more than the {} of a test here",
+                "{memory} bytes of memory exceed the {} of a test here",
                 limits.memory.0
             ));
         }
@@ -136,7 +142,7 @@ impl MessageServer {
             && latency >= limits.idle
         {
             return over_limit(format!(
-                "a latency of {} s is more than the {} s of silence that are allowed here",
+                "a latency of {} s exceeds the {} s of silence that are allowed here",
                 latency.as_secs_f64(),
                 limits.idle.as_secs_f64()
             ));
@@ -153,13 +159,16 @@ impl MessageServer {
     }
 
     fn test(&self, stream: MessageStream, request: &MessageRequest) -> Measurement {
-        let seat = match request.mode {
+        let spin_permit = match request.mode {
             Mode::Pingpong {
-                wait: Wait::Spin, ..
+                wait: WaitMode::Spin,
+                ..
             } => self.spinning.take(),
             _ => None,
         };
-        let wait = seat.as_ref().map_or(Wait::Block, |_| Wait::Spin);
+        let wait = spin_permit
+            .as_ref()
+            .map_or(WaitMode::Block, |_| WaitMode::Spin);
         let mut test = MessageTest {
             server: self,
             stream,
@@ -184,15 +193,15 @@ impl MessageServer {
     }
 }
 
-/// Says to one who may not test here why, as far as that needs no waiting.
-fn turn_away(mut stream: TcpStream, refusal: AdmissionRefusal) {
+/// Tells a refused client the reason, without waiting.
+fn refuse_connection(mut stream: TcpStream, refusal: AdmissionRefusal) {
     let line = wire::refusal(&Error::Peer(format!("{refusal}")));
-    // A new connection has room for a line.
+    // The send buffer of a new connection has room for a line.
     let _ = writeln!(stream, "{line}");
 }
 
-/// Says why in one line, and closes so that the line arrives: what the client has sent is read first, because the
-/// kernel resets a connection that is closed with unread bytes.
+/// Tells the client the error in one line, and closes so that the line arrives: it first reads what the client has
+/// sent, because the kernel resets a connection that is closed with unread bytes.
 fn refuse(stream: &MessageStream, error: &Error) {
     const DRAIN_AT_MOST: usize = 16;
     let mut buffer = [0; 4096];
@@ -208,33 +217,34 @@ fn refuse(stream: &MessageStream, error: &Error) {
     }
 }
 
-/// Bytes of memory that serving `mode` takes.
+/// Returns the bytes of memory that serving `mode` needs.
 fn memory_for(mode: &Mode) -> usize {
     match *mode {
         Mode::Pingpong { udp: Some(_), .. } => LARGEST_DATAGRAM.into(),
         Mode::Pingpong { size, .. } => size,
-        Mode::Blast { .. } => SWALLOW,
+        Mode::Blast { .. } => DISCARD_BUFFER,
         Mode::Transfer { block, .. } => block,
     }
 }
 
 impl MessageTest<'_> {
-    /// Answers `request` and serves it. `wait` is what is granted of what was asked for.
+    /// Answers `request` and serves it. `wait` is the granted way to wait.
     ///
     /// # Errors
-    /// The connection broke, or a UDP socket could not be had.
-    fn serve(&mut self, request: &MessageRequest, wait: Wait) -> Result<()> {
+    /// Returns an error if the connection breaks, or a UDP socket cannot be opened.
+    fn serve(&mut self, request: &MessageRequest, wait: WaitMode) -> Result<()> {
         self.stream.socket().set_nodelay(!request.nagle)?;
         let port = self.server.port;
         let udp = match request.mode {
             Mode::Pingpong { udp, .. } => udp,
             Mode::Blast { .. } | Mode::Transfer { .. } => None,
         };
-        // Ready, and emptied, before the client knows: what it sends from then on is kept.
-        let datagrams =
-            udp.map(|theirs| NumberedDatagrams::new(self.answering_socket(theirs)?, wait));
-        let datagrams = datagrams.transpose();
-        let datagrams = datagrams.with_context(|| format!("no UDP socket on port {port}"))?;
+        // The socket is ready and emptied before the client is told, so that nothing that the client then sends is
+        // lost.
+        let datagrams = udp
+            .map(|theirs| NumberedDatagrams::new(self.answering_socket(theirs)?, wait))
+            .transpose()
+            .with_context(|| format!("no UDP socket on port {port}"))?;
         let socket = SockRef::from(self.stream.socket());
         let grant = MessageGrant {
             wait,
@@ -250,14 +260,14 @@ impl MessageTest<'_> {
                 self.echo_datagrams(datagrams, *count)
             }
             (Mode::Pingpong { count, .. }, None) => self.echo(*count),
-            (Mode::Blast { size, count }, _) => self.swallow(*size as u64 * count),
-            (Mode::Transfer { bytes, .. }, _) => self.account(*bytes),
+            (Mode::Blast { size, count }, _) => self.discard(*size as u64 * count),
+            (Mode::Transfer { bytes, .. }, _) => self.record_reads(*bytes),
         };
         self.time = start.elapsed();
         Ok(outcome?)
     }
 
-    /// Sends `count` messages back, each when the whole of it has come.
+    /// Sends `count` messages back, each once all of it has arrived.
     fn echo(&mut self, count: u64) -> Result<(), MessageError> {
         let (stream, message) = (&self.stream, &mut self.buffer);
         for _ in 0..count {
@@ -265,14 +275,15 @@ impl MessageTest<'_> {
             self.received += message.len() as u64;
             stream.send(message)?;
             self.sent += message.len() as u64;
-            // While the answer is on its way: who is never kept waiting never looks otherwise.
-            stream.go_on()?;
+            // The check takes place while the answer is on its way, because a test that never waits does not check
+            // otherwise.
+            stream.check_stop()?;
         }
         Ok(())
     }
 
-    /// Sends datagrams back until the client says that it is done; what comes after `count` of them is a copy, and not
-    /// answered.
+    /// Sends datagrams back until the client says that it is done. Datagrams after the first `count` are duplicates and
+    /// are not answered.
     fn echo_datagrams(
         &mut self,
         mut datagrams: NumberedDatagrams,
@@ -286,7 +297,7 @@ impl MessageTest<'_> {
             match datagrams.receive(&mut self.buffer, None)? {
                 DatagramWait::Datagram(length) => {
                     quiet = None;
-                    stream.go_on()?;
+                    stream.check_stop()?;
                     self.received += length as u64;
                     let message = &self.buffer[..length];
                     if result.received == count {
@@ -302,8 +313,8 @@ impl MessageTest<'_> {
                     self.sent += length as u64;
                 }
                 DatagramWait::Empty | DatagramWait::Nothing if stream.is_readable() => break,
-                DatagramWait::Empty => stream.go_on()?,
-                DatagramWait::Nothing => stream.check(&mut quiet)?,
+                DatagramWait::Empty => stream.check_stop()?,
+                DatagramWait::Nothing => stream.check_progress(&mut quiet)?,
             }
         }
         match stream.receive_line()? {
@@ -312,20 +323,20 @@ impl MessageTest<'_> {
         }
     }
 
-    /// Swallows `bytes` bytes and sends one.
-    fn swallow(&mut self, bytes: u64) -> Result<(), MessageError> {
+    /// Receives `bytes` bytes and sends one.
+    fn discard(&mut self, bytes: u64) -> Result<(), MessageError> {
         while self.received < bytes {
             self.received += self.read_up_to(bytes - self.received)?;
-            self.stream.go_on()?;
+            self.stream.check_stop()?;
         }
         self.stream.send(&[1])?;
         self.sent = 1;
         Ok(())
     }
 
-    /// Reads `bytes` bytes and accounts for the reads as the server of "Perl TCP Transfer Test" did: the time within them
-    /// apart.
-    fn account(&mut self, bytes: u64) -> Result<(), MessageError> {
+    /// Reads `bytes` bytes and records the reads like the server of "Perl TCP Transfer Test", which also adds up the
+    /// time within the reads.
+    fn record_reads(&mut self, bytes: u64) -> Result<(), MessageError> {
         let start = Instant::now();
         let mut result = TransferResult::default();
         while result.bytes < bytes {
@@ -339,12 +350,12 @@ impl MessageTest<'_> {
             self.received = result.bytes;
             self.transfer = Some(result);
             read?;
-            self.stream.go_on()?;
+            self.stream.check_stop()?;
         }
         self.stream.send_line(&result.to_string())
     }
 
-    /// One read of no more than `most` bytes.
+    /// Reads once, at most `most` bytes.
     fn read_up_to(&mut self, most: u64) -> Result<u64, MessageError> {
         let buffer = &mut self.buffer;
         let room = usize::try_from(most).map_or(buffer.len(), |most| most.min(buffer.len()));
@@ -354,13 +365,13 @@ impl MessageTest<'_> {
         }
     }
 
-    /// A socket on the server's UDP port that hears this client's port `theirs` alone, at the address that the client
-    /// has reached.
+    /// Returns a socket on the server's UDP port that receives only from the client's port `theirs`. Its address is the
+    /// one that the client has reached.
     fn answering_socket(&self, theirs: u16) -> io::Result<UdpSocket> {
         let local = self.stream.socket().local_addr()?.ip().to_canonical();
         let mut local: SocketAddr = (local, self.server.port).into();
         let peer = match self.stream.peer {
-            // The scope of a link-local address stays.
+            // A link-local address keeps its scope.
             SocketAddr::V6(mut v6) if v6.ip().to_ipv4_mapped().is_none() => {
                 v6.set_port(theirs);
                 SocketAddr::V6(v6)
@@ -371,7 +382,7 @@ impl MessageTest<'_> {
             local.set_scope_id(peer.scope_id());
         }
         let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
-        // Several clients' sockets stand on one port; each is connected to its client.
+        // The sockets of several clients share the port; each is connected to its client.
         socket.set_reuse_port(true)?;
         if let Some(name) = &self.server.interface {
             socket.bind_device(Some(name.as_bytes()))?;
@@ -381,7 +392,7 @@ impl MessageTest<'_> {
         Ok(socket.into())
     }
 
-    /// What the far end can say of the test.
+    /// Returns the figures that the far end can measure.
     fn figures(&self, mode: &Mode) -> Vec<Figure> {
         let (received, sent) = (self.received as f64, self.sent as f64);
         let time_s = self.time.as_secs_f64();

@@ -1,4 +1,4 @@
-//! Which message sizes, and how many messages of each.
+//! Message sizes, and the number of messages of each size.
 
 use record::quantity::counted;
 use std::fmt;
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 /// Messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageLoad {
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub size: usize,
-    /// Messages of a run.
+    /// Number of messages in a run.
     pub(crate) count: u64,
 }
 
-/// Message sizes as a user writes them: `64`, `1,2,4`, `1..131072` (doubling; the last is included).
+/// Message sizes in the text form `64`, `1,2,4` or `1..131072`, which doubles and includes the last size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageSizes(Vec<usize>);
 
@@ -27,7 +27,7 @@ pub struct MessageSizes(Vec<usize>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sweep {
-    /// The 25 sizes of nettest's tables, 1 to 131,072 bytes, with its iteration counts
+    /// The 25 sizes of nettest's tables, 1 to 131,072 bytes, with their iteration counts
     Nettest,
 }
 
@@ -64,7 +64,7 @@ const NETTEST: [(usize, u64, u64); 25] = [
 pub(crate) const TRANSFER_BLOCKS: [usize; 8] =
     [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 
-/// The longest list of sizes.
+/// The most sizes in a list.
 const MOST: usize = 100;
 
 impl MessageSizes {
@@ -73,12 +73,12 @@ impl MessageSizes {
         Self(sizes.into())
     }
 
-    /// The sizes in the order written.
+    /// Returns the sizes in the order of the text.
     pub fn list(&self) -> &[usize] {
         &self.0
     }
 
-    /// `count` messages of each.
+    /// Returns `count` messages of each size.
     pub(crate) fn loads(&self, count: u64) -> Vec<MessageLoad> {
         let load = |&size| MessageLoad { size, count };
         self.0.iter().map(load).collect()
@@ -86,7 +86,7 @@ impl MessageSizes {
 }
 
 impl MessageLoad {
-    /// The message of this `number`, for an error message.
+    /// Describes the message `number` for an error message.
     pub(super) fn message(self, number: u64) -> String {
         let size = counted(self.size, "byte");
         format!("message {number} of {} of {size}", self.count)
@@ -94,12 +94,12 @@ impl MessageLoad {
 }
 
 impl Sweep {
-    /// The sweep as pingpong has it: its own counts, or those scaled so that the largest is `most`.
+    /// Returns the sweep of pingpong, with its own counts or with counts scaled so that the largest is `most`.
     pub(crate) fn pingpong(self, most: Option<u64>) -> Vec<MessageLoad> {
         scaled(NETTEST.iter().map(|&(size, count, _)| (size, count)), most)
     }
 
-    /// The sweep as blast has it: its own counts, or those scaled so that the largest is `most`.
+    /// Returns the sweep of blast, with its own counts or with counts scaled so that the largest is `most`.
     pub fn blast(self, most: Option<u64>) -> Vec<MessageLoad> {
         scaled(NETTEST.iter().map(|&(size, _, count)| (size, count)), most)
     }
@@ -130,7 +130,7 @@ impl FromStr for MessageSizes {
                 None => sizes.push(size(part)?),
                 Some((low, high)) => {
                     let (low, high) = (size(low)?, size(high)?);
-                    ensure!(Input, low <= high, "{part}: the range runs backwards");
+                    ensure!(Input, low <= high, "{part}: the range is descending");
                     let doubling = std::iter::successors(Some(low), |size| size.checked_mul(2));
                     sizes.extend(doubling.take_while(|size| *size < high));
                     sizes.push(high);
@@ -152,7 +152,7 @@ fn size(text: &str) -> Result<usize> {
         Err(_) => text.trim().parse()?,
     };
     if bytes.0 == 0 {
-        bail!(Input, "a message has at least 1 byte");
+        bail!(Input, "a message must have at least 1 byte");
     }
     usize::try_from(bytes.0).context("too large")
 }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_none_are_refused() {
+    fn invalid_sizes_are_refused() {
         for text in ["", "0", "-1", "8..1", "1..", "a", "1,,2", "4,1..8"] {
             assert!(text.parse::<MessageSizes>().is_err(), "{text}");
         }

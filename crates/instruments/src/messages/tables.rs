@@ -1,5 +1,5 @@
-//! The tables of pingpong, blast and transfer, with the columns of nettest ("Experiment on Oct 10") and of
-//! "Perl TCP Transfer Test".
+//! The tables of pingpong, blast and transfer, with the columns of nettest ("Experiment on Oct 10") and of "Perl TCP
+//! Transfer Test".
 
 use crate::messages::MIB;
 use crate::messages::sizes::MessageLoad;
@@ -8,11 +8,13 @@ use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::t_interval;
 
-/// A row a message size: the runs' elapsed times, their mean and variation, and round-trip times.
+/// Returns a row per message size: the durations of the runs, their mean and variation, and round-trip times.
 pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[MessageLoad]) -> Table {
     let runs = most_runs(measurement, loads);
-    let mut figures = measurement.figures.iter();
-    let lossy = figures.any(|figure| figure.metric == Metric::LostPercent);
+    let lossy = measurement
+        .figures
+        .iter()
+        .any(|figure| figure.metric == Metric::LostPercent);
     let last: &[&str] = &["lost up\n%", "lost down\n%"];
     let last = if lossy { last } else { &[] };
     let times = [
@@ -47,7 +49,7 @@ pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[MessageLoad]) -
     Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
-/// A row a message size: the runs' elapsed times, their mean and variation, and the throughput.
+/// Returns a row per message size: the durations of the runs, their mean and variation, and the throughput.
 pub(crate) fn blast_table(measurement: &Measurement, loads: &[MessageLoad]) -> Table {
     let runs = most_runs(measurement, loads);
     let first = ["tested size\nbyte", "log2(size)", "iteration\ntimes"];
@@ -70,7 +72,7 @@ pub(crate) fn blast_table(measurement: &Measurement, loads: &[MessageLoad]) -> T
     Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
-/// A row a block size: the far end's reads, means over the runs.
+/// Returns a row per block size: means over the runs of the far end's reads.
 pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Table {
     let header = [
         "block\nbyte",
@@ -85,8 +87,11 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Tab
         "avg\nms/MiB",
         "avg\nMiB/s",
     ];
-    let mtu = measurement.facts.get("mtu");
-    let mtu = mtu.and_then(|fact| fact.split(' ').next()).unwrap_or("–");
+    let mtu = measurement
+        .facts
+        .get("mtu")
+        .and_then(|fact| fact.split(' ').next())
+        .unwrap_or("–");
     let rows = blocks.iter().filter_map(|&block| {
         let of = SizeResults::new(measurement, block)?;
         let mean = |metric| of.mean(metric, Direction::Up);
@@ -110,21 +115,24 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Tab
     Table::new("", header.map(Column::numbers)).with(rows)
 }
 
-/// What was found of one message size.
+/// The results of one message size.
 struct SizeResults<'a> {
     size: u64,
     figures: &'a [Figure],
-    /// Of each run.
+    /// Duration of each run in seconds.
     elapsed_s: Vec<f64>,
 }
 
 impl<'a> SizeResults<'a> {
-    /// Nothing if no run of this size was completed.
+    /// Returns the results of this size, or `None` if no run of it was completed.
     fn new(measurement: &'a Measurement, size: usize) -> Option<Self> {
         let size = size as u64;
-        let runs = measurement.samples.iter();
-        let runs = runs.filter(|s| s.metric == Metric::ElapsedS && s.size == Some(size));
-        let elapsed_s: Vec<f64> = runs.map(|sample| sample.value).collect();
+        let elapsed_s: Vec<f64> = measurement
+            .samples
+            .iter()
+            .filter(|s| s.metric == Metric::ElapsedS && s.size == Some(size))
+            .map(|sample| sample.value)
+            .collect();
         (!elapsed_s.is_empty()).then_some(Self {
             size,
             figures: &measurement.figures,
@@ -139,8 +147,9 @@ impl<'a> SizeResults<'a> {
         direction: Option<Direction>,
     ) -> Option<&'a Figure> {
         let wanted = (metric, statistic, direction, Some(self.size));
-        let mut figures = self.figures.iter();
-        figures.find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted)
+        self.figures
+            .iter()
+            .find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted)
     }
 
     fn mean(&self, metric: Metric, way: Direction) -> Option<f64> {
@@ -148,7 +157,8 @@ impl<'a> SizeResults<'a> {
         figure.map(|figure| figure.value)
     }
 
-    /// The runs, their mean, the mean absolute deviation that nettest calls variation, and the SD.
+    /// Returns the runs, their mean, the mean absolute deviation that nettest calls variation, and the standard
+    /// deviation.
     fn elapsed(&self, runs: usize) -> impl Iterator<Item = String> {
         let times = &self.elapsed_s;
         let mean = t_interval::mean(times);
@@ -226,8 +236,9 @@ mod tests {
     #[test]
     fn a_blast_s_throughput_is_in_bytes() {
         let mut measurement = runs(98_304, &[835.75, 835.81, 835.69, 835.76, 835.70]);
-        let goodput = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 11_762_481.72 * 8.0);
-        let goodput = goodput.size(98_304).toward(Direction::Up);
+        let goodput = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 11_762_481.72 * 8.0)
+            .size(98_304)
+            .toward(Direction::Up);
         measurement.figures.push(goodput);
         let load = MessageLoad {
             size: 98_304,

@@ -1,6 +1,7 @@
-//! The framing of `pingpong`, `blast` and `transfer`: one line asks, one line answers, then the messages follow.
+//! The protocol of `pingpong`, `blast` and `transfer`: one line requests a run, one line answers, then the messages
+//! follow.
 //!
-//! A line is ASCII of at most 256 bytes with its line feed. A connection is one run of one size:
+//! A line is ASCII of at most 256 bytes including its line feed. A connection carries one run of one size:
 //!
 //! ```text
 //! client  farwire-messages/1 pingpong size=64 count=1000 wait=block nagle=no [udp=PORT]
@@ -10,8 +11,8 @@
 //!         error WHAT IS WRONG, and the server closes
 //! ```
 //!
-//! pingpong: the server sends every whole message back; over UDP the client ends with the line `done` and the server
-//! answers `result received=N duplicates=N`. blast: the server swallows size x count bytes and sends one byte.
+//! pingpong: the server sends every complete message back; over UDP the client ends with the line `done`, and the
+//! server answers `result received=N duplicates=N`. blast: the server discards size x count bytes and sends one byte.
 //! transfer: the server reads `bytes` bytes, at most `block` at a time, and answers
 //! `result reads=N bytes=N total_ns=N network_ns=N`.
 
@@ -26,99 +27,99 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
-/// TCP, and UDP for pingpong over UDP, unless the server was told otherwise.
+/// The default TCP port, which is also the UDP port of pingpong over UDP.
 pub const DEFAULT_PORT: u16 = 5203;
-/// Bytes of a line, line feed included.
+/// The most bytes of a line, including its line feed.
 pub(crate) const LONGEST_LINE: usize = 256;
-/// Bytes of one message of pingpong and blast, as nettest had them ("Experiment on Oct 10").
+/// The allowed message sizes of pingpong and blast in bytes, as in nettest ("Experiment on Oct 10").
 pub(crate) const SIZES: RangeInclusive<u64> = 1..=1_000_000;
-/// Messages of one run.
+/// The allowed numbers of messages in one run.
 pub(crate) const COUNTS: RangeInclusive<u64> = 1..=1_000_000_000;
-/// Bytes of one block of a transfer.
+/// The allowed block sizes of a transfer in bytes.
 pub(crate) const BLOCKS: RangeInclusive<u64> = 1..=8 * 1024 * 1024;
-/// Payload of the largest UDP datagram over IPv4 (RFC 768, RFC 791): 65,535 less 20 less 8.
+/// The payload of the largest UDP datagram over IPv4 (RFC 768, RFC 791): 65,535 minus 20 minus 8 bytes.
 pub(crate) const LARGEST_DATAGRAM: u16 = 65_507;
 
 const GREETING: &str = "farwire-messages/1";
-const WAITS: [(&str, Wait); 2] = [("block", Wait::Block), ("spin", Wait::Spin)];
+const WAITS: [(&str, WaitMode); 2] = [("block", WaitMode::Block), ("spin", WaitMode::Spin)];
 
-/// How both ends wait for a message.
+/// The way in which both ends wait for a message.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Display,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Wait {
-    /// Sleep in the kernel until it comes
+pub(crate) enum WaitMode {
+    /// Sleep in the kernel until the message arrives
     #[default]
     Block,
-    /// Ask again and again: a core at each end, and no wake-up in the round-trip time
+    /// Busy-wait: uses a core at each end, but adds no wake-up latency
     Spin,
 }
 
-/// What the client asks for.
+/// The request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MessageRequest {
-    /// What is to be done with the messages.
+    /// The mode of the test.
     pub(crate) mode: Mode,
-    /// Nagle's algorithm on, at the server (RFC 896).
+    /// Whether the server leaves Nagle's algorithm on (RFC 896).
     pub(crate) nagle: bool,
 }
 
-/// What the server does with the messages.
+/// The task of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Send every message back.
+    /// The server sends every message back.
     Pingpong {
         size: usize,
         count: u64,
-        wait: Wait,
-        /// The client's UDP port, when the messages are to be datagrams.
+        wait: WaitMode,
+        /// The client's UDP port, if the messages are datagrams.
         udp: Option<u16>,
     },
-    /// Swallow every message.
+    /// The server discards every message.
     Blast { size: usize, count: u64 },
-    /// Swallow and account for every read.
+    /// The server discards the data and records every read.
     Transfer {
         block: usize,
         bytes: u64,
-        /// How long the client pauses after each block.
+        /// The client's pause after each block.
         latency: Duration,
     },
 }
 
-/// What the server grants.
+/// The server's answer to a request that it grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MessageGrant {
-    /// How it will wait; it may have no core to spare for spinning.
-    pub(crate) wait: Wait,
-    /// The largest TCP segment that it sends on this connection (TCP_MAXSEG), in bytes of payload and options.
+    /// The way in which the server waits. It does not spin if it has no core to spare.
+    pub(crate) wait: WaitMode,
+    /// The largest TCP segment that the server sends on this connection (TCP_MAXSEG), in bytes of payload and options.
     pub(crate) mss: u32,
-    /// Its receive buffer (SO_RCVBUF), in bytes.
+    /// The server's receive buffer (SO_RCVBUF) in bytes.
     pub(crate) rcvbuf: u64,
-    /// Its UDP port, when the messages are to be datagrams.
+    /// The server's UDP port, if the messages are datagrams.
     pub(crate) udp: Option<u16>,
 }
 
-/// What the server of a UDP pingpong saw.
+/// The counts of the server of a UDP pingpong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EchoResult {
-    /// Messages that came, each counted once.
+    /// Messages that arrived, each counted once.
     pub(crate) received: u64,
-    /// Second comings of the message before.
+    /// Repeated arrivals of the latest message, and datagrams after the last message.
     pub(crate) duplicates: u64,
 }
 
-/// What the server of a transfer saw.
+/// The results of the server of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TransferResult {
-    /// Reads that gave something; "Perl TCP Transfer Test" calls them packets.
+    /// Reads that returned data, which "Perl TCP Transfer Test" calls packets.
     pub(crate) reads: u64,
     /// Payload bytes read.
     pub(crate) bytes: u64,
-    /// From the answer to the request to the last byte.
+    /// Time from the answer to the request to the last byte.
     pub(crate) total: Duration,
-    /// Spent within the reads, waiting included.
+    /// Time within the reads, which includes waiting for data.
     pub(crate) network: Duration,
 }
 
@@ -126,7 +127,7 @@ pub(crate) struct TransferResult {
 pub(crate) const DONE: &str = "done";
 
 impl Mode {
-    /// Its name.
+    /// Returns the name of the mode.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Pingpong { .. } => "pingpong",
@@ -174,10 +175,10 @@ impl FromStr for MessageRequest {
         ensure!(
             Peer,
             words.next() == Some(GREETING),
-            "a request starts with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
+            "a request must start with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
         );
         let mode = words.next().unwrap_or_default();
-        let mut fields = Fields::parse(words)?;
+        let mut fields = LineFields::parse(words)?;
         let mode = match mode {
             "pingpong" => {
                 let udp: Option<u16> = fields.optional("udp")?;
@@ -216,12 +217,12 @@ impl fmt::Display for MessageGrant {
 }
 
 impl MessageGrant {
-    /// Reads the answer to a request; the error is the server's own when it refuses.
+    /// Parses the answer to a request. If the server refuses, the error states the server's reason.
     pub(crate) fn parse(line: &str) -> Result<Self> {
         if let Some(cause) = line.strip_prefix("error ") {
             bail!(Peer, "refused: {cause}");
         }
-        let mut fields = Fields::after("ok", line)?;
+        let mut fields = LineFields::after("ok", line)?;
         let read = Self {
             wait: fields.choice("wait", WAITS)?,
             mss: fields.required("mss")?,
@@ -243,7 +244,7 @@ impl FromStr for EchoResult {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let mut fields = Fields::after("result", line)?;
+        let mut fields = LineFields::after("result", line)?;
         let read = Self {
             received: fields.required("received")?,
             duplicates: fields.required("duplicates")?,
@@ -264,7 +265,7 @@ impl FromStr for TransferResult {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let mut fields = Fields::after("result", line)?;
+        let mut fields = LineFields::after("result", line)?;
         let read = Self {
             reads: fields.required("reads")?,
             bytes: fields.required("bytes")?,
@@ -275,18 +276,18 @@ impl FromStr for TransferResult {
     }
 }
 
-/// The line that says why a request is refused.
+/// Returns the line with which the server refuses a request.
 pub(crate) fn refusal(cause: &Error) -> String {
     let text =
         format!("error {cause:#}").replace(|c: char| !c.is_ascii() || c.is_ascii_control(), "?");
     text.chars().take(LONGEST_LINE - 1).collect()
 }
 
-/// `key=value` words, each key once.
-struct Fields<'a>(BTreeMap<&'a str, &'a str>);
+/// The `key=value` words of a line, with unique keys.
+struct LineFields<'a>(BTreeMap<&'a str, &'a str>);
 
-impl<'a> Fields<'a> {
-    /// Reads words; empty ones are passed over.
+impl<'a> LineFields<'a> {
+    /// Parses words and skips empty ones.
     fn parse(words: impl Iterator<Item = &'a str>) -> Result<Self> {
         let mut fields = BTreeMap::new();
         for word in words.filter(|word| !word.is_empty()) {
@@ -302,18 +303,18 @@ impl<'a> Fields<'a> {
         Ok(Self(fields))
     }
 
-    /// Reads what stands behind the word `first` of a line.
+    /// Parses the words after the word `first` of a line.
     fn after(first: &str, line: &'a str) -> Result<Self> {
         let mut words = line.split(' ');
         ensure!(
             Peer,
             words.next() == Some(first),
-            "came {line:?} where a line starts with `{first} `"
+            "it sent {line:?} instead of a line that starts with `{first} `"
         );
         Self::parse(words)
     }
 
-    /// A number, if it is there.
+    /// Removes a number, if there is one.
     fn optional<T: FromStr>(&mut self, key: &str) -> Result<Option<T>> {
         let Some(value) = self.0.remove(key) else {
             return Ok(None);
@@ -324,13 +325,13 @@ impl<'a> Fields<'a> {
         Ok(Some(number))
     }
 
-    /// A number that must be there.
+    /// Removes a required number.
     fn required<T: FromStr>(&mut self, key: &str) -> Result<T> {
         let value = self.optional(key)?;
         value.with_context(|| format!("{key} is missing"))
     }
 
-    /// A number that must be there, within a range.
+    /// Removes a required number within a range.
     fn within(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64> {
         let value = self.required(key)?;
         ensure!(
@@ -343,12 +344,12 @@ impl<'a> Fields<'a> {
         Ok(value)
     }
 
-    /// As [`Fields::within`], of bytes in memory.
+    /// Removes a required number of bytes within a range, as a size in memory.
     fn size(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<usize> {
         Ok(usize::try_from(self.within(key, range)?)?)
     }
 
-    /// One of two words, for what it stands; must be there.
+    /// Removes a required word, and returns the value of the choice that it names.
     fn choice<T>(&mut self, key: &str, choices: [(&str, T); 2]) -> Result<T> {
         let value = self.0.remove(key).unwrap_or_default();
         let [(first, _), (second, _)] = choices;
@@ -359,7 +360,7 @@ impl<'a> Fields<'a> {
         Ok(chosen)
     }
 
-    /// What was `read` of the words, if there is nothing else among them.
+    /// Returns `read` if no words are left.
     fn end<T>(self, read: T) -> Result<T> {
         match self.0.first_key_value() {
             Some((key, _)) => bail!(Peer, "there is no {key:?} here"),
@@ -378,13 +379,13 @@ mod tests {
             Mode::Pingpong {
                 size: 1,
                 count: 1_000_000_000,
-                wait: Wait::Spin,
+                wait: WaitMode::Spin,
                 udp: Some(40_000),
             },
             Mode::Pingpong {
                 size: 1_000_000,
                 count: 1,
-                wait: Wait::Block,
+                wait: WaitMode::Block,
                 udp: None,
             },
             Mode::Blast {
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_reads_as_it_was_written_and_fits_a_line() {
+    fn a_request_round_trips_and_fits_a_line() {
         for request in requests() {
             let line = request.to_string();
             assert!(line.len() < LONGEST_LINE, "{line}");
@@ -414,9 +415,9 @@ mod tests {
     }
 
     #[test]
-    fn results_and_grants_read_as_they_were_written() {
+    fn results_and_grants_round_trip() {
         let grant = MessageGrant {
-            wait: Wait::Block,
+            wait: WaitMode::Block,
             mss: 1448,
             rcvbuf: 131_072,
             udp: Some(5203),
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_is_named() {
+    fn an_error_in_a_request_is_named() {
         let start = "farwire-messages/1 ";
         for case in [
             "dance size=1 => the mode is pingpong, blast or transfer",
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_servers_own_words() {
+    fn a_refusal_has_the_server_s_text() {
         let error = MessageGrant::parse("error busy: 64 tests run").unwrap_err();
         assert_eq!(error.to_string(), "refused: busy: 64 tests run");
         let error = MessageGrant::parse("220 smtp.example ESMTP")

@@ -1,4 +1,4 @@
-//! `farwire measure ping`.
+//! The arguments of `farwire measure ping`.
 
 use crate::error::Result;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use record::pace::PathPace;
 use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Measurement, Metric, Statistic};
 
-/// ICMP echo, as ping(8) measures it
+/// Measure the round-trip time and loss of ICMP echo requests, as ping(8) does
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PingArgs {
-    /// Name or address
+    /// Name or address to ping
     #[serde(skip)]
     host: String,
     #[command(flatten)]
@@ -53,7 +53,7 @@ impl Instrument for PingArgs {
         vec![Traffic::Icmp]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -63,7 +63,7 @@ impl Instrument for PingArgs {
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let plan = &self.plan;
-        // The last answer comes; a path of which nothing is known takes no time.
+        // The estimate assumes that the last answer arrives. An unknown path counts as 0 s.
         let round_trip = pace.map(|pace| pace.round_trip_s(plan.size.into(), plan.size.into()));
         let sent = intervals(plan.interval(), plan.count.saturating_sub(1));
         Some(sent + estimated(round_trip.unwrap_or(0.0)))

@@ -1,8 +1,8 @@
 //! ICMP echo, as ping(8) measures it (RFC 792, RFC 4443).
 //!
-//! A datagram ICMP socket needs no privilege where `net.ipv4.ping_group_range` allows it; a raw one
-//! is the fallback. Requests leave on an absolute schedule. The answer's time is the kernel's
-//! receive stamp, so that waking up is not added to the round trip.
+//! A datagram ICMP socket needs no privilege if `net.ipv4.ping_group_range` allows it. Otherwise a raw socket is used.
+//! Requests leave on an absolute schedule. The arrival time of an answer is the kernel's receive timestamp, which
+//! excludes the wake-up of this program from the round trip.
 
 pub mod args;
 pub(crate) mod tool;
@@ -28,8 +28,8 @@ use super::Session;
 use super::echo_stats::EchoStats;
 use crate::codec::ones_complement_sum;
 use crate::endpoint::{self, Local};
-use crate::failure::go_on;
-use crate::instrument::{interval, intervals};
+use crate::failure::check_stop;
+use crate::instrument::{NETWORK, interval, intervals};
 use crate::iperf3::args::{dscp, tos};
 use crate::measured::{QUANTILE_INTERVAL, failed, failure};
 use netio::stop::STOP_INTERVAL;
@@ -39,59 +39,59 @@ use stats::layers::{ETHERNET_HEADER, ip_header};
 use stats::order_statistics;
 
 const ICMP_HEADER: usize = 8;
-/// Packets taken in a turn: a flood must not keep requests from leaving, nor a stop from being heard.
+/// The most packets received in a row, so that a flood delays neither requests nor a stop.
 const TURN: usize = 64;
-/// The longest IPv4 header, which a raw socket hands over before the answer.
+/// The longest IPv4 header in bytes, which a raw socket delivers in front of the answer.
 const LONGEST_IPV4_HEADER: usize = 60;
 
 /// The echo requests
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PingPlan {
-    /// Payload bytes
+    /// Payload size in bytes of a request
     #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(..=65_507))]
     pub(crate) size: u16,
-    /// Echo requests to send
+    /// Number of requests
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// From one request to the next: seconds, or 20ms
+    /// Time between requests: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// After which an answer is late and its request lost
+    /// Count a request as lost after this time without an answer
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]
     pub(crate) timeout: Nanos,
-    /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
-    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    /// Type-of-service byte: decimal, hexadecimal with 0x, or octal with 0
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp", help_heading = NETWORK, hide_short_help = true)]
     pub(crate) tos: Option<u8>,
-    /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
-    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    /// DSCP: 0 to 63, or a name from cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = NETWORK)]
     pub(crate) dscp: Option<u8>,
-    /// TTL or hop limit
-    #[arg(short, long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
+    /// TTL (hop limit in IPv6)
+    #[arg(short, long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..), help_heading = NETWORK, hide_short_help = true)]
     pub(crate) ttl: Option<u8>,
 }
 
 impl PingPlan {
-    /// When the last answer can be expected at the latest.
+    /// Returns how long the measurement takes if the last answer is lost.
     pub(crate) fn longest(&self) -> Duration {
         intervals(self.interval(), self.count) + self.timeout()
     }
 
-    /// From one request to the next, absolute.
+    /// Returns the time between two requests of the absolute schedule.
     pub(crate) fn interval(&self) -> Duration {
         self.interval.into()
     }
 
-    /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
+    /// Returns the time after which an answer counts as late and its request as lost (RFC 2681 asks to state it).
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.into()
     }
 
-    /// DSCP and ECN of the requests, the byte of type of service; the system's when absent.
+    /// Returns the TOS byte (DSCP and ECN) of the requests. `None` means the system's default.
     pub(crate) fn tos(&self) -> Option<u8> {
         self.tos.or(self.dscp.map(|dscp| dscp << 2))
     }
 
-    /// What a round-trip time of this plan is the time of.
+    /// Returns a description of the packets that a round-trip time of this plan is measured with.
     pub(crate) fn describe(&self, target: IpAddr) -> String {
         let payload = usize::from(self.size);
         let headers = ip_header(target.is_ipv6()) + ETHERNET_HEADER;
@@ -102,11 +102,11 @@ impl PingPlan {
     }
 }
 
-/// What to do where there is no ICMP socket to be had.
+/// The advice for a machine that allows no ICMP socket.
 pub const WAY_ROUND: &str = "as root, `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`; or else `measure ping --tool ping`, \
                              `measure probe` and `measure connect`, which need none";
 
-/// The groups whose users may have ICMP sockets, the first and the last.
+/// Returns the first and the last group whose users may open ICMP sockets.
 pub fn group_range() -> String {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ping_group_range");
     range.map_or_else(
@@ -115,15 +115,15 @@ pub fn group_range() -> String {
     )
 }
 
-/// Whether this machine lets us ping `target`.
+/// Checks that this machine allows an ICMP socket for `target`.
 ///
 /// # Errors
-/// It allows no ICMP socket.
+/// Returns an error if it does not.
 pub(crate) fn check(target: IpAddr) -> Result<()> {
     icmp_socket(target).map(drop)
 }
 
-/// Pings `target` from the calling thread's namespace, and from `local` if that is said.
+/// Pings `target` from the calling thread's network namespace, and from `local` if there is one.
 pub(crate) fn measure(
     target: IpAddr,
     plan: &PingPlan,
@@ -147,7 +147,7 @@ struct Pinger<'a> {
     ident: u16,
     start: Instant,
     tally: EchoStats,
-    /// How long the kernel took to send each request.
+    /// The duration of each send call in milliseconds.
     sending_ms: Vec<f64>,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Pinger<'a> {
         let (socket, raw) = icmp_socket(target)?;
         let target = SocketAddr::new(target, 0);
         endpoint::bind(&socket, target, local)?;
-        mark(&socket, plan, target)?;
+        set_ip_options(&socket, plan, target)?;
         let connected = socket.connect(&target.into());
         connected.with_context(|| target.ip().to_string())?;
         let kernel_stamps = setsockopt(&socket, ReceiveTimestampns, &true).is_ok();
@@ -175,15 +175,18 @@ impl<'a> Pinger<'a> {
 
     fn run(mut self, session: &Session) -> Measurement {
         let failure = failure(self.exchange(session));
-        let stamps = match self.kernel_stamps {
-            true => "user space at sending, kernel at receipt",
-            false => "user space",
+        let stamps = if self.kernel_stamps {
+            "user space at sending, kernel at receipt"
+        } else {
+            "user space"
         };
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
         let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
-        let measurement = self.tally.finish(Some(self.plan.interval()), hosts_ms);
-        let mut measurement = measurement.with_fact("timestamps", stamps);
+        let mut measurement = self
+            .tally
+            .finish(Some(self.plan.interval()), hosts_ms)
+            .with_fact("timestamps", stamps);
         measurement.failure = failure.or(measurement.failure);
         match hosts_ms {
             Some(hosts_ms) => with_hosts_part(measurement, hosts_ms),
@@ -191,14 +194,14 @@ impl<'a> Pinger<'a> {
         }
     }
 
-    /// Sends on schedule and takes answers until the last is in or overdue.
+    /// Sends requests on schedule and receives answers until the last one arrived or is overdue.
     fn exchange(&mut self, session: &Session) -> Result<()> {
         let count = u64::from(self.plan.count);
         let mut progress = session.live.since(self.start);
         while self.tally.count() < count || !self.tally.complete() {
-            go_on(&session.stop)?;
+            check_stop(&session.stop)?;
             let now = self.start.elapsed();
-            progress.tell(|| {
+            progress.print(|| {
                 let (answered, sent) = (self.tally.answers(), self.tally.count());
                 format!("{answered} of {sent} answered")
             });
@@ -217,12 +220,12 @@ impl<'a> Pinger<'a> {
                 return Ok(());
             }
             self.wait(wake - now)?;
-            self.take_answers()?;
+            self.receive_answers()?;
         }
         Ok(())
     }
 
-    fn take_answers(&mut self) -> Result<()> {
+    fn receive_answers(&mut self) -> Result<()> {
         for _ in 0..TURN {
             if !self.receive()? {
                 break;
@@ -232,7 +235,7 @@ impl<'a> Pinger<'a> {
         ensure!(
             Peer,
             !self.tally.flooded(),
-            "{target} answers without end: more than any network makes of {sent} requests"
+            "{target} sends answers without end, more than any network makes of {sent} requests"
         );
         Ok(())
     }
@@ -255,7 +258,7 @@ impl<'a> Pinger<'a> {
         request[4..6].copy_from_slice(&self.ident.to_be_bytes());
         request[6..8].copy_from_slice(&sequence.to_be_bytes());
         request.extend((0..=u8::MAX).cycle().take(self.plan.size.into()));
-        // The kernel computes ICMPv6 checksums itself: they cover a pseudo header.
+        // The kernel computes the ICMPv6 checksum, which covers a pseudo-header.
         if self.target.is_ipv4() {
             let checksum = !ones_complement_sum(&request);
             request[2..4].copy_from_slice(&checksum.to_be_bytes());
@@ -269,7 +272,7 @@ impl<'a> Pinger<'a> {
         waited.map(drop).context("waiting for echo replies")
     }
 
-    /// Takes the next packet that waits, for an answer if it is one; whether there was one.
+    /// Receives a waiting packet and records it if it is an answer. Returns whether there was a packet.
     fn receive(&mut self) -> Result<bool> {
         let mut buffer = vec![0; LONGEST_IPV4_HEADER + ICMP_HEADER + usize::from(self.plan.size)];
         let mut slices = [IoSliceMut::new(&mut buffer)];
@@ -296,7 +299,7 @@ impl<'a> Pinger<'a> {
         Ok(true)
     }
 
-    /// The sequence number of an answer to one of our requests; anything else that came by is not ours.
+    /// Returns the sequence number of an answer to one of this pinger's requests, or `None` for any other packet.
     fn answered_sequence(&self, packet: &[u8]) -> Option<u16> {
         let icmp = if self.raw && self.target.is_ipv4() {
             let header = usize::from(packet.first()? & 0xf) * 4;
@@ -307,34 +310,34 @@ impl<'a> Pinger<'a> {
         let reply = if self.target.is_ipv4() { 0 } else { 129 };
         let (header, payload) = icmp.split_at_checked(ICMP_HEADER)?;
         let ident = u16::from_be_bytes([header[4], header[5]]);
-        // A datagram socket gets the kernel's own ident, and only its own answers.
+        // A datagram socket has the kernel's own identifier and receives only its own answers.
         let ours = header[0] == reply && (!self.raw || ident == self.ident);
         (ours && payload.len() == usize::from(self.plan.size))
             .then(|| u16::from_be_bytes([header[6], header[7]]))
     }
 }
 
-/// Says how much of the round trips the hosts added at most (`host_ms`), and what is then left for the network.
+/// Adds the largest part of the round trips that the hosts can have caused (`host_ms`) to the figures and facts.
 ///
-/// The kernel's receive stamp leaves out the waking up; what remains is the way down through this host's kernel, which
-/// a send call lasts (where no queue delays the packet, it is on the wire when the call returns), and the far end's
-/// way up and down with the echo, which is taken to last no longer.
+/// The kernel's receive timestamp excludes the wake-up. The hosts' remaining part is the way down through this host's
+/// kernel, which is the duration of a send call (unless a queue delays the packet, it has left when the call returns),
+/// and the way up and down at the far end, which is assumed to take no longer.
 fn with_hosts_part(mut measurement: Measurement, host_ms: f64) -> Measurement {
     let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
     measurement.figures.push(host);
     measurement
         .with_fact(
             "rtt interval",
-            format!("{QUANTILE_INTERVAL}; its lower end less the hosts' part at most"),
+            format!("{QUANTILE_INTERVAL}; the lower end is reduced by the greatest part of the hosts"),
         )
         .with_fact(
             "host",
-            "the hosts' part of a round trip at most: twice the 90th percentile of what a send call here lasts, \
-             once for sending here and once for echoing there",
+            "upper bound of the hosts' part of a round trip: twice the 90th percentile of a send call here, once for sending \
+             here and once for echoing there",
         )
 }
 
-/// A socket for echo requests to `target`, and whether it is a raw one.
+/// Returns a socket for echo requests to `target`, and whether it is a raw one.
 fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
     let (domain, protocol) = match target {
         IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
@@ -343,8 +346,7 @@ fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
     if let Ok(socket) = Socket::new(domain, Type::DGRAM, Some(protocol)) {
         return Ok((socket, false));
     }
-    let socket = Socket::new(domain, Type::RAW, Some(protocol));
-    let socket = socket.with_context(|| {
+    let socket = Socket::new(domain, Type::RAW, Some(protocol)).with_context(|| {
         format!(
             "no ICMP socket: net.ipv4.ping_group_range ({}) has none of this user's groups, and CAP_NET_RAW is not held; \
              {WAY_ROUND}",
@@ -354,8 +356,8 @@ fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
     Ok((socket, true))
 }
 
-/// Sets what the requests' IP headers are to have.
-fn mark(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
+/// Sets the TTL and TOS byte of the requests.
+fn set_ip_options(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
     if let Some(ttl) = plan.ttl.map(u32::from) {
         match target {
             SocketAddr::V4(_) => socket.set_ttl_v4(ttl)?,
@@ -371,19 +373,20 @@ fn mark(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// The sequence number on the wire of the probe numbered from 1.
+/// Returns the 16-bit sequence number of a probe, which is numbered from 1.
 fn sequence(index: u64) -> u16 {
     let [.., high, low] = index.to_be_bytes();
     u16::from_be_bytes([high, low])
 }
 
-/// The latest probe up to `sent` that has this sequence number on the wire; 0 when none has.
+/// Returns the latest probe up to `sent` that has this sequence number, or 0 if there is none.
 fn number(on_wire: u16, sent: u64) -> u64 {
     let behind = sequence(sent).wrapping_sub(on_wire);
     sent.saturating_sub(behind.into())
 }
 
-/// How long ago the kernel stamped; a stamp from the future or of another hour tells of a clock that was set.
+/// Returns the age of a kernel timestamp. An age that is negative or at least a second means that the clock was set; it
+/// counts as 0.
 fn age(stamp: Option<TimeSpec>) -> Duration {
     const PLAUSIBLE: Duration = Duration::from_secs(1);
     let elapsed = stamp.and_then(|stamp| {

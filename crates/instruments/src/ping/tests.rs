@@ -12,7 +12,7 @@ const PLAN: PingPlan = PingPlan {
 };
 
 #[test]
-fn an_interrupted_ping_keeps_what_it_saw_and_says_why() {
+fn an_interrupted_ping_keeps_its_samples_and_states_the_cause() {
     let stop = Stop::default().within(Duration::ZERO);
     let measurement = measure(
         "127.0.0.1".parse().unwrap(),
@@ -38,7 +38,7 @@ fn the_checksum_is_that_of_rfc_1071() {
 }
 
 #[test]
-fn the_bytes_that_a_round_trip_time_stands_for_are_stated() {
+fn the_packet_size_of_a_round_trip_time_is_stated() {
     let text = PLAN.describe("10.77.0.2".parse().unwrap());
     assert!(
         text.contains("1200 payload bytes, 1242 bytes at L2"),

@@ -1,4 +1,4 @@
-//! The system's own ping (iputils) as an instrument, its output parsed into the same samples.
+//! The system's ping (iputils) as an instrument, whose output is parsed into the same samples.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ use crate::failure::{Blame, Failure};
 use crate::ping::PingPlan;
 use record::Measurement;
 
-/// What ping may take beyond its plan before it is stopped.
+/// The time beyond its plan after which ping is stopped.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What pings.
+/// The programs that can ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PingTool {
@@ -27,7 +27,7 @@ pub(crate) enum PingTool {
     Ping,
 }
 
-/// Pings `target` with the ping on PATH, run by `launcher`.
+/// Pings `target` with the ping on PATH, started by the session's launcher.
 pub(crate) fn measure(
     target: IpAddr,
     plan: &PingPlan,
@@ -38,16 +38,16 @@ pub(crate) fn measure(
     let stop = session.stop.within(plan.longest() + GRACE);
     let launcher = session.launcher();
     let measurement = launcher.measure(&tool, &arguments, &stop, |output| parse(output, plan));
-    let stamps = "as the tool takes them, printed with three digits";
+    let stamps = "as the tool measures them, printed with three digits";
     Ok(measurement
         .with_fact("rtt", plan.describe(target))
         .with_fact("timestamps", stamps))
 }
 
-/// The ping on PATH.
+/// Returns the ping on PATH.
 ///
 /// # Errors
-/// It is not there.
+/// Returns an error if it is not installed.
 pub(crate) fn tool() -> Result<Tool> {
     Tool::find("ping", "-V", "iputils-ping")
 }
@@ -67,15 +67,18 @@ fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<Stri
     arguments
 }
 
-/// What ping said, as samples; lines that it did not mean for us are passed over.
+/// Parses ping's output into samples. Other lines are ignored.
 pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
-    // Without its closing statistics ping never came to ping, or was killed.
+    // Without its closing statistics, ping failed to start or was killed.
     let Some(sent) = output.texts().find_map(transmitted) else {
-        return Measurement::failed(output.ending("ping"));
+        return Measurement::failed(output.exit_message("ping"));
     };
     let mut wraps = SequenceNumbers::default();
-    let answers = output.texts().filter_map(Answer::parse);
-    let answers: Vec<Answer> = answers.map(|one| one.unwrapped(&mut wraps)).collect();
+    let answers: Vec<EchoReply> = output
+        .texts()
+        .filter_map(EchoReply::parse)
+        .map(|one| one.unwrapped(&mut wraps))
+        .collect();
     let mut tally = EchoStats::new(plan.timeout());
     let times = sending_times(&answers, sent.min(u64::from(plan.count)), plan.interval());
     times.iter().for_each(|at_s| tally.sent(*at_s));
@@ -89,9 +92,9 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     }
 }
 
-/// When requests left, in seconds from the first one: those that were answered by the stamp of the answer and its round trip, the others
-/// an interval after the one before.
-fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> {
+/// Returns when requests left, in seconds since the first one. The time of an answered request is the timestamp of its
+/// answer minus the round trip. Any other request is assumed to leave an interval after the previous one.
+fn sending_times(answers: &[EchoReply], sent: u64, interval: Duration) -> Vec<f64> {
     let mut known: BTreeMap<u64, f64> = BTreeMap::new();
     for answer in answers {
         if let Some(left) = answer.left_s() {
@@ -100,7 +103,7 @@ fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> 
     }
     let interval_s = interval.as_secs_f64();
     let first = known.first_key_value();
-    // A first request without an answer left that many intervals before the first one that has an answer.
+    // An unanswered first request is assumed to have left that number of intervals before the first answered one.
     let began = first.map_or(0.0, |(number, left)| {
         left - interval_s * number.saturating_sub(1) as f64
     });
@@ -108,7 +111,7 @@ fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> 
     for number in 1..=sent {
         let after = times.last().map_or(0.0, |before| before + interval_s);
         let left = known.get(&number).map(|left| left - began);
-        // The stamps are the wall clock's, which may be set back.
+        // The timestamps are those of the wall clock, which may be set back.
         let before = times.last().copied().unwrap_or(0.0);
         let left = left.filter(|left| left.is_finite() && *left >= before);
         times.push(left.unwrap_or(after));
@@ -116,25 +119,25 @@ fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> 
     times
 }
 
-/// States that the schedule cannot be judged, with the time that the requests took.
+/// Returns a text which states how long the requests took and that the schedule cannot be judged.
 fn schedule(sent: u64, took_s: f64, plan: &PingPlan) -> String {
     let asked_s = plan.interval().as_secs_f64() * (sent - 1) as f64;
     format!(
-        "none: ping waits for at least the interval after each request, so {sent} requests took {took_s:.3} s where intervals alone are \
-         {asked_s:.3} s; whether it kept up cannot be judged"
+        "none: ping waits at least the interval after each request, so {sent} requests took {took_s:.3} s, and the intervals \
+         alone are {asked_s:.3} s; whether ping kept up cannot be judged"
     )
 }
 
-/// `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`.
-struct Answer {
-    /// When it came, in seconds since 1970.
+/// An answer, such as `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`.
+struct EchoReply {
+    /// Arrival time in seconds since 1970.
     at_s: Option<f64>,
-    /// The sequence number, which counts on from 65535 once it is unwrapped.
+    /// The sequence number, which continues beyond 65535 once it is unwrapped.
     number: u64,
     rtt_ms: f64,
 }
 
-impl Answer {
+impl EchoReply {
     fn parse(line: &str) -> Option<Self> {
         if !line.contains(" bytes from ") {
             return None;
@@ -155,13 +158,14 @@ impl Answer {
         Self { number, ..self }
     }
 
-    /// The time at which its request left, by the same clock.
+    /// Returns when the request left, in seconds since 1970.
     fn left_s(&self) -> Option<f64> {
         Some(self.at_s? - self.rtt_ms / 1e3)
     }
 }
 
-/// `3 packets transmitted, 3 received, 0% packet loss, time 201ms`: the first number.
+/// Returns the number of packets sent from a line such as
+/// `3 packets transmitted, 3 received, 0% packet loss, time 201ms`.
 fn transmitted(line: &str) -> Option<u64> {
     let (count, _) = line.split_once(" packets transmitted, ")?;
     count.trim().parse().ok()
@@ -171,7 +175,7 @@ fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(' ').find_map(|word| word.strip_prefix(name))
 }
 
-/// ping prints sequence numbers of 16 bits; these make them count on.
+/// Unwraps the 16-bit sequence numbers that ping prints.
 #[derive(Default)]
 struct SequenceNumbers {
     highest: u64,
@@ -198,7 +202,7 @@ pub(crate) mod tests {
     use crate::fuzzing::tools::PING as PLAN;
     use record::{Metric, Statistic};
 
-    /// iputils 20221126.
+    /// Output of iputils 20221126.
     pub(crate) const ANSWERED: &str = "\
 PING 127.0.0.1 (127.0.0.1) 1200(1228) bytes of data.
 [1795291848.603981] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms
@@ -210,7 +214,7 @@ PING 127.0.0.1 (127.0.0.1) 1200(1228) bytes of data.
 rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
 ";
 
-    /// iputils 20221126, a neighbour that does not answer and a duplicate.
+    /// Output of iputils 20221126 with an unreachable neighbour and a duplicate.
     pub(crate) const TROUBLED: &str = "\
 PING 10.77.0.2 (10.77.0.2) 1200(1228) bytes of data.
 [1795291848.603981] no answer yet for icmp_seq=1
@@ -233,7 +237,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
     }
 
     #[test]
-    fn answers_become_samples_that_give_pings_own_figures() {
+    fn answers_give_the_figures_of_ping() {
         assert_eq!(total(ANSWERED, Metric::SentPackets), 3.0);
         assert_eq!(total(ANSWERED, Metric::ReceivedPackets), 3.0);
         let rtt = |statistic| figure(ANSWERED, Metric::RttMs, statistic);
@@ -242,16 +246,18 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
     }
 
     #[test]
-    fn requests_left_a_round_trip_before_their_answers_came() {
+    fn requests_left_a_round_trip_before_their_answers() {
         let sent_at = |text: &str| {
             let samples = parse(&captured(text, 0), &PLAN).samples;
             let at: Vec<String> = samples.iter().map(|s| format!("{:.4}", s.at_s)).collect();
             at
         };
         assert_eq!(sent_at(ANSWERED), ["0.0000", "0.1002", "0.2004"]);
-        // The interval is all that is known without stamps.
-        let bare = ANSWERED.replace("[1795291848.", "[");
-        let bare = bare.replace("[603981] ", "").replace("[703278] ", "");
+        // Without timestamps, only the interval is known.
+        let bare = ANSWERED
+            .replace("[1795291848.", "[")
+            .replace("[603981] ", "")
+            .replace("[703278] ", "");
         assert_eq!(
             sent_at(&bare.replace("[803473] ", "")),
             ["0.0000", "0.1000", "0.2000"]
@@ -259,27 +265,27 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
         let facts = parse(&captured(ANSWERED, 0), &PLAN).facts;
         let schedule = &facts["schedule"];
         assert!(
-            schedule.contains("3 requests took 0.200 s where intervals alone are 0.200 s"),
+            schedule.contains("3 requests took 0.200 s, and the intervals alone are 0.200 s"),
             "{schedule}"
         );
     }
 
     #[test]
-    fn loss_and_duplicates_are_counted_apart() {
+    fn loss_and_duplicates_are_counted_separately() {
         assert_eq!(total(TROUBLED, Metric::SentPackets), 3.0);
         assert_eq!(total(TROUBLED, Metric::ReceivedPackets), 1.0);
         assert_eq!(total(TROUBLED, Metric::DuplicatePackets), 1.0);
     }
 
     #[test]
-    fn a_ping_that_could_not_start_says_why() {
+    fn a_ping_that_could_not_start_states_the_cause() {
         let output = captured("ping: connect: Network is unreachable\n", 2);
         let cause = parse(&output, &PLAN).failure.unwrap();
         assert!(cause.contains("Network is unreachable"), "{cause}");
     }
 
     #[test]
-    fn garbage_is_passed_over() {
+    fn garbage_is_ignored() {
         for garbage in [
             "",
             "bytes from",
@@ -293,7 +299,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
     }
 
     #[test]
-    fn sequence_numbers_count_on_after_65535() {
+    fn sequence_numbers_continue_after_65535() {
         let mut numbers = SequenceNumbers { highest: 65_533 };
         let unwrapped = [65_534, 65_535, 1, 0, 2].map(|n| numbers.unwrap(n));
         assert_eq!(unwrapped, [65_534, 65_535, 65_537, 65_536, 65_538]);

@@ -1,4 +1,4 @@
-//! How the TCP services take connections in: from those who may test, and not without bound.
+//! Accepting TCP connections: only from clients that may test, and within limits.
 
 use crate::error::Result;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,22 +13,23 @@ use super::{AdmissionRefusal, ConnectionPermit, Shared, set_congestion};
 use crate::endpoint::{self, Local};
 use netio::stop::STOP_INTERVAL;
 
-/// Before accepting again when the process has no file descriptor left.
+/// The pause before accepting again after the process ran out of file descriptors.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A nonblocking listener on `port` of `bind`, whose connections send with the far end's congestion control.
+/// Returns a non-blocking listener on `port` of `bind`. Its connections send with the far end's congestion control.
 ///
 /// # Errors
-/// It cannot be bound.
+/// Returns an error if the listener cannot be bound or the congestion control cannot be set.
 pub(crate) fn listen(bind: Option<&Local>, port: u16, shared: &Shared) -> Result<TcpListener> {
     let listener = endpoint::listen_tcp(bind, port)?;
-    // Connections inherit it from the socket that accepts them.
+    // An accepted connection inherits the congestion control of its listener.
     set_congestion(&SockRef::from(&listener), shared.congestion())?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Hands over every connection to the service `protocol` as `take` with its place if there is one for it, else as `refuse`, until the far end stops.
+/// Accepts connections for the service `protocol` until the far end stops. Passes each one to `take` together with its
+/// permit, or to `refuse` if it gets no permit.
 pub(crate) fn accept_all(
     listener: &TcpListener,
     (protocol, shared): (&'static str, &Shared),
@@ -50,14 +51,15 @@ pub(crate) fn accept_all(
     }
 }
 
-/// Makes a connection end whose peer is gone: after half as long again as `idle`, so that a test's own limits come first, without an
-/// answer to what was sent (tcp(7), TCP_USER_TIMEOUT), or to a question whether it is there (SO_KEEPALIVE).
+/// Makes the kernel end a connection whose peer is gone: when sent data (TCP_USER_TIMEOUT in tcp(7)) or keepalive
+/// probes (SO_KEEPALIVE) remain unanswered for 1.5 times `idle`. A test's own limits are shorter and therefore act
+/// first.
 ///
 /// # Errors
-/// The socket refuses these options.
+/// Returns an error if the socket refuses these options.
 pub(crate) fn keep_alive(socket: &SockRef<'_>, idle: Duration) -> io::Result<()> {
     const PROBES: u32 = 3;
-    // Whole seconds, at least one.
+    // The kernel takes whole seconds, at least one.
     let interval = Duration::from_secs((idle / (2 * PROBES)).as_secs().max(1));
     let keepalive = TcpKeepalive::new()
         .with_time(idle.max(interval))
@@ -67,10 +69,10 @@ pub(crate) fn keep_alive(socket: &SockRef<'_>, idle: Duration) -> io::Result<()>
     socket.set_tcp_user_timeout(Some(idle * 3 / 2))
 }
 
-/// Waits until there is something to take, or it is time to look whether to end; whether there is.
+/// Waits for input on `socket` for at most [`STOP_INTERVAL`], and returns whether there is any.
 pub(crate) fn await_input(socket: impl AsFd) -> bool {
     let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(STOP_INTERVAL).unwrap_or(PollTimeout::ZERO);
-    // An interrupted wait is a short one.
+    // A signal only makes the wait shorter.
     matches!(poll(&mut fds, timeout), Ok(1..))
 }

@@ -1,4 +1,5 @@
-//! A protocol between binding its ports and serving on them: privileges are dropped in between, before any thread is started.
+//! Services whose ports are bound but which do not serve yet. Privileges are dropped at this point, before any thread
+//! starts.
 
 use crate::error::Result;
 use std::fmt;
@@ -7,7 +8,7 @@ use std::thread;
 
 use super::RunningService;
 
-/// A protocol whose ports are bound, and which no thread serves yet.
+/// A protocol whose ports are bound and which has no thread yet.
 pub(crate) struct BoundService {
     name: &'static str,
     address: SocketAddr,
@@ -15,7 +16,8 @@ pub(crate) struct BoundService {
 }
 
 impl BoundService {
-    /// Of users' name `name`, listening on `address`; `serve` returns within 200 ms of the stop that all services share.
+    /// Returns the service that users know as `name`, which listens on `address`. `serve` must return within 200 ms
+    /// after the stop that all services share.
     pub(crate) fn new(
         name: &'static str,
         address: SocketAddr,
@@ -29,20 +31,20 @@ impl BoundService {
         }
     }
 
-    /// As users call it.
+    /// Returns the name that users know.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Where it listens.
+    /// Returns the address where the service listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves from a thread of its own.
+    /// Serves from a thread of the service.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(self) -> Result<RunningService> {
         let thread = thread::Builder::new().name(self.name.to_owned());
         Ok(RunningService {

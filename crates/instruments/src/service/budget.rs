@@ -1,4 +1,4 @@
-//! What the far end can give at a time: so much in all, and so much of it to one source.
+//! Budgets of the far end's resources: a total, and a maximum per source.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,60 +9,61 @@ use std::sync::{Arc, Mutex};
 use crate::lock;
 use model::Bytes;
 
-/// Whom a client counts with: its IPv4 address, or its IPv6 network of 64 bits, all of whose addresses one host may have.
+/// The source under which a client is counted: its IPv4 address, or its IPv6 /64 network, since one host may have all
+/// addresses of that network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientKey(IpAddr);
 
-/// A quantity of which there is only so much.
+/// A limited resource.
 #[derive(Clone, Debug)]
 pub struct ResourceBudget {
     what: Unit,
     most: u64,
     most_per_source: u64,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<TakenAmounts>>,
 }
 
-/// A part of it; given back when dropped.
+/// An amount taken from a budget. Dropping it gives the amount back.
 #[derive(Debug)]
 pub struct Share {
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<TakenAmounts>>,
     source: Option<ClientKey>,
     amount: u64,
 }
 
-/// What a budget counts.
+/// The resource that a budget counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Tests that run.
+    /// Running tests.
     Tests,
-    /// Open connections and sockets of tests, each of which has a descriptor and at most a thread.
+    /// Open connections and sockets of tests. Each one has a descriptor and at most one thread.
     Connections,
-    /// Those among them that have not begun a test.
+    /// Connections that have not begun a test.
     Waiting,
     /// Bytes of buffers.
     Memory,
 }
 
-/// A budget does not have what was asked for.
+/// The error of a budget that cannot provide an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     what: Unit,
     most: u64,
-    /// Whether the source has too much of it, rather than all together.
+    /// True if the limit per source is reached, false if the total is.
     of_source: bool,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenAmounts {
     all: u64,
     by_source: HashMap<ClientKey, u64>,
 }
 
 impl ClientKey {
-    /// Of a client's address.
+    /// Returns the source of a client's address.
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
-            // Hosts of one link share fe80::/64.
+            // Hosts of one link share fe80::/64, so that link-local addresses are counted one by one.
             IpAddr::V6(v6) if !v6.is_unicast_link_local() && !v6.is_loopback() => {
                 const NETWORK: u128 = !(u64::MAX as u128);
                 Ipv6Addr::from_bits(v6.to_bits() & NETWORK).into()
@@ -73,7 +74,7 @@ impl ClientKey {
 }
 
 impl ResourceBudget {
-    /// `most` in all, of which one source may have `most_per_source`.
+    /// Returns a budget of `most` in total and `most_per_source` for one source.
     pub fn new(what: Unit, most: u64, most_per_source: u64) -> Self {
         Self {
             what,
@@ -83,10 +84,10 @@ impl ResourceBudget {
         }
     }
 
-    /// Gives `amount` to `source`; what is of none counts with all alone.
+    /// Takes `amount` for `source`. An amount without a source counts towards the total only.
     ///
     /// # Errors
-    /// That would be more than it may have, or more than there is.
+    /// Returns an error if the amount exceeds what is left in total or for the source.
     pub fn take(&self, source: Option<ClientKey>, amount: u64) -> Result<Share, Shortage> {
         let mut taken = lock(&self.taken);
         let of_source = source.and_then(|source| taken.by_source.get(&source).copied());
@@ -96,8 +97,8 @@ impl ResourceBudget {
             of_source,
         };
         let within = |taken: u64, most: u64| taken.checked_add(amount).filter(|sum| *sum <= most);
-        let source_then = within(of_source.unwrap_or(0), self.most_per_source);
-        let source_then = source_then.ok_or(short(self.most_per_source, true))?;
+        let source_then = within(of_source.unwrap_or(0), self.most_per_source)
+            .ok_or(short(self.most_per_source, true))?;
         taken.all = within(taken.all, self.most).ok_or(short(self.most, false))?;
         let by_source = source.map(|source| (source, source_then));
         taken.by_source.extend(by_source);
@@ -129,10 +130,10 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let most = self.most;
         match self.what {
-            Unit::Tests => write!(f, "{most} tests run already"),
-            Unit::Connections => write!(f, "{most} connections are open already"),
-            Unit::Waiting => write!(f, "{most} connections wait for their test already"),
-            Unit::Memory => write!(f, "there are {} of memory", Bytes(most)),
+            Unit::Tests => write!(f, "{most} tests are already running"),
+            Unit::Connections => write!(f, "{most} connections are already open"),
+            Unit::Waiting => write!(f, "{most} connections are already waiting for their tests"),
+            Unit::Memory => write!(f, "{} of memory are available", Bytes(most)),
         }?;
         f.write_str(if self.of_source {
             " for this address"
@@ -165,17 +166,20 @@ mod tests {
         let (one, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let first = budget.take(Some(one), 2).unwrap();
         let refused = budget.take(Some(one), 1).unwrap_err();
-        assert_eq!(refused.to_string(), "2 tests run already for this address");
+        assert_eq!(
+            refused.to_string(),
+            "2 tests are already running for this address"
+        );
         let second = budget.take(Some(other), 1).unwrap();
         let refused = budget.take(Some(other), 1).unwrap_err();
-        assert_eq!(refused.to_string(), "3 tests run already");
+        assert_eq!(refused.to_string(), "3 tests are already running");
         drop((first, second));
         let _all = budget.take(Some(one), 2).unwrap();
         assert_eq!(lock(&budget.taken).by_source.len(), 1);
     }
 
     #[test]
-    fn what_overflows_is_too_much() {
+    fn an_overflow_is_refused() {
         let budget = ResourceBudget::new(Unit::Memory, u64::MAX, u64::MAX);
         let _share = budget.take(Some(source("192.0.2.1")), 1).unwrap();
         assert!(budget.take(Some(source("192.0.2.1")), u64::MAX).is_err());

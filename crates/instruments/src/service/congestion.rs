@@ -1,4 +1,4 @@
-//! TCP congestion control: the far end's own, and which ones clients may choose.
+//! TCP congestion control: the far end's, and those that clients may choose.
 
 use std::{fs, io};
 
@@ -7,18 +7,18 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// The congestion controls that a client may name.
 ///
-/// The kernel loads a module by the name that a privileged program gives it (net/ipv4/tcp_cong.c, `tcp_ca_find_autoload`), so that
-/// only names that are on this list are ever given to it.
+/// The kernel loads a module if a privileged program names it (net/ipv4/tcp_cong.c, `tcp_ca_find_autoload`). Therefore
+/// the far end passes only names from this list to the kernel.
 #[derive(Debug)]
-pub(crate) struct Choices {
+pub(crate) struct CongestionChoices {
     settable: Vec<String>,
-    /// Those that the kernel has and keeps for root.
+    /// The names that the kernel has but reserves for root.
     withheld: Vec<String>,
 }
 
-impl Choices {
-    /// Those that the kernel has now, and that the calling thread may set in its network namespace; `own` is the far end's,
-    /// which its connections have anyway.
+impl CongestionChoices {
+    /// Returns the congestion controls that the kernel has now and that the calling thread may set in its network
+    /// namespace. `own` is the far end's, which is always among them.
     pub(crate) fn of_caller(own: &str) -> Self {
         let names = names_in("available");
         let settable = |name: &&str| {
@@ -38,32 +38,32 @@ impl Choices {
         }
     }
 
-    /// Whether `name` is one of them.
+    /// Returns whether clients may choose `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.settable.iter().any(|choice| choice == name)
     }
 
-    /// Whether the kernel has `name`, and clients may not choose it.
+    /// Returns whether the kernel has `name` but clients may not choose it.
     pub(crate) fn withholds(&self, name: &str) -> bool {
         self.withheld.iter().any(|withheld| withheld == name)
     }
 }
 
-/// Whether a socket in the calling thread's network namespace may have the congestion control `name`.
+/// Checks that a socket in the calling thread's network namespace may use the congestion control `name`.
 ///
 /// # Errors
-/// It may not: names those that it may have.
+/// Returns an error that lists the names that a socket may use.
 pub fn check_congestion(name: &str) -> Result<()> {
     effective_congestion(Some(name)).map(drop)
 }
 
-/// The congestion control that a new socket has, once set to `name` where one is named.
+/// Returns the congestion control that a new socket has in effect, after setting it to `name` if there is one.
 pub(super) fn effective_congestion(name: Option<&str>) -> Result<String> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     if let Some(name) = name {
         set_congestion(&socket, name)?;
     }
-    // The kernel pads the name with zeros.
+    // The kernel pads the name with zero bytes.
     let padded = socket
         .tcp_congestion()
         .context("reading TCP_CONGESTION back")?;
@@ -74,18 +74,18 @@ pub(super) fn effective_congestion(name: Option<&str>) -> Result<String> {
 /// Sets TCP_CONGESTION.
 ///
 /// # Errors
-/// It is not available, or not to this user: names those that are.
+/// Returns an error that lists the valid names if `name` is not available, or not allowed to this user.
 pub(super) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
     let set = socket.set_tcp_congestion(name.as_bytes());
     set.map_err(|error: io::Error| {
         let (problem, which, remedy) = match error.kind() {
             io::ErrorKind::PermissionDenied => (
-                "is available on this host but not allowed to this user; allowed are",
+                "is available on this host, but not allowed to this user; allowed are",
                 "allowed",
                 String::new(),
             ),
             _ => (
-                "is not available; there are",
+                "is not available; available are",
                 "available",
                 format!("; as root, `modprobe tcp_{name}` loads it where the kernel has it"),
             ),
@@ -97,7 +97,7 @@ pub(super) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
     })
 }
 
-/// The kernel's list of those that are `available` or `allowed`; nothing where it does not say.
+/// Returns the kernel's list of `available` or `allowed` congestion controls, which is empty if it cannot be read.
 fn names_in(which: &str) -> String {
     let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
     fs::read_to_string(path).unwrap_or_default()
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn clients_choose_what_the_far_end_has_or_can_set() {
         let own = effective_congestion(None).unwrap();
-        let choices = Choices::of_caller(&own);
+        let choices = CongestionChoices::of_caller(&own);
         assert!(choices.has(&own));
         assert!(!choices.has("warp") && !choices.has(""));
         let allowed = names_in("allowed");

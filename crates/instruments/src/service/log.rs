@@ -1,5 +1,5 @@
-//! The far end's log: a line for each test and refusal for people, which has its time and fits a terminal, and a JSON object a line for
-//! programs, which has everything.
+//! The far end's log of tests and refusals. People get a line with the time for each, which fits a terminal. Programs
+//! get a JSON object per line with all details.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,46 +22,47 @@ use record::{Figure, Measurement, now};
 use crate::lock;
 use crate::output::is_stdout;
 
-/// Lines that wait to be written; more are lost.
+/// The number of lines that may wait to be written. Further lines are lost.
 const MOST_LINES: usize = 1024;
-/// How long the last lines may take to be written when the far end stops.
+/// The longest wait for the last lines to be written when the far end stops.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Where tests are logged; nowhere by default.
+/// The destinations of the log, which are none by default.
 ///
-/// Who logs never waits: each place has a writer of its own, and what it cannot take in time is lost and counted.
+/// Logging never blocks: each destination has its own writer thread, and lines that it cannot take in time are lost and
+/// counted.
 #[derive(Debug, Default)]
 pub struct Log {
-    people: Option<Writer>,
-    programs: Option<Writer>,
-    /// What no test is to be blamed for.
+    text_log: Option<Writer>,
+    json_log: Option<Writer>,
+    /// Notes to the operator that concern no single test.
     notes: Option<Writer>,
 }
 
-/// Lines on their way to one place.
+/// The queue of lines to one destination.
 #[derive(Debug)]
 struct Writer {
     lines: Option<SyncSender<String>>,
     lost: Arc<AtomicU64>,
-    /// Until it has a thread.
-    work: Mutex<Option<Work>>,
-    /// Ends without a word when the last line is written.
+    /// The thread's work, until the thread starts.
+    work: Mutex<Option<WriterTask>>,
+    /// Disconnects when the last line is written.
     done: Mutex<Receiver<()>>,
 }
 
-/// What a writer's thread does.
-struct Work {
+/// The work of a writer's thread.
+struct WriterTask {
     lines: Receiver<String>,
     sink: Box<dyn Write + Send>,
-    /// The sink's, as users know it.
+    /// The name under which users know the destination.
     name: String,
     lost: Arc<AtomicU64>,
-    say_lost: fn(u64) -> String,
+    lost_message: fn(u64) -> String,
     _finished: SyncSender<()>,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct TestEntry<'a> {
     ended_at: String,
     test: &'a str,
     peer: SocketAddr,
@@ -71,21 +72,21 @@ struct Entry<'a> {
     failure: Option<&'a str>,
 }
 
-/// Somebody who was refused.
+/// A refusal, or several refusals for the same cause.
 #[derive(Debug)]
-pub(super) struct Refused<'a> {
+pub(super) struct Refusal<'a> {
     pub(super) protocol: &'static str,
-    /// The last of them.
+    /// The client of the last refusal.
     pub(super) peer: SocketAddr,
     /// The cause in one word.
     pub(super) cause: &'static str,
-    /// The reason of the last refusal, in words.
+    /// The reason of the last refusal, as a sentence.
     pub(super) why: &'a str,
     /// The number of refusals for this cause since the last entry.
     pub(super) count: u64,
 }
 
-/// The same as a line of JSON.
+/// The JSON form of a refusal.
 #[derive(Serialize)]
 struct RefusalEntry<'a> {
     refused_at: String,
@@ -97,44 +98,47 @@ struct RefusalEntry<'a> {
 }
 
 impl Log {
-    /// Lines to standard output, and JSON to `json` if there is one; lines go to standard error when that is `-`. Nothing is
-    /// written before the far end serves.
+    /// Opens a log with lines on standard output, and JSON in `json` if there is one. If `json` is `-`, JSON goes to
+    /// standard output and lines go to standard error. Nothing is written before the far end serves.
     ///
     /// # Errors
-    /// The file cannot be opened for appending.
+    /// Returns an error if the file cannot be opened for appending.
     pub fn open(json: Option<&Path>) -> Result<Self> {
         let stdout = |lost| Writer::new("standard output", io::stdout(), lost);
         let stderr = || Writer::new("standard error", io::stderr(), lost_lines);
-        let (people, programs) = match json {
+        let (text_log, json_log) = match json {
             None => (stdout(lost_lines), None),
             Some(file) if is_stdout(file) => (stderr(), Some(stdout(lost_entries))),
             Some(file) => {
                 let name = file.display().to_string();
-                let opened = File::options().append(true).create(true).open(file);
-                let opened = opened.with_context(|| format!("{name}: cannot write"))?;
-                let programs = Writer::new(&name, opened, lost_entries);
-                (stdout(lost_lines), Some(programs))
+                let opened = File::options()
+                    .append(true)
+                    .create(true)
+                    .open(file)
+                    .with_context(|| format!("{name}: cannot write"))?;
+                let json_log = Writer::new(&name, opened, lost_entries);
+                (stdout(lost_lines), Some(json_log))
             }
         };
         Ok(Self {
-            people: Some(people),
-            programs,
+            text_log: Some(text_log),
+            json_log,
             notes: Some(stderr()),
         })
     }
 
-    /// Writes from now on, from threads of its own.
+    /// Starts the writer threads.
     ///
     /// # Errors
-    /// There are no threads to be had.
+    /// Returns an error if a thread cannot be started.
     pub(crate) fn start(&self) -> io::Result<()> {
-        let mut writers = [&self.people, &self.programs, &self.notes]
+        let mut writers = [&self.text_log, &self.json_log, &self.notes]
             .into_iter()
             .flatten();
         writers.try_for_each(Writer::start)
     }
 
-    /// Logs one test that ended now, without its samples: a line has a bound.
+    /// Logs a test that ended now. Its samples are left out, which bounds the length of an entry.
     pub(crate) fn test(
         &self,
         test: &str,
@@ -142,7 +146,7 @@ impl Log {
         lasted: Duration,
         measurement: &Measurement,
     ) {
-        let entry = Entry {
+        let entry = TestEntry {
             ended_at: now(),
             test,
             peer,
@@ -151,19 +155,19 @@ impl Log {
             facts: &measurement.facts,
             failure: measurement.failure.as_deref(),
         };
-        if let Some(people) = &self.people {
-            people.say(line(&entry));
+        if let Some(text_log) = &self.text_log {
+            text_log.queue(line(&entry));
         }
-        if let Some(programs) = &self.programs
+        if let Some(json_log) = &self.json_log
             && let Ok(json) = serde_json::to_string(&entry)
         {
-            programs.say(printable_json(&json).into_owned());
+            json_log.queue(printable_json(&json).into_owned());
         }
     }
 
-    /// Logs one refusal, or several of one cause.
-    pub(super) fn refusal(&self, refused: &Refused<'_>) {
-        let Refused {
+    /// Logs one refusal, or several with the same cause.
+    pub(super) fn refusal(&self, refused: &Refusal<'_>) {
+        let Refusal {
             protocol,
             peer,
             cause,
@@ -171,13 +175,13 @@ impl Log {
             count,
         } = *refused;
         let refused_at = now();
-        if let Some(people) = &self.people {
+        if let Some(text_log) = &self.text_log {
             let times = match count {
                 1 => String::new(),
-                count => format!(" ({count} refusals, of {peer} the last)"),
+                count => format!(" ({count} refusals, the last of {peer})"),
             };
             let words = format!("{refused_at}, {peer}, {protocol}, REFUSED: {why}{times}");
-            people.say(log_line(&words));
+            text_log.queue(log_line(&words));
         }
         let entry = RefusalEntry {
             refused_at,
@@ -187,22 +191,22 @@ impl Log {
             why,
             count,
         };
-        if let Some(programs) = &self.programs
+        if let Some(json_log) = &self.json_log
             && let Ok(json) = serde_json::to_string(&entry)
         {
-            programs.say(printable_json(&json).into_owned());
+            json_log.queue(printable_json(&json).into_owned());
         }
     }
 
-    /// Says to the operator what no test is to be blamed for.
+    /// Writes a note to the operator that concerns no single test.
     pub(crate) fn note(&self, text: &str) {
         if let Some(notes) = &self.notes {
-            notes.say(log_line(&format!("{} farwire: {text}", now())));
+            notes.queue(log_line(&format!("{} farwire: {text}", now())));
         }
     }
 }
 
-fn line(entry: &Entry<'_>) -> String {
+fn line(entry: &TestEntry<'_>) -> String {
     let figures = entry.figures.iter();
     let mut words = vec![
         entry.ended_at.clone(),
@@ -220,30 +224,30 @@ fn line(entry: &Entry<'_>) -> String {
 }
 
 impl Writer {
-    /// To `sink`, which users know as `name`; lines wait until it is started.
-    fn new(name: &str, sink: impl Write + Send + 'static, say_lost: fn(u64) -> String) -> Self {
+    /// Returns a writer to `sink`, which users know as `name`. Lines wait until it is started.
+    fn new(name: &str, sink: impl Write + Send + 'static, lost_message: fn(u64) -> String) -> Self {
         let (lines, incoming) = sync_channel(MOST_LINES);
         let (finished, done) = sync_channel(0);
         let lost = Arc::new(AtomicU64::new(0));
         Self {
             lines: Some(lines),
             lost: Arc::clone(&lost),
-            work: Mutex::new(Some(Work {
+            work: Mutex::new(Some(WriterTask {
                 lines: incoming,
                 sink: Box::new(sink),
                 name: name.to_owned(),
                 lost,
-                say_lost,
+                lost_message,
                 _finished: finished,
             })),
             done: Mutex::new(done),
         }
     }
 
-    /// Writes from a thread of its own.
+    /// Starts the thread that writes.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// Returns an error if the thread cannot be started.
     fn start(&self) -> io::Result<()> {
         if let Some(work) = lock(&self.work).take() {
             let thread = thread::Builder::new().name("log".to_owned());
@@ -252,8 +256,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Has `line` written soon, or counts it as lost.
-    fn say(&self, line: String) {
+    /// Queues `line`, or counts it as lost if the queue is full.
+    fn queue(&self, line: String) {
         let Some(lines) = &self.lines else { return };
         if let Err(TrySendError::Full(_)) = lines.try_send(line) {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -261,14 +265,14 @@ impl Writer {
     }
 }
 
-impl Work {
-    /// Writes lines until there will be no more, and between them how many were lost. A log that cannot be written must not stop
-    /// the tests: that it cannot is said once.
+impl WriterTask {
+    /// Writes lines until the queue closes, and before each the number of lines lost since the last one. Tests must not
+    /// fail because of the log: an error of the sink is reported once on standard error.
     fn run(mut self) {
         let mut failed = false;
         let lines = self.lines.iter().map(Some).chain([None]);
         for line in lines
-            .flat_map(|line| [lost(&self.lost, self.say_lost), line])
+            .flat_map(|line| [lost(&self.lost, self.lost_message), line])
             .flatten()
         {
             let written = self.sink.write_all(format!("{line}\n").as_bytes());
@@ -296,7 +300,9 @@ fn lost(count: &AtomicU64, say: fn(u64) -> String) -> Option<String> {
 
 fn lost_lines(lost: u64) -> String {
     let now = now();
-    format!("{now} farwire: {lost} lines of this log were lost here: they were not read in time")
+    format!(
+        "{now} farwire: {lost} lines of this log are missing here, because they were not read in time"
+    )
 }
 
 fn lost_entries(lost: u64) -> String {
@@ -307,14 +313,14 @@ impl Drop for Writer {
     fn drop(&mut self) {
         drop((self.lines.take(), lock(&self.work).take()));
         let done = lock(&self.done);
-        // The writer is done, or does not get done: nobody's end waits for who does not read.
+        // The wait is bounded, because a reader that has stopped reading must not keep the program from ending.
         let _ = done.recv_timeout(LAST_LINES);
     }
 }
 
-impl fmt::Debug for Work {
+impl fmt::Debug for WriterTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work")
+        f.debug_struct("WriterTask")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }

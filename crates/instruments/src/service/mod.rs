@@ -1,4 +1,4 @@
-//! What all services of the far end share: who may test, how much, and when to end.
+//! The parts that all services of the far end share: admission, limits, the log and the stop.
 
 mod accept;
 mod bound;
@@ -27,46 +27,46 @@ pub(crate) use self::bound::BoundService;
 use self::budget::Shortage;
 pub use self::budget::{ClientKey, ResourceBudget, Share, Unit};
 pub use self::congestion::check_congestion;
-use self::congestion::{Choices, effective_congestion, set_congestion};
+use self::congestion::{CongestionChoices, effective_congestion, set_congestion};
 pub use self::log::Log;
 use self::tally::Counts;
 pub use self::tally::{RefusalCause, TESTS, Tally};
 use netio::stop::Stop;
 use record::Measurement;
 
-/// One protocol, served from threads of its own until the stop that all services share rises.
+/// A protocol that is served by its own threads until the stop that all services share.
 #[derive(Debug)]
 pub struct RunningService {
-    /// As users call it: "http".
+    /// The name that users know, such as "http".
     pub name: &'static str,
-    /// Where it listens.
+    /// The address where the service listens.
     pub address: SocketAddr,
-    /// Ends within 200 ms of the stop.
+    /// The thread of the service, which ends within 200 ms after the stop.
     pub(crate) thread: JoinHandle<()>,
 }
 
-/// What no client can pass.
+/// The limits that no client can exceed.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceLimits {
-    /// Tests at a time, of all protocols together.
+    /// The number of simultaneous tests of all protocols.
     pub tests: usize,
-    /// Those among them that one source may have: an IPv4 address, or an IPv6 network of 64 bits. Of connections and of
-    /// memory it may have the same part.
+    /// The number of simultaneous tests of one source, which is an IPv4 address or an IPv6 /64 network. One source may
+    /// have the same share of all connections and of all memory.
     pub tests_per_source: usize,
-    /// How long one test may last.
+    /// The longest duration of one test.
     pub duration: Duration,
-    /// Buffers of one test: streams times block length and window.
+    /// The most buffer memory of one test: the number of streams times the block length and window.
     pub memory: Bytes,
-    /// After which silence a client is taken to be gone.
+    /// The silence after which a client counts as gone.
     pub idle: Duration,
 }
 
-/// Shared by the threads of every service.
+/// The state that the threads of all services share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     congestion: String,
-    /// What clients may choose, told once privileges are given up.
-    choices: OnceLock<Choices>,
+    /// The congestion controls that clients may choose, determined after privileges are dropped.
+    choices: OnceLock<CongestionChoices>,
     limits: ServiceLimits,
     allow: Vec<IpNet>,
     log: Log,
@@ -78,15 +78,15 @@ pub(crate) struct Shared {
     waiting: ResourceBudget,
 }
 
-/// A client's connection, or a socket of its test; it no longer counts when dropped.
+/// The permit of a client's connection, or of a socket of its test. Dropping it frees its place.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     _connection: Share,
-    /// Until its test begins.
+    /// The place among the waiting connections, until the test begins.
     waiting: Mutex<Option<Share>>,
 }
 
-/// The right to run one test; given back when dropped.
+/// The permit to run one test. Dropping it gives its resources back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     _shares: [Share; 3],
@@ -96,54 +96,56 @@ pub(crate) struct Permit {
     began: Instant,
 }
 
-/// A limited number of places.
+/// A limited number of permits.
 #[derive(Clone, Debug)]
 pub(crate) struct PermitPool(Arc<Semaphore>);
 
-/// One of them; given back when dropped.
+/// A permit from a pool. Dropping it gives it back.
 pub(crate) type PoolPermit = OwnedSemaphorePermit;
 
-/// What a test takes beside its control connection.
+/// The resources that a test needs in addition to its control connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TestResources {
-    /// Bytes of buffers.
+    /// Buffer memory in bytes.
     pub(crate) memory: u64,
-    /// Sockets, each of which may have a thread.
+    /// The number of sockets. Each may have a thread.
     pub(crate) sockets: u64,
 }
 
-/// Why a test may not run.
+/// The reason why a test may not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AdmissionRefusal {
-    /// The client's address is in none of the networks that are allowed.
-    #[error("this address may not test here")]
+    /// The client's address is in none of the allowed networks.
+    #[error("this address is not allowed to test here")]
     NotAllowed,
-    /// There is no more of something.
+    /// A resource is used up.
     #[error("busy: {0}")]
     Busy(Shortage),
 }
 
-/// Connections of all services that have not begun a test.
+/// The most connections of all services that may wait for their test to begin.
 pub(crate) const MOST_WAITING: usize = 512;
-/// Descriptors that no client gets: for listening, the log, and saying to one too many that it is so.
+/// The descriptors kept from clients: for listening, for the log, and for telling a surplus client that the server is
+/// busy.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// Connections at a time where there are descriptors for more: each may have a thread.
+/// The most simultaneous connections, even with more descriptors, since each connection may have a thread.
 const MOST_CONNECTIONS: u64 = 16_384;
 
-/// Lets this process open as many descriptors as it may have (setrlimit(2)), for the tests of many clients. Programs that it
-/// starts inherit that, and select(2) cannot handle it.
+/// Raises this process's limit of open descriptors to the hard limit (setrlimit(2)), for tests with many clients. Child
+/// processes inherit the limit; those that call select(2) cannot handle descriptors above 1023.
 pub fn raise_descriptor_limit() {
-    // What cannot be raised is what there is: the connections that are taken in follow it.
+    // If the limit cannot be raised, the number of accepted connections follows the current one.
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
 impl Shared {
-    /// Takes the system's congestion control where none is named, and everyone's tests where `allow` is empty.
+    /// Returns the shared state. It uses the system's congestion control if `congestion` is absent, and admits everyone
+    /// if `allow` is empty.
     ///
     /// # Errors
-    /// The congestion control is not available.
+    /// Returns an error if the congestion control is not available.
     pub(crate) fn new(
         congestion: Option<String>,
         limits: ServiceLimits,
@@ -152,7 +154,7 @@ impl Shared {
     ) -> Result<Self> {
         let budget = |unit, most| ResourceBudget::new(unit, most, limits.of_source(most));
         let tests = limits.tests as u64;
-        // At least one test that takes all that one may.
+        // The total allows at least one test of the largest size.
         let memory = memory_in_all().max(limits.memory.0);
         Ok(Self {
             congestion: effective_congestion(congestion.as_deref())?,
@@ -169,10 +171,10 @@ impl Shared {
         })
     }
 
-    /// Takes a connection of `peer` to the service `protocol` in, which has yet to begin a test.
+    /// Admits a connection of `peer` to the service `protocol`; its test has not begun yet.
     ///
     /// # Errors
-    /// It may not test, or has too many already.
+    /// Returns a refusal if the peer may not test, or has too many connections.
     pub(crate) fn enter(
         &self,
         protocol: &'static str,
@@ -188,10 +190,10 @@ impl Shared {
         self.counting_refusal(protocol, peer, enter())
     }
 
-    /// Lets `peer` run a test that users know as `test` and that takes `needs`, if it may.
+    /// Admits a test of `peer` that users know as `test` and that takes the resources `needs`.
     ///
     /// # Errors
-    /// It may not, and why.
+    /// Returns the refusal if the test may not run.
     pub(crate) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -215,14 +217,15 @@ impl Shared {
         self.counting_refusal(test, peer, admit())
     }
 
-    /// The address or network under which a client is counted.
+    /// Returns the source under which a client is counted.
     ///
     /// # Errors
-    /// It may not test.
+    /// Returns a refusal if the address may not test.
     fn source(&self, address: IpAddr) -> Result<ClientKey, AdmissionRefusal> {
-        match self.allows(address) {
-            true => Ok(ClientKey::of(address)),
-            false => Err(AdmissionRefusal::NotAllowed),
+        if self.allows(address) {
+            Ok(ClientKey::of(address))
+        } else {
+            Err(AdmissionRefusal::NotAllowed)
         }
     }
 
@@ -235,7 +238,7 @@ impl Shared {
         admitted.inspect_err(|refusal| self.refused(test, peer, refusal.cause(), refusal))
     }
 
-    /// Counts and logs that `peer` was refused the test or the service `test`, and why.
+    /// Counts and logs that the test or service `test` was refused to `peer`, and why.
     pub(crate) fn refused(
         &self,
         test: &'static str,
@@ -247,12 +250,12 @@ impl Shared {
         self.counts.refusal(&self.log, test, peer, (cause, why));
     }
 
-    /// Logs refusals that were counted only, at the end all of them.
+    /// Logs refusals that were counted but not logged: those that are due, or all of them at the end.
     pub(crate) fn log_refusals(&self, is_end: bool) {
         self.counts.log_refusals(&self.log, is_end);
     }
 
-    /// The present counts.
+    /// Returns the current counts.
     pub(crate) fn tally(&self) -> Tally {
         self.counts.tally()
     }
@@ -269,22 +272,22 @@ impl Shared {
         self.log.test(test, canonical(peer), lasted, measurement);
     }
 
-    /// Whether `peer` may test by `protocol` at all; that it may not is counted.
+    /// Returns whether the address of `peer` may test at all, and counts a refusal.
     pub(crate) fn check_allowed(&self, protocol: &'static str, peer: SocketAddr) -> bool {
         let source = self.source(peer.ip());
         self.counting_refusal(protocol, peer, source).is_ok()
     }
 
-    /// Whether `address` may test at all.
+    /// Returns whether `address` may test at all.
     fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&address))
     }
 
-    /// Whether one more test of `peer` by `protocol` may run now.
+    /// Checks that `peer` may run one more test by `protocol` now.
     ///
     /// # Errors
-    /// It may not.
+    /// Returns a refusal if there is no room.
     pub(crate) fn check_room(
         &self,
         protocol: &'static str,
@@ -294,53 +297,55 @@ impl Shared {
         self.counting_refusal(protocol, peer, taken.map(drop).map_err(Into::into))
     }
 
-    /// Has the log written.
+    /// Starts to write the log.
     ///
     /// # Errors
-    /// There are no threads to be had.
+    /// Returns an error if a thread cannot be started.
     pub(crate) fn start_log(&self) -> io::Result<()> {
         self.log.start()
     }
 
-    /// Says to the operator what no test is to be blamed for.
+    /// Writes a note to the operator that concerns no single test.
     pub(crate) fn note(&self, text: &str) {
         self.log.note(text);
     }
 
-    /// What no client can pass.
+    /// Returns the limits that no client can exceed.
     pub(crate) fn limits(&self) -> ServiceLimits {
         self.limits
     }
 
-    /// The congestion control of sending sockets where the client does not choose.
+    /// Returns the congestion control of sending sockets, unless the client chooses another.
     pub(crate) fn congestion(&self) -> &str {
         &self.congestion
     }
 
-    /// Has clients choose among the congestion controls that the calling thread can set now, and no others.
+    /// Limits the choice of clients to the congestion controls that the calling thread can set now.
     pub(crate) fn fix_choices(&self) {
-        let _ = self.choices.set(Choices::of_caller(&self.congestion));
+        let _ = self
+            .choices
+            .set(CongestionChoices::of_caller(&self.congestion));
     }
 
-    /// Has clients choose as on a host that has these and keeps the others for root.
+    /// Sets the choice of clients as on a host that allows `settable` and reserves `withheld` for root.
     #[cfg(test)]
     pub(crate) fn fix_choices_to(&self, settable: &[&str], withheld: &[&str]) {
-        let fixed = self.choices.set(Choices::new(settable, withheld));
+        let fixed = self.choices.set(CongestionChoices::new(settable, withheld));
         fixed.expect("they are not fixed yet");
     }
 
-    /// What a client may choose of congestion control.
-    pub(crate) fn choices(&self) -> &Choices {
+    /// Returns the congestion controls that a client may choose.
+    pub(crate) fn choices(&self) -> &CongestionChoices {
         self.choices
-            .get_or_init(|| Choices::of_caller(&self.congestion))
+            .get_or_init(|| CongestionChoices::of_caller(&self.congestion))
     }
 
-    /// Whether to end now; asked for at least every 100 ms.
+    /// Returns whether to end now. Services check it at least every 100 ms.
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The same as an instrument asks for it.
+    /// Returns the stop of the services in the form that instruments use.
     pub(crate) fn as_stop(&self) -> Stop {
         Stop::on(Arc::clone(&self.stop))
     }
@@ -352,14 +357,14 @@ impl Shared {
 }
 
 impl ConnectionPermit {
-    /// Its test begins, or it turns out to belong to one.
+    /// Marks the connection as one whose test has begun, or that belongs to a running test.
     pub(crate) fn begin(&self) {
         drop(self.waiting.lock().map(|mut waiting| waiting.take()));
     }
 }
 
 impl Permit {
-    /// Ends the test and logs what it found.
+    /// Ends the test and logs its measurement.
     pub(crate) fn finish(self, measurement: &Measurement) {
         self.shared
             .log(self.test, self.peer, self.began.elapsed(), measurement);
@@ -367,12 +372,12 @@ impl Permit {
 }
 
 impl PermitPool {
-    /// All of them free.
+    /// Returns a pool whose permits are all free.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// One of them, if one is free.
+    /// Takes a permit, if one is free.
     pub(crate) fn take(&self) -> Option<PoolPermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
@@ -385,7 +390,7 @@ impl Default for ServiceLimits {
 }
 
 impl ServiceLimits {
-    /// Where anyone may test.
+    /// The limits for a far end where anyone may test.
     pub const USUAL: Self = Self {
         tests: 64,
         tests_per_source: 16,
@@ -394,7 +399,8 @@ impl ServiceLimits {
         idle: Duration::from_secs(30),
     };
 
-    /// In a test bed of so many clients, which are all one user's: as long as any instrument's test can be.
+    /// Returns the limits in a test bed with this number of clients of one user. A test may last as long as any
+    /// instrument's test.
     pub fn in_bed(clients: u16) -> Self {
         let tests = Self::USUAL.tests * usize::from(clients);
         Self {
@@ -405,7 +411,7 @@ impl ServiceLimits {
         }
     }
 
-    /// What one source may have of `all`.
+    /// Returns the share of `all` that one source may have.
     pub(crate) fn of_source(&self, all: u64) -> u64 {
         let (part, whole) = (self.tests_per_source as u128, self.tests.max(1) as u128);
         let share = (u128::from(all) * part).div_ceil(whole);
@@ -422,7 +428,7 @@ impl AdmissionRefusal {
     }
 }
 
-/// Returns the address with a mapped IPv4 address as IPv4.
+/// Returns the address in its canonical form: an IPv4-mapped IPv6 address becomes IPv4.
 fn canonical(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
@@ -433,14 +439,14 @@ impl From<Shortage> for AdmissionRefusal {
     }
 }
 
-/// As many as there are descriptors for (getrlimit(2)).
+/// Returns the most simultaneous connections that the limit of descriptors allows (getrlimit(2)).
 fn connections_in_all() -> u64 {
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
     let reserved = RESERVED_DESCRIPTORS.min(descriptors / 2);
     (descriptors - reserved).min(MOST_CONNECTIONS)
 }
 
-/// Half of this machine's memory, in bytes (sysinfo(2)).
+/// Returns half of this machine's memory in bytes (sysinfo(2)).
 fn memory_in_all() -> u64 {
     sysinfo().map_or(u64::MAX, |info| info.ram_total() / 2)
 }
@@ -464,14 +470,17 @@ mod tests {
         let shared = shared(2, &[]);
         let test =
             |peer: &str| shared.admit(peer.parse().unwrap(), "tcp", TestResources::default());
-        let said = |refused: Result<Permit, AdmissionRefusal>| refused.unwrap_err().to_string();
+        let message = |refused: Result<Permit, AdmissionRefusal>| refused.unwrap_err().to_string();
         let first = test("192.0.2.1:9").unwrap();
         assert_eq!(
-            said(test("192.0.2.1:10")),
-            "busy: 1 tests run already for this address"
+            message(test("192.0.2.1:10")),
+            "busy: 1 tests are already running for this address"
         );
         let second = test("192.0.2.2:9").unwrap();
-        assert_eq!(said(test("192.0.2.3:9")), "busy: 2 tests run already");
+        assert_eq!(
+            message(test("192.0.2.3:9")),
+            "busy: 2 tests are already running"
+        );
         drop((first, second));
         assert!(test("192.0.2.1:9").is_ok());
     }

@@ -1,4 +1,4 @@
-//! What the far end has done so far: tests, their bytes, and whom it refused. Refusals are logged, but not each of many.
+//! Counts of the far end's tests, their bytes and refusals. Repeated refusals are logged together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,21 +9,22 @@ use std::time::{Duration, Instant};
 use record::{Direction, Measurement, Metric};
 
 use super::Log;
-use super::log::Refused;
+use super::log::Refusal;
 use crate::lock;
 
-/// After a refusal is logged, further ones of its protocol and cause are counted for this long and then logged as one line.
-const QUIET: Duration = Duration::from_secs(10);
+/// After a refusal is logged, further refusals of the same protocol and cause are counted for this long and then logged
+/// as one line.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counts since the start, for `--metrics`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Tests that ended, by protocol, the test as its log entry names it, and whether it failed.
+    /// The number of tests that ended, by protocol, by the test as its log entry names it, and by whether it failed.
     pub tests: BTreeMap<(&'static str, &'static str, bool), u64>,
-    /// Payload bytes of these tests that the far end itself received (up) or sent (down), by protocol. The tests of `capacity` and
-    /// `stamp` state packets and no bytes.
+    /// Payload bytes of these tests that the far end itself received (up) or sent (down), by protocol. The tests of
+    /// `capacity` and `stamp` count packets and no bytes.
     pub bytes: BTreeMap<(&'static str, Direction), f64>,
-    /// Refused connections and tests, by protocol and cause.
+    /// The number of refused connections and tests, by protocol and cause.
     pub refusals: BTreeMap<(&'static str, RefusalCause), u64>,
 }
 
@@ -36,26 +37,26 @@ pub enum RefusalCause {
     OutsideAllow,
     /// The test asked for more than any test may have.
     OverLimit,
-    /// It asked for a congestion control that it may not have.
+    /// The test asked for a congestion control that it may not have.
     Congestion,
 }
 
-/// The counts, and what of them the log does not have yet.
+/// The counts, and the refusals that are not yet in the log.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<Counted>);
+pub(super) struct Counts(Mutex<TallyState>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct TallyState {
     tally: Tally,
-    unlogged: BTreeMap<(&'static str, RefusalCause), Unlogged>,
+    unlogged: BTreeMap<(&'static str, RefusalCause), UnloggedRefusals>,
 }
 
-/// Refusals since the last that was logged.
+/// The refusals since the last one that was logged.
 #[derive(Debug)]
-struct Unlogged {
+struct UnloggedRefusals {
     logged: Instant,
     count: u64,
-    /// The latest of them.
+    /// The client and the reason of the latest refusal.
     last: Option<(SocketAddr, String)>,
 }
 
@@ -68,7 +69,7 @@ impl RefusalCause {
         Self::Congestion,
     ];
 
-    /// The cause in a word, as a label and in the JSON log.
+    /// Returns the cause as one word: a label of the metrics, and a value in the JSON log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -79,7 +80,7 @@ impl RefusalCause {
     }
 }
 
-/// The tests that users know, each with its protocol as the services are named.
+/// The protocol of each test, and the name of the test that users know.
 pub const TESTS: [(&str, &str); 8] = [
     ("http", "http"),
     ("messages", "pingpong"),
@@ -91,7 +92,7 @@ pub const TESTS: [(&str, &str); 8] = [
     ("stamp", "probe"),
 ];
 
-/// The protocol of a test; of what is no test, the service itself.
+/// Returns the protocol of a test. A name that is not a test's is the protocol itself.
 fn protocol_of(test: &'static str) -> &'static str {
     let found = TESTS.iter().find(|(_, known)| *known == test);
     found.map_or(test, |(protocol, _)| protocol)
@@ -116,7 +117,7 @@ impl Counts {
         }
     }
 
-    /// Counts a refusal, and logs it unless one like it was logged just before.
+    /// Counts a refusal, and logs it unless one of the same protocol and cause was logged a short time before.
     pub(super) fn refusal(
         &self,
         log: &Log,
@@ -130,7 +131,7 @@ impl Counts {
         *counted.tally.refusals.entry(key).or_default() += 1;
         let now = Instant::now();
         let is_new = !counted.unlogged.contains_key(&key);
-        let unlogged = counted.unlogged.entry(key).or_insert(Unlogged {
+        let unlogged = counted.unlogged.entry(key).or_insert(UnloggedRefusals {
             logged: now,
             count: 0,
             last: None,
@@ -142,16 +143,17 @@ impl Counts {
         }
     }
 
-    /// Logs what was refused and not logged one by one, if that was long enough ago; at the end all of it.
+    /// Logs refusals that were only counted, if the last entry is at least [`LOG_INTERVAL`] ago, or at the end in any
+    /// case.
     pub(super) fn log_refusals(&self, log: &Log, is_end: bool) {
         let counted = &mut *lock(&self.0);
         for (key, unlogged) in &mut counted.unlogged {
-            if is_end || unlogged.logged.elapsed() >= QUIET {
+            if is_end || unlogged.logged.elapsed() >= LOG_INTERVAL {
                 unlogged.log(log, *key);
             }
         }
-        // The next of its kind is logged by itself again.
-        let is_recent = |of: &Unlogged| of.logged.elapsed() < QUIET;
+        // The next refusal of this protocol and cause is logged individually again.
+        let is_recent = |of: &UnloggedRefusals| of.logged.elapsed() < LOG_INTERVAL;
         counted.unlogged.retain(|_, unlogged| is_recent(unlogged));
     }
 
@@ -160,12 +162,12 @@ impl Counts {
     }
 }
 
-impl Unlogged {
+impl UnloggedRefusals {
     fn log(&mut self, log: &Log, (protocol, cause): (&'static str, RefusalCause)) {
         let Some((peer, why)) = self.last.take() else {
             return;
         };
-        log.refusal(&Refused {
+        log.refusal(&Refusal {
             protocol,
             peer,
             cause: cause.name(),
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_counted_by_protocol_and_cause_and_one_of_many_is_logged() {
+    fn refusals_are_counted_by_protocol_and_cause_and_logged_together() {
         let (counts, log) = (Counts::default(), Log::default());
         let peer = "192.0.2.1:9".parse().unwrap();
         for _ in 0..1_000 {
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_that_the_far_end_itself_counted() {
+    fn bytes_are_counted_by_the_far_end_itself() {
         let counts = Counts::default();
         let bytes =
             |metric, direction| Figure::new(metric, Statistic::Total, 7.0).toward(direction);

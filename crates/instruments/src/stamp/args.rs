@@ -1,4 +1,4 @@
-//! `farwire measure probe`.
+//! The arguments of `farwire measure probe`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,7 +12,9 @@ use clap::Args;
 use model::BitsPerSec;
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated, intervals};
+use crate::instrument::{
+    CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT, estimated, intervals,
+};
 use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, Transport, Until};
 use crate::iperf3::{self, tcp, udp};
@@ -27,29 +29,29 @@ use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
-/// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
+/// Measure the delay, delay variation, loss and reordering of packets in each direction, with STAMP
 ///
-/// HOST runs `farwire serve` or any STAMP or TWAMP Light reflector without authentication.
+/// The far end is `farwire serve`, or any STAMP (RFC 8762) or TWAMP Light reflector without authentication.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeArgs {
-    /// Name or address of the reflector, and its port if it is not 862
+    /// Name or address of the reflector, optionally with its port
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
-    /// UDP port of the reflector, unless it stands behind HOST
+    /// UDP port of the reflector, unless HOST contains it
     #[arg(short, long, default_value_t = wire::PORT)]
     port: u16,
     #[command(flatten)]
     #[serde(flatten)]
     plan: ProbePlan,
-    /// Probe once more, beside TCP streams or a UDP stream to the same far end: tcp:3, udp:10mbit
+    /// Then probe again under load: three TCP streams (tcp:3) or a UDP stream (udp:10mbit) to the same far end
     #[arg(long, value_name = "LOAD")]
-    under: Option<Beside>,
-    /// The far end's port for the load
+    under: Option<LoadKind>,
+    /// Port of the far end for the load
     #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
     under_port: u16,
-    /// Write a line a probe as CSV there
-    #[arg(long, value_name = "FILE")]
+    /// Write a CSV line for every probe to FILE
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     #[serde(skip)]
     csv: Option<PathBuf>,
     #[command(flatten)]
@@ -57,12 +59,12 @@ pub struct ProbeArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// A load beside the probes.
+/// A load that runs during the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beside {
-    /// So many TCP streams, as fast as they go.
+enum LoadKind {
+    /// This number of TCP streams, as fast as they go.
     Tcp(u32),
-    /// A UDP stream of so many payload bits a second.
+    /// A UDP stream with this rate of payload.
     Udp(BitsPerSec),
 }
 
@@ -77,19 +79,19 @@ impl Instrument for ProbeArgs {
 
     fn metrics(&self) -> Result<MetricTable> {
         let metrics = stamp::results::metrics();
-        let Some(beside) = self.under else {
+        let Some(load_kind) = self.under else {
             return Ok(metrics);
         };
-        let load = iperf3::metrics::metrics(None, &beside.plan());
+        let load = iperf3::metrics::metrics(None, &load_kind.plan());
         Ok(metrics
             .during(&[Phase::Idle, Phase::Loaded])
             .and(load.during(&[Phase::Loaded])))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
-        let load = self.under.map(|beside| match beside {
-            Beside::Tcp(_) => Traffic::Tcp(Some(self.under_port)),
-            Beside::Udp(_) => Traffic::Udp(Some(self.under_port)),
+        let load = self.under.map(|load_kind| match load_kind {
+            LoadKind::Tcp(_) => Traffic::Tcp(Some(self.under_port)),
+            LoadKind::Udp(_) => Traffic::Udp(Some(self.under_port)),
         });
         [Traffic::Udp(Some(self.port))]
             .into_iter()
@@ -97,7 +99,7 @@ impl Instrument for ProbeArgs {
             .collect()
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -130,14 +132,14 @@ impl Instrument for ProbeArgs {
         };
         let local = self.common.bind.as_ref();
         let probe = || stamp::probe(target, local, plan, session);
-        let Some(beside) = self.under else {
+        let Some(load_kind) = self.under else {
             let (outcome, failure) = probe()?;
             let written = write_csv(csv, &[("", &outcome)]);
             let mut measurement = outcome.measurement(plan);
             measurement.failure = failure.or(written);
             return Ok(measurement.into());
         };
-        let load = self.load(beside, target);
+        let load = self.load(load_kind, target);
         let found = loaded_latency::measure(plan, load, session, probe)?;
         let loaded = found
             .loaded
@@ -152,17 +154,17 @@ impl Instrument for ProbeArgs {
     }
 
     fn text(&self, measurement: &Measurement) -> String {
-        side_by_side(measurement)
+        idle_and_loaded(measurement)
     }
 }
 
 impl ProbeArgs {
-    fn load(&self, beside: Beside, target: SocketAddr) -> BackgroundLoad<'_> {
+    fn load(&self, load_kind: LoadKind, target: SocketAddr) -> BackgroundLoad<'_> {
         let server = Iperf3Server {
             local: self.common.bind.clone(),
             ..Iperf3Server::at(SocketAddr::new(target.ip(), self.under_port))
         };
-        let plan = beside.plan();
+        let plan = load_kind.plan();
         Box::new(move |lasting, session| {
             let plan = Iperf3Test {
                 until: Until::For(lasting),
@@ -176,9 +178,9 @@ impl ProbeArgs {
     }
 }
 
-as_text!(Beside);
+as_text!(LoadKind);
 
-impl Beside {
+impl LoadKind {
     fn plan(self) -> Iperf3Test {
         match self {
             Self::Tcp(streams) => Iperf3Test {
@@ -193,7 +195,7 @@ impl Beside {
     }
 }
 
-impl fmt::Display for Beside {
+impl fmt::Display for LoadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(streams) => write!(f, "tcp:{streams}"),
@@ -202,7 +204,7 @@ impl fmt::Display for Beside {
     }
 }
 
-impl FromStr for Beside {
+impl FromStr for LoadKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -211,27 +213,27 @@ impl FromStr for Beside {
             "tcp" => {
                 let streams: u32 = amount
                     .parse()
-                    .map_err(|_| Error::Input(format!("`{amount}` is no number of streams")))?;
+                    .map_err(|_| Error::Input(format!("`{amount}` is not a number of streams")))?;
                 let most = MOST_STREAMS;
                 ensure!(Input, (1..=most).contains(&streams), "1 to {most} streams");
                 Ok(Self::Tcp(streams))
             }
             "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
             _ => Err(Error::Input(format!(
-                "`{kind}` is no load: tcp:3 is three TCP streams, udp:10mbit a UDP stream"
+                "`{kind}` is not a load: write tcp:3 for three TCP streams, or udp:10mbit for a UDP stream"
             ))),
         }
     }
 }
 
-/// Writes the probes to the file, if there is one; why that failed, if it did.
+/// Writes the probes to the file, if there is one. Returns the error as text, if there is one.
 fn write_csv(file: Option<Prepared>, phases: &[(&str, &ProbeResults)]) -> Option<String> {
     let written = file?.replace(|file| stamp::write_csv(file, phases));
     written.err().map(|error| format!("{error:#}"))
 }
 
-/// What the load did to the latency, a line a figure.
-fn side_by_side(measurement: &Measurement) -> String {
+/// Returns a line per figure that compares the idle path with the loaded one.
+fn idle_and_loaded(measurement: &Measurement) -> String {
     let figures = &measurement.figures;
     let value = |metric, statistic, phase| {
         let of = |f: &&Figure| {
@@ -268,17 +270,17 @@ mod tests {
 
     #[test]
     fn a_load_is_named_with_its_amount() {
-        assert_eq!("tcp:3".parse::<Beside>().unwrap(), Beside::Tcp(3));
-        let udp: Beside = "udp:10mbit".parse().unwrap();
-        assert_eq!(udp, Beside::Udp(BitsPerSec::new(10_000_000).unwrap()));
-        assert_eq!("tcp".parse::<Beside>().unwrap(), Beside::Tcp(1));
+        assert_eq!("tcp:3".parse::<LoadKind>().unwrap(), LoadKind::Tcp(3));
+        let udp: LoadKind = "udp:10mbit".parse().unwrap();
+        assert_eq!(udp, LoadKind::Udp(BitsPerSec::new(10_000_000).unwrap()));
+        assert_eq!("tcp".parse::<LoadKind>().unwrap(), LoadKind::Tcp(1));
         for (wrong, cause) in [
             ("tcp:0", "1 to 128"),
             ("tcp:x", "no number"),
             ("udp:fast", "fast"),
             ("quic:1", "no load"),
         ] {
-            let error = wrong.parse::<Beside>().unwrap_err().to_string();
+            let error = wrong.parse::<LoadKind>().unwrap_err().to_string();
             assert!(error.contains(cause), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! One line a probe: netprobe's eleven columns in their places, and what farwire knows besides.
+//! The CSV with one line per probe. Its first eleven columns are those of netprobe in the same order; farwire's follow.
 
 use crate::error::Result;
 use std::io::Write;
@@ -7,7 +7,7 @@ use super::probe_log::ProbeAnswer;
 use super::{ProbeResults, loss};
 use record::Direction;
 
-/// What stands in the columns is written in docs/instruments/probe.md.
+/// The names of the columns, which docs/instruments/probe.md explains.
 const HEADER: [&str; 20] = [
     "sent_ms",
     "received_ms",
@@ -31,10 +31,10 @@ const HEADER: [&str; 20] = [
     "probe",
 ];
 
-/// Writes the probes of these phases, one after the other.
+/// Writes the probes of these phases, one phase after the other.
 ///
 /// # Errors
-/// They cannot be written.
+/// Returns an error if they cannot be written.
 pub(crate) fn write(to: impl Write, phases: &[(&str, &ProbeResults)]) -> Result<()> {
     let mut writer = ::csv::Writer::from_writer(to);
     writer.write_record(HEADER)?;

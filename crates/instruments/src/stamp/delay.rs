@@ -1,58 +1,61 @@
-//! Delays out of a session's time stamps: what the network took, what the hosts took, and what the two clocks allow to
-//! be said of each direction; pure.
+//! Delays computed from a session's timestamps: the parts of the network and of the hosts, and the one-way delays as
+//! far as the relation of the two clocks allows. All functions are pure.
 
 use model::Nanos;
 use record::Direction;
 
 use super::probe_log::{ProbeAnswer, ProbeLog};
 
-/// What is known of one probe that was answered in time, in milliseconds.
+/// The delays of a probe that was answered in time, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ProbeDelays {
-    /// Which probe, from 0.
+    /// The number of the probe, from 0.
     pub(crate) probe: usize,
-    /// From before sending to after receiving, as this program read its clock.
+    /// The time from before sending to after receiving, by this program's clock.
     pub(crate) rtt: f64,
-    /// `rtt` less what the hosts took: from kernel to kernel, twice. With a reflector that does not say when its answer
-    /// left, its way through that kernel is in it.
+    /// `rtt` without the hosts' part, from kernel to kernel in both directions. If the reflector does not report when
+    /// its answer left, the way through its kernel is included.
     pub(crate) network: Option<f64>,
-    /// From this kernel to the reflector's, as the difference of their two clocks.
+    /// The time from this kernel to the reflector's, as the difference of their two clocks.
     pub(crate) up: Option<f64>,
-    /// From the reflector's kernel to this one, likewise.
+    /// The time from the reflector's kernel to this one, as the difference of their two clocks.
     pub(crate) down: Option<f64>,
 }
 
-/// How far the reflector's clock is ahead of this one.
+/// The offset of the reflector's clock from this one; positive if the reflector's clock is ahead.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Offset {
-    /// The best guess, in ms.
+pub(crate) struct ClockOffset {
+    /// The best estimate in milliseconds.
     pub(crate) ms: f64,
-    /// Between which it lies, in ms.
+    /// The lower bound in milliseconds.
     pub(crate) low: f64,
-    /// See `low`.
+    /// The upper bound in milliseconds.
     pub(crate) high: f64,
-    /// What is known of the two clocks.
-    pub(crate) relation: Relation,
+    /// The relation of the two clocks.
+    pub(crate) relation: ClockRelation,
 }
 
-/// How two clocks belong together.
+/// The relation of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relation {
+pub(crate) enum ClockRelation {
     /// Both ends read the same clock.
     Same,
-    /// Both are kept in step with UTC, so they say, within errors that they state.
+    /// Both clocks are synchronised with UTC according to their ends, within stated errors.
     Synchronised,
-    /// Nothing is known, but that no packet arrives before it was sent: one-way delays are known in their variation only.
+    /// Nothing is known, except that no packet arrives before it was sent. Only the variation of one-way delays is
+    /// known.
     Unrelated,
 }
 
-/// Two stamps of one clock do not lie further apart than the finest step that software stamps can be trusted in.
+/// The tolerance for the difference of two stamps of the same clock, which is the resolution up to which software
+/// stamps are reliable.
 const TOLERANCE_MS: f64 = 0.001;
-/// By how much a round trip may be longer in kernel stamps than in the monotonic clock: the wall clock may be slewed by
-/// 500 ppm (adjtimex(2)), and was set if it is more.
+/// The amount by which a round trip in kernel stamps may exceed that of the monotonic clock. The wall clock may be
+/// slewed by 500 ppm (adjtimex(2)); a larger difference means that it was set.
 const SLEW_MS: f64 = 1.0;
 
-/// Of every probe that was answered in time, in the order of sending, and how many had stamps that cannot be.
+/// Returns the delays of all probes that were answered in time, in the order of sending, and the number of answers with
+/// impossible stamps.
 pub(crate) fn delays(log: &ProbeLog) -> (Vec<ProbeDelays>, u64) {
     let mut impossible = 0;
     let delays = (0..log.probes.len()).filter_map(|probe| {
@@ -71,20 +74,21 @@ pub(crate) fn delays(log: &ProbeLog) -> (Vec<ProbeDelays>, u64) {
     (delays.collect(), impossible)
 }
 
-/// What the session's own packets and the ends' words say of the clocks; nothing without kernel stamps.
+/// Returns the offset that follows from the session's packets and from the statements of both ends. `None` without
+/// kernel stamps.
 pub(crate) fn offset(
     log: &ProbeLog,
     delays: &[ProbeDelays],
     own_error_ms: Option<f64>,
-) -> Option<Offset> {
+) -> Option<ClockOffset> {
     let least = |pick: fn(&ProbeDelays) -> Option<f64>| {
         delays.iter().filter_map(pick).min_by(f64::total_cmp)
     };
-    // No packet arrives before it was sent.
+    // The bounds follow from the fact that no packet arrives before it was sent.
     let (low, high) = (-least(|d| d.down)?, least(|d| d.up)?);
     let within = |error: f64, relation| {
         let (low, high) = (low.max(-error), high.min(error));
-        (low <= high).then(|| Offset {
+        (low <= high).then(|| ClockOffset {
             ms: 0.0_f64.clamp(low, high),
             low,
             high,
@@ -92,27 +96,27 @@ pub(crate) fn offset(
         })
     };
     if log.far_end.same_kernel && low <= TOLERANCE_MS && high >= -TOLERANCE_MS {
-        return Some(Offset {
+        return Some(ClockOffset {
             ms: 0.0,
             low: 0.0,
             high: 0.0,
-            relation: Relation::Same,
+            relation: ClockRelation::Same,
         });
     }
     let far_error = log.far_end.error.filter(|error| error.synchronised);
     let stated = own_error_ms
         .zip(far_error)
-        .and_then(|(own, far)| within(own + far.seconds() * 1e3, Relation::Synchronised));
-    stated.or(Some(Offset {
+        .and_then(|(own, far)| within(own + far.seconds() * 1e3, ClockRelation::Synchronised));
+    stated.or(Some(ClockOffset {
         ms: f64::midpoint(low, high),
         low: low.min(high),
         high: high.max(low),
-        relation: Relation::Unrelated,
+        relation: ClockRelation::Unrelated,
     }))
 }
 
 impl ProbeDelays {
-    /// One way, as the difference of the two clocks.
+    /// Returns the one-way delay as the difference of the two clocks.
     pub(crate) fn raw(&self, direction: Direction) -> Option<f64> {
         match direction {
             Direction::Up => self.up,
@@ -121,7 +125,7 @@ impl ProbeDelays {
     }
 }
 
-/// With what the stamps of both kernels tell; nothing when they cannot be.
+/// Returns the delays with those from kernel stamps added, or `None` if the stamps are impossible.
 fn with_stamps(
     of_program: ProbeDelays,
     log: &ProbeLog,
@@ -164,8 +168,8 @@ mod tests {
     const WALL: u64 = 1_700_000_000_000_000_000;
     const US: u64 = 1_000;
 
-    /// One probe whose reflector's clock is `ahead` of ours: 20 ms there, 30 ms back, 10 us and 40 us in this host
-    /// before and after, 100 us in the far program and 5 us in its kernel.
+    /// Returns a log with one probe. The reflector's clock is `ahead`. The probe took 20 ms there and 30 ms back, 10 us
+    /// and 40 us in this host before and after, 100 us in the far program and 5 us in its kernel.
     fn log(ahead: i64, error: ErrorEstimate, follow_up: bool) -> ProbeLog {
         let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
         for number in 0..2 {
@@ -217,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn the_network_s_part_is_what_lies_between_the_kernels() {
+    fn the_network_s_part_is_between_the_kernels() {
         let unknown = ErrorEstimate::from_bits(1);
         let (delays, impossible) = delays(&log(0, unknown, true));
         assert_eq!(impossible, 0);
         assert!(near(Some(delays[0].rtt), 50.155));
         assert!(near(delays[0].network, 50.0), "{delays:?}");
         assert!(near(delays[0].up, 20.0) && near(delays[0].down, 30.0));
-        // Of the last answer's departure nobody told: 5 us of the far kernel are in it.
+        // The departure of the last answer is unknown, so that 5 us of the far kernel are included.
         assert!(near(delays[1].network, 50.005));
     }
 
@@ -235,35 +239,35 @@ mod tests {
         let (delays, _) = delays(&log);
         assert!(near(delays[0].network, 50.0));
         let offset = offset(&log, &delays, None).unwrap();
-        assert_eq!(offset.relation, Relation::Unrelated);
+        assert_eq!(offset.relation, ClockRelation::Unrelated);
         assert!(offset.low <= 7000.0 && 7000.0 <= offset.high);
         assert!((offset.high - offset.low - 50.0).abs() < 1e-6);
     }
 
     #[test]
-    fn synchronised_clocks_are_as_good_as_both_say() {
+    fn the_offset_of_synchronised_clocks_is_within_both_stated_errors() {
         let good = synchronised(2_000_000);
         let log = log(1_500_000, good, true);
         let (delays, _) = delays(&log);
         let found = offset(&log, &delays, Some(2.0)).unwrap();
-        assert_eq!(found.relation, Relation::Synchronised);
+        assert_eq!(found.relation, ClockRelation::Synchronised);
         assert!(found.low <= 1.5 && 1.5 <= found.high && found.high - found.low < 8.1);
-        // This machine's own clock is not.
+        // This machine's own clock is not synchronised.
         let found = offset(&log, &delays, None).unwrap();
-        assert_eq!(found.relation, Relation::Unrelated);
+        assert_eq!(found.relation, ClockRelation::Unrelated);
     }
 
     #[test]
-    fn a_claim_that_packets_refute_is_not_believed() {
+    fn a_stated_error_that_packets_contradict_is_ignored() {
         let good = synchronised(1_000);
         let log = log(7_000_000_000, good, true);
         let (delays, _) = delays(&log);
         let found = offset(&log, &delays, Some(0.001)).unwrap();
-        assert_eq!(found.relation, Relation::Unrelated);
+        assert_eq!(found.relation, ClockRelation::Unrelated);
     }
 
     #[test]
-    fn stamps_across_a_step_of_the_clock_are_left_out() {
+    fn stamps_across_a_clock_step_are_left_out() {
         let mut log = log(0, ErrorEstimate::from_bits(1), false);
         log.answers[0].arrived = Some(Nanos(WALL + 3_600_000_000_000));
         let (delays, impossible) = delays(&log);

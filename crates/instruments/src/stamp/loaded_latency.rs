@@ -1,4 +1,4 @@
-//! Latency under load: a session on the idle path, then one beside a load.
+//! Latency under load: a session on the idle path, then a session while a load runs.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,29 +12,29 @@ use crate::instrument::intervals;
 use netio::stop::STOP_INTERVAL;
 use record::{Measurement, Phase, Sample};
 
-/// From the start of the load to the first probe beside it: time for TCP to find its rate.
+/// The time from the start of the load to the first probe, in which TCP finds its rate.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// For how long the load goes on after the last probe has left, so that its answer comes back under load, too.
+/// The time for which the load continues after the last probe, so that the probe's answer returns under load.
 const LEAD_OUT: Duration = Duration::from_secs(1);
 
-/// What runs beside the probes: for so long, and what it found.
+/// A load that runs for the given time and returns its measurement.
 pub(crate) type BackgroundLoad<'a> = Box<dyn FnOnce(Duration, &Session) -> Measurement + Send + 'a>;
 
-/// The two sessions and what the load found.
+/// The two sessions, and the measurement of the load.
 #[derive(Debug)]
 pub(crate) struct LoadedLatency {
-    /// What the first session found.
+    /// The results of the first session.
     pub(crate) idle: ProbeResults,
-    /// What the second one found; absent when the load did not come about, or the first session failed.
+    /// The results of the second session. `None` if the load did not start, or the first session failed.
     pub(crate) loaded: Option<ProbeResults>,
     load: Option<(Nanos, Measurement)>,
     failure: Option<String>,
 }
 
-/// Probes by `probe`, once without and once beside `load`.
+/// Runs `probe` once on the idle path, and once while `load` runs.
 ///
 /// # Errors
-/// Those of `probe`.
+/// Returns the errors of `probe`.
 pub(crate) fn measure<E>(
     plan: &ProbePlan,
     load: BackgroundLoad<'_>,
@@ -59,11 +59,14 @@ pub(crate) fn measure<E>(
             thread::sleep(STOP_INTERVAL);
         }
         let loaded = (!load.is_finished()).then(&probe).transpose()?;
-        let load = load.join();
-        let load = load.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let load = load
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let (loaded, probing) = loaded.unzip();
-        let failure = load.failure.as_ref();
-        let failure = failure.map(|cause| format!("the load: {cause}"));
+        let failure = load
+            .failure
+            .as_ref()
+            .map(|cause| format!("the load: {cause}"));
         Ok(LoadedLatency {
             idle,
             loaded,
@@ -74,8 +77,8 @@ pub(crate) fn measure<E>(
 }
 
 impl LoadedLatency {
-    /// One measurement of both: figures say of which phase they are; samples of the second session are numbered on from
-    /// the first's, and all times are from its first probe.
+    /// Returns one measurement of both sessions. Each figure states its phase. Samples of the second session continue
+    /// the numbers of the first one's, and all times start at the first probe of the first session.
     pub(crate) fn measurement(self, plan: &ProbePlan) -> Measurement {
         let mut all = self.idle.measurement(plan);
         for figure in &mut all.figures {
@@ -108,7 +111,8 @@ impl LoadedLatency {
     }
 }
 
-/// Adds what was found under load, from `shift_s` on; facts that differ get `name` before theirs.
+/// Adds the results under load, whose times are shifted by `shift_s` seconds. A fact that differs gets `name` as a
+/// prefix.
 fn add(all: &mut Measurement, more: Measurement, shift_s: f64, name: &str) {
     all.samples
         .extend(more.samples.into_iter().map(|sample| Sample {

@@ -1,49 +1,49 @@
-//! Which way a probe was lost, and in which order probes and answers came; pure.
+//! The direction in which probes were lost, and the order in which probes and answers arrived. All functions are pure.
 //!
-//! A reflector that counts what it receives tells with every answer how many probes had reached it: what is missing in
-//! its count was lost on the way there, and a count that is missing among the answers was lost on the way back. That is
-//! exact up to the last answer that came back.
+//! A reflector that counts received probes tells with every answer how many probes had reached it. A probe that is
+//! missing in its count was lost on the way there, and a count that is missing among the answers was lost on the way
+//! back. This is exact up to the last answer that arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::probe_log::{ProbeAnswer, ProbeLog};
 use record::Direction;
 
-/// What became of the probes of one session.
+/// The losses of one session.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Losses {
-    /// Probes without an answer in time.
+pub(crate) struct ProbeLosses {
+    /// The number of probes without an answer in time.
     pub(crate) lost: u64,
-    /// The same by direction, where it is known.
-    pub(crate) split: Option<Split>,
-    /// Of each probe without an answer in time, which way it was lost, where that is known.
+    /// The loss in each direction, if it is known.
+    pub(crate) split: Option<DirectionalLoss>,
+    /// The probes without an answer in time, each with the direction in which it was lost, if that is known.
     pub(crate) ways: BTreeMap<usize, Option<Direction>>,
 }
 
-/// Loss by direction, up to the last answer that came back.
+/// Loss in each direction, up to the last answer that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Split {
-    /// Probes that were sent up to then.
+pub(crate) struct DirectionalLoss {
+    /// Probes sent until then.
     pub(crate) sent: u64,
-    /// How many of them did not reach the reflector.
+    /// Of these, the probes that did not reach the reflector.
     pub(crate) lost_up: u64,
-    /// Answers that the reflector sent up to then.
+    /// Answers that the reflector sent until then.
     pub(crate) answers: u64,
-    /// How many of them did not come back at all.
+    /// Of these, the answers that did not arrive.
     pub(crate) lost_down: u64,
-    /// Probes sent after the last one that was answered: lost on one way or the other.
+    /// Probes sent after the last answered one. The direction of their loss is unknown.
     pub(crate) unresolved: u64,
 }
 
-/// An answer by what orders it.
+/// An answer, with the numbers that determine its order.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct CountedAnswer {
     probe: usize,
     count: u64,
 }
 
-/// What became of every probe.
-pub(crate) fn losses(log: &ProbeLog) -> Losses {
+/// Determines the losses of a session.
+pub(crate) fn losses(log: &ProbeLog) -> ProbeLosses {
     let counted = counts(log);
     let split = counted.as_deref().and_then(|c| split(c, log.probes.len()));
     let mut ways: BTreeMap<usize, Option<Direction>> = (0..log.probes.len())
@@ -53,25 +53,26 @@ pub(crate) fn losses(log: &ProbeLog) -> Losses {
     if let (Some(counted), Some(_)) = (counted, split) {
         attribute(&counted, &mut ways);
     }
-    Losses {
+    ProbeLosses {
         lost: ways.len() as u64,
         split,
         ways,
     }
 }
 
-/// RFC 4737: of the items numbered in the order of sending, how many came after one that was sent later.
+/// Returns how many items arrived after one that was sent later (RFC 4737). The items are numbered in the order of
+/// sending.
 pub(crate) fn reordered(order_of_coming: impl Iterator<Item = u64>) -> u64 {
     late(order_of_coming).count() as u64
 }
 
-/// The probes whose answers came back after that of a later one.
+/// Returns the probes whose answers arrived after the answer of a later probe.
 pub(crate) fn overtaken(log: &ProbeLog) -> BTreeSet<usize> {
     let first = log.answers.iter().filter(|answer| !answer.duplicate);
     late(first.map(|answer| answer.probe)).collect()
 }
 
-/// Those that came after one that is not below them.
+/// Returns the items that arrived after one that is not below them.
 fn late<T: Ord + Copy>(order_of_coming: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let mut highest = None;
     order_of_coming.filter(move |number| {
@@ -81,14 +82,14 @@ fn late<T: Ord + Copy>(order_of_coming: impl Iterator<Item = T>) -> impl Iterato
     })
 }
 
-/// How many probes came to the reflector out of order, and how many answers came back out of order.
+/// Returns how many probes reached the reflector out of order, and how many answers arrived out of order.
 ///
-/// Nothing where the reflector does not count.
+/// `None` means that the reflector does not count.
 pub(crate) fn reordered_by_direction(log: &ProbeLog) -> Option<(u64, u64)> {
     let counted = counts(log)?;
     let by_count: BTreeMap<u64, u64> = counted.iter().map(|c| (c.count, c.probe as u64)).collect();
     let mut seen = BTreeSet::new();
-    // A copy made on the way there is a second coming of its probe.
+    // A duplicate made on the way there is a second arrival of the same probe.
     let up = reordered(by_count.into_values().filter(|probe| seen.insert(*probe)));
     let mut seen = BTreeSet::new();
     let down = counted
@@ -98,24 +99,28 @@ pub(crate) fn reordered_by_direction(log: &ProbeLog) -> Option<(u64, u64)> {
     Some((up, reordered(down)))
 }
 
-/// Every answer, late ones and duplicates too, in the order of coming; nothing when the reflector does not count.
-fn counts(log: &ProbeLog) -> Option<Vec<Counted>> {
+/// Returns all answers with late ones and duplicates, in the order of arrival. `None` means that the reflector does not
+/// count.
+fn counts(log: &ProbeLog) -> Option<Vec<CountedAnswer>> {
     let far_end = &log.far_end;
     let numbered = far_end.is_farwire || far_end.numbers;
     let count = |answer: &ProbeAnswer| answer.counted.or(numbered.then_some(answer.number));
-    let counted = log.answers.iter().map(|answer| {
-        Some(Counted {
-            probe: answer.probe,
-            count: count(answer)?.into(),
+    let counted: Option<Vec<_>> = log
+        .answers
+        .iter()
+        .map(|answer| {
+            Some(CountedAnswer {
+                probe: answer.probe,
+                count: count(answer)?.into(),
+            })
         })
-    });
-    let counted: Option<Vec<_>> = counted.collect();
+        .collect();
     counted.filter(|counted| !counted.is_empty())
 }
 
-/// A reflector may have counted before this session began, and is then of use from its first answer on. Nothing when
-/// its count is more than was sent: it jumped, or is of other senders too.
-fn split(counted: &[Counted], sent: usize) -> Option<Split> {
+/// Returns the loss in each direction. A reflector may have counted before this session began, and is then used from
+/// its first answer on. `None` means that its count exceeds what was sent, because it jumped or includes other senders.
+fn split(counted: &[CountedAnswer], sent: usize) -> Option<DirectionalLoss> {
     let first = counted.iter().min_by_key(|c| c.count)?;
     let last_count = counted.iter().map(|c| c.count).max()?;
     let last_probe = counted.iter().map(|c| c.probe).max()? as u64;
@@ -128,7 +133,7 @@ fn split(counted: &[Counted], sent: usize) -> Option<Split> {
     let sent_until = last_probe.checked_sub(first_probe)? + 1;
     let received = last_count - first_count + 1;
     let came_back: BTreeSet<u64> = counted.iter().map(|c| c.count).collect();
-    Some(Split {
+    Some(DirectionalLoss {
         sent: sent_until,
         lost_up: sent_until.checked_sub(received.checked_sub(copies(counted))?)?,
         answers: received,
@@ -137,18 +142,18 @@ fn split(counted: &[Counted], sent: usize) -> Option<Split> {
     })
 }
 
-/// Copies of probes that the network made on the way there: the reflector counted them each.
-fn copies(counted: &[Counted]) -> u64 {
+/// Returns the number of duplicates that the network made on the way there, each of which the reflector counted.
+fn copies(counted: &[CountedAnswer]) -> u64 {
     let counts: BTreeSet<u64> = counted.iter().map(|c| c.count).collect();
     let probes: BTreeSet<usize> = counted.iter().map(|c| c.probe).collect();
     (counts.len() - probes.len().min(counts.len())) as u64
 }
 
-/// Between two answers that came back: as many counts missing as probes means that all were lost on the way back, no
-/// count missing that all were lost on the way there; anything else does not say which was which.
-fn attribute(counted: &[Counted], ways: &mut BTreeMap<usize, Option<Direction>>) {
+/// Finds the direction of losses between two answers that arrived. If as many counts as probes are missing, all were
+/// lost on the way back; if no count is missing, all were lost on the way there; otherwise the direction is unknown.
+fn attribute(counted: &[CountedAnswer], ways: &mut BTreeMap<usize, Option<Direction>>) {
     let by_probe: BTreeMap<usize, u64> = counted.iter().rev().map(|c| (c.probe, c.count)).collect();
-    // What is expected after the last answer: the next probe, and the next count.
+    // The next probe and the next count that are expected after the previous answer.
     let (mut probe, mut count) = (0, 0);
     for (next_probe, next_count) in by_probe {
         let (probes, counts) = ((next_probe - probe) as u64, next_count.checked_sub(count));
@@ -163,7 +168,7 @@ fn attribute(counted: &[Counted], ways: &mut BTreeMap<usize, Option<Direction>>)
         }
         (probe, count) = (next_probe + 1, next_count + 1);
     }
-    // A late answer did come back: its probe counts as lost, on neither way.
+    // A late answer did arrive: its probe counts as lost, but in neither direction.
     for c in counted {
         if let Some(late) = ways.get_mut(&c.probe) {
             *late = None;
@@ -187,7 +192,7 @@ mod tests {
         multiplier: 1,
     };
 
-    /// A session of `sent` probes, of which the reflector's answers `(probe, number)` come back in this order.
+    /// Returns a session of `sent` probes in which the reflector's answers `(probe, number)` arrive in this order.
     fn log(sent: u32, answers: &[(u32, u32)]) -> ProbeLog {
         let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
         let base = 1_700_000_000_000_000_000;
@@ -212,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_split_by_the_reflector_s_count() {
-        // 1 lost on the way there, 3 on the way back, 5 and 6 unknown.
+    fn loss_by_direction_follows_from_the_reflector_s_count() {
+        // Probe 1 is lost on the way there, 3 on the way back; 5 and 6 are unknown.
         let found = losses(&log(7, &[(0, 0), (2, 1), (4, 3)]));
         let split = found.split.unwrap();
         assert_eq!((split.sent, split.lost_up), (5, 1));
@@ -232,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reflector_that_gives_the_probe_s_number_back_does_not_tell_directions() {
+    fn a_stateless_reflector_gives_no_loss_by_direction() {
         let found = losses(&log(4, &[(0, 0), (3, 3)]));
         assert_eq!((found.lost, found.split), (2, None));
     }
 
     #[test]
-    fn a_count_that_began_before_the_session_counts_from_its_first_answer() {
+    fn a_count_older_than_the_session_is_used_from_its_first_answer() {
         let split = losses(&log(5, &[(1, 100), (2, 101), (4, 103)]))
             .split
             .unwrap();
@@ -246,34 +251,35 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_jumps_tells_nothing() {
+    fn a_count_that_jumps_is_not_used() {
         assert_eq!(losses(&log(4, &[(0, 1), (1, 700), (3, 9)])).split, None);
     }
 
     #[test]
-    fn copies_do_not_hide_loss() {
-        // 0 is copied on the way there, 2 on the way back; 1 is lost on the way there.
+    fn duplicates_do_not_hide_loss() {
+        // Probe 0 is duplicated on the way there and 2 on the way back; 1 is lost on the way there.
         let found = losses(&log(4, &[(0, 0), (0, 1), (2, 2), (2, 2), (3, 3)]));
         let split = found.split.unwrap();
         assert_eq!((split.lost_up, split.lost_down), (1, 0));
     }
 
     #[test]
-    fn order_is_told_by_direction() {
-        // 2 overtakes 1 on the way there; the answers come back in order.
+    fn reordering_is_counted_by_direction() {
+        // Probe 2 overtakes 1 on the way there; the answers arrive in order.
         let log = log(3, &[(0, 0), (2, 1), (1, 2)]);
         assert_eq!(reordered_by_direction(&log), Some((1, 0)));
         let split = losses(&log).split.unwrap();
         assert_eq!((split.lost_up, split.lost_down), (0, 0));
-        // RFC 4737 section 4.2.1's kind of example: 1 2 3 7 8 9 10 4 5 6.
+        // The sequence 1 2 3 7 8 9 10 4 5 6 resembles the example of RFC 4737 section 4.2.1.
         let order = [1, 2, 3, 7, 8, 9, 10, 4, 5, 6];
         assert_eq!(reordered(order.into_iter()), 3);
     }
 
     proptest! {
-        /// Whatever a network drops, the split is what it dropped, up to the last answer that came back.
+        /// The loss in each direction is the number of packets that the network dropped, up to the last answer that
+        /// arrived.
         #[test]
-        fn the_split_is_what_was_dropped(fates in prop::collection::vec(0u8..3, 1..60)) {
+        fn loss_by_direction_equals_the_dropped_packets(fates in prop::collection::vec(0u8..3, 1..60)) {
             let mut answers = Vec::new();
             let mut count = 0;
             let mut until = (0, 0, 0);

@@ -26,17 +26,19 @@ use crate::Session;
 use crate::endpoint::Local;
 use crate::failure::Failure;
 
-/// One session with the reflector at `target`: what came of it, and why it ended early if it did.
+/// Runs one session with the reflector at `target`. Returns its results, and the reason if it ended early.
 ///
 /// # Errors
-/// The near end cannot be bound, there is no way to the target, or this machine's kernel stamps no packets.
+/// Returns a failure if the near end cannot be bound, there is no route to the target, or the kernel does not stamp
+/// packets.
 pub(crate) fn probe(
     target: SocketAddr,
     local: Option<&Local>,
     plan: &ProbePlan,
     session: &Session,
 ) -> Result<(ProbeResults, Option<String>), Failure> {
-    // In a thread of its own: it is scheduled before others, and what it starts would be, too.
+    // The session has its own thread, because that thread gets a higher scheduling priority, which its child processes
+    // would inherit.
     let probing = || Sender::open(target, local, plan).map(|sender| sender.run(session));
     let (log, failure) = thread::scope(|scope| {
         let joined = scope.spawn(probing).join();

@@ -1,4 +1,4 @@
-//! What a sender records of each probe; pure.
+//! A sender's record of each probe. All functions are pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,105 +7,105 @@ use model::Nanos;
 
 use netio::FullDrops;
 
-use super::kernel::Kernel;
+use super::kernel::KernelIdentity;
 use super::tlv::{self, FollowUp, SameClock, TlvKind};
 use super::wire::{ErrorEstimate, ProbeReply, ProbeRequest, ntp};
-use crate::echo_stats::most_answers;
+use crate::echo_stats::max_answers;
 
-/// Everything that was sent and everything that came back, in the order in which it happened.
+/// All probes and answers of a session in the order of their events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProbeLog {
-    /// In the order of sending.
+    /// The probes in the order of sending.
     pub(crate) probes: Vec<Probe>,
-    /// In the order of arrival.
+    /// The answers in the order of arrival.
     pub(crate) answers: Vec<ProbeAnswer>,
-    /// By the reflector's number of an answer: when it left, by the reflector's kernel.
+    /// The departure times of answers in the reflector's kernel, by the reflector's number of the answer.
     pub(crate) follow_ups: HashMap<u32, Nanos>,
-    /// What is known of the reflector.
+    /// Facts about the reflector.
     pub(crate) far_end: ReflectorFacts,
-    /// Packets from the far end that are no answers to this session's probes.
+    /// Packets from the far end that do not answer a probe of this session.
     pub(crate) garbage: u64,
-    /// Answers that this host's own socket had no room for.
+    /// Answers for which this host's socket had no room.
     pub(crate) overflowed: FullDrops,
-    /// What ICMP said last, but for "port unreachable".
+    /// The last ICMP error, except "port unreachable".
     pub(crate) unreachable: Option<String>,
     ssid: u16,
-    /// What a reflector on this kernel says to the challenge.
+    /// The response that a reflector on this kernel gives to the challenge.
     expected: Option<u64>,
-    /// What shows the reflector that it may say so; 0 where this kernel does not tell its boot id.
+    /// The proof to the reflector that this sender is on its kernel, or 0 if the kernel's boot id is unknown.
     proof: u64,
     timeout: Nanos,
     answered: usize,
 }
 
-/// One probe.
+/// A probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// Monotonic, as the program read it before it sent.
+    /// Time before sending, on the monotonic clock of this program.
     pub(crate) sent: Nanos,
     /// `CLOCK_REALTIME` at the same moment.
     pub(crate) wall: Nanos,
-    /// `CLOCK_REALTIME` when the kernel's driver got it.
+    /// `CLOCK_REALTIME` when the kernel passed the probe to the driver.
     pub(crate) departed: Option<Nanos>,
-    /// Where among the answers its first one is.
+    /// The index of the first answer in [`ProbeLog::answers`].
     pub(crate) answer: Option<usize>,
 }
 
-/// One answer.
+/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeAnswer {
-    /// Which probe it answers, from 0.
+    /// The number of the answered probe, from 0.
     pub(crate) probe: usize,
-    /// The reflector's own number of it.
+    /// The reflector's number of the answer.
     pub(crate) number: u32,
-    /// How many probes the reflector had received before this one, by its counter (Direct Measurement).
+    /// The number of probes that the reflector had received before this one, by its counter (Direct Measurement).
     pub(crate) counted: Option<u32>,
-    /// Monotonic, as this program read it.
+    /// Time after receiving, on the monotonic clock of this program.
     pub(crate) read: Nanos,
-    /// `CLOCK_REALTIME` when this machine's kernel got it.
+    /// `CLOCK_REALTIME` when this machine's kernel received the answer.
     pub(crate) arrived: Option<Nanos>,
-    /// When the probe came to the reflector, by its clock.
+    /// Arrival time of the probe at the reflector, by its clock.
     pub(crate) far_received: Option<Nanos>,
-    /// When the reflector's program sent the answer, by its clock.
+    /// Time when the reflector's program sent the answer, by its clock.
     pub(crate) far_sent: Option<Nanos>,
-    /// TTL or hop limit with which the probe arrived.
+    /// TTL or hop limit of the probe on arrival at the reflector.
     pub(crate) ttl: u8,
-    /// It is the probe's second or further one.
+    /// Whether the probe had an answer already.
     pub(crate) duplicate: bool,
-    /// It came after the time-out.
+    /// Whether the answer arrived after the time-out.
     pub(crate) late: bool,
 }
 
-/// What is known of the reflector.
+/// Facts about the reflector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ReflectorFacts {
-    /// It answered to farwire's own extension.
+    /// Whether it answered farwire's own extension.
     pub(crate) is_farwire: bool,
-    /// It runs on the same kernel, so that both ends read one clock.
+    /// Whether it runs on the same kernel, so that both ends read the same clock.
     pub(crate) same_kernel: bool,
-    /// It numbers its answers itself: at least one number was not its probe's.
+    /// Whether it numbers its answers itself, which means that at least one number differed from its probe's.
     pub(crate) numbers: bool,
-    /// It said when at least one answer left.
+    /// Whether it reported the departure of at least one answer.
     pub(crate) follows_up: bool,
-    /// How good it says its clock is; of the latest answer.
+    /// The error of its clock that the latest answer states.
     pub(crate) error: Option<ErrorEstimate>,
-    /// Requests of any sender that its socket had no room for, at its first and at its latest answer.
+    /// The number of requests of all senders for which its socket had no room, at its first and at its latest answer.
     pub(crate) overflowed: Option<(u32, u32)>,
 }
 
-/// How an answer came.
+/// The arrival times of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerTimes {
-    /// Monotonic, as this program read it.
+    /// Time on the monotonic clock of this program.
     pub(crate) read: Nanos,
-    /// `CLOCK_REALTIME`, as this machine's kernel stamped it.
+    /// `CLOCK_REALTIME` in the timestamp of this machine's kernel.
     pub(crate) kernel: Option<Nanos>,
 }
 
 impl ProbeLog {
-    /// Of a session whose answers are late after `timeout`.
+    /// Returns the empty log of a session whose answers are late after `timeout`.
     pub(crate) fn new(ssid: u16, challenge: u64, timeout: Duration) -> Self {
-        let kernel = Kernel::here();
+        let kernel = KernelIdentity::current();
         Self {
             ssid,
             expected: kernel.map(|kernel| kernel.response(challenge)),
@@ -115,12 +115,12 @@ impl ProbeLog {
         }
     }
 
-    /// What shows a reflector on this kernel that this sender is on it too.
+    /// Returns the proof to a reflector on this kernel that this sender is on the same kernel.
     pub(crate) fn proof(&self) -> u64 {
         self.proof
     }
 
-    /// Records a probe that is sent now, and gives what is to be sent, without extensions.
+    /// Records a probe that is sent now, and returns its packet without extensions.
     pub(crate) fn send(&mut self, sent: Nanos, wall: Nanos, error: ErrorEstimate) -> ProbeRequest {
         let sequence = u32::try_from(self.probes.len()).unwrap_or(u32::MAX);
         self.probes.push(Probe {
@@ -137,15 +137,15 @@ impl ProbeLog {
         }
     }
 
-    /// The kernel says when probe `index` (from 0) left.
+    /// Records the kernel's report of when probe `index` (from 0) left.
     pub(crate) fn departed(&mut self, index: usize, at: Nanos) {
         if let Some(probe) = self.probes.get_mut(index) {
-            // What left before it was sent is another packet, or the clock was set back.
+            // A departure before the sending belongs to another packet, or the clock was set back.
             probe.departed = (at >= probe.wall).then_some(at);
         }
     }
 
-    /// Records a packet that came from the far end.
+    /// Records a packet from the far end.
     pub(crate) fn receive(&mut self, packet: &mut [u8], arrived: AnswerTimes) {
         let Some(answer) = ProbeReply::parse(packet).filter(|answer| self.is_ours(answer)) else {
             self.garbage += 1;
@@ -161,7 +161,7 @@ impl ProbeLog {
         let time = |stamp| answer.error.time(stamp, near);
         let received = ProbeAnswer {
             probe,
-            counted: self.learn(packet, &answer, near),
+            counted: self.read_extensions(packet, &answer, near),
             number: answer.sequence,
             read: arrived.read,
             arrived: arrived.kernel,
@@ -180,46 +180,53 @@ impl ProbeLog {
         self.answers.push(received);
     }
 
-    /// Whether every probe has an answer.
+    /// Returns whether every probe has an answer.
     pub(crate) fn complete(&self) -> bool {
         self.answered == self.probes.len()
     }
 
-    /// How many probes have an answer.
+    /// Returns the number of probes that have an answer.
     pub(crate) fn answered(&self) -> usize {
         self.answered
     }
 
-    /// Whether the far end sends more than any network makes of answers.
+    /// Returns whether more packets arrived than a network can make of the answers.
     pub(crate) fn flooded(&self) -> bool {
-        let most = most_answers(self.probes.len());
+        let most = max_answers(self.probes.len());
         self.answers.len() > most || self.garbage > most as u64
     }
 
-    /// The answer to probe `index` that came first, if it came in time.
+    /// Returns the first answer to probe `index`, if it arrived in time.
     pub(crate) fn answer(&self, index: usize) -> Option<&ProbeAnswer> {
         let answer = self.answers.get(self.probes.get(index)?.answer?)?;
         (!answer.late).then_some(answer)
     }
 
-    /// When the answer left, by the reflector's kernel; nothing where it did not say, or said what cannot be.
+    /// Returns when the answer left the reflector's kernel. `None` means that the reflector did not report it, or
+    /// reported an impossible time.
     pub(crate) fn far_departed(&self, answer: &ProbeAnswer) -> Option<Nanos> {
         let departed = self.follow_ups.get(&answer.number)?;
         (*departed >= answer.far_sent?).then_some(*departed)
     }
 
-    /// A number that was sent, with the time that was sent with it: nobody who did not see the probe has both.
+    /// Returns whether the answer contains a number together with the time that was sent with it, which requires having
+    /// seen the probe.
     fn is_ours(&self, answer: &ProbeReply) -> bool {
         let ProbeRequest { sequence, sent, .. } = answer.request;
         let index = usize::try_from(sequence).unwrap_or(usize::MAX);
         let probe = self.probes.get(index);
         let known = probe.is_some_and(|probe| ntp(probe.wall) == sent);
-        // A reflector that knows of no sessions has a zero there.
+        // A reflector that does not know sessions sends zero.
         known && (answer.ssid == self.ssid || answer.ssid == 0)
     }
 
-    /// Takes what the extensions say, and gives the number of probes that came before this one by the reflector's counter.
-    fn learn(&mut self, packet: &mut [u8], answer: &ProbeReply, near: Nanos) -> Option<u32> {
+    /// Reads the extensions, and returns the number of probes that arrived before this one by the reflector's counter.
+    fn read_extensions(
+        &mut self,
+        packet: &mut [u8],
+        answer: &ProbeReply,
+        near: Nanos,
+    ) -> Option<u32> {
         let (far_end, follow_ups) = (&mut self.far_end, &mut self.follow_ups);
         let mut counted = None;
         tlv::read(packet, |kind, value| match kind {
@@ -236,11 +243,11 @@ impl ProbeLog {
                 counted = received.ok().and_then(|count| count.checked_sub(1));
             }
             TlvKind::SameClock => {
-                if let Some(said) = SameClock::parse(value) {
-                    let (first, _) = far_end.overflowed.unwrap_or((said.overflowed, 0));
+                if let Some(same_clock) = SameClock::parse(value) {
+                    let (first, _) = far_end.overflowed.unwrap_or((same_clock.overflowed, 0));
                     far_end.is_farwire = true;
-                    far_end.overflowed = Some((first, said.overflowed));
-                    far_end.same_kernel = self.expected == Some(said.response);
+                    far_end.overflowed = Some((first, same_clock.overflowed));
+                    far_end.same_kernel = self.expected == Some(same_clock.response);
                 }
             }
             TlvKind::ExtraPadding | TlvKind::ClassOfService => {}

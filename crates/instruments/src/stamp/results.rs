@@ -1,42 +1,42 @@
-//! What a session's packets add up to: samples, figures with their intervals, and what they mean.
+//! The results of a session: samples, figures with their intervals, and facts that explain them.
 
 use std::collections::{BTreeMap, HashMap};
 
 use record::metric_table::{MetricRow, MetricTable};
 use record::schedule::{Pace, PaceUnit};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
-use stats::losses::Losses as LossCounts;
+use stats::losses::Losses;
 use stats::proportion::percent;
 use stats::quantile::Quantile;
 use stats::{autocorrelation, order_statistics, t_interval};
 
-use super::delay::{self, Offset, ProbeDelays, Relation};
-use super::loss::{self, Losses};
+use super::delay::{self, ClockOffset, ClockRelation, ProbeDelays};
+use super::loss::{self, ProbeLosses};
 use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
 use crate::measured::{self, LOSS_INTERVAL, QUANTILE_INTERVAL, lost_percent, total};
 
-/// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
+/// The assumed error of a packet's timestamps in each direction, from interrupts and queues of both kernels.
 const STAMP_ERROR_MS: f64 = 0.1;
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
-/// What one session found.
+/// The results of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeResults {
-    /// Every packet.
+    /// All packets of the session.
     pub(crate) log: ProbeLog,
-    /// Of every probe answered in time.
+    /// The delays of every probe that was answered in time.
     pub(crate) delays: Vec<ProbeDelays>,
-    /// How far the reflector's clock is ahead.
-    pub(crate) offset: Option<Offset>,
-    /// Which probes were lost, and which way.
-    pub(crate) losses: Losses,
-    /// Answers whose stamps cannot be: the wall clock of an end was set.
+    /// The offset of the reflector's clock.
+    pub(crate) offset: Option<ClockOffset>,
+    /// The lost probes, with the direction of their loss.
+    pub(crate) losses: ProbeLosses,
+    /// Answers with impossible stamps, because the wall clock of an end was set.
     impossible: u64,
     own_error_ms: Option<f64>,
 }
 
 impl ProbeResults {
-    /// `own_error_ms` is that of this machine's clock, if it is synchronised.
+    /// Computes the results of a log. `own_error_ms` is the error of this machine's clock, if it is synchronised.
     pub(crate) fn new(log: ProbeLog, own_error_ms: Option<f64>) -> Self {
         let (delays, impossible) = delay::delays(&log);
         Self {
@@ -49,7 +49,7 @@ impl ProbeResults {
         }
     }
 
-    /// As a measurement.
+    /// Returns the results as a measurement.
     pub(crate) fn measurement(&self, plan: &ProbePlan) -> Measurement {
         Measurement {
             samples: self.samples(),
@@ -60,7 +60,7 @@ impl ProbeResults {
         }
     }
 
-    /// Whether probes left on schedule, judged by the last of them.
+    /// Compares the time of the last probe with the schedule.
     fn pace(&self, plan: &ProbePlan) -> Option<Pace> {
         let sent = self.log.probes.len();
         let last_s = self.at_s(sent.checked_sub(1)?);
@@ -68,9 +68,11 @@ impl ProbeResults {
         Pace::of_interval(PaceUnit::Packets, interval_s, sent as u64, last_s)
     }
 
-    /// One-way delay of a probe in ms, where the clocks are related.
+    /// Returns the one-way delay of a probe in milliseconds, if the clocks are related.
     pub(crate) fn one_way(&self, delays: &ProbeDelays, direction: Direction) -> Option<f64> {
-        let offset = self.offset.filter(|o| o.relation != Relation::Unrelated)?;
+        let offset = self
+            .offset
+            .filter(|o| o.relation != ClockRelation::Unrelated)?;
         let ahead = match direction {
             Direction::Up => offset.ms,
             Direction::Down => -offset.ms,
@@ -78,7 +80,8 @@ impl ProbeResults {
         Some(delays.raw(direction)? - ahead)
     }
 
-    /// IPDV (RFC 3393) of each probe that was answered, as was the one before it: signed, in ms.
+    /// Returns the signed IPDV (RFC 3393) in milliseconds of each probe that was answered together with the one before
+    /// it.
     pub(crate) fn ipdv(&self, direction: Direction) -> HashMap<usize, f64> {
         let pairs = self.delays.windows(2).filter_map(|pair| {
             let (former, latter) = (&pair[0], &pair[1]);
@@ -88,7 +91,7 @@ impl ProbeResults {
         pairs.collect()
     }
 
-    /// Seconds from the first probe's sending to this one's.
+    /// Returns the seconds from the sending of the first probe to that of this one.
     pub(crate) fn at_s(&self, probe: usize) -> f64 {
         let probes = &self.log.probes;
         (probes[probe].sent.0 - probes[0].sent.0) as f64 / 1e9
@@ -125,7 +128,7 @@ impl ProbeResults {
             let rtt = (answer.read.0 - self.log.probes[answer.probe].sent.0) as f64 / 1e6;
             samples.push(sample(answer.probe, metric, rtt, None));
         }
-        // Stable: what is of one probe stays together.
+        // The sort is stable, so that the samples of one probe stay together.
         samples.sort_by_key(|sample| sample.index);
         samples
     }
@@ -139,8 +142,8 @@ impl ProbeResults {
         figures
     }
 
-    /// What the two hosts' full sockets may have dropped is in the loss and not the network's: its intervals reach down to what is
-    /// left without it.
+    /// Lowers the lower bounds of loss by the drops of both hosts' full sockets, which are part of the measured loss
+    /// but not of the network's.
     fn allow_for_full_sockets(&self, figures: &mut [Figure]) {
         let (here, there) = (self.log.overflowed.most, self.far_overflow());
         let sent = self.log.probes.len().max(1) as f64;
@@ -162,7 +165,8 @@ impl ProbeResults {
         }
     }
 
-    /// Requests for which the far end's socket may have had no room in the meantime, of all its clients.
+    /// Returns the number of requests of all clients for which the far end's socket may have had no room during the
+    /// session.
     fn far_overflow(&self) -> u64 {
         let overflowed = self.log.far_end.overflowed;
         overflowed.map_or(0, |(first, last)| last.saturating_sub(first).into())
@@ -181,7 +185,7 @@ impl ProbeResults {
         if sent > 0 {
             let ways = &self.losses.ways;
             let probes = 0..self.log.probes.len();
-            figures.push(lost_percent(LossCounts::in_order(
+            figures.push(lost_percent(Losses::in_order(
                 probes.map(|probe| ways.contains_key(&probe)),
             )));
         }
@@ -192,14 +196,14 @@ impl ProbeResults {
             ] {
                 let most = lost + split.unresolved;
                 let share = |part, whole| percent(part, whole).unwrap_or_default();
-                let counts = LossCounts {
+                let counts = Losses {
                     of,
                     lost,
                     bursts: self.bursts(direction).min(lost),
                 };
                 let interval = counts.interval().unwrap_or([0.0, 1.0]);
                 let [low, high] = interval.map(|end| 100.0 * end);
-                // What lies after the last answer that came back belongs to the run, too.
+                // The result must include the probes after the last answer that arrived.
                 let all = of + split.unresolved;
                 let percent = Figure::new(Metric::LostPercent, Statistic::Mean, share(lost, of))
                     .within(low.min(share(lost, all)), high.max(share(most, all)));
@@ -228,13 +232,13 @@ impl ProbeResults {
         figures
     }
 
-    /// How many runs of consecutive probes were lost this way, or may have been.
+    /// Returns the number of runs of consecutive probes that were lost in this direction, or may have been.
     fn bursts(&self, direction: Direction) -> u64 {
         let lost = |probe: usize| match self.losses.ways.get(&probe) {
             Some(way) => way.is_none_or(|way| way == direction),
             None => false,
         };
-        LossCounts::in_order((0..self.log.probes.len()).map(lost)).bursts
+        Losses::in_order((0..self.log.probes.len()).map(lost)).bursts
     }
 
     fn round_trips(&self) -> Vec<Figure> {
@@ -243,7 +247,8 @@ impl ProbeResults {
         };
         let host = of(|d| Some(d.rtt - d.network?));
         let bound = [-2.0 * STAMP_ERROR_MS, 2.0 * STAMP_ERROR_MS];
-        // What a program sees is the network's and the hosts' part; nine in ten times the latter is no more than this.
+        // A program's round trip is the sum of the network's part and the hosts' part; this bounds nine in ten of the
+        // latter.
         let most = order_statistics::percentile(&order_statistics::sorted(&host), 0.9);
         let hosts = most.map(|host| [bound[0] - host, 0.0]).unwrap_or_default();
         [
@@ -260,8 +265,11 @@ impl ProbeResults {
         };
         let mut figures = Vec::new();
         for direction in DIRECTIONS {
-            let values = self.delays.iter();
-            let values: Vec<f64> = values.filter_map(|d| self.one_way(d, direction)).collect();
+            let values: Vec<f64> = self
+                .delays
+                .iter()
+                .filter_map(|d| self.one_way(d, direction))
+                .collect();
             let (low, high) = match direction {
                 Direction::Up => (offset.ms - offset.high, offset.ms - offset.low),
                 Direction::Down => (offset.low - offset.ms, offset.high - offset.ms),
@@ -270,14 +278,14 @@ impl ProbeResults {
             let found = distribution(Metric::OneWayDelayMs, &values, bound);
             figures.extend(found.into_iter().map(|figure| figure.toward(direction)));
         }
-        if offset.relation != Relation::Same {
+        if offset.relation != ClockRelation::Same {
             let figure = Figure::new(Metric::ClockOffsetMs, Statistic::Median, offset.ms);
             figures.push(figure.within(offset.low, offset.high));
         }
         figures
     }
 
-    /// Both need no relation between the clocks: their difference cancels out.
+    /// Returns PDV and IPDV. Neither needs a relation between the clocks, because their difference cancels out.
     fn variation(&self, direction: Direction) -> Vec<Figure> {
         let raw: Vec<f64> = self
             .delays
@@ -295,18 +303,18 @@ impl ProbeResults {
         figures.map(|figure| figure.toward(direction)).collect()
     }
 
-    /// What each kind of figure is, how its interval was found, and what could not be had.
+    /// Returns the facts that define each kind of figure and its interval, and name what is not available.
     fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
         let probe = format!(
-            "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
+            "STAMP (RFC 8762), {} payload bytes of UDP, one every {:?}; a probe without an answer within {:?} is lost",
             plan.size,
             plan.interval(),
             plan.timeout()
         );
         let rtt = format!(
-            "user space to user space, with what both hosts add; intervals: {QUANTILE_INTERVAL}; of the mean by batch means"
+            "user space to user space, including both hosts; intervals: {QUANTILE_INTERVAL}; of the mean by batch means"
         );
-        let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
+        let variation = "ipdv: RFC 3393, of neighbouring probes, absolute value; pdv: RFC 5481, delay minus the least delay of the direction";
         let facts = [
             ("far_end", self.far_end()),
             ("loss", self.loss(plan)),
@@ -323,40 +331,42 @@ impl ProbeResults {
     fn network_rtt(&self) -> String {
         let far_end = &self.log.far_end;
         if self.delays.iter().all(|delays| delays.network.is_none()) {
-            return "not known: kernel stamps are missing".to_owned();
+            return "unknown: kernel time stamps are missing".to_owned();
         }
         let what = match (far_end.is_farwire, far_end.follows_up) {
             (true, true) => {
-                "kernel stamps at all four points, the far end's time of sending by Follow-Up Telemetry (RFC 8972)"
+                "kernel time stamps at all four points, the far end's sending time by Follow-Up Telemetry (RFC 8972)"
             }
             (false, true) => {
-                "kernel stamps here, the far end's own stamps there, its time of sending by Follow-Up Telemetry (RFC 8972)"
+                "kernel time stamps here, the far end's own time stamps there, its sending time by Follow-Up Telemetry (RFC 8972)"
             }
             (_, false) => {
-                "kernel stamps here; the far end does not say when answers really left, so that their way out of it is in the figure"
+                "kernel time stamps here; the far end does not report when answers really left, so their way out of it is included"
             }
         };
-        format!("rtt less host: {what}; interval: {STAMP_ERROR_MS} ms a direction for the stamps")
+        format!(
+            "rtt minus host: {what}; interval: {STAMP_ERROR_MS} ms per direction for the time stamps"
+        )
     }
 
     fn one_way_delay(&self) -> String {
         let Some(offset) = self.offset else {
-            return "not known: kernel stamps are missing".to_owned();
+            return "unknown: kernel time stamps are missing".to_owned();
         };
         match offset.relation {
-            Relation::Same => format!(
-                "both ends read the same clock: the far end proved that it runs on this kernel; interval: {STAMP_ERROR_MS} ms for the stamps"
+            ClockRelation::Same => format!(
+                "both ends read the same clock: the far end proved that it runs on this kernel; interval: {STAMP_ERROR_MS} ms for the time stamps"
             ),
-            Relation::Synchronised => {
+            ClockRelation::Synchronised => {
                 let far_error = self.log.far_end.error;
                 format!(
-                    "both clocks are synchronised, so they say: this one to {:.3} ms, the far end's to {:.3} ms; the interval has both, and {STAMP_ERROR_MS} ms for the stamps",
+                    "both clocks report that they are synchronised: this one to {:.3} ms, the far end's to {:.3} ms; the interval includes both, and {STAMP_ERROR_MS} ms for the time stamps",
                     self.own_error_ms.unwrap_or_default(),
                     far_error.map_or(0.0, |error| error.seconds() * 1e3)
                 )
             }
-            Relation::Unrelated => format!(
-                "variation only: nothing relates the two clocks; the fastest packets allow an offset of {:.3} to {:.3} ms; drift between the clocks is in pdv",
+            ClockRelation::Unrelated => format!(
+                "variation only: the relation of the two clocks is unknown; the fastest packets allow an offset of {:.3} to {:.3} ms; pdv includes the drift between the clocks",
                 offset.low, offset.high
             ),
         }
@@ -365,11 +375,11 @@ impl ProbeResults {
     fn loss(&self, plan: &ProbePlan) -> String {
         let by_direction = match self.losses.split {
             Some(split) => format!(
-                "by direction from the far end's count, exact up to the last answer that came back, that to probe {}, with {} after it unknown",
+                "by direction from the far end's count, exact up to the last answer, to probe {}; {} later ones are unknown",
                 self.log.probes.len() as u64 - split.unresolved,
                 split.unresolved
             ),
-            None => "not by direction: the far end gives no count of its own that fits".to_owned(),
+            None => "not by direction: the far end has no consistent count".to_owned(),
         };
         format!(
             "no answer within {:?}; {by_direction}; interval: {LOSS_INTERVAL}",
@@ -385,10 +395,10 @@ impl ProbeResults {
         let not = if far_end.is_farwire { "" } else { "not " };
         let form = if error.ptp { "PTP" } else { "NTP" };
         let ttl = self.log.answers.last().map_or(0, |answer| answer.ttl);
-        format!("{not}farwire, stamps in {form}'s form, probes arrive there with TTL {ttl}")
+        format!("{not}farwire, time stamps in {form} format, probes arrive there with TTL {ttl}")
     }
 
-    /// What should not be, if it is.
+    /// Returns the facts about irregularities, if there are any.
     fn troubles(&self) -> impl Iterator<Item = (&'static str, String)> {
         let counts = [
             (
@@ -399,17 +409,17 @@ impl ProbeResults {
             (
                 "clock_steps",
                 self.impossible,
-                "answers have stamps that cannot be, as if a clock was set: they are in rtt only",
+                "answers have impossible time stamps, as if a clock was set: they count for rtt only",
             ),
             (
                 "host_overflow",
                 self.log.overflowed.most,
-                "answers, at most, found this host's socket full: they are in the loss, and are not the network's; its interval covers them",
+                "answers, at most, arrived at a full socket of this host: they count as lost, but the network did not lose them; the interval of the loss covers them",
             ),
             (
                 "far_overflow",
                 self.far_overflow(),
-                "requests of all its clients, at most, found the far end's socket full: they may be in the loss, and are not the network's; its interval covers them",
+                "requests of all clients, at most, arrived at a full socket of the far end: they may count as lost, but the network did not lose them; the interval of the loss covers them",
             ),
         ];
         let counts = counts.into_iter().filter(|(_, count, _)| *count > 0);
@@ -437,7 +447,7 @@ const VARIATION: &[Statistic] = &[
     Statistic::Max,
 ];
 
-/// The metrics of probes; of which there are figures, the far end decides.
+/// Returns the metrics of probes. The far end determines for which of them there are figures.
 pub(crate) fn metrics() -> MetricTable {
     use Statistic::Median;
     MetricTable::new([
@@ -465,14 +475,15 @@ pub(crate) fn metrics() -> MetricTable {
     ])
 }
 
-/// Figures of `values`, in the order of sending; all intervals are widened by `below` (negative) and `above`.
+/// Returns the figures of `values`, which are in the order of sending. All intervals are widened by `below`, which is
+/// negative, and `above`.
 fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec<Figure> {
     let widened = |[low, high]: [f64; 2]| [(low + below).max(0.0), high + above];
     let mut figures = measured::distribution(metric, values, DELAY);
     let median = Quantile::of(values, 0.5);
     for figure in &mut figures {
         if figure.statistic == Statistic::Mean {
-            // A series that is worth too little for its median's interval is worth too little for the mean's.
+            // A series with too few effective samples for its median's interval has too few for the mean's.
             let is_enough = median.is_some_and(|median| median.interval.is_some());
             let mean = mean_with_interval(values).filter(|_| is_enough);
             figure.interval = mean.map(|(_, interval)| interval);
@@ -483,10 +494,10 @@ fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec
     figures
 }
 
-/// The mean of `values`, in the order in which they were taken, and its 95 % interval; nothing of fewer than four, or
-/// where each depends on all before it.
+/// Returns the mean of `values`, which are in the order of measurement, and its 95 % interval. `None` means that there
+/// are fewer than four values, or that their correlation is too long.
 fn mean_with_interval(values: &[f64]) -> Option<(f64, [f64; 2])> {
-    /// The cost grows with the square of the number of values; means of neighbours say the same.
+    /// The cost grows with the square of the number of values, and the means of neighbours give the same result.
     const MOST: usize = 10_000;
     let together = values.len().div_ceil(MOST).max(1);
     let means: Vec<f64> = values
@@ -508,12 +519,13 @@ mod tests {
     use crate::stamp::wire::ErrorEstimate;
 
     fn of(values: &[f64], statistic: Statistic) -> Figure {
-        let figures = distribution(Metric::RttMs, values, [0.0; 2]);
-        let mut figures = figures.into_iter();
-        figures.find(|f| f.statistic == statistic).unwrap()
+        distribution(Metric::RttMs, values, [0.0; 2])
+            .into_iter()
+            .find(|f| f.statistic == statistic)
+            .unwrap()
     }
 
-    /// A hundred probes, so far apart, none of which was answered.
+    /// Returns the log of a hundred probes at these intervals, none of which was answered.
     fn unanswered(apart: Nanos) -> ProbeLog {
         let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
         for probe in 0..100 {
@@ -524,14 +536,15 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_the_loss_reaches_down_to_what_full_sockets_leave_of_it() {
+    fn the_interval_of_loss_allows_for_full_sockets() {
         let low = |here, there: u32| {
             let mut log = unanswered(Nanos::from_millis(1));
             log.overflowed.most = here;
             log.far_end.overflowed = Some((5, 5 + there));
             let figures = ProbeResults::new(log, None).figures();
-            let mut figures = figures.into_iter();
-            let lost = figures.find(|figure| figure.metric == Metric::LostPercent);
+            let lost = figures
+                .into_iter()
+                .find(|figure| figure.metric == Metric::LostPercent);
             lost.unwrap().interval.unwrap()[0]
         };
         let without = low(0, 0);
@@ -562,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_values_that_were_seen() {
+    fn quantiles_are_measured_values() {
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         let value = |statistic| of(&hundred, statistic).value;
         assert_eq!(value(Statistic::Min), 1.0);
@@ -574,8 +587,8 @@ mod tests {
 
     #[test]
     fn the_interval_of_a_median_has_the_ranks_of_the_binomial_distribution() {
-        // Of 100, the 40th and the 61st value (Conover, Practical Nonparametric Statistics, section 3.2).
-        // One below the median, one above it: neighbours are not alike.
+        // Of 100 values, the ranks are 40 and 61 (Conover, Practical Nonparametric Statistics, section 3.2). The values
+        // alternate between below and above the median, so that neighbours are not correlated positively.
         let alternating = (1..=50).flat_map(|low| [low, low + 50]);
         let hundred: Vec<f64> = alternating.map(f64::from).collect();
         let interval = |values: &[f64]| of(values, Statistic::Median).interval;
@@ -584,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_mean_holds_it_however_many_values_there_are() {
+    fn the_interval_of_a_mean_contains_it_for_many_values() {
         let values: Vec<f64> = (0..50_000u32).map(|i| f64::from(i * 7919 % 1000)).collect();
         let (mean, [low, high]) = mean_with_interval(&values).unwrap();
         assert!((mean - 499.5).abs() < 1e-6 && low < mean && mean < high);

@@ -1,4 +1,4 @@
-//! STAMP's session sender: probes leave on an absolute schedule, every packet is kept.
+//! STAMP's session sender. Probes leave on an absolute schedule, and every packet is recorded.
 
 use record::quantity::counted;
 use std::net::SocketAddr;
@@ -18,41 +18,42 @@ use super::tlv::{self, HEADER, SameClock, TlvKind};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
-use crate::failure::{Blame, Failure, go_on};
+use crate::failure::{Blame, Failure, check_stop};
 use crate::instrument::{above_zero, interval};
 use netio::stop::STOP_INTERVAL;
 
-/// The longest payload of UDP over IPv4.
+/// The largest payload of UDP over IPv4 in bytes.
 const LONGEST: usize = 65_507;
-/// From one live line to the next.
+/// The time between two progress lines.
 const LIVE_INTERVAL: Nanos = Nanos(1_000_000_000);
-/// What farwire's sender asks for, in this order; padding makes up the rest.
-const ASKED: [(TlvKind, u16); 3] = [
+/// The extensions that farwire's sender includes, in this order, with the lengths of their values. Padding fills the
+/// rest.
+const EXTENSIONS: [(TlvKind, u16); 3] = [
     (TlvKind::FollowUpTelemetry, 16),
     (TlvKind::DirectMeasurement, 12),
     (TlvKind::SameClock, 20),
 ];
-/// Payload bytes of a probe with everything that farwire's sender asks for.
-pub(crate) const FULL: u16 = 104;
+/// The payload in bytes of a probe with all of these extensions.
+pub(crate) const EXTENDED_SIZE: u16 = 104;
 
 /// The probes
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProbePlan {
-    /// Payload bytes; below 104, a probe asks for no extension of RFC 8972
-    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
+    /// Payload bytes of a probe; below 104, without the extensions of RFC 8972
+    #[arg(short, long, value_name = "BYTES", default_value_t = EXTENDED_SIZE)]
     pub(crate) size: u16,
-    /// Probes to send
+    /// Number of probes
     #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
-    /// From one probe to the next: seconds, or 10ms, 500us
+    /// Time between probes: 500us, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// After which an answer is late and its probe lost
+    /// Count a probe as lost after this time without an answer
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
     pub(crate) timeout: Nanos,
 }
 
-/// A session that is under way.
+/// A session in progress.
 pub(crate) struct Sender {
     socket: TimestampedUdp,
     target: SocketAddr,
@@ -63,49 +64,52 @@ pub(crate) struct Sender {
     packet: Vec<u8>,
     buffer: Vec<u8>,
     log: ProbeLog,
-    /// Answers that the socket dropped, whatever for.
+    /// The answers that the socket dropped for any reason.
     dropped: u32,
-    /// Which probe the kernel calls 0.
+    /// The number of the probe that has identifier 0 in the kernel.
     id_zero: usize,
-    /// Monotonic, of the first probe.
+    /// The time of the first probe on the monotonic clock.
     start: Nanos,
 }
 
 impl ProbePlan {
-    /// From one probe to the next, absolute.
+    /// Returns the time between two probes of the absolute schedule.
     pub(crate) fn interval(&self) -> Duration {
         self.interval.into()
     }
 
-    /// After which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks to state it).
+    /// Returns the time after which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks
+    /// to state it).
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.into()
     }
 
-    /// Whether extensions fit into the size.
+    /// Returns whether the size has room for extensions.
     pub(crate) fn is_extended(&self) -> bool {
-        self.size >= FULL
+        self.size >= EXTENDED_SIZE
     }
 
+    /// Checks that a packet can have this size.
+    ///
     /// # Errors
-    /// The size is one that no packet can have; says which can.
+    /// Returns an error that names possible sizes if not.
     pub(crate) fn check(&self) -> Result<()> {
         let size = usize::from(self.size);
         if !(BASE..=LONGEST).contains(&size) {
             bail!(
                 Input,
-                "a probe has {BASE} to {LONGEST} payload bytes, not {size}"
+                "a probe must have {BASE} to {LONGEST} payload bytes, not {size}"
             );
         }
         let base = if self.is_extended() {
-            FULL.into()
+            EXTENDED_SIZE.into()
         } else {
             BASE
         };
         if size != base && size - base < HEADER {
             bail!(
                 Input,
-                "a probe cannot have {size} payload bytes: padding takes {HEADER} at least; take {base} or {}",
+                "a probe cannot have {size} payload bytes, because padding needs at least {HEADER}: use {base} or {}",
                 base + HEADER
             );
         }
@@ -114,21 +118,23 @@ impl ProbePlan {
 }
 
 impl Sender {
-    /// Opens a session to `target`; takes about 10 ms to learn how late this machine wakes the calling thread up.
+    /// Opens a session to `target`. This takes about 10 ms, in which it measures how late this machine wakes the
+    /// calling thread up.
     ///
     /// # Errors
-    /// The near end cannot be bound, there is no way to the target, or this machine's kernel stamps no packets.
+    /// Returns a failure if the near end cannot be bound, there is no route to the target, or the kernel does not stamp
+    /// packets.
     pub(crate) fn open(
         target: SocketAddr,
         local: Option<&Local>,
         plan: &ProbePlan,
     ) -> Result<Self, Failure> {
-        // First the socket: the kernel takes a moment to begin to stamp what it receives.
+        // The socket comes first, because the kernel needs a moment to begin to stamp received packets.
         let socket = endpoint::udp(target, local).or_bad_input()?;
         let socket = TimestampedUdp::new(socket)
-            .context("the kernel stamps no packets of this socket")
+            .context("the kernel does not time-stamp packets of this socket")
             .or_machine()?;
-        // 0 would be that of a sender without sessions.
+        // The identifier 0 would mean a sender without sessions.
         let (ssid, challenge) = (fastrand::u16(1..), fastrand::u64(..));
         Ok(Self {
             socket,
@@ -146,11 +152,12 @@ impl Sender {
         })
     }
 
-    /// Sends every probe and takes answers until the last is in or overdue; says why it ended earlier, if it did.
+    /// Sends every probe and receives answers until the last one arrived or is overdue. Returns the reason if it ended
+    /// early.
     pub(crate) fn run(mut self, session: &Session) -> (ProbeLog, Option<String>) {
         let ended = self.exchange(session);
-        // What the kernel has still to say of the last probe.
-        let _ = self.take_reports();
+        // The kernel may still have a report about the last probe.
+        let _ = self.read_reports();
         self.log.overflowed = self.socket.full_drops(self.dropped);
         let failure = match ended {
             Err(cause) => Some(format!("{cause:#}")),
@@ -161,13 +168,13 @@ impl Sender {
 
     fn exchange(&mut self, session: &Session) -> Result<()> {
         self.start = clock::now();
-        let (mut shown, mut asked) = (self.start, self.start);
+        let (mut shown, mut next_check) = (self.start, self.start);
         let count = usize::try_from(self.plan.count)?;
         while self.log.probes.len() < count || !self.log.complete() {
             let now = clock::now();
-            if now >= asked {
-                go_on(&session.stop)?;
-                asked = now + STOP_INTERVAL.into();
+            if now >= next_check {
+                check_stop(&session.stop)?;
+                next_check = now + STOP_INTERVAL.into();
             }
             if now >= shown + LIVE_INTERVAL {
                 shown = now;
@@ -180,17 +187,17 @@ impl Sender {
                 }
                 self.send()?;
             } else if self.waiter.sleeps(now, Some(due)) {
-                let until = due.min(asked);
+                let until = due.min(next_check);
                 let socket = self.socket.as_fd();
                 self.waiter.sleep([socket].into_iter(), now, Some(until));
             }
-            self.take_reports()?;
-            self.take_answers()?;
+            self.read_reports()?;
+            self.receive_answers()?;
         }
         Ok(())
     }
 
-    /// When the next probe is to leave, or the last one's time-out passes.
+    /// Returns when the next probe is due, or when the time-out of the last probe passes.
     fn due(&self, count: usize) -> Nanos {
         let sent = self.log.probes.len();
         match self.log.probes.last() {
@@ -209,7 +216,7 @@ impl Sender {
         self.packet.clear();
         self.packet.extend(request.emit());
         if self.plan.is_extended() {
-            for (kind, length) in ASKED {
+            for (kind, length) in EXTENSIONS {
                 let value = tlv::append(&mut self.packet, kind, length);
                 match kind {
                     TlvKind::DirectMeasurement => {
@@ -236,9 +243,9 @@ impl Sender {
                     self.id_zero = number.wrapping_sub(usize::try_from(id)?);
                     return Ok(());
                 }
-                // An error that came for an earlier probe: what it says is in the error queue, and this one is not sent yet.
+                // The error concerns an earlier probe and is in the error queue; this probe is not sent yet.
                 Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
-                    self.take_reports()?;
+                    self.read_reports()?;
                 }
                 Err(error) => {
                     self.log.probes.pop();
@@ -250,7 +257,7 @@ impl Sender {
         }
     }
 
-    fn take_reports(&mut self) -> Result<()> {
+    fn read_reports(&mut self) -> Result<()> {
         while let Some(report) = self.socket.report()? {
             match report {
                 SendReport::Departed { id, at } => {
@@ -270,13 +277,13 @@ impl Sender {
         Ok(())
     }
 
-    fn take_answers(&mut self) -> Result<()> {
+    fn receive_answers(&mut self) -> Result<()> {
         loop {
             let arrival = match self.socket.receive(&mut self.buffer) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => return Ok(()),
-                // The error queue says more of it.
-                Err(_) => return self.take_reports(),
+                // The error queue has more details.
+                Err(_) => return self.read_reports(),
             };
             self.dropped = self.dropped.max(arrival.dropped);
             let arrived = AnswerTimes {
@@ -288,7 +295,7 @@ impl Sender {
             if self.log.flooded() {
                 bail!(
                     Peer,
-                    "{} sends packets without end: {} answers to {} probes and {} that are none",
+                    "{} sends packets without end: {} answers to {} probes, and {} other packets",
                     self.target,
                     self.log.answers.len(),
                     self.log.probes.len(),
@@ -300,11 +307,11 @@ impl Sender {
 
     fn refused(&self, by: std::net::IpAddr) -> Error {
         let what = match self.log.answered() {
-            0 => "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned(),
-            answered => format!("the reflector is gone after {}", counted(answered, "answer")),
+            0 => "no STAMP reflector listens there (farwire serve has one, on port 8620 if it may not use 862)".to_owned(),
+            answered => format!("the reflector disappeared after {}", counted(answered, "answer")),
         };
         Error::Peer(format!(
-            "{} refuses, says {by} (ICMP port unreachable): {what}",
+            "{} refuses, as {by} reports (ICMP port unreachable): {what}",
             self.target
         ))
     }
@@ -313,11 +320,14 @@ impl Sender {
         let probes = counted(self.log.probes.len(), "probe");
         let garbage = match self.log.garbage {
             0 => String::new(),
-            1 => "; a packet came that answers none of them".to_owned(),
-            count => format!("; {count} packets came that answer none of them"),
+            1 => "; one packet arrived that answers none of them".to_owned(),
+            count => format!("; {count} packets arrived that answer none of them"),
         };
-        let unreachable = self.log.unreachable.as_deref();
-        let unreachable = unreachable.map_or_else(String::new, |why| format!("; ICMP: {why}"));
+        let unreachable = self
+            .log
+            .unreachable
+            .as_deref()
+            .map_or_else(String::new, |why| format!("; ICMP: {why}"));
         format!(
             "no answer from {} to {probes} within {:?}{garbage}{unreachable}",
             self.target,
@@ -343,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_that_no_packet_can_have_is_refused_with_one_that_it_can() {
+    fn an_impossible_size_is_refused_with_a_possible_one() {
         let plan = |size| ProbePlan {
             size,
             count: 1,

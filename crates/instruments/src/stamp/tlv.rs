@@ -1,4 +1,4 @@
-//! STAMP's extensions: a type, a length, a value, and flags by which a reflector says what it made of it
+//! STAMP's extensions: a type, a length, a value, and flags with which a reflector tells how it processed the extension
 //! (RFC 8972 section 4).
 
 use bytes::BufMut;
@@ -7,29 +7,30 @@ use strum::FromRepr;
 use super::wire::BASE;
 use crate::codec::{Wire, wire_order};
 
-/// Flags (1), type (1), length of the value (2).
+/// The bytes before a value: flags (1), type (1), length of the value (2).
 pub(crate) const HEADER: usize = 4;
 
-/// U: not understood. A sender sets it, a reflector that understands takes it away.
+/// Flag U: not understood. A sender sets it, and a reflector that understands the extension clears it.
 const UNRECOGNISED: u8 = 0x80;
-/// M: the length is not what it must be, or more than is left of the packet.
+/// Flag M: the length is wrong for the type, or exceeds the packet.
 const MALFORMED: u8 = 0x40;
-/// I: its integrity could not be verified.
+/// Flag I: the integrity could not be verified.
 const INTEGRITY: u8 = 0x20;
 
-/// What an extension is; the types of RFC 8972 section 5.1 that farwire acts on, and its own.
+/// The types of RFC 8972 section 5.1 that farwire processes, and its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr)]
 #[repr(u8)]
 pub(crate) enum TlvKind {
-    /// Makes the packet longer.
+    /// Padding, which makes the packet longer.
     ExtraPadding = 1,
     /// DSCP and ECN as they arrived (section 4.4).
     ClassOfService = 4,
     /// The reflector's counters (section 4.5).
     DirectMeasurement = 5,
-    /// When the previous answer left (section 4.7).
+    /// The departure of the previous answer (section 4.7).
     FollowUpTelemetry = 7,
-    /// Proof that both ends read one clock, and what the reflector's socket lost; of the types for experiments (section 5.1).
+    /// Proof that both ends read the same clock, and the losses of the reflector's socket. It is one of the types for
+    /// experiments (section 5.1).
     SameClock = 251,
 }
 
@@ -37,14 +38,14 @@ pub(crate) enum TlvKind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tlv<'a> {
     flags: &'a mut u8,
-    /// Its type, known or not.
+    /// The type, known or unknown.
     pub(crate) number: u8,
-    /// Its value, of the length that its type asks for where the type is known.
+    /// The value, whose length is correct if the type is known.
     pub(crate) value: &'a mut [u8],
 }
 
 impl TlvKind {
-    /// Bytes of the value; any where there is none.
+    /// Returns the required length of the value in bytes, or `None` if any length is allowed.
     pub(crate) fn length(self) -> Option<usize> {
         match self {
             Self::ExtraPadding => None,
@@ -57,23 +58,23 @@ impl TlvKind {
 }
 
 impl Tlv<'_> {
-    /// What it is, if it is known here.
+    /// Returns the type, if it is known.
     pub(crate) fn kind(&self) -> Option<TlvKind> {
         TlvKind::from_repr(self.number)
     }
 
-    /// Says that it was understood.
+    /// Marks the extension as understood.
     pub(crate) fn recognise(&mut self) {
         *self.flags &= !UNRECOGNISED;
     }
 
-    /// Whether the far end understood it.
+    /// Returns whether the far end understood the extension.
     pub(crate) fn is_answered(&self) -> bool {
         *self.flags & (UNRECOGNISED | MALFORMED | INTEGRITY) == 0
     }
 }
 
-/// Adds an extension with a zeroed value of `length` bytes to `packet`, as a sender does, and gives the value.
+/// Appends an extension with a zeroed value of `length` bytes to a request, and returns the value.
 pub(crate) fn append(packet: &mut Vec<u8>, kind: TlvKind, length: u16) -> &mut [u8] {
     packet.extend([UNRECOGNISED, kind as u8]);
     packet.extend(length.to_be_bytes());
@@ -82,10 +83,10 @@ pub(crate) fn append(packet: &mut Vec<u8>, kind: TlvKind, length: u16) -> &mut [
     &mut packet[start..]
 }
 
-/// Shows `see` each extension of a request that is to be reflected, with all flags as if it were not understood.
+/// Calls `see` with each extension of a request to reflect. All flags are set as if the extension were not understood.
 ///
-/// A malformed one gets its flag; it and what follows are left as they came (RFC 8972 section 4: processing stops and
-/// the rest is copied).
+/// A malformed extension gets its flag. Its value and everything behind it stay unchanged (RFC 8972 section 4:
+/// processing stops and the rest is copied).
 pub(crate) fn reflect(packet: &mut [u8], mut see: impl FnMut(&mut Tlv<'_>)) {
     let mut rest = packet.get_mut(BASE..).unwrap_or_default();
     while let Some((header, after)) = rest.split_first_chunk_mut::<HEADER>() {
@@ -110,7 +111,7 @@ pub(crate) fn reflect(packet: &mut [u8], mut see: impl FnMut(&mut Tlv<'_>)) {
     }
 }
 
-/// Shows `see` each extension of an answer that the far end understood and that is whole.
+/// Calls `see` with each complete extension of an answer that the far end understood.
 pub(crate) fn read(packet: &mut [u8], mut see: impl FnMut(TlvKind, &[u8])) {
     let mut rest = packet.get_mut(BASE..).unwrap_or_default();
     while let Some((header, after)) = rest.split_first_chunk_mut::<HEADER>() {
@@ -135,58 +136,59 @@ pub(crate) fn read(packet: &mut [u8], mut see: impl FnMut(TlvKind, &[u8])) {
     }
 }
 
-/// Follow-Up Telemetry: which answer left when.
+/// Follow-Up Telemetry: an answer and the time of its departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FollowUp {
     /// The reflector's sequence number of an earlier answer.
     pub(crate) sequence: u32,
-    /// When it left, in the form of the reflector's stamps.
+    /// The time of departure in the format of the reflector's timestamps.
     pub(crate) departed: u64,
-    /// How that is known: 1 is by hardware, 2 by software, 3 from the control plane (RFC 8972 section 4.3).
+    /// The source of the time: 1 is hardware, 2 is software, 3 is the control plane (RFC 8972 section 4.3).
     pub(crate) method: u8,
 }
 
 wire_order!(FollowUp: sequence, departed, method);
 
-/// A stamp that software took.
+/// The method of a timestamp that software took.
 pub(crate) const SOFTWARE: u8 = 2;
 
 impl FollowUp {
-    /// Out of the extension's value; nothing when it names no answer: method and time are both 0.
+    /// Parses the value of the extension. `None` means that it names no answer, because method and time are both 0.
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         let found = (value.len() == 16).then(|| Self::get(&mut &value[..]));
         found.filter(|found| found.departed != 0)
     }
 
-    /// Into the extension's value.
+    /// Writes the value of the extension.
     pub(crate) fn emit(&self, mut value: &mut [u8]) {
         self.put(&mut value);
         value.put_bytes(0, value.len());
     }
 }
 
-/// farwire's own extension: a challenge from the sender, to which only a program on the same kernel has the answer. A reflector
-/// answers to nobody else, so that no stranger learns which addresses are one machine's.
+/// farwire's own extension: a challenge of the sender, which only a program on the same kernel can answer. A reflector
+/// answers nobody else, so that strangers do not learn which addresses belong to one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SameClock {
-    /// Of the sender's choice.
+    /// The sender's challenge.
     pub(crate) challenge: u64,
-    /// The sender's proof that it is on this kernel, then the reflector's: keyed digests of the challenge; the key is the
-    /// kernel's boot id. Zero where there is none.
+    /// In a request, the sender's proof that it is on this kernel; in an answer, the reflector's response. Both are
+    /// digests of the challenge, keyed with the kernel's boot id. Zero means none.
     pub(crate) response: u64,
-    /// The reflector's: requests that its socket had no room for since it was opened, of all its senders.
+    /// In an answer, the number of requests of all senders for which the reflector's socket had no room since it was
+    /// opened.
     pub(crate) overflowed: u32,
 }
 
 wire_order!(SameClock: challenge, response, overflowed);
 
 impl SameClock {
-    /// Out of the extension's value.
+    /// Parses the value of the extension.
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         (value.len() == 20).then(|| Self::get(&mut &value[..]))
     }
 
-    /// Into the extension's value.
+    /// Writes the value of the extension.
     pub(crate) fn emit(&self, mut value: &mut [u8]) {
         self.put(&mut value);
     }
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_extension_comes_back_as_it_went_and_flagged() {
+    fn an_unknown_extension_returns_unchanged_and_flagged() {
         let (out, seen) = reflected(&[0x00, 99, 0, 2, 7, 8, 0x80, 1, 0, 1, 5]);
         assert_eq!(out, [0x80, 99, 0, 2, 7, 8, 0x00, 1, 0, 1, 5]);
         assert_eq!(seen, [99, 1]);
@@ -226,16 +228,16 @@ mod tests {
         let (out, seen) = reflected(&[0x80, 4, 0, 2, 1, 2, 0x80, 1, 0, 0]);
         assert_eq!(out, [0x40, 4, 0, 2, 1, 2, 0x80, 1, 0, 0]);
         assert!(seen.is_empty());
-        // More than is left.
+        // The length exceeds the packet.
         let (out, _) = reflected(&[0x80, 1, 0xff, 0xff, 9]);
         assert_eq!(out, [0x40, 1, 0xff, 0xff, 9]);
-        // Too short for a header: nothing to flag.
+        // The rest is too short for a header, so that there is nothing to flag.
         let (out, _) = reflected(&[0x80, 1, 0]);
         assert_eq!(out, [0x80, 1, 0]);
     }
 
     #[test]
-    fn a_sender_reads_what_was_understood_and_nothing_else() {
+    fn a_sender_reads_only_understood_extensions() {
         let read_kinds = |tlvs: &[u8]| {
             let mut kinds = Vec::new();
             read(&mut packet(tlvs), |kind, value| {
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_the_wire() {
+    fn values_round_trip() {
         let follow_up = FollowUp {
             sequence: 7,
             departed: 8,
@@ -282,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_extensions_are_walked_to_their_end(tlvs in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_extensions_are_parsed_to_their_end(tlvs in prop::collection::vec(any::<u8>(), 0..200)) {
             let (out, _) = reflected(&tlvs);
             prop_assert_eq!(out.len(), tlvs.len());
             read(&mut packet(&tlvs), |kind, value| {

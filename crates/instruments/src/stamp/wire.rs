@@ -1,4 +1,4 @@
-//! The packets of STAMP in unauthenticated mode (RFC 8762 section 4) and what stands in them.
+//! The packets of STAMP in unauthenticated mode (RFC 8762 section 4) and their fields.
 
 use bytes::{Buf, BufMut};
 use model::Nanos;
@@ -6,96 +6,96 @@ use netio::clock::WallClock;
 
 use crate::codec::{Wire, wire_order};
 
-/// Bytes of a packet without extensions, in either direction (RFC 8762 sections 4.2.1 and 4.3.1).
+/// The length in bytes of a packet without extensions, in either direction (RFC 8762 sections 4.2.1 and 4.3.1).
 pub(crate) const BASE: usize = 44;
-/// Bytes of the shortest request: a TWAMP Light sender need not pad it (RFC 5357 section 4.1.2).
+/// The length in bytes of the shortest request. A TWAMP Light sender need not pad it (RFC 5357 section 4.1.2).
 const SHORTEST_REQUEST: usize = 14;
-/// Bytes of the shortest answer: a TWAMP Light reflector leaves the last three, which are zero, away (RFC 5357).
+/// The length in bytes of the shortest answer. A TWAMP Light reflector omits the last three, which are zero (RFC 5357).
 pub(crate) const SHORTEST_ANSWER: usize = 41;
 /// The port of reflectors (RFC 8762 section 4.1).
 pub(crate) const PORT: u16 = 862;
 
-/// From 1900, where NTP's seconds begin, to 1970.
+/// The seconds from 1900, where NTP's seconds begin, to 1970.
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How good a clock is, as its owner states it (RFC 8762 section 4.2.1, from RFC 4656 section 4.1.2).
+/// The error of a clock as its owner states it (RFC 8762 section 4.2.1, from RFC 4656 section 4.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorEstimate {
-    /// S: kept in step with UTC by an external source.
+    /// S: the clock is synchronised with UTC by an external source.
     pub(crate) synchronised: bool,
-    /// Z: the time stamps of this packet are in PTP's form, not in NTP's.
+    /// Z: the timestamps of this packet are in PTP's format instead of NTP's.
     pub(crate) ptp: bool,
-    /// 6 bits.
+    /// The scale, of 6 bits.
     pub(crate) scale: u8,
-    /// Never 0 in a packet that is as it should be; the error is this times 2^(scale - 32) seconds.
+    /// The multiplier, which is never 0 in a valid packet. The error is multiplier x 2^(scale - 32) seconds.
     pub(crate) multiplier: u8,
 }
 
-/// What a sender asks.
+/// A sender's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeRequest {
-    /// From 0, one more a packet.
+    /// The sequence number from 0, which increases by one per packet.
     pub(crate) sequence: u32,
-    /// When it was sent, as it stands in the packet: a reflector gives it back as it came.
+    /// The sending time, as in the packet. A reflector returns it unchanged.
     pub(crate) sent: u64,
-    /// How good the clock is that took that time.
+    /// The error of the clock that took the sending time.
     pub(crate) error: ErrorEstimate,
-    /// Which of a sender's sessions it is (RFC 8972 section 3); 0 from a sender that knows of none.
+    /// The session of the sender (RFC 8972 section 3), or 0 if the sender does not know sessions.
     pub(crate) ssid: u16,
 }
 
 wire_order!(ProbeRequest: sequence, sent, error, ssid);
 
-/// What a reflector answers.
+/// A reflector's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeReply {
-    /// The reflector's own count from 0, or the request's when it keeps no state (RFC 8762 section 4.3).
+    /// The reflector's own count from 0, or the request's number if it keeps no state (RFC 8762 section 4.3).
     pub(crate) sequence: u32,
-    /// When it was sent, as the reflector's program read its clock.
+    /// The sending time of the answer, by the clock of the reflector's program.
     pub(crate) sent: u64,
-    /// How good the clock is that took the answer's times.
+    /// The error of the clock that took the answer's times.
     pub(crate) error: ErrorEstimate,
-    /// The request's; 0 from a reflector that knows of none.
+    /// The session of the request, or 0 from a reflector that does not know sessions.
     pub(crate) ssid: u16,
-    /// When the request came.
+    /// The arrival time of the request.
     pub(crate) received: u64,
-    /// What the request said; the place of its session is zero here.
+    /// The fields of the request; the field of its session is zero here.
     pub(crate) request: ProbeRequest,
-    /// TTL or hop limit with which the request came; 255 where the reflector cannot know.
+    /// TTL or hop limit of the request on arrival, or 255 if the reflector does not know it.
     pub(crate) ttl: u8,
 }
 
 wire_order!(ProbeReply: sequence, sent, error, ssid, received, request, ttl);
 
 impl ProbeRequest {
-    /// Out of `packet`; nothing when it is too short to be one.
+    /// Parses a request. `None` means that `packet` is too short.
     ///
-    /// In one of less than [`BASE`] bytes, which is TWAMP Light's, padding may stand where a session is named.
+    /// A packet of less than [`BASE`] bytes is TWAMP Light's, whose padding may overlap the field of the session.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         let mut base = [0; BASE];
-        let told = match packet.len() {
+        let length = match packet.len() {
             BASE.. => BASE,
             SHORTEST_REQUEST.. => SHORTEST_REQUEST,
             _ => return None,
         };
-        base[..told].copy_from_slice(&packet[..told]);
+        base[..length].copy_from_slice(&packet[..length]);
         Some(Self::get(&mut &base[..]))
     }
 
-    /// As it goes onto the wire, without extensions.
+    /// Returns the packet without extensions.
     pub(crate) fn emit(&self) -> [u8; BASE] {
         emit(self)
     }
 }
 
 impl ProbeReply {
-    /// Out of `packet`; nothing when it is too short to be one.
+    /// Parses an answer. `None` means that `packet` is too short.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         (packet.len() >= SHORTEST_ANSWER).then(|| Self::get(&mut &packet[..]))
     }
 
-    /// As it goes onto the wire, without extensions.
+    /// Returns the packet without extensions.
     pub(crate) fn emit(&self) -> [u8; BASE] {
         emit(self)
     }
@@ -118,10 +118,10 @@ impl Wire for ErrorEstimate {
 }
 
 impl ErrorEstimate {
-    /// Of a clock that stamps in NTP's form.
+    /// Returns the estimate of a clock that stamps in NTP's format.
     pub(crate) fn of(clock: WallClock) -> Self {
         let units = ntp_units(clock.largest_error.0);
-        // The multiplier is rounded up: an error is never stated too small.
+        // The multiplier is rounded up, so that the stated error is never too small.
         let scale = (0..63).find(|scale| units <= 255 << scale).unwrap_or(63);
         let multiplier = units.div_ceil(1 << scale).clamp(1, 255);
         Self {
@@ -132,7 +132,7 @@ impl ErrorEstimate {
         }
     }
 
-    /// Out of its two bytes.
+    /// Decodes the two bytes of the field.
     pub(crate) fn from_bits(bits: u16) -> Self {
         let [high, multiplier] = bits.to_be_bytes();
         Self {
@@ -143,19 +143,19 @@ impl ErrorEstimate {
         }
     }
 
-    /// As its two bytes.
+    /// Encodes the two bytes of the field.
     fn bits(self) -> u16 {
         let high = u8::from(self.synchronised) << 7 | u8::from(self.ptp) << 6 | self.scale & 0x3f;
         u16::from_be_bytes([high, self.multiplier])
     }
 
-    /// The error that it states, in seconds.
+    /// Returns the stated error in seconds.
     pub(crate) fn seconds(self) -> f64 {
         f64::from(self.multiplier) * (f64::from(self.scale) - 32.0).exp2()
     }
 
-    /// The time since 1970 that `stamp` stands for in a packet with this estimate. NTP's seconds wrap in 2036: the
-    /// time nearest to `near` is meant. Nothing for a time before 1970 and for nanoseconds that are none.
+    /// Returns the time since 1970 of `stamp` in a packet with this estimate. NTP's seconds wrap in 2036; the result is
+    /// the time nearest to `near`. `None` means a time before 1970, or invalid nanoseconds.
     pub(crate) fn time(self, stamp: u64, near: Nanos) -> Option<Nanos> {
         let (seconds, fraction) = (stamp >> 32, stamp & 0xffff_ffff);
         let (epoch, ns) = if self.ptp {
@@ -167,7 +167,7 @@ impl ErrorEstimate {
             return None;
         }
         let wanted = near.0 / SECOND_NS + epoch;
-        // The nearest number with these lower 32 bits, half a wrap to either side.
+        // The result is the nearest number with these lower 32 bits, up to half a wrap away.
         let ahead = seconds.wrapping_sub(wanted) & 0xffff_ffff;
         let since_epoch = if ahead < 1 << 31 {
             wanted.checked_add(ahead)
@@ -179,14 +179,15 @@ impl ErrorEstimate {
     }
 }
 
-/// `time` (since 1970) in NTP's form: 32 bits of seconds since 1900, which wrap, and 32 of their fraction.
+/// Returns `time` (since 1970) in NTP's format: 32 bits of seconds since 1900, which wrap, and 32 bits of their
+/// fraction.
 pub(crate) fn ntp(time: Nanos) -> u64 {
     let seconds = time.0 / SECOND_NS + NTP_TO_UNIX_S;
     let fraction = ntp_units(time.0 % SECOND_NS);
     seconds << 32 | u64::try_from(fraction).unwrap_or(u64::from(u32::MAX))
 }
 
-/// In units of 2^-32 s, to the nearest.
+/// Returns a time in units of 2^-32 s, rounded to the nearest.
 fn ntp_units(ns: u64) -> u128 {
     ((u128::from(ns) << 32) + u128::from(SECOND_NS / 2)) / u128::from(SECOND_NS)
 }
@@ -203,12 +204,12 @@ mod tests {
         multiplier: 1,
     };
     const PTP: ErrorEstimate = ErrorEstimate { ptp: true, ..NTP };
-    /// 2024-01-01.
+    /// The start of 2024-01-01 UTC.
     const NOW: Nanos = Nanos(1_704_067_200_000_000_000);
 
     #[test]
-    fn a_time_is_where_the_rfc_puts_it() {
-        // 0xe93c_7f00 s after 1900 is 2024-01-01.
+    fn a_time_has_the_format_of_the_rfc() {
+        // The time 2024-01-01 is 0xe93c_7f00 s after 1900.
         assert_eq!(ntp(NOW), 0xe93c_7f00 << 32);
         assert_eq!(ntp(NOW + Nanos(500_000_000)), 0xe93c_7f00_8000_0000);
         let stamp = (1_704_067_200 << 32) | 7;
@@ -217,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_read_in_the_era_that_is_nearest() {
-        // 2036-02-07 06:28:16: NTP's seconds begin again.
+    fn a_time_is_read_in_the_nearest_era() {
+        // At 2036-02-07 06:28:16, NTP's seconds begin again.
         let wrap = Nanos(((1 << 32) - NTP_TO_UNIX_S) * SECOND_NS);
         assert_eq!(ntp(wrap), 0);
         assert_eq!(NTP.time(0, Nanos(wrap.0 - 1)), Some(wrap));
@@ -226,7 +227,7 @@ mod tests {
             NTP.time(u64::MAX << 32, wrap),
             Some(Nanos(wrap.0 - SECOND_NS))
         );
-        // 1969.
+        // A time in 1969.
         assert_eq!(NTP.time((NTP_TO_UNIX_S - 1) << 32, Nanos(0)), None);
     }
 
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_stated_in_the_terms_of_the_rfc() {
+    fn an_error_estimate_has_the_format_of_the_rfc() {
         let estimate = stated(1_000_000);
         assert!(estimate.synchronised && !estimate.ptp);
         assert!(
@@ -252,12 +253,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_survives_the_wire_to_the_nanosecond(ns in 0u64..4_000_000_000_000_000_000) {
+        fn a_time_round_trips_to_the_nanosecond(ns in 0u64..4_000_000_000_000_000_000) {
             prop_assert_eq!(NTP.time(ntp(Nanos(ns)), Nanos(ns)), Some(Nanos(ns)));
         }
 
         #[test]
-        fn an_error_is_never_stated_smaller_than_it_is(ns in 0u64..u64::MAX) {
+        fn a_stated_error_is_never_too_small(ns in 0u64..u64::MAX) {
             let stated = stated(ns).seconds();
             let error = ns as f64 / 1e9;
             prop_assert!(stated > error - 1e-9 && stated < error * 1.02 + 1e-9);

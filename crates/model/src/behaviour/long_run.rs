@@ -1,7 +1,8 @@
 //! Loss in the long run.
 //!
-//! netem's correlation makes each random number x = (1 - c) u + c x' of a fresh one and the one before, and compares that with the
-//! share. The sum is narrower than u, so that fewer packets are hit than the share says, far fewer for small shares.
+//! netem's correlation makes each random number x = (1 - c) u + c x' from a fresh number u and the previous x', and
+//! compares it with the share. This sum is narrower than u, so that fewer packets are hit than the share says, far
+//! fewer for small shares.
 
 use core::num::NonZeroU32;
 
@@ -11,18 +12,18 @@ use alloc::vec::Vec;
 use crate::spec::{FourState, GilbertElliott, NetemShare};
 use crate::units::Probability;
 
-/// Points of the distribution function of x.
+/// The number of points of the distribution function of x.
 const POINTS: usize = 1 << 13;
 
-/// Correlations so near to 1 that the first number decides for hours.
+/// The correlation above which the first number decides for hours.
 const FROZEN: f64 = 0.995;
 
-/// A loss in the long run.
+/// The loss of a law in the long run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LongRunLoss {
-    /// The share of packets that is lost, 0 to 1.
+    /// The share of packets that are lost, 0 to 1.
     pub share: f64,
-    /// How many are lost in a row, on average; `None` where nothing or everything is lost.
+    /// The average number of packets that are lost in a row; `None` if nothing or everything is lost.
     pub burst: Option<f64>,
 }
 
@@ -33,7 +34,7 @@ impl LongRunLoss {
         burst: None,
     };
 
-    /// Of the share that is lost, and of pairs that are both lost.
+    /// Returns the loss with this share of lost packets and this share of consecutive pairs that are both lost.
     fn of_pairs(share: f64, both: f64) -> Self {
         let begins = share - both;
         Self {
@@ -42,13 +43,14 @@ impl LongRunLoss {
         }
     }
 
-    /// Of the share that a chain loses, and its mean run: 0 where nothing is lost, infinite where a run never ends.
+    /// Returns the loss of a chain with this share and this mean run, which is 0 if nothing is lost and infinite if a
+    /// run never ends.
     fn of_chain(share: f64, run: f64) -> Self {
         let burst = (run > 0.0 && run.is_finite()).then_some(run);
         Self { share, burst }
     }
 
-    /// Of every `n`-th packet.
+    /// Returns the loss of every `n`-th packet.
     pub(crate) fn periodic(n: NonZeroU32) -> Self {
         let burst = (n.get() > 1).then_some(1.0);
         let share = 1.0 / f64::from(n.get());
@@ -57,21 +59,21 @@ impl LongRunLoss {
 }
 
 impl FourState {
-    /// What it loses in the long run.
+    /// Returns its loss in the long run.
     pub(crate) fn long_run(&self) -> LongRunLoss {
         LongRunLoss::of_chain(self.stationary_loss(), self.mean_burst())
     }
 }
 
 impl GilbertElliott {
-    /// What it loses in the long run.
+    /// Returns its loss in the long run.
     pub(crate) fn long_run(&self) -> LongRunLoss {
         LongRunLoss::of_chain(self.stationary_loss(), self.mean_burst())
     }
 }
 
 impl From<Probability> for NetemShare {
-    /// Without a correlation.
+    /// Makes a share without a correlation.
     fn from(share: Probability) -> Self {
         let correlation = None;
         Self { share, correlation }
@@ -79,13 +81,14 @@ impl From<Probability> for NetemShare {
 }
 
 impl NetemShare {
-    /// Whether each draw repeats something of the one before.
+    /// Returns whether each draw repeats a part of the previous one.
     #[must_use]
     pub fn is_correlated(&self) -> bool {
         self.correlation.is_some_and(|of| of > Probability::ZERO)
     }
 
-    /// How many packets it hits in the long run, and how many in a row: what its correlation leaves of the share.
+    /// Returns the share of packets that it hits in the long run and the mean length of a run of hits, with the effect
+    /// of its correlation.
     #[must_use]
     pub fn long_run(&self) -> LongRunLoss {
         let correlation = self.correlation.map_or(0.0, Probability::fraction);
@@ -103,18 +106,18 @@ impl NetemShare {
 /// The distribution of x in the long run.
 struct Correlated {
     correlation: f64,
-    /// P(x <= k / POINTS).
+    /// P(x <= k / POINTS) for each k.
     function: Vec<f64>,
 }
 
 impl Correlated {
-    /// The distribution that its own recursion keeps: with G the integral of F, and F 1 above 1,
-    /// F(y) = c (G(y / c) - G((y - 1 + c) / c)) / (1 - c).
+    /// Computes the distribution as the fixed point of its recursion: F(y) = c (G(y / c) - G((y - 1 + c) / c)) / (1 -
+    /// c), where G is the integral of F, and F is 1 above 1.
     fn of(correlation: f64) -> Self {
         let at = |place: usize| place as f64 / POINTS as f64;
         let mut function: Vec<f64> = (0..=POINTS).map(at).collect();
         let mut integral = vec![0.0; POINTS + 1];
-        // Each turn leaves c of what was wrong.
+        // Each turn reduces the error by a factor of c.
         let turns = libm::ceil(libm::log(1e-12) / libm::log(correlation)).max(8.0);
         let mut turn = 0.0;
         while turn < turns {
@@ -136,7 +139,8 @@ impl Correlated {
         }
     }
 
-    /// How many numbers lie at `share` or below, and how many pairs in a row both do.
+    /// Returns the share of numbers that are at most `share`, and the mean run that follows from the pairs of
+    /// consecutive numbers that both are.
     fn below(&self, share: f64) -> LongRunLoss {
         let place = share * POINTS as f64;
         let last = libm::floor(place);
@@ -158,7 +162,7 @@ impl Correlated {
     }
 }
 
-/// The integral of F from 0 to `y`.
+/// Returns the integral of F from 0 to `y`.
 fn area(integral: &[f64], y: f64) -> f64 {
     match y {
         y if y <= 0.0 => 0.0,
@@ -167,7 +171,7 @@ fn area(integral: &[f64], y: f64) -> f64 {
     }
 }
 
-/// The value at a place between two points.
+/// Interpolates linearly between the two values next to `place`.
 fn between(values: &[f64], place: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correlation_narrows_what_is_drawn() {
+    fn a_correlation_narrows_the_distribution_of_draws() {
         let of = |share, correlation| {
             let share = NetemShare {
                 share: percent(share),
@@ -215,7 +219,7 @@ mod tests {
         };
         assert_is(of("10%", "0%"), 0.1, 1.0 / 0.9);
         assert!((of("50%", "50%").share - 0.5).abs() < 1e-9);
-        // Seen in 10^8 to 10^9 steps of the recursion in the kernel's 32 bits.
+        // These were measured in 10^8 to 10^9 steps of the recursion in the kernel's 32 bits.
         for (share, correlation, own, burst) in [
             ("10%", "25%", 0.017_520, 1.121_6),
             ("25%", "50%", 0.069_469, 1.428_5),
@@ -227,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_chains_have_their_long_run_loss_and_bursts() {
-        // Of a real kernel's 10^5 packets: 6.41 % in runs of 2.634.
+        // A real kernel lost 6.41 % of 10^5 packets, in runs of 2.634.
         let law = GilbertElliott {
             to_bad: percent("1%"),
             to_good: percent("10%"),
@@ -244,12 +248,12 @@ mod tests {
             p14: percent("0.5%"),
             ecn: false,
         };
-        // In 1 : 3 : 2 : 4 as 1 : 0.05 : 0.0125 : 0.005; runs begin with 0.015 + 0.005.
+        // The weights of states 1, 3, 2 and 4 are 1 : 0.05 : 0.0125 : 0.005; runs begin with 0.015 + 0.005.
         assert_is(loss(NetemLoss::State(states)), 0.055 / 1.067_5, 2.75);
     }
 
     #[test]
-    fn a_state_that_is_never_left_has_everything() {
+    fn an_absorbing_state_has_all_packets() {
         let states = |p13, p31, p32, p23| FourState {
             p13: percent(p13),
             p31: percent(p31),
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn at_once_pass_those_that_may_and_are_drawn() {
+    fn the_share_that_skips_the_delay_follows_from_gap_and_share() {
         let netem = |share, gap| Netem {
             gap,
             reorder: Some(NetemShare {

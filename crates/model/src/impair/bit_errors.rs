@@ -5,10 +5,10 @@ use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::{BitErrorRate, Effect};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 
-/// A frame is lost if one of its bits is wrong: longer ones more often; see [`BitErrorRate`].
+/// Loses a frame if one of its bits is wrong, so that longer frames are lost more often; see [`BitErrorRate`].
 #[derive(Debug)]
 pub(crate) struct BitErrors {
     rate: BitErrorRate,
@@ -34,11 +34,12 @@ impl BitErrorRate {
 }
 
 impl Stage for BitErrors {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let draw = self.draws.of(t.stream()).at(index);
-        match Chance::of(self.rate.loss(t.packet.len)).hits(draw) {
-            true => Entered::Dropped(DropCause::Loss),
-            false => Entered::Passes(at),
+        if Chance::of(self.rate.loss(t.packet.len)).hits(draw) {
+            EntryResult::Dropped(DropCause::Loss)
+        } else {
+            EntryResult::Passes(at)
         }
     }
 

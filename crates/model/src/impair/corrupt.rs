@@ -1,4 +1,4 @@
-//! Corruption.
+//! Corruption of packets.
 
 use core::num::NonZeroU8;
 
@@ -7,10 +7,10 @@ use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::Edit;
 use crate::spec::{Corruption, Effect};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 
-/// Bits of a packet are flipped, with a probability; which ones is drawn too.
+/// Flips bits of a packet with a probability; the choice of the bits is drawn, too.
 #[derive(Debug)]
 pub(crate) struct Corrupt {
     chance: Chance,
@@ -45,7 +45,7 @@ impl Corruption {
 }
 
 impl Stage for Corrupt {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let stream = t.stream();
         if self.chance.hits(self.hits.of(stream).at(index)) {
             let [.., a, b, c, d] = self.places.of(stream).at(index).to_le_bytes();
@@ -55,7 +55,7 @@ impl Stage for Corrupt {
                 repair: self.repair,
             });
         }
-        Entered::Passes(at)
+        EntryResult::Passes(at)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {

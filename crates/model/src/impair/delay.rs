@@ -4,48 +4,49 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use crate::behaviour::{Behaviour, Holding, SkipLaw};
-use crate::counters::Achieved;
+use crate::counters::DelayStatistics;
 use crate::draw::Draws;
+use crate::impair::delay_accumulator::DelayAccumulator;
 use crate::impair::jitter::Offsets;
-use crate::impair::reorder::AtOnce;
-use crate::impair::tally::Tally;
+use crate::impair::reorder::DelaySkips;
 use crate::in_flight::InFlight;
 use crate::packet::Flow;
 use crate::spec::{Delay, Effect, Ordering, Reorder};
-use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
+use crate::stage::{Departures, Entries, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
-/// Places to which flows are hashed where each keeps its own order.
+/// The number of places to which flows are hashed if each flow keeps its order.
 const PLACES: usize = 4_096;
 
-/// Propagation: a constant, perhaps a part that grows with the packet, perhaps a random one.
+/// A propagation delay: a constant part, optionally a part that grows with the packet's length, optionally a random
+/// part.
 ///
-/// In order, a later packet never leaves before an earlier one: due = max(own, the previous packet's), of all packets or of
-/// those of its flow; unless it passes at once.
+/// If the order is kept, a later packet never leaves before an earlier one of all packets or of its flow: due =
+/// max(own, the previous packet's). Packets that skip the delay are the exception.
 #[derive(Debug, Default)]
 pub(crate) struct DelayLaw {
     law: Delay,
     offsets: Box<Offsets>,
-    at_once: AtOnce,
+    skips: DelaySkips,
     draws: Draws,
-    /// When the last of all that entered leaves.
+    /// The time at which the last of all packets that entered leaves.
     last: Nanos,
-    /// When the last leaves of those whose flows share a place; empty unless each flow keeps its own order.
+    /// The times at which the last packets of each place leave; empty unless each flow keeps its order.
     last_of_flows: Box<[Nanos]>,
-    tally: Tally,
+    accumulator: DelayAccumulator,
 }
 
 impl DelayLaw {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            at_once: AtOnce::new(draws.stream(1)),
+            skips: DelaySkips::new(draws.stream(1)),
             draws,
             ..Self::default()
         }
     }
 
-    /// How long a packet of `len` takes by itself, apart from jitter.
+    /// Returns the delay of a packet of `len` bytes without jitter.
     #[inline]
     fn mean(&self, len: Bytes) -> Nanos {
         let growing = self
@@ -55,7 +56,7 @@ impl DelayLaw {
         self.law.time + growing
     }
 
-    /// When a packet of `flow` leaves that would leave at `own` by itself.
+    /// Returns when a packet of `flow` leaves that would leave at `own` on its own.
     #[inline]
     fn leaves(&mut self, own: Nanos, flow: Flow) -> Nanos {
         self.last = self.last.max(own);
@@ -76,7 +77,7 @@ impl Delay {
         let is_varied = self.jitter.is_some() || self.reorder.is_some();
         let half_life = self.jitter.as_ref().and_then(|jitter| jitter.half_life);
         let (entries, departures) = match self.ordering {
-            // Who passes at once is counted.
+            // The packets that skip the delay are found by counting.
             _ if self.reorder.is_some() => (Entries::InOrder, Departures::AnyOrder),
             Ordering::Free if half_life.is_some() => (Entries::InOrder, Departures::AnyOrder),
             Ordering::Free => (Entries::AnyOrder, Departures::AnyOrder),
@@ -93,7 +94,7 @@ impl Delay {
             }),
             reorders: departures == Departures::AnyOrder,
             varies: is_varied,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             delay: Some(self),
             timing: Timing {
                 entries,
@@ -106,20 +107,20 @@ impl Delay {
 
 impl Stage for DelayLaw {
     #[inline]
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
-        if self.at_once.takes(t.stream(), index) {
-            return Entered::Passes(at);
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
+        if self.skips.hits(t.stream(), index) {
+            return EntryResult::Passes(at);
         }
         let mean = self.mean(t.packet.len);
         if self.offsets.is_constant() {
-            return Entered::Passes(self.leaves(at + mean, t.packet.flow));
+            return EntryResult::Passes(self.leaves(at + mean, t.packet.flow));
         }
         let offset = self.offsets.next(at, self.draws, t.stream(), index);
         let own = at + Nanos(mean.0.saturating_add_signed(offset));
         let leaves = self.leaves(own, t.packet.flow);
         let is_clamped = offset < 0 && offset.unsigned_abs() > mean.0;
-        self.tally.add(leaves - at, is_clamped);
-        Entered::Passes(leaves)
+        self.accumulator.add(leaves - at, is_clamped);
+        EntryResult::Passes(leaves)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
@@ -129,14 +130,14 @@ impl Stage for DelayLaw {
             _ => Delay::default(),
         };
         self.offsets.set(self.law.jitter.as_ref(), self.law.time);
-        self.at_once.set(self.law.reorder);
+        self.skips.set(self.law.reorder);
         if self.law.ordering == Ordering::PerFlow && before != Ordering::PerFlow {
             self.last_of_flows = vec![self.last; PLACES].into_boxed_slice();
         }
     }
 
-    fn delays(&self) -> Option<Achieved> {
-        self.tally.achieved()
+    fn delays(&self) -> Option<DelayStatistics> {
+        self.accumulator.statistics()
     }
 
     fn settled(&self, at: Nanos) -> bool {
@@ -164,9 +165,9 @@ mod tests {
             let mut t = InFlight::for_test(len);
             delay.enter(Nanos(at), 0, &mut t, &mut Out::default())
         };
-        assert_eq!(due(0, 10), Entered::Passes(Nanos(10_100)));
-        assert_eq!(due(50, 1), Entered::Passes(Nanos(10_100)));
-        assert_eq!(due(20_000, 1), Entered::Passes(Nanos(21_100)));
+        assert_eq!(due(0, 10), EntryResult::Passes(Nanos(10_100)));
+        assert_eq!(due(50, 1), EntryResult::Passes(Nanos(10_100)));
+        assert_eq!(due(20_000, 1), EntryResult::Passes(Nanos(21_100)));
     }
 
     #[test]
@@ -184,16 +185,16 @@ mod tests {
             let mut t = InFlight::for_test(len);
             t.packet.flow.id = flow;
             match delay.enter(Nanos(at), 0, &mut t, &mut Out::default()) {
-                Entered::Passes(due) => due.0,
+                EntryResult::Passes(due) => due.0,
                 other => panic!("{other:?}"),
             }
         };
         assert_eq!(due(&mut delay, 0, 10, 1), 10_000);
         assert_eq!(due(&mut delay, 1, 1, 1), 10_000);
         assert_eq!(due(&mut delay, 2, 1, 2), 1_002);
-        // Flows that share a place share its order.
+        // Flows that share a place keep a common order.
         assert_eq!(due(&mut delay, 3, 1, 1 + 4_096), 10_000);
-        // What was free meanwhile is not overtaken by its flow either.
+        // A packet that passed freely in the meantime is not overtaken by its flow, either.
         delay.set(Nanos(3), &per_flow(Ordering::Free));
         assert_eq!(due(&mut delay, 4, 20, 2), 20_004);
         delay.set(Nanos(4), &per_flow(Ordering::PerFlow));

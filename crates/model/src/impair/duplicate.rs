@@ -1,13 +1,14 @@
-//! Duplication.
+//! Duplication of packets.
 
 use crate::behaviour::Behaviour;
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::spec::{Duplication, Effect};
-use crate::stage::{Departures, Entered, Out, Stage, Timing};
+use crate::stage::{Departures, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Each packet is followed by a copy, with a probability, at once or later. Copies are copied too, by draws of their own.
+/// Has each packet followed by a copy with a probability, immediately or later. Copies are copied, too, by separate
+/// draws.
 #[derive(Debug)]
 pub(crate) struct Duplicate {
     chance: Chance,
@@ -45,11 +46,11 @@ impl Duplication {
 }
 
 impl Stage for Duplicate {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
         if self.chance.hits(self.draws.of(t.stream()).at(index)) {
             out.copy(at + self.delay, *t);
         }
-        Entered::Passes(at)
+        EntryResult::Passes(at)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {

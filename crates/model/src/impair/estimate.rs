@@ -1,48 +1,48 @@
-//! What a delay that varies will come to.
+//! Estimates of a delay that varies.
 
 use crate::draw::Draws;
 use crate::impair::delay::DelayLaw;
-use crate::impair::tally::Tally;
+use crate::impair::delay_accumulator::DelayAccumulator;
 use crate::in_flight::InFlight;
 use crate::packet::{Packet, PacketId, Side};
 use crate::spec::{Delay, Effect, Ordering};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
-/// Packets that an estimate is made of.
+/// The number of packets that an estimate is made of.
 const PACKETS: u64 = 1 << 17;
 
-/// The least that pass in a row before time jumps ahead.
+/// The smallest number of packets that pass in a row before time jumps ahead.
 const LEAST_IN_ROW: u64 = 2_048;
 
-/// What a delay that varies at random comes to under packets that are so far apart.
+/// An estimate of a delay that varies at random, for packets at regular intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayEstimate {
-    /// What order adds to the mean.
+    /// The time that keeping the order adds to the mean.
     pub added: Nanos,
     /// The standard deviation of the delay.
     pub deviation: Nanos,
-    /// The share of packets whose own delay would be below 0, and is 0.
+    /// The share of packets whose own delay would be below 0 and is set to 0, from 0 to 1.
     pub clamped: f64,
 }
 
 impl Delay {
-    /// What this delay comes to under packets `gap` apart, found by passing 131,072 of 1,514 bytes in virtual time; `None` without
-    /// jitter. In order the mean grows, because one late packet holds up those behind it; the mean is within some hundredths
-    /// of the spread.
+    /// Estimates this delay for packets `gap` apart, by passing 131,072 packets of 1,514 bytes in virtual time; `None`
+    /// without jitter. If order is kept, the mean grows, because a late packet holds up those behind it. The error of
+    /// the mean is some hundredths of the spread.
     #[must_use]
     pub fn estimate(&self, gap: Nanos) -> Option<DelayEstimate> {
         let jitter = self.jitter.as_ref()?;
         let gap = Nanos(gap.0.max(1));
-        // How long a late packet may hold up others: ten spreads. As many pass again and are counted.
+        // A late packet may hold up others for ten spreads. As many packets pass again and are counted.
         let reach = (jitter.spread.saturating_mul(10).0 / gap.0).min(PACKETS / 8);
         let in_row = (2 * reach).max(LEAST_IN_ROW);
-        // Then so much time that the score is another one.
+        // After a pause of this length, the score does not depend on the one before.
         let half_life = jitter.half_life.unwrap_or_default();
         let pause = half_life.saturating_mul(20) + jitter.spread.saturating_mul(100);
-        let mut kept = Run::of(self.clone());
-        let mut free = Run::of(Self {
+        let mut kept = DelayRun::of(self.clone());
+        let mut free = DelayRun::of(Self {
             ordering: Ordering::Free,
             ..self.clone()
         });
@@ -54,7 +54,7 @@ impl Delay {
             kept.pass(at, index, is_counted);
             free.pass(at, index, is_counted);
         }
-        let (in_order, alone) = (kept.counted.achieved()?, free.counted.achieved()?);
+        let (in_order, alone) = (kept.counted.statistics()?, free.counted.statistics()?);
         Some(DelayEstimate {
             added: in_order.mean - alone.mean,
             deviation: in_order.deviation,
@@ -63,26 +63,26 @@ impl Delay {
     }
 }
 
-/// Packets that pass a delay, and what the delays of those that count add up to.
-struct Run {
+/// Packets that pass a delay, and the statistics of those that count.
+struct DelayRun {
     delay: DelayLaw,
-    counted: Tally,
+    counted: DelayAccumulator,
 }
 
-impl Run {
+impl DelayRun {
     fn of(delay: Delay) -> Self {
         let mut law = DelayLaw::new(Nanos::ZERO, Draws::new(1, 0, "estimate"));
         law.set(Nanos::ZERO, &Effect::Delay(delay));
         Self {
             delay: law,
-            counted: Tally::default(),
+            counted: DelayAccumulator::default(),
         }
     }
 
     fn pass(&mut self, at: Nanos, index: u64, is_counted: bool) {
         let mut t = InFlight::of(Packet::new(PacketId(index), Bytes(1_514)), Side::A, at);
         let entered = self.delay.enter(at, index, &mut t, &mut Out::default());
-        if let (Entered::Passes(leaves), true) = (entered, is_counted) {
+        if let (EntryResult::Passes(leaves), true) = (entered, is_counted) {
             self.counted.add(leaves - at, false);
         }
     }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn normal_jitter_in_order_grows_the_mean_and_narrows() {
+    fn normal_jitter_in_order_raises_the_mean_and_lowers_the_deviation() {
         let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
         let at = |gap| delay(normal.clone(), Ordering::Fifo).estimate(gap).unwrap();
         let thousand = at(Nanos::from_millis(1));
@@ -119,7 +119,7 @@ mod tests {
             [thousand.added, thousand.deviation].map(|time| time.0 as f64 / MS);
         assert!((4.3..4.7).contains(&added), "{added}");
         assert!((3.1..3.3).contains(&deviation), "{deviation}");
-        // So far apart that none holds up another.
+        // At this distance, no packet holds up another.
         let alone = at(Nanos::from_secs(1));
         assert_eq!(alone.added, Nanos::ZERO);
         assert!((4.95..5.05).contains(&(alone.deviation.0 as f64 / MS)));
@@ -127,29 +127,31 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn without_order_or_with_a_long_half_life_the_law_stays() {
+    fn free_order_and_a_long_half_life_keep_the_law() {
         let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
-        let free = delay(normal.clone(), Ordering::Free);
-        let free = free.estimate(Nanos::from_millis(1)).unwrap();
+        let free = delay(normal.clone(), Ordering::Free)
+            .estimate(Nanos::from_millis(1))
+            .unwrap();
         assert_eq!(free.added, Nanos::ZERO);
         assert!((4.95..5.05).contains(&(free.deviation.0 as f64 / MS)));
-        let slow = Jitter {
+        let slow_jitter = Jitter {
             half_life: Some(Nanos::from_secs(10)),
             ..normal
         };
-        let slow = delay(slow, Ordering::Fifo);
-        let slow = slow.estimate(Nanos::from_millis(1)).unwrap();
+        let slow = delay(slow_jitter, Ordering::Fifo)
+            .estimate(Nanos::from_millis(1))
+            .unwrap();
         assert!(slow.added.0 as f64 / MS < 0.1, "{slow:?}");
         assert_eq!(Delay::default().estimate(Nanos::from_millis(1)), None);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn the_share_below_zero_is_the_laws() {
+    fn the_clamped_share_follows_from_the_law() {
         let wide = Jitter::new(Nanos::from_millis(50), Law::Normal);
-        let wide = delay(wide, Ordering::Free);
-        let clamped = wide.estimate(Nanos::from_millis(1)).unwrap().clamped;
-        // Phi(-1), within four standard errors.
+        let estimate = delay(wide, Ordering::Free).estimate(Nanos::from_millis(1));
+        let clamped = estimate.unwrap().clamped;
+        // The share is Phi(-1), within four standard errors.
         assert!((clamped - 0.158_655).abs() < 0.004, "{clamped}");
     }
 }

@@ -7,10 +7,10 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Drops every n-th packet, and of copies every n-th by a count of their own.
+/// Drops every n-th packet. Copies have a separate count, and every n-th of them is dropped.
 #[derive(Debug)]
 pub(crate) struct EveryNth {
     n: Option<NonZeroU32>,
@@ -31,12 +31,12 @@ pub(crate) fn behaviour(n: NonZeroU32) -> Behaviour<'static> {
 }
 
 impl Stage for EveryNth {
-    fn enter(&mut self, at: Nanos, index: u64, _: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, _: &mut InFlight, _: &mut Out) -> EntryResult {
         match self.n {
             Some(n) if (index + 1).is_multiple_of(u64::from(n.get())) => {
-                Entered::Dropped(DropCause::Loss)
+                EntryResult::Dropped(DropCause::Loss)
             }
-            _ => Entered::Passes(at),
+            _ => EntryResult::Passes(at),
         }
     }
 
@@ -59,7 +59,7 @@ mod tests {
         let mut is_dropped = |index| {
             let mut t = InFlight::for_test(100);
             stage.enter(Nanos(index), index, &mut t, &mut Out::default())
-                == Entered::Dropped(DropCause::Loss)
+                == EntryResult::Dropped(DropCause::Loss)
         };
         let dropped: std::vec::Vec<u64> = (0..10).filter(|index| is_dropped(*index)).collect();
         assert_eq!(dropped, [2, 5, 8]);

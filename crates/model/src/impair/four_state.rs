@@ -2,19 +2,19 @@
 
 use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::{Chance, Draws};
-use crate::impair::loss::lose;
+use crate::impair::loss::lose_or_mark;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, FourState};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Loss as tc's `loss state` has it; see [`FourState`].
+/// Loss as in tc's `loss state`; see [`FourState`].
 ///
-/// Originals and copies each walk a chain of their own, so that duplication changes nothing for originals.
+/// Originals and copies have separate chains, so that duplication changes nothing for originals.
 #[derive(Debug)]
 pub(crate) struct FourStateLoss {
-    rows: Rows,
-    /// Of originals, of copies.
+    transitions: Transitions,
+    /// The state of the originals' chain and that of the copies' chain.
     states: [State; 2],
     draws: Draws,
 }
@@ -27,10 +27,10 @@ enum State {
     LostInGap,
 }
 
-/// What each draw leads to: below the first of a row to one state, below the second to another, and else to no other. By
-/// default nothing is lost, in whatever state; that stays as it is.
+/// The transitions of the chain: a draw below the first chance of a row leads to one state, a draw below the second to
+/// another, and any other draw keeps the state. By default no packet is lost, in whatever state, and the state stays.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rows {
+struct Transitions {
     p14: Chance,
     p14_or_p13: Chance,
     p23: Chance,
@@ -42,14 +42,14 @@ struct Rows {
 impl FourStateLoss {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            rows: Rows::default(),
+            transitions: Transitions::default(),
             states: [State::ReceivedInGap; 2],
             draws,
         }
     }
 }
 
-impl Rows {
+impl Transitions {
     fn of(law: &FourState) -> Self {
         Self {
             p14: Chance::of(law.p14),
@@ -61,7 +61,7 @@ impl Rows {
         }
     }
 
-    /// The state behind `state`.
+    /// Returns the state that follows `state`.
     #[inline]
     fn next(&self, state: State, draw: u64) -> State {
         use State::{LostInBurst, LostInGap, ReceivedInBurst, ReceivedInGap};
@@ -91,22 +91,24 @@ impl FourState {
 }
 
 impl Stage for FourStateLoss {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let stream = t.stream();
         let state = &mut self.states[usize::from(stream == Stream::Copies)];
-        *state = self.rows.next(*state, self.draws.of(stream).at(index));
+        *state = self
+            .transitions
+            .next(*state, self.draws.of(stream).at(index));
         match state {
-            State::LostInBurst | State::LostInGap => lose(at, t, self.rows.ecn),
-            State::ReceivedInGap | State::ReceivedInBurst => Entered::Passes(at),
+            State::LostInBurst | State::LostInGap => lose_or_mark(at, t, self.transitions.ecn),
+            State::ReceivedInGap | State::ReceivedInBurst => EntryResult::Passes(at),
         }
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
         match effect {
-            Effect::FourState(law) => self.rows = Rows::of(law),
-            // From its first state it never comes to a loss.
+            Effect::FourState(law) => self.transitions = Transitions::of(law),
+            // From its first state, it never reaches a loss.
             _ => {
-                self.rows = Rows::default();
+                self.transitions = Transitions::default();
                 self.states = [State::ReceivedInGap; 2];
             }
         }

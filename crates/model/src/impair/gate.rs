@@ -7,19 +7,19 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::{Effect, Gate};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
-/// Holds what comes while it is closed, and lets all of it go at once when it opens.
+/// Holds packets that come while it is closed, and lets all of them go together when it opens.
 #[derive(Debug)]
 pub(crate) struct GateStage {
     gate: Gate,
     waiting: VecDeque<InFlight>,
-    /// L2 bytes waiting.
+    /// The L2 bytes that wait.
     bytes: u64,
     longest: usize,
-    /// When it opened on packets that still wait for it.
+    /// The time at which it opened, while packets still wait.
     opened: Option<Nanos>,
 }
 
@@ -56,9 +56,9 @@ impl Gate {
 }
 
 impl Stage for GateStage {
-    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         if self.gate.open && self.waiting.is_empty() {
-            return Entered::Passes(at);
+            return EntryResult::Passes(at);
         }
         let bytes = self.bytes + t.packet.len.0;
         let fits = match self.gate.queue {
@@ -67,12 +67,12 @@ impl Stage for GateStage {
             QueueLimit::Time(_) => true,
         };
         if !fits {
-            return Entered::Dropped(DropCause::QueueFull);
+            return EntryResult::Dropped(DropCause::QueueFull);
         }
         self.bytes = bytes;
         self.waiting.push_back(*t);
         self.longest = self.longest.max(self.waiting.len());
-        Entered::Taken
+        EntryResult::Taken
     }
 
     fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {

@@ -3,17 +3,17 @@
 use crate::behaviour::{Behaviour, LossLaw};
 use crate::decimal::UnitError;
 use crate::draw::{Chance, Draws};
-use crate::impair::loss::lose;
+use crate::impair::loss::lose_or_mark;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, GilbertElliott};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::Probability;
 
 /// The model of Gilbert (1960) and Elliott (1963) in the order of tc's `gemodel` (Linux, `net/sched/sch_netem.c`,
-/// `loss_gilb_ell`): the state changes first, the state that was left decides.
+/// `loss_gilb_ell`): the state changes first, then the state that was left decides.
 ///
-/// Originals and copies each walk a chain of their own, so that duplication changes nothing for originals.
+/// Originals and copies have separate chains, so that duplication changes nothing for originals.
 #[derive(Debug, Default)]
 pub(crate) struct BurstLoss {
     to_bad: Chance,
@@ -21,7 +21,7 @@ pub(crate) struct BurstLoss {
     bad_loss: Chance,
     good_loss: Chance,
     ecn: bool,
-    /// Of originals, of copies.
+    /// Whether the originals' chain and the copies' chain are in the bad state.
     is_bad: [bool; 2],
     transitions: Draws,
     losses: Draws,
@@ -49,17 +49,19 @@ impl GilbertElliott {
 }
 
 impl Stage for BurstLoss {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let stream = t.stream();
         let is_bad = &mut self.is_bad[usize::from(stream == Stream::Copies)];
-        let (change, loss) = match *is_bad {
-            true => (self.to_good, self.bad_loss),
-            false => (self.to_bad, self.good_loss),
+        let (change, loss) = if *is_bad {
+            (self.to_good, self.bad_loss)
+        } else {
+            (self.to_bad, self.good_loss)
         };
         *is_bad ^= change.hits(self.transitions.of(stream).at(index));
-        match loss.hits(self.losses.of(stream).at(index)) {
-            true => lose(at, t, self.ecn),
-            false => Entered::Passes(at),
+        if loss.hits(self.losses.of(stream).at(index)) {
+            lose_or_mark(at, t, self.ecn)
+        } else {
+            EntryResult::Passes(at)
         }
     }
 
@@ -78,11 +80,13 @@ impl Stage for BurstLoss {
 }
 
 impl GilbertElliott {
-    /// The chain that loses `loss` of all packets in runs of `burst` in the mean (Gilbert's: everything in the bad state,
-    /// nothing in the good one): to good with r = 1/B, to bad with p = r L / (1 - L).
+    /// Creates the chain that loses a share `loss` of all packets, in runs of `burst` packets on average. It is
+    /// Gilbert's: all packets are lost in the bad state and none in the good one. The probability of a change to good
+    /// is r = 1/B, to bad p = r L / (1 - L).
     ///
     /// # Errors
-    /// A burst below one packet, or one so short that the good state would last less than a packet.
+    /// Returns an error for a burst below one packet, and for one so short that the good state would last less than a
+    /// packet.
     pub fn of_bursts(loss: Probability, burst: f64) -> Result<Self, UnitError> {
         let share = loss.fraction();
         let to_good = Probability::from_percent(100.0 / burst)?;
@@ -96,14 +100,14 @@ impl GilbertElliott {
         })
     }
 
-    /// How many packets are lost in a row, in the mean over all runs; 0 where none is lost, infinite where one run never ends.
+    /// Returns the average number of packets lost in a row; 0 if none is lost, infinite if a run never ends.
     #[must_use]
     pub fn mean_burst(&self) -> f64 {
         let [p, r, bad_loss, good_loss] =
             [self.to_bad, self.to_good, self.bad_loss, self.good_loss].map(Probability::fraction);
         let bad = if p > 0.0 { p / (p + r) } else { 0.0 };
         let lost = self.stationary_loss();
-        // A run goes on where a loss follows one, of whichever state: the state that was left decides.
+        // A run continues if a loss follows another one, in either state: the state that was left decides.
         let pairs = bad * bad_loss * ((1.0 - r) * bad_loss + r * good_loss)
             + (1.0 - bad) * good_loss * ((1.0 - p) * good_loss + p * bad_loss);
         match lost {
@@ -112,7 +116,7 @@ impl GilbertElliott {
         }
     }
 
-    /// The share of packets that are lost (or marked) in the long run; 0 for a chain that never moves.
+    /// Returns the share of packets that are lost (or marked) in the long run; 0 for a chain that never moves.
     #[must_use]
     pub fn stationary_loss(&self) -> f64 {
         let (p, r) = (self.to_bad.fraction(), self.to_good.fraction());

@@ -1,4 +1,4 @@
-//! Packets that others overtake, so many as were asked for.
+//! Reordering with a given extent: a set number of packets overtakes another one.
 
 use alloc::collections::VecDeque;
 
@@ -6,23 +6,23 @@ use crate::behaviour::{Behaviour, Holding};
 use crate::draw::{Chance, Draws};
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, HoldBack};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and overtake nobody.
+/// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and do not count as overtaking.
 #[derive(Debug, Default)]
-pub(crate) struct HoldingBack {
+pub(crate) struct HoldBackStage {
     chance: Chance,
     extent: u64,
     timeout: Nanos,
-    /// In the order in which they came.
+    /// The held packets, in the order in which they came.
     held: VecDeque<Held>,
-    /// Originals that were not held back.
+    /// The number of originals that were not held back.
     passed: u64,
     draws: Draws,
 }
 
-/// A packet that is held back until so many have passed in all, or until a time.
+/// A packet that is held back until `passed` reaches a number, or until a time.
 #[derive(Debug)]
 struct Held {
     until_passed: u64,
@@ -30,7 +30,7 @@ struct Held {
     t: InFlight,
 }
 
-impl HoldingBack {
+impl HoldBackStage {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             draws,
@@ -44,17 +44,17 @@ impl HoldBack {
         Behaviour {
             reorders: true,
             varies: true,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             timing: Timing::NOW,
             ..Behaviour::default()
         }
     }
 }
 
-impl Stage for HoldingBack {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+impl Stage for HoldBackStage {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
         if t.stream() == Stream::Copies {
-            return Entered::Passes(at);
+            return EntryResult::Passes(at);
         }
         if self.chance.hits(self.draws.at(index)) {
             self.held.push_back(Held {
@@ -62,7 +62,7 @@ impl Stage for HoldingBack {
                 until: at + self.timeout,
                 t: *t,
             });
-            return Entered::Taken;
+            return EntryResult::Taken;
         }
         self.passed += 1;
         let passed = self.passed;
@@ -70,7 +70,7 @@ impl Stage for HoldingBack {
         while let Some(held) = self.held.pop_front_if(is_over) {
             out.pass(at, held.t);
         }
-        Entered::Passes(at)
+        EntryResult::Passes(at)
     }
 
     fn wake(&mut self, at: Nanos, _: &mut Out) -> Option<InFlight> {
@@ -94,7 +94,7 @@ impl Stage for HoldingBack {
         {
             self.extent = u64::from(extent.get());
             self.timeout = *timeout;
-            // None waits for longer than one that comes now: so they stay in order.
+            // No packet waits for longer than one that comes now, so they stay in order.
             for held in &mut self.held {
                 held.until_passed = held.until_passed.min(self.passed + self.extent);
                 held.until = held.until.min(at + self.timeout);

@@ -1,4 +1,4 @@
-//! Loss by number.
+//! Loss of numbered packets.
 
 use alloc::sync::Arc;
 
@@ -7,15 +7,15 @@ use crate::draw::Draws;
 use crate::in_flight::{InFlight, Stream};
 use crate::packet::DropCause;
 use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Drops the packets of stated numbers, and no copy.
+/// Drops the originals with given numbers.
 #[derive(Debug)]
 pub(crate) struct Indexes {
-    /// In ascending order.
+    /// The numbers, in ascending order.
     all: Arc<[u64]>,
-    /// How many of them lie behind.
+    /// The number of them that have passed.
     over: usize,
 }
 
@@ -37,16 +37,17 @@ pub(crate) fn behaviour() -> Behaviour<'static> {
 }
 
 impl Stage for Indexes {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         if t.stream() == Stream::Copies {
-            return Entered::Passes(at);
+            return EntryResult::Passes(at);
         }
         while self.all.get(self.over).is_some_and(|own| *own < index) {
             self.over += 1;
         }
-        match self.all.get(self.over) == Some(&index) {
-            true => Entered::Dropped(DropCause::Loss),
-            false => Entered::Passes(at),
+        if self.all.get(self.over) == Some(&index) {
+            EntryResult::Dropped(DropCause::Loss)
+        } else {
+            EntryResult::Passes(at)
         }
     }
 

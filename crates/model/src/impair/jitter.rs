@@ -1,75 +1,75 @@
-//! The random part of a delay: what a draw stands for.
+//! The random part of a delay: the offset that follows from a draw.
 
 use alloc::boxed::Box;
 
 use once_cell::race::OnceBox;
 
 use crate::draw::Draws;
+use crate::impair::correlated_score::CorrelatedScore;
 use crate::impair::score::{Scores, share_below};
-use crate::impair::wandering::Wandering;
 use crate::in_flight::Stream;
 use crate::spec::{Jitter, Law, Table};
 use crate::time::Nanos;
 
-/// How much netem's laws can give at most, in spreads: what its 16-bit tables hold.
+/// The largest value of netem's laws, in spreads: the limit of its 16-bit tables.
 const NETEM_MOST: f64 = i16::MAX as f64 / Table::SCALE as f64;
 
-/// The offsets of one delay from its mean, ready to be drawn.
+/// The offsets of one delay from its mean.
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
-    /// `None` if every offset is 0.
-    law: Option<Prepared>,
-    /// Kept when the law changes.
-    wandering: Wandering,
+    /// The law; `None` if every offset is 0.
+    law: Option<SpreadLaw>,
+    /// The score, which is kept when the law changes.
+    correlated_score: CorrelatedScore,
     scores: Option<&'static Scores>,
 }
 
-/// A law with its spread.
+/// A law with its spread, prepared for drawing.
 #[derive(Debug)]
-struct Prepared {
+struct SpreadLaw {
     spread: Nanos,
     half_life: Option<Nanos>,
     shape: Shape,
 }
 
-/// How an offset follows from a draw, or from a score.
+/// The function by which an offset follows from a draw or from a score.
 #[derive(Debug)]
 enum Shape {
-    /// From the share of draws below, each value alike.
+    /// Each value is equally likely; the curve gives the share of draws below a score.
     Uniform(&'static Curve),
-    /// From the share of draws below, in steps.
+    /// Each value of the table is equally likely; the curve gives the share of draws below a score.
     Table(Table, &'static Curve),
-    /// The score itself.
+    /// The offset is the score.
     Normal,
-    /// By this curve, up to [`NETEM_MOST`].
+    /// The offset is the value of the curve, up to [`NETEM_MOST`].
     Pareto(&'static Curve),
-    /// The same and the score, three to one.
+    /// The offset is three quarters of the same value and a quarter of the score, up to [`NETEM_MOST`].
     ParetoNormal(&'static Curve),
-    /// By this curve.
+    /// The offset is the value of the curve.
     LogNormal(Curve),
 }
 
 impl Offsets {
-    /// Draws from `jitter` about `mean` from now on.
+    /// Draws from `jitter` about `mean` from now on; a `jitter` of `None` makes the delay constant.
     pub(crate) fn set(&mut self, jitter: Option<&Jitter>, mean: Nanos) {
-        self.law = jitter.map(|jitter| Prepared {
+        self.law = jitter.map(|jitter| SpreadLaw {
             spread: jitter.spread,
             half_life: jitter.half_life,
             shape: Shape::new(jitter, mean),
         });
-        let needs_scores = |law: &Prepared| law.half_life.is_some() || law.shape.is_of_score();
+        let needs_scores = |law: &SpreadLaw| law.half_life.is_some() || law.shape.is_of_score();
         if self.law.as_ref().is_some_and(needs_scores) {
             self.scores.get_or_insert_with(Scores::shared);
         }
     }
 
-    /// Whether there is anything to draw.
+    /// Returns whether every offset is 0.
     #[inline]
     pub(crate) fn is_constant(&self) -> bool {
         self.law.is_none()
     }
 
-    /// The offset in nanoseconds of the packet that enters at `at` as number `index` of `stream`.
+    /// Returns the offset in nanoseconds for the packet that enters at `at` as number `index` of `stream`.
     #[inline]
     pub(crate) fn next(&mut self, at: Nanos, draws: Draws, stream: Stream, index: u64) -> i64 {
         let Some(law) = &self.law else {
@@ -83,7 +83,7 @@ impl Offsets {
                 spread
                     * law
                         .shape
-                        .of_score(self.wandering.next(at, half_life, fresh, stream))
+                        .of_score(self.correlated_score.next(at, half_life, fresh, stream))
             }
             (None, Some(scores)) if law.shape.is_of_score() => {
                 spread * law.shape.of_score(scores.of(draw))
@@ -117,13 +117,13 @@ impl Shape {
         }
     }
 
-    /// Whether it needs a draw's score.
+    /// Returns whether it needs a draw's score.
     #[inline]
     fn is_of_score(&self) -> bool {
         !matches!(self, Self::Uniform(_) | Self::Table(..))
     }
 
-    /// The offset that `draw` stands for, of laws that need no score; exact.
+    /// Returns the offset of `draw` in nanoseconds, for laws that need no score; it is exact.
     #[inline]
     fn of_draw(&self, spread: Nanos, draw: u64) -> i64 {
         let spread = i128::from(spread.0);
@@ -139,7 +139,7 @@ impl Shape {
         i64::try_from(offset).unwrap_or(i64::MAX)
     }
 
-    /// The offset that a score stands for, in spreads.
+    /// Returns the offset of a score, in spreads.
     #[inline]
     fn of_score(&self, score: f64) -> f64 {
         match self {
@@ -165,28 +165,28 @@ impl Shape {
     }
 }
 
-/// netem's Pareto law: a shape of 3, less its mean of 3/2, times 4/3.
+/// netem's Pareto law: a shape of 3, minus its mean of 3/2, times 4/3.
 fn pareto(score: f64) -> f64 {
     4.0 / 3.0 * (1.0 / libm::cbrt(share_below(-score)) - 1.5)
 }
 
-/// A function of a score, tabulated; straight between its entries.
+/// A tabulated function of a score, linear between its entries.
 #[derive(Debug)]
 struct Curve(Box<[f64]>);
 
 impl Curve {
-    /// Scores lie within this of 0: what comes of the rarest draw is 6.3.
+    /// The table's range: all scores lie within this distance of 0, because the rarest draw has a score of 6.3.
     const END: i32 = 7;
-    /// Entries of a unit.
+    /// The number of entries for each unit of the score.
     const STEPS: i32 = 64;
 
-    /// The shares below scores; made once, by whoever needs it first.
+    /// Returns the table of the shares below scores, which is made by the first call.
     fn shares() -> &'static Self {
         static SHARES: OnceBox<Curve> = OnceBox::new();
         SHARES.get_or_init(|| Box::new(Self::of(share_below)))
     }
 
-    /// The Pareto law; made once.
+    /// Returns the table of the Pareto law, which is made by the first call.
     fn pareto() -> &'static Self {
         static PARETO: OnceBox<Curve> = OnceBox::new();
         PARETO.get_or_init(|| Box::new(Self::of(pareto)))
@@ -223,7 +223,7 @@ mod tests {
         Shape::new(&Jitter::new(Nanos(1_000_000), law), Nanos(2_000_000))
     }
 
-    /// Scores of the shares 0.1, 0.5, 0.9 and 0.999 (Wichura 1988, AS 241).
+    /// The scores of the shares 0.1, 0.5, 0.9 and 0.999 (Wichura 1988, AS 241).
     const SCORES: [f64; 4] = [-1.281_551_566, 0.0, 1.281_551_566, 3.090_232_306];
 
     fn assert_quantiles(law: Law, quantiles: [f64; 4]) {
@@ -241,12 +241,12 @@ mod tests {
     fn each_law_has_its_quantiles() {
         assert_quantiles(Law::Uniform, [-0.8, 0.0, 0.8, 0.998]);
         assert_quantiles(Law::Normal, SCORES);
-        // 4/3 ((1-u)^(-1/3) - 3/2); the last one would be 11.3.
+        // These are 4/3 ((1-u)^(-1/3) - 3/2); the last one would be 11.3.
         let pareto = [-0.619_008, -0.320_105, 0.872_579, NETEM_MOST];
         assert_quantiles(Law::Pareto, pareto);
         let both = [0, 1, 2, 3].map(|place| 0.75 * pareto[place] + 0.25 * SCORES[place]);
         assert_quantiles(Law::ParetoNormal, both);
-        // Mean 2, deviation 1: s^2 = ln(5/4); 2 exp(s z - s^2/2) - 2.
+        // Mean 2, deviation 1: with s^2 = ln(5/4), these are 2 exp(s z - s^2/2) - 2.
         assert_quantiles(
             Law::LogNormal,
             [-1.023_523_8, -0.211_145_6, 1.277_089_4, 5.700_933_8],
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_and_its_score_stand_for_one_offset() {
+    fn a_draw_and_its_score_give_the_same_offset() {
         let scores = Scores::new();
         let table = Table::new(vec![-3, 10, 8_192]).unwrap();
         for law in [Law::Uniform, Law::Table(table)] {

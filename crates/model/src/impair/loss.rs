@@ -1,11 +1,11 @@
-//! Random loss, and what every loss does to a packet.
+//! Random loss, and the result for a packet that any loss hits.
 
 use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::{Effect, RandomLoss};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 
 /// Bernoulli loss: every packet is lost with the same probability, independently of the others.
@@ -16,12 +16,13 @@ pub(crate) struct Loss {
     draws: Draws,
 }
 
-/// What becomes at `at` of a packet that a loss hits: it is dropped, or with `ecn` marked where that can be (as in Linux,
-/// `net/sched/sch_netem.c`, `netem_enqueue`).
-pub(crate) fn lose(at: Nanos, t: &mut InFlight, ecn: bool) -> Entered {
-    match ecn && t.mark() {
-        true => Entered::Passes(at),
-        false => Entered::Dropped(DropCause::Loss),
+/// Returns the result at `at` for a packet that a loss hits: it is dropped, or marked if `ecn` is set and its sender
+/// understands marks (as in Linux, `net/sched/sch_netem.c`, `netem_enqueue`).
+pub(crate) fn lose_or_mark(at: Nanos, t: &mut InFlight, ecn: bool) -> EntryResult {
+    if ecn && t.mark() {
+        EntryResult::Passes(at)
+    } else {
+        EntryResult::Dropped(DropCause::Loss)
     }
 }
 
@@ -47,10 +48,11 @@ impl RandomLoss {
 
 impl Stage for Loss {
     #[inline]
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
-        match self.chance.hits(self.draws.of(t.stream()).at(index)) {
-            true => lose(at, t, self.ecn),
-            false => Entered::Passes(at),
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
+        if self.chance.hits(self.draws.of(t.stream()).at(index)) {
+            lose_or_mark(at, t, self.ecn)
+        } else {
+            EntryResult::Passes(at)
         }
     }
 
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
     use crate::in_flight::Stream;
 
-    /// Whether each packet of that loss is lost.
+    /// Returns a function that tells whether a packet is lost under this loss.
     fn verdicts(text: &str) -> impl Fn(u64) -> bool {
         let draws = Draws::new(1, 0, "box.up.loss");
         let chance = Chance::of(text.parse().unwrap());
@@ -90,7 +92,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn the_share_lost_lies_in_its_interval() {
-        // np +- 3.29 sqrt(np(1-p)): the 99.9 % interval of 10^6 packets.
+        // The bounds are np +- 3.29 sqrt(np(1-p)), the 99.9 % interval of 10^6 packets.
         for (text, low, high) in [
             ("0.1%", 896, 1_104),
             ("1%", 9_673, 10_327),
@@ -109,7 +111,7 @@ mod tests {
         let pairs = (0..1_000_000)
             .filter(|&index| lost(index) && lost(index + 1))
             .count();
-        // Mean 10,000; neighbours share a packet, so the variance is np^2(1 + 2p - 3p^2).
+        // The mean is 10,000. Neighbouring pairs share a packet, so the variance is np^2(1 + 2p - 3p^2).
         assert!((9_642..=10_358).contains(&pairs), "{pairs}");
     }
 }

@@ -1,14 +1,14 @@
-//! A hop that a packet may be too long for.
+//! A hop with an MTU that packets may exceed.
 
 use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
 use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 
-/// Drops what is longer than an MTU, and has its sender told, as a router does that may not fragment.
+/// Drops packets longer than an MTU and requests an ICMP reply to their senders, like a router that may not fragment.
 #[derive(Debug)]
 pub(crate) struct Mtu {
     mtu: Option<u16>,
@@ -28,13 +28,13 @@ pub(crate) fn behaviour(mtu: u16) -> Behaviour<'static> {
 }
 
 impl Stage for Mtu {
-    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let l3 = t.packet.len.0.saturating_sub(u64::from(t.packet.l3_at));
         match self.mtu {
             Some(mtu) if l3 > u64::from(mtu) => {
-                Entered::Refused(DropCause::TooBig, Reply::TooBig { mtu })
+                EntryResult::Refused(DropCause::TooBig, Reply::TooBig { mtu })
             }
-            _ => Entered::Passes(at),
+            _ => EntryResult::Passes(at),
         }
     }
 

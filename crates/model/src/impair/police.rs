@@ -1,4 +1,4 @@
-//! A policer: what exceeds a rate and a burst is dropped, and nothing waits.
+//! A policer: packets that exceed a rate and a burst are dropped, and no packet waits.
 
 use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::Draws;
@@ -7,10 +7,11 @@ use crate::packet::DropCause;
 use crate::queue::bucket::Bucket;
 use crate::queue::constant::WORK_PER_BYTE;
 use crate::spec::{Effect, Police};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Drops what finds too little in a token bucket, as tc's police action with one rate; copies count as originals do.
+/// Drops packets for which a token bucket holds too little, like tc's police action with one rate. Copies count like
+/// originals.
 #[derive(Debug)]
 pub(crate) struct Policer {
     bucket: Option<Bucket>,
@@ -23,7 +24,7 @@ impl Policer {
 }
 
 impl Police {
-    /// What comes first takes first.
+    /// Packets must enter in order, because the first one takes the tokens.
     pub(crate) fn behaviour(&self) -> Behaviour<'static> {
         Behaviour {
             loss: LossLaw::FasterThan(self.rate),
@@ -35,16 +36,17 @@ impl Police {
 
 impl Stage for Policer {
     #[inline]
-    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let work = u128::from(t.packet.len.0) * WORK_PER_BYTE;
         let bucket = self.bucket.as_mut();
-        match bucket.is_none_or(|bucket| bucket.take(at, work)) {
-            true => Entered::Passes(at),
-            false => Entered::Dropped(DropCause::Policed),
+        if bucket.is_none_or(|bucket| bucket.take(at, work)) {
+            EntryResult::Passes(at)
+        } else {
+            EntryResult::Dropped(DropCause::Policed)
         }
     }
 
-    /// A new bucket is full; one that changes keeps what it holds, as far as it fits.
+    /// Takes over the parameters. A new bucket is full; a changed one keeps what it holds, as far as it fits.
     fn set(&mut self, at: Nanos, effect: &Effect) {
         let Effect::Police(police) = effect else {
             self.bucket = None;

@@ -1,22 +1,22 @@
-//! Packets that pass a delay at once.
+//! Packets that skip a delay.
 
 use crate::draw::{Chance, Draws};
 use crate::in_flight::Stream;
 use crate::spec::Reorder;
 
-/// Finds the packets that pass a delay at once; see [`Reorder`].
+/// Finds the packets that skip a delay; see [`Reorder`].
 ///
-/// Originals and copies are counted by themselves, so that duplication changes nothing for originals.
+/// Originals and copies are counted separately, so that duplication changes nothing for originals.
 #[derive(Debug, Default)]
-pub(crate) struct AtOnce {
+pub(crate) struct DelaySkips {
     chance: Chance,
     gap: u32,
-    /// Originals, and copies, that have waited since the last one that did not.
+    /// The numbers of originals and of copies that have waited since the last one that did not.
     waited: [u32; 2],
     draws: Draws,
 }
 
-impl AtOnce {
+impl DelaySkips {
     pub(crate) fn new(draws: Draws) -> Self {
         Self {
             draws,
@@ -29,9 +29,9 @@ impl AtOnce {
         self.gap = law.map_or(0, |law| law.gap.get());
     }
 
-    /// Whether packet number `index` of `stream` passes at once.
+    /// Returns whether packet number `index` of `stream` skips the delay.
     #[inline]
-    pub(crate) fn takes(&mut self, stream: Stream, index: u64) -> bool {
+    pub(crate) fn hits(&mut self, stream: Stream, index: u64) -> bool {
         if self.gap == 0 {
             return false;
         }

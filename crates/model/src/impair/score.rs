@@ -1,4 +1,4 @@
-//! Standard normal scores: of a draw, and back to a share.
+//! Standard normal scores: from a draw, and back to a share.
 
 use core::f64::consts::{FRAC_1_SQRT_2, PI, SQRT_2};
 
@@ -7,24 +7,27 @@ use alloc::vec::Vec;
 
 use once_cell::race::OnceBox;
 
-/// Halvings of the share that are tabulated: of fewer draws than one in 2^32 the score is cut, at 6.3.
+/// The number of tabulated halvings of the share: the score is limited to 6.3, which fewer than one draw in 2^32 would
+/// exceed.
 const OCTAVES: u32 = 32;
 
-/// Steps between a share and its half, as a power of two; between them the score is taken to be straight, which errs by at most 2e-5.
+/// The steps between a share and its half, as a power of two. Between them the score is interpolated linearly, with an
+/// error of at most 2e-5.
 const STEP_BITS: u32 = 6;
 
-/// Entries of an octave, both ends included.
+/// The number of entries of an octave, both ends included.
 const ENTRIES: usize = (1 << STEP_BITS) + 1;
 
-/// The scores of draws: the quantiles of the standard normal distribution, as fine in its tails as in its middle.
+/// The scores of draws: the quantiles of the standard normal distribution, with the same relative resolution in its
+/// tails as in its middle.
 #[derive(Debug)]
 pub(crate) struct Scores {
-    /// Of the shares 2^-(k+1) (1 + m / 64), m from 0 to 64, k from 1.
+    /// The scores of the shares 2^-(k+1) (1 + m / 64), with m from 0 to 64 and k from 1.
     table: Box<[f64]>,
 }
 
 impl Scores {
-    /// The table that all share; made once, by whoever needs it first.
+    /// Returns the table that all delays share, which is made by the first call.
     pub(crate) fn shared() -> &'static Self {
         static SCORES: OnceBox<Scores> = OnceBox::new();
         SCORES.get_or_init(|| Box::new(Self::new()))
@@ -35,7 +38,7 @@ impl Scores {
         for octave in 1..=OCTAVES {
             let least = libm::exp2(-f64::from(octave + 1));
             let steps = f64::from(1_u32 << STEP_BITS);
-            // The tail's first order: the share is about the density over the score.
+            // In the tail, the share is about the density over the score, to first order.
             let mut near = -libm::sqrt(2.0 * f64::from(octave) * core::f64::consts::LN_2);
             for step in 0..=1 << STEP_BITS {
                 near = quantile(least * (1.0 + f64::from(step) / steps), near);
@@ -47,7 +50,7 @@ impl Scores {
         }
     }
 
-    /// The score of `draw`, of which the lower half has those below 0.
+    /// Returns the score of `draw`: the lower half of draws has scores below 0.
     #[inline]
     pub(crate) fn of(&self, draw: u64) -> f64 {
         let is_upper = draw >> 63 == 1;
@@ -64,13 +67,13 @@ impl Scores {
     }
 }
 
-/// The share of the standard normal distribution below `score`.
+/// Returns the share of the standard normal distribution below `score`.
 pub(crate) fn share_below(score: f64) -> f64 {
     libm::erfc(-score * FRAC_1_SQRT_2) / 2.0
 }
 
-/// Where the standard normal distribution function is `share`, at most a half, by Newton's method from `near`, in the
-/// logarithm, which is nearly straight in the tail.
+/// Returns the quantile of the standard normal distribution at `share`, which is at most a half. It uses Newton's
+/// method from `near` on the logarithm, which is nearly linear in the tail.
 fn quantile(share: f64, near: f64) -> f64 {
     let mut score = near;
     for _ in 0..60 {
@@ -92,7 +95,7 @@ mod tests {
     #[test]
     fn scores_are_the_quantiles_of_a_normal_distribution() {
         let scores = Scores::new();
-        // Powers of 2, where entries stand; then 97.5 % (Wichura 1988, AS 241).
+        // These are powers of 2, which are entries of the table, and then 97.5 % (Wichura 1988, AS 241).
         for (draw, score) in [
             (1 << 63, 0.0),
             (1 << 62, -0.674_489_750),
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn between_its_entries_a_score_is_its_shares() {
+    fn scores_are_interpolated_between_entries() {
         let scores = Scores::new();
         for draw in [
             3_u64 << 61,

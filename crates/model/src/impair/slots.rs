@@ -1,4 +1,4 @@
-//! Slots: packets wait for a turn and leave in bursts.
+//! Slots: packets wait for a slot and leave in bursts.
 
 use alloc::boxed::Box;
 
@@ -7,17 +7,17 @@ use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, Slots};
-use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
+use crate::stage::{Departures, Entries, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic on the
-/// times at which packets come: which slot a packet leaves in is known when it enters.
+/// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic
+/// on arrival times: a packet's slot is known when it enters.
 #[derive(Debug, Default)]
 pub(crate) struct SlotStage {
     slots: Slots,
     offsets: Box<Offsets>,
     draws: Draws,
-    /// When the latest slot that was drawn opens.
+    /// The time at which the latest slot that was drawn opens.
     opens: Option<Nanos>,
     packets_left: u32,
     bytes_left: u64,
@@ -33,7 +33,7 @@ impl SlotStage {
         }
     }
 
-    /// Draws the slot that opens a wait after `from`, with all its room.
+    /// Draws the slot that opens a wait after `from`, with its full room.
     fn draw(&mut self, from: Nanos, draws: Draws, stream: Stream, index: u64) {
         let offset = self.offsets.next(from, draws, stream, index);
         self.opens = Some(from + Nanos(self.slots.delay.0.saturating_add_signed(offset)));
@@ -43,11 +43,11 @@ impl SlotStage {
 }
 
 impl Slots {
-    /// A packet that comes earlier than another one waits longer for the slot of both.
+    /// The delay varies, because a packet that comes earlier than another one waits longer for the same slot.
     pub(crate) fn behaviour(&self) -> Behaviour<'static> {
         Behaviour {
             varies: true,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             timing: Timing {
                 entries: Entries::InOrder,
                 departures: Departures::LaterInOrder,
@@ -58,7 +58,7 @@ impl Slots {
 }
 
 impl Stage for SlotStage {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let stream = t.stream();
         let leaves = match self.opens {
             Some(opens) if opens >= at => opens,
@@ -72,7 +72,7 @@ impl Stage for SlotStage {
         if self.packets_left == 0 || self.bytes_left == 0 {
             self.draw(leaves, self.draws.stream(1), stream, index);
         }
-        Entered::Passes(leaves)
+        EntryResult::Passes(leaves)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
@@ -100,14 +100,14 @@ mod tests {
     use crate::spec::{Jitter, Law};
     use crate::units::Bytes;
 
-    /// When packets of these times and lengths leave.
+    /// Returns when packets with these times and lengths leave.
     fn leave(slots: Slots, packets: &[(u64, u64)]) -> Vec<u64> {
         let mut stage = SlotStage::new(Nanos::ZERO, Draws::new(1, 0, "box.up.slots"));
         stage.set(Nanos::ZERO, &Effect::Slots(slots));
         let mut enter = |index: usize, (at, len): (u64, u64)| {
             let mut t = InFlight::for_test(len);
             match stage.enter(Nanos(at), index as u64, &mut t, &mut Out::default()) {
-                Entered::Passes(leaves) => leaves.0,
+                EntryResult::Passes(leaves) => leaves.0,
                 other => panic!("{other:?}"),
             }
         };
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_comes_until_a_slot_opens_leaves_in_it() {
+    fn all_packets_before_a_slot_opens_leave_in_it() {
         let every_ten = Slots {
             delay: Nanos(10),
             ..Slots::default()
@@ -128,27 +128,27 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_waits_for_the_slot_after_it() {
+    fn packets_without_room_wait_for_the_next_slot() {
         let slots = |packets, bytes| Slots {
             delay: Nanos(10),
             packets: NonZeroU32::new(packets),
             bytes: Some(Bytes(bytes)),
             ..Slots::default()
         };
-        let at_once = [(0, 100), (0, 100), (0, 100), (0, 100), (0, 100), (35, 100)];
+        let together = [(0, 100), (0, 100), (0, 100), (0, 100), (0, 100), (35, 100)];
         assert_eq!(
-            leave(slots(2, 10_000), &at_once),
+            leave(slots(2, 10_000), &together),
             vec![10, 10, 20, 20, 30, 45]
         );
-        // The packet that reaches the limit still leaves: 300 of 250 bytes.
+        // The packet that reaches the limit still leaves: 300 bytes with a limit of 250.
         assert_eq!(
-            leave(slots(99, 250), &at_once),
+            leave(slots(99, 250), &together),
             vec![10, 10, 10, 20, 20, 45]
         );
     }
 
     #[test]
-    fn a_slot_that_was_used_up_draws_another_wait_for_the_next() {
+    fn each_slot_draws_another_wait() {
         let varying = Slots {
             delay: Nanos(1_000),
             jitter: Some(Jitter::new(Nanos(500), Law::Uniform)),

@@ -1,10 +1,10 @@
-//! A link that stands still for a while in every period.
+//! A link that stalls for a while in every period.
 
 use crate::behaviour::{Behaviour, Holding};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::spec::{Effect, Stall};
-use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
+use crate::stage::{Departures, Entries, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Holds the packets that come during a stall until its end, in order; see [`Stall`].
@@ -12,7 +12,7 @@ use crate::time::Nanos;
 pub(crate) struct StallStage {
     start: Nanos,
     stall: Stall,
-    /// When the last of all that entered leaves.
+    /// The time at which the last of all packets that entered leaves.
     last: Nanos,
 }
 
@@ -25,7 +25,7 @@ impl StallStage {
         }
     }
 
-    /// How long a stall goes on that holds a packet at `at`; 0 where there is none.
+    /// Returns the remaining time of a stall that holds a packet at `at`; 0 if there is none.
     fn remaining(&self, at: Nanos) -> Nanos {
         let Stall { every, lasts } = self.stall;
         match at.0.saturating_sub(self.start.0).checked_rem(every.0) {
@@ -39,7 +39,7 @@ impl Stall {
     pub(crate) fn behaviour(&self) -> Behaviour<'static> {
         Behaviour {
             varies: true,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             timing: Timing {
                 entries: Entries::InOrder,
                 departures: Departures::LaterInOrder,
@@ -50,9 +50,9 @@ impl Stall {
 }
 
 impl Stage for StallStage {
-    fn enter(&mut self, at: Nanos, _: u64, _: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, _: u64, _: &mut InFlight, _: &mut Out) -> EntryResult {
         self.last = self.last.max(at + self.remaining(at));
-        Entered::Passes(self.last)
+        EntryResult::Passes(self.last)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// When packets leave that come at these times to a link that starts at 1,000.
+    /// Returns when packets leave that come at these times to a link that starts at 1,000.
     fn leave(stall: Stall, times: &[u64]) -> Vec<u64> {
         let draws = Draws::new(1, 0, "box.up.stall");
         let mut stage = StallStage::new(Nanos(1_000), draws);
@@ -81,7 +81,7 @@ mod tests {
         let mut enter = |at: u64| {
             let mut t = InFlight::for_test(100);
             match stage.enter(Nanos(at), 0, &mut t, &mut Out::default()) {
-                Entered::Passes(leaves) => leaves.0,
+                EntryResult::Passes(leaves) => leaves.0,
                 other => panic!("{other:?}"),
             }
         };
@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_of_a_whole_period_lets_packets_go_once_in_each_and_one_without_a_period_never_comes()
-    {
+    fn a_stall_of_a_whole_period_releases_packets_once_per_period_and_a_period_of_zero_never_stalls()
+     {
         let whole = Stall {
             every: Nanos(100),
             lasts: Nanos(100),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_keep_their_order_when_a_stall_is_taken_away() {
+    fn packets_keep_their_order_when_a_stall_is_removed() {
         let mut stage = StallStage::new(Nanos::ZERO, Draws::new(1, 0, "box.up.stall"));
         let stall = Stall {
             every: Nanos(100),
@@ -127,9 +127,9 @@ mod tests {
             let mut t = InFlight::for_test(100);
             stage.enter(Nanos(at), 0, &mut t, &mut Out::default())
         };
-        assert_eq!(enter(&mut stage, 60), Entered::Passes(Nanos(100)));
+        assert_eq!(enter(&mut stage, 60), EntryResult::Passes(Nanos(100)));
         stage.set(Nanos(70), &Effect::Nothing);
-        assert_eq!(enter(&mut stage, 80), Entered::Passes(Nanos(100)));
+        assert_eq!(enter(&mut stage, 80), EntryResult::Passes(Nanos(100)));
         assert!(!stage.settled(Nanos(99)) && stage.settled(Nanos(100)));
     }
 }

@@ -1,15 +1,15 @@
-//! How much waits in a queue of any discipline.
+//! The amount that waits in a queue of any discipline.
 
 use crate::queue::service::{Load, Service};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
-/// How much waits.
+/// The amount that waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backlog {
-    /// L2 bytes.
+    /// The L2 bytes.
     pub(crate) bytes: Bytes,
-    /// As the server counts it.
+    /// The load, as the server counts it.
     load: Load,
 }
 
@@ -30,7 +30,7 @@ impl Backlog {
         }
     }
 
-    /// Whether so much may wait at `now`.
+    /// Returns whether this amount may wait at `now`.
     #[inline]
     pub(crate) fn fits(self, limit: QueueLimit, now: Nanos, service: &Service) -> bool {
         match limit {
@@ -40,7 +40,7 @@ impl Backlog {
         }
     }
 
-    /// How long it takes at the rate of `now`.
+    /// Returns the time that it takes at the rate of `now`.
     #[inline]
     pub(crate) fn time(self, now: Nanos, service: &Service) -> Nanos {
         service.time(now, self.load)

@@ -1,22 +1,22 @@
-//! A token bucket: what it holds passes at once.
+//! A token bucket: packets pass immediately while it holds enough tokens for them.
 
 use crate::queue::constant::WORK_PER_BYTE;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes};
 
-/// A bucket that a rate fills, as tc-tbf(8) has it; in work, which is bits times 10^9.
+/// A bucket that a rate fills, as in tc-tbf(8). Its unit is work, which is bits times 10^9.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     rate: BitsPerSec,
-    /// What it holds when it is full.
+    /// The work that it holds when it is full.
     depth: u128,
-    /// What it holds at `at`, which lies ahead while a packet waits for it.
+    /// The work that it holds at `at`, which lies ahead while a packet waits for it.
     tokens: u128,
     at: Nanos,
 }
 
 impl Bucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub(crate) fn new(rate: BitsPerSec, depth: Bytes, at: Nanos) -> Self {
         let depth = u128::from(depth.0) * WORK_PER_BYTE;
         Self {
@@ -27,13 +27,14 @@ impl Bucket {
         }
     }
 
-    /// With what `before` holds at `at`, as far as it fits: nothing, if a packet waits for more.
+    /// Returns it with the work that `before` holds at `at`, as far as it fits; this is 0 if a packet waits for more.
     pub(crate) fn following(mut self, before: &Self, at: Nanos) -> Self {
         let mut before = *before;
         before.fill(at);
-        self.tokens = match before.at > at {
-            true => 0,
-            false => before.tokens.min(self.depth),
+        self.tokens = if before.at > at {
+            0
+        } else {
+            before.tokens.min(self.depth)
         };
         self
     }
@@ -42,7 +43,7 @@ impl Bucket {
         self.rate
     }
 
-    /// Takes out `work`, if it holds as much at `at`.
+    /// Takes out `work` if it holds that much at `at`, and returns whether it did.
     #[inline]
     pub(crate) fn take(&mut self, at: Nanos, work: u128) -> bool {
         self.fill(at);
@@ -53,8 +54,8 @@ impl Bucket {
         true
     }
 
-    /// When it has held `work` that is wanted from `at` on, and has given it away: at once, if it holds as much. More than it
-    /// ever holds takes as long as what it lacks.
+    /// Returns when it has given away `work` that is wanted from `at` on: immediately, if it holds that much. More than
+    /// it can ever hold takes the time in which the missing work arrives.
     #[inline]
     pub(crate) fn serve(&mut self, at: Nanos, work: u128) -> Nanos {
         if self.take(at, work) {
@@ -68,7 +69,7 @@ impl Bucket {
         self.at
     }
 
-    /// The work that is left at `at` of what ends at `ends`.
+    /// Returns the work that is left at `at` of a service that ends at `ends`.
     pub(crate) fn left(&self, at: Nanos, ends: Nanos) -> u128 {
         let time = u128::from((ends - at).0);
         (time * u128::from(self.rate.get())).saturating_sub(self.tokens)

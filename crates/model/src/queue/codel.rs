@@ -1,13 +1,13 @@
-//! CoDel (RFC 8289): drops at the head while packets have waited too long for too long.
+//! CoDel (RFC 8289): it drops at the head when packets have waited longer than a target for a whole interval.
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Codel, Discipline, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
@@ -16,17 +16,17 @@ use crate::units::{Bytes, QueueLimit};
 pub(crate) struct CodelQueue {
     fifo: Fifo,
     law: Codel,
-    /// The longest packet that came, be it to a full queue.
+    /// The longest packet that came, even if the queue was full.
     longest: Bytes,
     control: Control,
 }
 
-/// The state of RFC 8289, section 5.2, by its names.
+/// The state of RFC 8289, section 5.2, with its names.
 ///
-/// `control_law` (section 5.6) has the exact square root, rounded down to a nanosecond. Linux approximates it by one Newton
-/// step a drop, from its last value: it drops 100, 50.0, 56.2 and 48.8 ms apart, not 100, 70.7, 57.7 and 50, so that the
-/// third comes after 150 ms and not after 170.7. An empty `first_above_time` stands for its 0. The
-/// default is that of a queue that nothing has come to.
+/// `control_law` (section 5.6) takes the exact square root, rounded down to a nanosecond. Linux approximates it by one
+/// Newton step for each drop, from its last value: its drops are 100, 50.0, 56.2 and 48.8 ms apart instead of 100,
+/// 70.7, 57.7 and 50 ms, so that the third comes after 150 ms instead of 170.7 ms. `None` in `first_above_time` is the
+/// RFC's 0. The default is the state of a queue that no packet has entered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Control {
     first_above_time: Option<Nanos>,
@@ -36,7 +36,7 @@ pub(crate) struct Control {
     dropping: bool,
 }
 
-/// For how many intervals after its last drop a queue remembers how often it had to drop.
+/// The number of intervals after its last drop for which a queue remembers how often it had to drop.
 const REMEMBERED: u64 = 16;
 
 impl CodelQueue {
@@ -51,7 +51,13 @@ impl CodelQueue {
 }
 
 impl QueueDiscipline for CodelQueue {
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         self.longest = self.longest.max(t.packet.len);
         self.fifo.enqueue(at, t, service, out)
     }
@@ -59,7 +65,7 @@ impl QueueDiscipline for CodelQueue {
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
         let fifo = &mut self.fifo;
         let take = || {
-            let t = fifo.give_up(service)?;
+            let t = fifo.remove_head(service)?;
             Some((t, fifo.bytes()))
         };
         self.control
@@ -80,8 +86,8 @@ impl QueueDiscipline for CodelQueue {
         self.fifo.adopt(t, service);
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        self.fifo.give_up(service)
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        self.fifo.remove_head(service)
     }
 
     fn len(&self) -> usize {
@@ -94,10 +100,11 @@ impl QueueDiscipline for CodelQueue {
 }
 
 impl Control {
-    /// The packet that is served at `now` from a queue whose head `take` gives, with the bytes that are left then: in all
-    /// queues that share the link, if there are several (RFC 8289, section 4.4).
+    /// Returns the packet that is served at `now` (section 5.5). `take` removes the head of the queue and returns it
+    /// with the bytes that are left then: in all queues that share the link, if there are several (RFC 8289, section
+    /// 4.4).
     ///
-    /// Section 5.5. Where `law` and the packet allow, a mark stands for a drop: the packet is served, so it ends the
+    /// If `law` and the packet allow it, the packet is marked instead of dropped. It is then served, so it ends the
     /// search for one.
     pub(crate) fn dequeue(
         &mut self,
@@ -107,7 +114,7 @@ impl Control {
         mut take: impl FnMut() -> Option<(InFlight, Bytes)>,
         out: &mut Out,
     ) -> Option<InFlight> {
-        let (mut head, mut ok_to_drop) = self.look(law, longest, now, take());
+        let (mut head, mut ok_to_drop) = self.do_dequeue(law, longest, now, take());
         if self.dropping {
             self.dropping = ok_to_drop;
             while self.dropping && now >= self.drop_next {
@@ -117,7 +124,7 @@ impl Control {
                     self.drop_next = self.control_law(law, self.drop_next);
                     break;
                 }
-                (head, ok_to_drop) = self.look(law, longest, now, take());
+                (head, ok_to_drop) = self.do_dequeue(law, longest, now, take());
                 if ok_to_drop {
                     self.drop_next = self.control_law(law, self.drop_next);
                 } else {
@@ -127,15 +134,16 @@ impl Control {
         } else if ok_to_drop {
             head = drop_or_mark(law, now, head?, out);
             if head.is_none() {
-                (head, _) = self.look(law, longest, now, take());
+                (head, _) = self.do_dequeue(law, longest, now, take());
             }
             self.begin_dropping(law, now);
         }
         head
     }
 
-    /// The RFC's `dodequeue` (section 5.6): the head, and whether it has been above target for an interval.
-    fn look(
+    /// Returns the head, and whether packets have been above target for an interval (the RFC's `dodequeue`, section
+    /// 5.6).
+    fn do_dequeue(
         &mut self,
         law: &Codel,
         longest: Bytes,
@@ -151,11 +159,12 @@ impl Control {
             return (Some(t), false);
         }
         let first_above = *self.first_above_time.get_or_insert(now + law.interval);
-        // At first sight it lies an interval ahead, which is never 0.
+        // At the first packet above target it lies an interval ahead, which is never 0.
         (Some(t), now >= first_above)
     }
 
-    /// Enters the dropping state: at as many drops as the last one added, if they were several and that is not long ago.
+    /// Enters the dropping state. It starts with as many drops as the last such state added, if they were several and
+    /// it is not long ago.
     fn begin_dropping(&mut self, law: &Codel, now: Nanos) {
         self.dropping = true;
         let delta = self.count.wrapping_sub(self.lastcount);
@@ -165,7 +174,7 @@ impl Control {
         self.lastcount = self.count;
     }
 
-    /// When to drop next after a drop that was due at `last`: interval / sqrt(count) later.
+    /// Returns when to drop next after a drop that was due at `last`: interval / sqrt(count) later.
     fn control_law(&self, law: &Codel, last: Nanos) -> Nanos {
         let interval = u128::from(law.interval.0);
         let squared = interval * interval / u128::from(self.count);
@@ -173,7 +182,7 @@ impl Control {
     }
 }
 
-/// Marks `t`, which then is served, or drops it.
+/// Marks `t` and returns it to be served, or drops it.
 fn drop_or_mark(law: &Codel, now: Nanos, mut t: InFlight, out: &mut Out) -> Option<InFlight> {
     if law.ecn && t.mark() {
         return Some(t);
@@ -201,7 +210,7 @@ mod tests {
         assert_eq!(after(3), 57_735_026);
         assert_eq!(after(4), 50_000_000);
         assert_eq!(after(u32::MAX), 1_525);
-        // The drops of a queue that stays above target, the first at 0: the fifth comes 278 ms later.
+        // In a queue that stays above target, with the first drop at 0, the fifth drop comes 278 ms later.
         let fifth: u64 = (1..5).map(after).sum();
         assert_eq!(fifth, 278_445_704);
     }

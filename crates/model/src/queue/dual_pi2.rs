@@ -1,69 +1,69 @@
-//! DualPI2 (RFC 9332, appendix A): a queue for L4S beside a Classic one, their marks and drops coupled.
+//! DualPI2 (RFC 9332, appendix A): a queue for L4S and a Classic one, with coupled marks and drops.
 
 use alloc::collections::VecDeque;
 
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Ecn};
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, DualPi2, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
-/// Two queues behind one limit, an AQM on each, and a controller of both.
+/// Two queues with a common limit, an AQM for each, and a controller for both.
 ///
-/// By the pseudo-code of appendix A with its overload handling (A.2); likelihoods are counted up by `recur`, so that nothing is
-/// drawn. Between the queues a weighted round robin by bytes decides, 15 to 1 for L4S, while both wait. The controller has
-/// no timer: it catches up before anything else happens, its first tick one `t_update` after its beginning, a tick before
-/// what happens at its instant.
+/// It follows the pseudo-code of appendix A with its overload handling (A.2). Likelihoods are accumulated by `recur`,
+/// so nothing is drawn at random. A weighted round robin by bytes chooses between the queues, 15 to 1 for L4S, while
+/// both have packets. The controller has no timer: it catches up before anything else happens. Its first tick is one
+/// `t_update` after it begins, and a tick comes before anything else at the same instant.
 #[derive(Debug)]
 pub(crate) struct DualPi2Queue {
     limit: QueueLimit,
     law: DualPi2,
-    l4s: Lane,
-    classic: Lane,
+    l4s: SubQueue,
+    classic: SubQueue,
     backlog: Backlog,
-    /// How far the Classic queue's turn is, in bytes; above 0 it has come.
+    /// The bytes by which the Classic queue's turn has come; its turn is when this is above 0.
     turn: i64,
     /// The base probability p'.
     base: f64,
-    /// The longer queue's delay at the last tick, in nanoseconds.
+    /// The delay of the longer queue at the last tick, in nanoseconds.
     before: f64,
     next_tick: Nanos,
 }
 
-/// A queue, and the likelihoods of its packets added up.
+/// A queue, and the accumulated likelihood of its packets.
 #[derive(Debug, Default)]
-struct Lane {
+struct SubQueue {
     waiting: VecDeque<InFlight>,
     count: f64,
 }
 
-/// k: how many times the base probability L4S packets are marked with.
+/// The factor k of the base probability with which L4S packets are marked.
 const COUPLING: f64 = 2.0;
 
-/// The probability from which on Classic packets are dropped even if they may be marked: 1 / k^2, at which p_CL is 1.
+/// The probability from which on Classic packets are dropped even if they could be marked: 1 / k^2, at which p_CL is 1.
 const CLASSIC_MAX: f64 = 1.0 / (COUPLING * COUPLING);
 
-/// RTT_max, the worst round trip that the gains are made for.
+/// RTT_max, the longest round-trip time for which the gains are made, in nanoseconds.
 const RTT_MAX: f64 = 1e8;
 
-/// The probability does not grow while a delay that grows evenly is shorter than the target by 3 RTT_max: there the two terms of a tick
-/// add up to 0. One more keeps clear of rounding.
+/// The probability does not grow while a delay that grows evenly is shorter than the target by 3 RTT_max, because there the two terms of a
+/// tick add up to 0. Another RTT_max is a margin for rounding.
 const NEAR: Nanos = Nanos::from_millis(400);
 
-/// From this many ticks on, they are skipped where their outcome is known.
+/// From this number of ticks on, ticks are skipped where their outcome is known.
 const MANY: u64 = 1_000;
 
-/// Where the ramp of L4S marks ends, beyond its threshold.
+/// The length of the ramp of L4S marks above its threshold.
 const RAMP: Nanos = Nanos::from_micros(400);
 
-/// How many L4S packets may wait behind one that is not marked for the delay of its own queue.
+/// The number of L4S packets that may wait behind one without it being marked for the delay of its queue.
 const UNMARKED: usize = 1;
 
-/// The bytes of L4S for one of Classic while both wait.
+/// The bytes of L4S that are served for one byte of Classic while both queues have packets.
 const WEIGHT: i64 = 15;
 
 impl DualPi2Queue {
@@ -71,8 +71,8 @@ impl DualPi2Queue {
         Self {
             limit,
             law,
-            l4s: Lane::default(),
-            classic: Lane::default(),
+            l4s: SubQueue::default(),
+            classic: SubQueue::default(),
             backlog: Backlog::default(),
             turn: 0,
             base: 0.0,
@@ -81,7 +81,7 @@ impl DualPi2Queue {
         }
     }
 
-    /// Lets every tick up to `now` happen. Nothing else has happened since the last one.
+    /// Carries out all ticks up to `now`. Nothing else has happened since the last one.
     fn catch_up(&mut self, now: Nanos) {
         while self.next_tick <= now {
             self.skip((now - self.next_tick).0 / self.law.t_update.0);
@@ -94,32 +94,32 @@ impl DualPi2Queue {
         }
     }
 
-    /// Skips those of the next `ticks` whose outcome is known without them: there are millions if the queue was idle for long, or is
-    /// served slowly.
+    /// Skips those of the next `ticks` whose outcome is known without carrying them out. There are millions of them if the queue was idle
+    /// for a long time, or is served slowly.
     fn skip(&mut self, ticks: u64) {
         let t_update = self.law.t_update;
-        let skipped = match self.longer_wait(self.next_tick) {
-            // Nothing waits, and nothing is left of what did.
+        let skipped = match self.longer_delay(self.next_tick) {
+            // No packet waits, and no trace is left of earlier ones.
             None if self.base == 0.0 && self.before == 0.0 => ticks,
-            // Nothing waits, and the probability decreases by the same amount at every tick.
+            // No packet waits, and the probability decreases by the same amount at every tick.
             None if self.before == 0.0 && ticks > MANY => {
                 let decrease = self.alpha() * self.target() * ticks as f64;
                 self.base = (self.base - decrease).max(0.0);
                 ticks
             }
             None => 0,
-            Some(wait) => {
-                let (delay, grown) = (wait.0 as f64, wait.0 as f64 - self.before);
-                if self.base == 1.0 && grown > 0.0 && delay >= self.target() {
-                    // The delay grows from here on, and the probability can't.
+            Some(waited) => {
+                let (delay, growth) = (waited.0 as f64, waited.0 as f64 - self.before);
+                if self.base == 1.0 && growth > 0.0 && delay >= self.target() {
+                    // The delay grows from here on, and the probability cannot.
                     ticks
-                } else if self.base == 0.0 && grown <= t_update.0 as f64 && ticks > MANY {
-                    // The delay grows by `t_update` at every tick, and the probability stays 0 until it is near the target.
-                    let until_near = (self.law.target - NEAR - wait).0 / t_update.0;
+                } else if self.base == 0.0 && growth <= t_update.0 as f64 && ticks > MANY {
+                    // The delay grows by `t_update` at every tick, and the probability stays 0 until the delay is near the target.
+                    let until_near = (self.law.target - NEAR - waited).0 / t_update.0;
                     let skipped = ticks.min(until_near);
                     let last = skipped.saturating_sub(1);
                     if skipped > 0 {
-                        self.before = (wait + t_update.saturating_mul(last)).0 as f64;
+                        self.before = (waited + t_update.saturating_mul(last)).0 as f64;
                     }
                     skipped
                 } else {
@@ -130,16 +130,17 @@ impl DualPi2Queue {
         self.next_tick += t_update.saturating_mul(skipped);
     }
 
-    /// The RFC's `dualpi2_update`.
+    /// Carries out a tick (the RFC's `dualpi2_update`).
     fn tick(&mut self) {
         let beta = 0.3 / RTT_MAX;
-        let wait = self.longer_wait(self.next_tick).unwrap_or_default();
-        let delay = wait.0 as f64;
+        let delay = self.longer_delay(self.next_tick).unwrap_or_default();
+        let delay = delay.0 as f64;
         let change = self.alpha() * (delay - self.target()) + beta * (delay - self.before);
         self.base = (self.base + change).clamp(0.0, 1.0);
         self.before = delay;
     }
 
+    /// Returns the gain on the distance from the target, for each nanosecond.
     fn alpha(&self) -> f64 {
         0.1 * self.law.t_update.0 as f64 / (RTT_MAX * RTT_MAX)
     }
@@ -148,25 +149,26 @@ impl DualPi2Queue {
         self.law.target.0 as f64
     }
 
-    /// How long the first packet of either queue that came before `at` has waited then.
-    fn longer_wait(&self, at: Nanos) -> Option<Nanos> {
-        let first = |lane: &Lane| {
-            let first = lane.waiting.front().filter(|t| t.since < at)?;
+    /// Returns the longer of the times that the first packets of both queues have waited at `at`, if they came before
+    /// `at`.
+    fn longer_delay(&self, at: Nanos) -> Option<Nanos> {
+        let first = |queue: &SubQueue| {
+            let first = queue.waiting.front().filter(|t| t.since < at)?;
             Some(at - first.since)
         };
         first(&self.l4s).max(first(&self.classic))
     }
 
-    /// Takes a packet from the queue whose turn it is; whether that is the L4S queue.
+    /// Takes a packet from the queue whose turn it is; returns it, and whether that is the L4S queue.
     fn take(&mut self, service: &Service) -> Option<(InFlight, bool)> {
         let both = !self.l4s.waiting.is_empty() && !self.classic.waiting.is_empty();
         let is_l4s = !self.l4s.waiting.is_empty() && (!both || self.turn <= 0);
-        let lane = if is_l4s {
+        let queue = if is_l4s {
             &mut self.l4s
         } else {
             &mut self.classic
         };
-        let t = lane.waiting.pop_front()?;
+        let t = queue.waiting.pop_front()?;
         self.backlog = self.backlog.minus(t.packet.len, service);
         let len = i64::try_from(t.packet.len.0).unwrap_or(i64::MAX);
         self.turn = match (both, is_l4s) {
@@ -177,8 +179,8 @@ impl DualPi2Queue {
         Some((t, is_l4s))
     }
 
-    /// What becomes of an L4S packet that leaves its queue; `None` for a drop.
-    fn judge_l4s(&mut self, now: Nanos, mut t: InFlight) -> Option<InFlight> {
+    /// Marks an L4S packet that leaves its queue if it has to be; returns `None` if it is dropped.
+    fn decide_l4s(&mut self, now: Nanos, mut t: InFlight) -> Option<InFlight> {
         let coupled = COUPLING * self.base;
         let is_hit = if coupled < 1.0 {
             let own = if self.l4s.waiting.len() > UNMARKED {
@@ -188,7 +190,7 @@ impl DualPi2Queue {
             };
             self.l4s.recur(own.max(coupled))
         } else {
-            // Overload: marks alone can't hold the queue any more.
+            // In overload, marks alone cannot limit the queue any more.
             if self.l4s.recur(self.base * self.base) {
                 return None;
             }
@@ -200,22 +202,22 @@ impl DualPi2Queue {
         Some(t)
     }
 
-    /// What becomes of a Classic packet that leaves its queue; `None` for a drop.
-    fn judge_classic(&mut self, mut t: InFlight) -> Option<InFlight> {
+    /// Marks a Classic packet that leaves its queue if it has to be; returns `None` if it is dropped.
+    fn decide_classic(&mut self, mut t: InFlight) -> Option<InFlight> {
         let squared = self.base * self.base;
         let is_hit = self.classic.recur(squared);
         (!is_hit || (squared < CLASSIC_MAX && t.mark())).then_some(t)
     }
 
-    /// The share of L4S packets to mark after this delay in their queue.
+    /// Returns the share of L4S packets to mark after this delay in their queue, 0 to 1.
     fn ramp(&self, delay: Nanos) -> f64 {
         let beyond = (delay - self.law.l_threshold).0 as f64;
         (beyond / RAMP.0 as f64).min(1.0)
     }
 }
 
-impl Lane {
-    /// Whether this packet makes the likelihoods of packets add up to one more.
+impl SubQueue {
+    /// Adds a packet's likelihood, and returns whether the sum exceeds 1; it is then reduced by 1.
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
         let is_hit = self.count > 1.0;
@@ -227,17 +229,17 @@ impl Lane {
 }
 
 impl QueueDiscipline for DualPi2Queue {
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(&mut self, at: Arrival, t: InFlight, service: &Service, _: &mut Out) -> EntryResult {
         self.catch_up(at.now);
         if !self
             .backlog
             .plus(t.packet.len, service)
             .fits(self.limit, at.now, service)
         {
-            return Entered::Dropped(DropCause::QueueFull);
+            return EntryResult::Dropped(DropCause::QueueFull);
         }
         self.adopt(t, service);
-        Entered::Taken
+        EntryResult::Taken
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
@@ -245,9 +247,9 @@ impl QueueDiscipline for DualPi2Queue {
         loop {
             let (t, is_l4s) = self.take(service)?;
             let served = if is_l4s {
-                self.judge_l4s(now, t)
+                self.decide_l4s(now, t)
             } else {
-                self.judge_classic(t)
+                self.decide_classic(t)
             };
             if served.is_some() {
                 return served;
@@ -256,7 +258,7 @@ impl QueueDiscipline for DualPi2Queue {
         }
     }
 
-    /// The next tick stays where it is.
+    /// Takes over the parameters; the next tick keeps its time.
     fn set(&mut self, at: Nanos, queue: &Queue) -> bool {
         let Discipline::DualPi2(law) = queue.discipline else {
             return false;
@@ -275,15 +277,15 @@ impl QueueDiscipline for DualPi2Queue {
         }
     }
 
-    /// By arrival, as if there was one queue.
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        let since = |lane: &Lane| lane.waiting.front().map(|t| t.since);
-        let lane = match (since(&self.l4s), since(&self.classic)) {
+    /// Removes packets in the order of their arrival, as if there was one queue.
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        let since = |queue: &SubQueue| queue.waiting.front().map(|t| t.since);
+        let queue = match (since(&self.l4s), since(&self.classic)) {
             (Some(l4s), Some(classic)) if l4s <= classic => &mut self.l4s,
             (Some(_), None) => &mut self.l4s,
             _ => &mut self.classic,
         };
-        let t = lane.waiting.pop_front()?;
+        let t = queue.waiting.pop_front()?;
         self.backlog = self.backlog.minus(t.packet.len, service);
         Some(t)
     }
@@ -303,7 +305,7 @@ mod tests {
 
     const T_UPDATE: Nanos = Nanos::from_millis(1);
 
-    /// A queue whose controller has this probability, and in which a packet may wait.
+    /// Creates a queue whose controller has the probability `base`. A packet waits in it if `waits` is true.
     fn queue(target: Nanos, base: f64, waits: bool) -> DualPi2Queue {
         let law = DualPi2 {
             target,
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_are_skipped_have_the_outcome_of_those_that_happen() {
+    fn skipping_ticks_has_the_outcome_of_carrying_them_out() {
         let now = Nanos::from_secs(60);
         for (target, base, waits) in [
             (Nanos(10_000), 1.0, false),
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_day_takes_no_longer_than_a_moment() {
+    fn days_without_packets_are_caught_up_in_a_few_ticks() {
         let mut idle = queue(Nanos(1), 1.0, false);
         let mut waiting = queue(Nanos::from_secs(3_600), 0.0, true);
         for day in 1..1_000 {

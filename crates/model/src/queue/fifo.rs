@@ -1,18 +1,19 @@
-//! A drop-tail queue, and the packets and bytes of any queue.
+//! A drop-tail queue, which also holds the packets of other disciplines.
 
 use alloc::collections::VecDeque;
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
-/// First in, first out, up to a limit; neither the packet in service nor those further along the path are in it.
+/// A queue that is first in, first out, up to a limit. It contains neither the packet in service nor those further
+/// along the path.
 #[derive(Debug)]
 pub(crate) struct Fifo {
     pub(crate) limit: QueueLimit,
@@ -29,17 +30,17 @@ impl Fifo {
         }
     }
 
-    /// The L2 bytes that wait.
+    /// Returns the L2 bytes that wait.
     pub(crate) fn bytes(&self) -> Bytes {
         self.backlog.bytes
     }
 
-    /// Whether what waits may wait.
+    /// Returns whether the packets that wait are within the limit.
     pub(crate) fn fits(&self, now: Nanos, service: &Service) -> bool {
         self.backlog.fits(self.limit, now, service)
     }
 
-    /// Whether `t` may wait too.
+    /// Returns whether `t` could wait, too.
     pub(crate) fn has_room_for(&self, now: Nanos, t: &InFlight, service: &Service) -> bool {
         let backlog = self.backlog.plus(t.packet.len, service);
         backlog.fits(self.limit, now, service)
@@ -48,19 +49,19 @@ impl Fifo {
 
 impl QueueDiscipline for Fifo {
     #[inline]
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(&mut self, at: Arrival, t: InFlight, service: &Service, _: &mut Out) -> EntryResult {
         let backlog = self.backlog.plus(t.packet.len, service);
         if !backlog.fits(self.limit, at.now, service) {
-            return Entered::Dropped(DropCause::QueueFull);
+            return EntryResult::Dropped(DropCause::QueueFull);
         }
         self.backlog = backlog;
         self.waiting.push_back(t);
-        Entered::Taken
+        EntryResult::Taken
     }
 
     #[inline]
     fn dequeue(&mut self, _: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
-        self.give_up(service)
+        self.remove_head(service)
     }
 
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
@@ -74,7 +75,7 @@ impl QueueDiscipline for Fifo {
     }
 
     #[inline]
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
         let t = self.waiting.pop_front()?;
         self.backlog = self.backlog.minus(t.packet.len, service);
         Some(t)

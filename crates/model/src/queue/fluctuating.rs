@@ -1,19 +1,19 @@
-//! A rate that varies, as that of a radio channel.
+//! A rate that varies, like the rate of a radio channel.
 
 use crate::draw::Draws;
 use crate::spec::Fluctuation;
 use crate::time::Nanos;
 use crate::units::BitsPerSec;
 
-/// A rate drawn anew for every period; draw number N is for the Nth period after the first packet.
+/// A rate that is drawn anew for every period; draw number N is for the Nth period after the first packet.
 #[derive(Debug)]
 pub(crate) struct Fluctuating {
     rate: BitsPerSec,
     config: Fluctuation,
     draws: Draws,
-    /// The draw of the first period.
+    /// The number of the draw for the first period.
     first: u64,
-    /// When the first packet was served.
+    /// The time at which the first packet was served.
     origin: Option<Nanos>,
     /// The last period in which a packet was served.
     last: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Fluctuating {
 }
 
 impl Fluctuating {
-    /// Draws from number `first` on.
+    /// Creates a rate whose draws have the numbers from `first` on.
     pub(crate) fn new(rate: BitsPerSec, config: Fluctuation, draws: Draws, first: u64) -> Self {
         Self {
             rate,
@@ -35,27 +35,26 @@ impl Fluctuating {
         }
     }
 
-    /// The rate at `now`.
+    /// Returns the rate at `now`.
     pub(crate) fn at(&self, now: Nanos) -> BitsPerSec {
         let from_origin = now - self.origin.unwrap_or(now);
-        let rate = self.in_period(from_origin.0 / self.config.hold.0);
-        let rate = u64::try_from(rate)
+        u64::try_from(self.in_period(from_origin.0 / self.config.hold.0))
             .ok()
-            .and_then(|bits| BitsPerSec::new(bits).ok());
-        rate.unwrap_or(self.rate)
+            .and_then(|bits| BitsPerSec::new(bits).ok())
+            .unwrap_or(self.rate)
     }
 
-    /// Work done in advance in the last busy period does not count in the next.
+    /// Begins a busy period: work done in advance in the last one does not count.
     pub(crate) fn begin_busy_period(&mut self) {
         self.credit = 0;
     }
 
-    /// The first draw that no period has used.
+    /// Returns the number of the first draw that no period has used.
     pub(crate) fn drawn(&self) -> u64 {
         self.first + self.last + 1
     }
 
-    /// The work that is left at `at` of what ends at `ends`.
+    /// Returns the work that is left at `at` of a service that ends at `ends`.
     pub(crate) fn left(&self, at: Nanos, ends: Nanos) -> u128 {
         let origin = self.origin.unwrap_or(at);
         let (mut from, until) = (
@@ -77,7 +76,8 @@ impl Fluctuating {
         work.saturating_sub(self.credit)
     }
 
-    /// When `work` done from `at` on is done; when the rate changes, what is left of it is done at the new rate.
+    /// Returns when `work` whose service begins at `at` is done. When the rate changes, the rest is done at the new
+    /// rate.
     pub(crate) fn serve(&mut self, at: Nanos, work: u128) -> Nanos {
         let origin = *self.origin.get_or_insert(at);
         let mut left = work.saturating_sub(self.credit);
@@ -91,15 +91,15 @@ impl Fluctuating {
                 let time = left.div_ceil(rate);
                 self.credit = time * rate - left;
                 self.last = period;
-                let time = u64::try_from(time).unwrap_or(u64::MAX);
-                return Nanos(origin.0.saturating_add(from).saturating_add(time));
+                let nanos = u64::try_from(time).unwrap_or(u64::MAX);
+                return Nanos(origin.0.saturating_add(from).saturating_add(nanos));
             }
             left -= until_end;
             from = end;
         }
     }
 
-    /// Bits a second, uniform within the spread about the mean; 1 at least.
+    /// Returns the rate of a period in bits per second, uniform within the spread about the mean; at least 1.
     fn in_period(&self, period: u64) -> u128 {
         let mean = u128::from(self.rate.get());
         let spread = (mean * self.config.spread.threshold()) >> 64;
@@ -127,7 +127,7 @@ mod tests {
         Fluctuating::new(rate.parse().unwrap(), config, draws, 0)
     }
 
-    /// What is served of 1500-byte packets in each second, in bit/s.
+    /// Returns the rate at which 1500-byte packets are served in each second, in bit/s.
     fn rates(server: &mut Fluctuating, seconds: u64) -> Vec<f64> {
         let mut served = vec![0.0; usize::try_from(seconds).unwrap() + 1];
         let mut now = Nanos::ZERO;
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn every_period_has_a_rate_of_its_own_within_the_spread() {
+    fn every_period_has_another_rate_within_the_spread() {
         let rates = rates(&mut fluctuating("20mbit", "25%", SECOND), 400);
         let packet = 12_000.0;
         assert!(
@@ -160,7 +160,7 @@ mod tests {
                 .all(|r| (15e6 - packet..=25e6 + packet).contains(r))
         );
         let mean = rates.iter().sum::<f64>() / 400.0;
-        // The mean of 400 draws of a standard deviation of 5 / sqrt(3) Mbit/s.
+        // This is the mean of 400 draws with a standard deviation of 5 / sqrt(3) Mbit/s.
         assert!((mean - 20e6).abs() < 4.0 * 0.145e6, "{mean}");
         let apart = rates
             .windows(2)
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_loop() {
+    fn a_service_that_never_ends_terminates() {
         let mut server = fluctuating("1bit", "0%", u64::MAX);
         assert_eq!(
             server.serve(Nanos(5), u128::from(u64::MAX) * WORK_PER_BYTE),

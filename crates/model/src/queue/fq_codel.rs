@@ -8,45 +8,46 @@ use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
 use crate::queue::codel::Control;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, FqCodel, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
 /// Queues to which flows are hashed, served by deficit round robin, those of new flows first.
 ///
-/// Three things are as RFC 8290 has them, and not as Linux does. An emptied queue of the new ones always goes to the end of the
-/// old ones (section 4.2); Linux deactivates it at once if there are none. At overflow half of the fattest queue's *packets* go,
-/// 64 at most (section 4.1); Linux stops at half of its bytes. These drops leave CoDel's `count` alone; newer kernels add
-/// them. Credits of 0 are used up, as in section 3 and in Linux; section 4.2 calls them negative.
+/// Three details follow RFC 8290 and not Linux. A new queue that has become empty always goes to the end of the old
+/// queues (section 4.2); Linux deactivates it immediately if there are none. At overflow, half of the *packets* of the
+/// queue with the most bytes are dropped, at most 64 (section 4.1); Linux stops at half of its bytes. These drops do
+/// not change CoDel's `count`; newer kernels add them. Credits of 0 are used up, as in section 3 and in Linux; section
+/// 4.2 calls them negative.
 #[derive(Debug)]
 pub(crate) struct FqCodelQueue {
     limit: QueueLimit,
     law: FqCodel,
     queues: Vec<Flow>,
-    /// Active queues, by their place in `queues`.
+    /// The active queues, by their index in `queues`.
     new: VecDeque<u16>,
     old: VecDeque<u16>,
-    store: Store,
+    store: PacketStore,
     backlog: Backlog,
     /// The longest packet that came.
     longest: Bytes,
     packets: usize,
 }
 
-/// One of the queues, and where it stands in its turns.
+/// One of the queues, with the state of its turns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     chain: Chain,
-    /// Bytes that it may still send in its turn.
+    /// The bytes that it may still send in its turn.
     credits: i64,
     is_active: bool,
     control: Control,
 }
 
-/// Packets in the order in which they came.
+/// Packets in the order in which they arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chain {
     first: Option<u32>,
@@ -55,23 +56,23 @@ struct Chain {
     bytes: u64,
 }
 
-/// The packets of all queues, each with the place of the one behind it; free places are used again.
+/// The packets of all queues, each with the index of the next one in its queue; free places are used again.
 #[derive(Debug, Default)]
-struct Store {
+struct PacketStore {
     places: Vec<(InFlight, Option<u32>)>,
     free: Vec<u32>,
 }
 
-/// Where packets leave a queue, and what counts them.
+/// The head of a queue, with everything that counts the packets that leave it.
 struct Head<'a> {
     chain: &'a mut Chain,
-    store: &'a mut Store,
+    store: &'a mut PacketStore,
     service: &'a Service,
     backlog: &'a mut Backlog,
     packets: &'a mut usize,
 }
 
-/// The most packets that an overflow drops at once.
+/// The most packets that one overflow drops.
 const BATCH: u32 = 64;
 
 impl FqCodelQueue {
@@ -82,14 +83,14 @@ impl FqCodelQueue {
             queues: vec![Flow::default(); usize::from(law.flows)],
             new: VecDeque::new(),
             old: VecDeque::new(),
-            store: Store::default(),
+            store: PacketStore::default(),
             backlog: Backlog::default(),
             longest: Bytes(0),
             packets: 0,
         }
     }
 
-    /// The queue whose turn it is, and whether it is one of the new ones.
+    /// Returns the queue whose turn it is, and whether it is a new one.
     fn select(&mut self) -> Option<(u16, bool)> {
         loop {
             let is_new = !self.new.is_empty();
@@ -104,7 +105,7 @@ impl FqCodelQueue {
         }
     }
 
-    /// Puts the queue whose turn it is behind the old ones.
+    /// Moves the queue whose turn it is to the end of the old ones.
     fn pass_turn(&mut self, place: u16, is_new: bool) {
         self.leave_turn(is_new);
         self.old.push_back(place);
@@ -118,7 +119,8 @@ impl FqCodelQueue {
         }
     }
 
-    /// What `take` gives of the queue whose turn it is; of the next one, if it empties that without giving any.
+    /// Returns the packet that `take` removes from the queue whose turn it is. If `take` empties that queue without
+    /// returning one, the next queue has its turn.
     fn take_by_turns(
         &mut self,
         service: &Service,
@@ -153,16 +155,16 @@ impl FqCodelQueue {
         (control, head)
     }
 
-    /// Drops from the head of the queue of most bytes; of the first of those, if there are several.
+    /// Drops packets from the head of the queue with the most bytes; of several, the first.
     fn drop_batch(&mut self, now: Nanos, service: &Service, out: &mut Out) {
-        let mut fattest = 0;
+        let mut largest = 0;
         for place in 0..self.law.flows {
             let bytes = |place: u16| self.queues[usize::from(place)].chain.bytes;
-            if bytes(place) > bytes(fattest) {
-                fattest = place;
+            if bytes(place) > bytes(largest) {
+                largest = place;
             }
         }
-        let (_, mut head) = self.head(fattest, service);
+        let (_, mut head) = self.head(largest, service);
         for _ in 0..head.chain.packets.div_ceil(2).min(BATCH) {
             if let Some((t, _)) = head.pop() {
                 out.drop(now, t, DropCause::QueueFull);
@@ -172,12 +174,18 @@ impl FqCodelQueue {
 }
 
 impl QueueDiscipline for FqCodelQueue {
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         self.adopt(t, service);
         while !self.backlog.fits(self.limit, at.now, service) {
             self.drop_batch(at.now, service, out);
         }
-        Entered::Taken
+        EntryResult::Taken
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
@@ -187,7 +195,7 @@ impl QueueDiscipline for FqCodelQueue {
         })
     }
 
-    /// Another number of queues is another discipline: flows are hashed anew.
+    /// Takes over the parameters. Another number of queues needs a new discipline, because flows are hashed anew.
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
         match queue.discipline {
             Discipline::FqCodel(law) if law.flows == self.law.flows => self.law = law,
@@ -198,7 +206,7 @@ impl QueueDiscipline for FqCodelQueue {
     }
 
     fn adopt(&mut self, t: InFlight, service: &Service) {
-        // Less than the number of queues, which is 16 bits wide.
+        // The remainder is less than the number of queues, which has 16 bits.
         let place = u16::try_from(t.packet.flow.id % u32::from(self.law.flows)).unwrap_or(0);
         let queue = &mut self.queues[usize::from(place)];
         queue.chain.push(t, &mut self.store);
@@ -212,7 +220,7 @@ impl QueueDiscipline for FqCodelQueue {
         self.packets += 1;
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
         self.take_by_turns(service, |_, head| head.pop().map(|(t, _)| t))
     }
 
@@ -226,7 +234,7 @@ impl QueueDiscipline for FqCodelQueue {
 }
 
 impl Chain {
-    fn push(&mut self, t: InFlight, store: &mut Store) {
+    fn push(&mut self, t: InFlight, store: &mut PacketStore) {
         let place = store.put(t);
         match self.first {
             None => self.first = Some(place),
@@ -239,7 +247,7 @@ impl Chain {
 }
 
 impl Head<'_> {
-    /// The first packet, and the bytes that are left in all queues together.
+    /// Removes and returns the first packet, with the bytes that are left in all queues together.
     fn pop(&mut self) -> Option<(InFlight, Bytes)> {
         let place = self.chain.first?;
         let (t, behind) = self.store.places[place as usize];
@@ -253,7 +261,7 @@ impl Head<'_> {
     }
 }
 
-impl Store {
+impl PacketStore {
     fn put(&mut self, t: InFlight) -> u32 {
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = (t, None);

@@ -1,23 +1,23 @@
-//! RED (Floyd and Jacobson 1993): drops at arrival, the likelier the longer the queue is on average.
+//! RED (Floyd and Jacobson 1993): it drops at arrival, with a probability that grows with the average queue.
 
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue, Red, power};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 
 /// One queue under RED, by the paper's pseudo-code.
 ///
-/// The average is of the bytes that wait when a packet comes, the one in service not among them. It is updated at every
-/// arrival, also of a packet that goes to an idle server at once and of one that finds the queue full; after an idle time
-/// it is as if so many packets of `avpkt` bytes had come to an empty queue as the server could have served, a part of one
-/// with that part of the weight: an arrival after an idle time takes no other sample. A packet that is to be dropped where
-/// everything is dropped is not marked instead (as with tc's `harddrop`).
+/// The average is of the bytes that wait when a packet arrives, without the packet in service. It is updated at every
+/// arrival, even if the packet finds the server idle or the queue full. After an idle time, it is updated as if an
+/// empty queue had received as many packets of `avpkt` bytes as the server could have served; a fraction of a packet
+/// counts with that fraction of the weight, and the arrival itself adds no other sample. Where everything is dropped, a
+/// packet is not marked instead (as with tc's `harddrop`).
 #[derive(Debug)]
 pub(crate) struct RedQueue {
     law: Red,
@@ -26,19 +26,18 @@ pub(crate) struct RedQueue {
     fifo: Fifo,
     /// The paper's `avg`, in bytes.
     average: f64,
-    /// The packets since the last one that was dropped or marked; -1 below `min`.
+    /// The number of packets since the last one that was dropped or marked; -1 below `min`.
     count: i64,
-    /// Since when the server has been idle: the paper's `q_time`. Empty while it serves.
+    /// The time since which the server has been idle: the paper's `q_time`. `None` while it serves.
     idle_since: Option<Nanos>,
 }
 
-/// What the average asks for.
-enum Asks {
-    Nothing,
-    /// A drop, or else a mark.
-    Early,
-    /// A drop.
-    Always,
+/// The verdict of the average on a packet.
+enum RedVerdict {
+    Enqueue,
+    /// A mark if possible, otherwise a drop.
+    MarkOrDrop,
+    Drop,
 }
 
 impl RedQueue {
@@ -63,7 +62,7 @@ impl RedQueue {
             (now - since).0,
             service.time(now, service.load(self.law.avpkt)).0,
         );
-        // Of a server without a rate of its own nobody knows how many.
+        // If the server has no rate, nobody knows how many packets it could have served.
         self.average *= match idle.checked_div(packet) {
             Some(packets) => {
                 let part = (idle % packet) as f64 / packet as f64;
@@ -73,7 +72,7 @@ impl RedQueue {
         };
     }
 
-    /// The paper's p_b, or `None` where everything is dropped.
+    /// Returns the paper's p_b; `None` where everything is dropped.
     fn probability(&self) -> Option<f64> {
         let (min, max) = (self.law.min.0 as f64, self.law.max.0 as f64);
         let at_max = self.law.probability.fraction();
@@ -84,49 +83,61 @@ impl RedQueue {
             .then(|| at_max + (1.0 - at_max) * (self.average - max) / max)
     }
 
-    fn ask(&mut self, index: u64, t: &InFlight) -> Asks {
+    fn verdict(&mut self, index: u64, t: &InFlight) -> RedVerdict {
         if self.average < self.law.min.0 as f64 {
             self.count = -1;
-            return Asks::Nothing;
+            return RedVerdict::Enqueue;
         }
         let Some(p_b) = self.probability() else {
             self.count = 0;
-            return Asks::Always;
+            return RedVerdict::Drop;
         };
         self.count += 1;
         let left = 1.0 - self.count as f64 * p_b;
-        // p_a = p_b / left, which is 1 as soon as no more than p_b is left.
+        // p_a = p_b / left is 1 as soon as `left` is at most p_b.
         let is_hit = left <= p_b || self.draws.of(t.stream()).share(index) < p_b / left;
         if !is_hit {
-            return Asks::Nothing;
+            return RedVerdict::Enqueue;
         }
         self.count = 0;
-        Asks::Early
+        RedVerdict::MarkOrDrop
     }
 
-    /// Judges `t` as it comes.
-    fn judge(&mut self, now: Nanos, index: u64, t: &mut InFlight, service: &Service) -> Entered {
+    /// Decides on `t` when it arrives; it may be marked.
+    fn decide(
+        &mut self,
+        now: Nanos,
+        index: u64,
+        t: &mut InFlight,
+        service: &Service,
+    ) -> EntryResult {
         self.update_average(now, service);
-        match self.ask(index, t) {
-            Asks::Nothing => Entered::Taken,
-            Asks::Early if self.law.ecn && t.mark() => Entered::Taken,
-            Asks::Early | Asks::Always => Entered::Dropped(DropCause::Aqm),
+        match self.verdict(index, t) {
+            RedVerdict::Enqueue => EntryResult::Taken,
+            RedVerdict::MarkOrDrop if self.law.ecn && t.mark() => EntryResult::Taken,
+            RedVerdict::MarkOrDrop | RedVerdict::Drop => EntryResult::Dropped(DropCause::Aqm),
         }
     }
 }
 
 impl QueueDiscipline for RedQueue {
-    fn enqueue(&mut self, at: Entry, mut t: InFlight, service: &Service, out: &mut Out) -> Entered {
-        match self.judge(at.now, at.index, &mut t, service) {
-            Entered::Taken => self.fifo.enqueue(at, t, service, out),
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        mut t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
+        match self.decide(at.now, at.index, &mut t, service) {
+            EntryResult::Taken => self.fifo.enqueue(at, t, service, out),
             dropped => dropped,
         }
     }
 
-    /// The average may still be high when nothing waits any more.
-    fn enqueue_at_idle(&mut self, at: Entry, mut t: InFlight, service: &Service) -> Entered {
-        let entered = self.judge(at.now, at.index, &mut t, service);
-        if entered == Entered::Taken {
+    /// Takes in `t`. The average may still be high when no packet waits any more.
+    fn enqueue_at_idle(&mut self, at: Arrival, mut t: InFlight, service: &Service) -> EntryResult {
+        let entered = self.decide(at.now, at.index, &mut t, service);
+        if entered == EntryResult::Taken {
             self.fifo.adopt(t, service);
         } else {
             self.idle_since = Some(at.now);
@@ -135,14 +146,14 @@ impl QueueDiscipline for RedQueue {
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
-        let next = self.fifo.give_up(service);
+        let next = self.fifo.remove_head(service);
         if next.is_none() {
             self.idle_since = Some(now);
         }
         next
     }
 
-    /// The average stays what it is.
+    /// Takes over the parameters; the average stays.
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
         let Discipline::Red(law) = queue.discipline else {
             return false;
@@ -158,8 +169,8 @@ impl QueueDiscipline for RedQueue {
         self.fifo.adopt(t, service);
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        self.fifo.give_up(service)
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        self.fifo.remove_head(service)
     }
 
     fn len(&self) -> usize {
@@ -171,7 +182,7 @@ impl QueueDiscipline for RedQueue {
     }
 }
 
-/// A law without one was refused.
+/// Returns the weight. The check of conditions refuses a law without one.
 fn weight(law: &Red) -> f64 {
     law.weight().unwrap_or(1.0)
 }

@@ -1,4 +1,4 @@
-//! A bottleneck server: one packet in service, the others wait.
+//! A bottleneck server: one packet is in service, and the others wait.
 
 use core::iter;
 
@@ -11,17 +11,17 @@ use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::in_flight::InFlight;
 use crate::queue::AnyDiscipline;
-use crate::queue::discipline::{Entry, QueueDiscipline as _};
+use crate::queue::discipline::{Arrival, QueueDiscipline as _};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee, Trace};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
 /// A bottleneck that serves one packet after the other.
 ///
-/// What it holds are events, not departures computed in advance, so that a change of the rate reaches the packet in service,
-/// which keeps what was served of it, and those that wait.
+/// It holds events and not departures that were computed in advance. Therefore a change of the rate affects the waiting
+/// packets and the packet in service, which keeps the part of its service that is done.
 #[derive(Debug)]
 pub(crate) struct Server {
     start: Nanos,
@@ -30,17 +30,17 @@ pub(crate) struct Server {
     service: Service,
     queue: AnyDiscipline,
     in_service: Option<InFlight>,
-    /// When that is done; [`Nanos::MAX`] in a stall.
+    /// The time at which the packet in service is done; [`Nanos::MAX`] in a stall.
     ends: Nanos,
-    /// What is left of its work, in a stall.
+    /// The work that is left of the packet in service, in a stall.
     left: u128,
     longest: usize,
 }
 
-/// The draws that decide which packets a discipline drops; the others are those of a rate that fluctuates.
+/// The stream of draws that decide which packets a discipline drops; the other draws are for a rate that fluctuates.
 const DISCIPLINE: u64 = 1;
 
-/// The queue of a server that does nothing: nobody waits long, and nobody is dropped.
+/// The queue of a server that does nothing: no packet waits long, and none is dropped.
 const UNLIMITED: Queue = Queue {
     limit: QueueLimit::Packets(u32::MAX),
     discipline: Discipline::DropTail,
@@ -70,7 +70,7 @@ impl Server {
         self.in_service = Some(t);
     }
 
-    fn follow_service(&mut self, at: Nanos, effect: &Effect) {
+    fn update_service(&mut self, at: Nanos, effect: &Effect) {
         let len = self.in_service.as_ref().map(|t| t.packet.len);
         if let Some(len) = len.filter(|_| self.ends != Nanos::MAX) {
             self.left = self.service.left(at, len, self.ends);
@@ -87,7 +87,7 @@ impl Rate {
         Behaviour {
             varies: self.fluctuation.is_some(),
             holds: match self.rate {
-                Some(_) => Holding::Awhile,
+                Some(_) => Holding::Temporarily,
                 None => Holding::UntilChanged,
             },
             ..of_server(Bottleneck::Rate(self), self.queue)
@@ -102,7 +102,7 @@ impl Trace {
 }
 
 impl Toffee {
-    /// A packet's time varies with those of the other direction.
+    /// A packet's time varies with the packets of the other direction.
     pub(crate) fn behaviour(&self) -> Behaviour<'_> {
         of_server(Bottleneck::Toffee(self), self.queue)
     }
@@ -113,7 +113,7 @@ fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
         marks: queue.discipline.marks(),
         reorders: queue.discipline.reorders(),
         varies: true,
-        holds: Holding::Awhile,
+        holds: Holding::Temporarily,
         room: Some(queue.limit),
         bottleneck: Some(bottleneck),
         timing: Timing::NOW,
@@ -123,27 +123,27 @@ fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
 
 impl Stage for Server {
     #[inline]
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
-        // Written only where it changes: a copy that follows a write at once waits for it.
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
+        // It is written only if it changes, because a copy that follows a write immediately has to wait for it.
         if t.since != at {
             t.since = at;
         }
         if self.in_service.is_none() && self.queue.is_plain() {
             self.service.begin_busy_period(at);
             self.begin(at, *t);
-            return Entered::Taken;
+            return EntryResult::Taken;
         }
-        let entry = Entry { now: at, index };
+        let entry = Arrival { now: at, index };
         if self.in_service.is_none() {
             let entered = self.queue.enqueue_at_idle(entry, *t, &self.service);
-            if entered != Entered::Taken {
+            if entered != EntryResult::Taken {
                 return entered;
             }
             if let Some(first) = self.queue.dequeue(at, &self.service, out) {
                 self.service.begin_busy_period(at);
                 self.begin(at, first);
             }
-            return Entered::Taken;
+            return EntryResult::Taken;
         }
         let entered = self.queue.enqueue(entry, *t, &self.service, out);
         self.longest = self.longest.max(self.queue.len());
@@ -168,18 +168,18 @@ impl Stage for Server {
         if *effect == self.effect {
             return;
         }
-        // What a queue counts of a packet follows the framing, so that one changes while the queue is empty.
+        // A queue counts packets as the framing says, so the framing changes while the queue is empty.
         let mut waiting = Vec::new();
         if framing(effect) != framing(&self.effect) {
-            waiting.extend(iter::from_fn(|| self.queue.give_up(&self.service)));
+            waiting.extend(iter::from_fn(|| self.queue.remove_head(&self.service)));
         }
         if !is_same_service(effect, &self.effect) {
-            self.follow_service(at, effect);
+            self.update_service(at, effect);
         }
         let queue = queue(effect).unwrap_or(&UNLIMITED);
         let at = at.max(self.start);
         let draws = self.draws.stream(DISCIPLINE);
-        self.queue.turn_into(at, queue, &self.service, draws);
+        self.queue.change_to(at, queue, &self.service, draws);
         waiting
             .into_iter()
             .for_each(|t| self.queue.adopt(t, &self.service));
@@ -227,7 +227,7 @@ fn framing(effect: &Effect) -> Framing {
     }
 }
 
-/// Whether two effects differ in their queues at most.
+/// Returns whether two effects are equal except for their queues.
 fn is_same_service(one: &Effect, other: &Effect) -> bool {
     match (one, other) {
         (Effect::Rate(one), Effect::Rate(other)) => {

@@ -1,29 +1,29 @@
-//! How long a server takes for a packet, or for all that wait.
+//! The time that a server takes for a packet, or for all packets that wait.
 
 use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::queue::bucket::Bucket;
-use crate::queue::constant::{Constant, WORK_PER_BYTE};
+use crate::queue::constant::{ConstantRate, WORK_PER_BYTE};
 use crate::queue::fluctuating::Fluctuating;
 use crate::queue::trace::Traced;
 use crate::spec::{Effect, Rate};
 use crate::time::Nanos;
 use crate::units::{Bytes, Factor};
 
-/// What determines a server's time for a packet.
+/// The way in which a server determines the time for a packet.
 #[derive(Debug)]
 pub(crate) enum Service {
-    /// None: a packet is served when it comes.
+    /// It serves a packet when it comes.
     Unlimited,
-    /// None is served.
+    /// It serves no packet.
     Stalled(Framing),
-    /// A rate, and which bytes it counts.
-    Rate(Constant, Framing),
-    /// A token bucket, and which bytes it counts.
+    /// A rate, and the bytes that it counts.
+    Rate(ConstantRate, Framing),
+    /// A token bucket, and the bytes that it counts.
     Bucket(Bucket, Framing),
-    /// A rate that varies, and which bytes it counts.
+    /// A rate that varies, and the bytes that it counts.
     Fluctuating(Fluctuating, Framing),
-    /// TOFFEE-Mocha: a constant for each packet, and L2 bytes / factor in microseconds.
+    /// TOFFEE-Mocha: a constant time for each packet, plus L2 bytes / factor in microseconds.
     Toffee(Nanos, Option<Factor>),
     /// A trace.
     Traced(Traced),
@@ -36,11 +36,11 @@ pub(crate) struct Load {
     pub(crate) bytes: Bytes,
 }
 
-/// A packet's whole service in TOFFEE's unit of work, of which a change keeps what was served.
+/// The work of a packet's whole service under TOFFEE; after a change, the served part of it still counts.
 const WHOLE: u128 = 1 << 64;
 
 impl Service {
-    /// What `effect` asks for from `at` on; `before` is what served until then.
+    /// Creates the service that `effect` defines from `at` on; `before` is the service until then.
     pub(crate) fn new(
         effect: &Effect,
         start: Nanos,
@@ -71,14 +71,14 @@ impl Service {
         }
         match (spec.rate, spec.fluctuation) {
             (None, _) => Self::Stalled(spec.framing),
-            (Some(rate), None) => Self::Rate(Constant { rate, credit: 0 }, spec.framing),
+            (Some(rate), None) => Self::Rate(ConstantRate { rate, credit: 0 }, spec.framing),
             (Some(rate), Some(how)) => {
                 Self::Fluctuating(Fluctuating::new(rate, how, draws, drawn), spec.framing)
             }
         }
     }
 
-    /// The work of one packet of `len` L2 bytes.
+    /// Returns the load of one packet of `len` L2 bytes.
     #[inline]
     pub(crate) fn load(&self, len: Bytes) -> Load {
         let bytes = match self {
@@ -91,7 +91,7 @@ impl Service {
         Load { packets: 1, bytes }
     }
 
-    /// How long `load` takes at the rate of `now`. Of what has no rate of its own, no time.
+    /// Returns the time that `load` takes at the rate of `now`; 0 if there is no rate.
     pub(crate) fn time(&self, now: Nanos, load: Load) -> Nanos {
         match self {
             Self::Rate(constant, _) => constant.rate.time_for(load.bytes),
@@ -105,7 +105,7 @@ impl Service {
         }
     }
 
-    /// A packet finds the server idle: what rounding served in advance before is not carried over.
+    /// Begins a busy period: a packet finds the server idle, and work that rounding did in advance is not carried over.
     #[inline]
     pub(crate) fn begin_busy_period(&mut self, at: Nanos) {
         match self {
@@ -116,7 +116,7 @@ impl Service {
         }
     }
 
-    /// When a packet of `len` whose service begins at `at` is done; [`Nanos::MAX`] if never.
+    /// Returns when a packet of `len` whose service begins at `at` is done; [`Nanos::MAX`] if never.
     #[inline]
     pub(crate) fn serve(&mut self, at: Nanos, len: Bytes) -> Nanos {
         let load = self.load(len);
@@ -131,7 +131,7 @@ impl Service {
         }
     }
 
-    /// The whole work of a packet, in the unit of [`Service::left`].
+    /// Returns the whole work of a packet, in the unit of [`Service::left`].
     pub(crate) fn work(&self, len: Bytes) -> u128 {
         match self {
             Self::Toffee(..) => WHOLE,
@@ -140,7 +140,7 @@ impl Service {
         }
     }
 
-    /// The work that is left at `at` of a packet of `len` that will be done at `ends`.
+    /// Returns the work that is left at `at` of a packet of `len` that will be done at `ends`.
     pub(crate) fn left(&self, at: Nanos, len: Bytes, ends: Nanos) -> u128 {
         match self {
             Self::Rate(constant, _) => constant.left(at, ends),
@@ -156,7 +156,7 @@ impl Service {
         }
     }
 
-    /// When a packet of `len` of which so much work is left at `at` is done.
+    /// Returns when a packet of `len` with the work `left` at `at` is done.
     pub(crate) fn resume(&mut self, at: Nanos, len: Bytes, left: u128) -> Nanos {
         let load = self.load(len);
         match self {
@@ -168,7 +168,7 @@ impl Service {
                 trace.serve(at, Bytes(u64::try_from(left).unwrap_or(u64::MAX)))
             }
             Self::Toffee(..) => {
-                // Rounded up, so that what `left` lost by rounding down does not count.
+                // It is rounded up, so that the loss of `left` by rounding down does not matter.
                 let time = (u128::from(self.time(at, load).0) * left).div_ceil(WHOLE);
                 at + Nanos(u64::try_from(time).unwrap_or(u64::MAX))
             }

@@ -6,15 +6,15 @@ use crate::spec::{OPPORTUNITY, Opportunities};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
-/// Serves packets at given times. What an opportunity leaves over serves the next packet that waits; one that finds nothing
-/// waiting is lost (Netravali et al.: "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC 2015).
+/// Serves packets at given times. The rest of an opportunity serves the next packet that waits; an opportunity at which
+/// no packet waits is lost (Netravali et al.: "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC 2015).
 #[derive(Debug)]
 pub(crate) struct Traced {
     opportunities: Arc<dyn Opportunities>,
     start: Nanos,
-    /// The next opportunity.
+    /// The number of the next opportunity.
     next: u64,
-    /// Bytes left over of the last one, for as long as packets wait.
+    /// The bytes left over from the last opportunity, as long as packets wait.
     spare: u64,
 }
 
@@ -33,7 +33,7 @@ impl Traced {
         self.skip_to(at);
     }
 
-    /// When `bytes` are through that wait from `at` on, the last packet's end; [`Nanos::MAX`] if the trace ends before.
+    /// Returns when the last of `bytes` that wait from `at` on are served; [`Nanos::MAX`] if the trace ends before.
     pub(crate) fn serve(&mut self, at: Nanos, bytes: Bytes) -> Nanos {
         let mut ends = at;
         let mut left = bytes.0;
@@ -51,7 +51,7 @@ impl Traced {
         ends
     }
 
-    /// The bytes that are left at `at` of what ends at `ends`.
+    /// Returns the bytes that are left at `at` of a service that ends at `ends`.
     pub(crate) fn left(&self, at: Nanos, ends: Nanos) -> u64 {
         let to_come = (0..self.next).rev();
         let opportunities = to_come.take_while(|index| (at..=ends).contains(&self.time(*index)));
@@ -62,7 +62,7 @@ impl Traced {
         self.start + self.opportunities.at(index)
     }
 
-    /// Passes over the opportunities before `at`, in strides that double: a trace may be long and idle.
+    /// Skips the opportunities before `at` in strides that double, because a trace may be long and idle.
     fn skip_to(&mut self, at: Nanos) {
         let mut stride = 1;
         while self.time(self.next + stride - 1) < at {

@@ -1,4 +1,4 @@
-//! How often a bit is wrong.
+//! Bit error rates.
 
 use core::fmt;
 use core::str::FromStr;
@@ -14,16 +14,16 @@ const BIT_ERROR_RATE: Quantity = Quantity {
     units: &[],
 };
 
-/// A regular expression of what is a bit error rate, but for its range.
+/// A regular expression of bit error rates, regardless of their range.
 #[cfg(feature = "schema")]
 pub(crate) const PATTERN: &str = r"[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?";
 
 /// The probability that a bit is wrong, independently of the others; at least 0 and below 1.
 ///
-/// A frame with a wrong bit is lost, because its checksum (FCS) tells: with probability 1 - (1 - b)^n for its n bits from the
-/// destination's address to the FCS, `8 max(64, L2 + 4)`.
+/// A frame with a wrong bit is lost, because its checksum (FCS) detects it: with probability 1 - (1 - b)^n for its n
+/// bits from the destination's address to the FCS, `8 max(64, L2 + 4)`.
 ///
-/// Text: `1e-6`, `0.000001`; it has no unit.
+/// Text: `1e-6`, `0.000001`, without a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct BitErrorRate(f64);
 
@@ -31,28 +31,29 @@ impl BitErrorRate {
     /// No bit is wrong.
     pub const ZERO: Self = Self(0.0);
 
-    /// A rate of `share` of all bits.
+    /// Creates a rate with this share of wrong bits.
     ///
     /// # Errors
-    /// Anything below 0 and from 1 on, NaN included.
+    /// Returns an error for a share below 0 or from 1 on, and for NaN.
     pub fn new(share: f64) -> Result<Self, UnitError> {
-        match (0.0..1.0).contains(&share) {
+        if (0.0..1.0).contains(&share) {
             // Adding 0 turns the -0.0 that the range admits into 0.0.
-            true => Ok(Self(share + 0.0)),
-            false => Err(BIT_ERROR_RATE.out_of_range(&share.to_string())),
+            Ok(Self(share + 0.0))
+        } else {
+            Err(BIT_ERROR_RATE.out_of_range(&share.to_string()))
         }
     }
 
-    /// The share of bits that are wrong.
+    /// Returns the share of bits that are wrong.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// How probably a frame of `l2_len` (FCS not included) is lost.
+    /// Returns the probability that a frame of `l2_len` bytes (without FCS) is lost.
     #[must_use]
     pub fn loss(self, l2_len: Bytes) -> Probability {
-        // From 64 bytes on with FCS; of preamble and gap no checksum tells.
+        // A frame has at least 64 bytes with its FCS. No checksum covers preamble and gap.
         let bytes = l2_len.0.max(60) + 4;
         let whole = -libm::expm1(8.0 * bytes as f64 * libm::log1p(-self.0));
         Probability::from_percent(100.0 * whole).expect("from 0 to 1")
@@ -90,7 +91,7 @@ mod tests {
     fn a_longer_frame_is_lost_more_often() {
         let rate = BitErrorRate::new(1e-6).unwrap();
         let percent = |len| rate.loss(Bytes(len)).percent();
-        // 100 (1 - (1 - 1e-6)^n), n = 8 (1514 + 4) and, of a short frame, 8 * 64.
+        // 100 (1 - (1 - 1e-6)^n), where n is 8 (1514 + 4), or 8 * 64 for a short frame.
         assert!(
             (percent(1_514) - 1.207_056_5).abs() < 1e-6,
             "{}",

@@ -1,4 +1,4 @@
-//! The parameters of effects that lose, copy, change, drop or reorder packets, or have them leave in bursts.
+//! The parameters of effects that lose, copy, change, drop or reorder packets, or make them leave in bursts.
 
 use core::num::{NonZeroU8, NonZeroU32};
 use core::str::FromStr;
@@ -8,17 +8,17 @@ use crate::decimal::UnitError;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Probability};
 
-/// Every packet is lost with one probability, independently of the others.
+/// Random loss: every packet is lost with one probability, independently of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RandomLoss {
     /// The probability.
     pub share: Probability,
-    /// Whether a packet is marked (CE) in place of being lost, where its sender understands marks (RFC 3168, section 5).
+    /// Whether a packet is marked (CE) instead of lost, if its sender understands marks (RFC 3168, section 5).
     pub ecn: bool,
 }
 
 impl From<Probability> for RandomLoss {
-    /// Without marks.
+    /// Makes a loss without marks.
     fn from(share: Probability) -> Self {
         Self { share, ecn: false }
     }
@@ -27,23 +27,23 @@ impl From<Probability> for RandomLoss {
 impl FromStr for RandomLoss {
     type Err = UnitError;
 
-    /// The share alone, `1%`: without marks.
+    /// Parses the share alone, `1%`: a loss without marks.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         text.parse().map(Probability::into)
     }
 }
 
-/// Each packet is followed by a copy, with a probability.
+/// Duplication: each packet is followed by a copy with a probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Duplication {
     /// The probability.
     pub share: Probability,
-    /// How much later than the packet the copy goes on; at most 1 h.
+    /// The time by which the copy continues later than the packet, at most 1 h.
     pub delay: Nanos,
 }
 
 impl From<Probability> for Duplication {
-    /// At once.
+    /// Makes a duplication whose copies follow immediately.
     fn from(share: Probability) -> Self {
         let delay = Nanos::ZERO;
         Self { share, delay }
@@ -53,26 +53,26 @@ impl From<Probability> for Duplication {
 impl FromStr for Duplication {
     type Err = UnitError;
 
-    /// The share alone, `1%`: at once.
+    /// Parses the share alone, `1%`: copies follow immediately.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         text.parse().map(Probability::into)
     }
 }
 
-/// Bits of each packet are flipped, with a probability.
+/// Corruption: bits of a packet are flipped with a probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Corruption {
     /// The probability.
     pub share: Probability,
-    /// How many bits, each another one.
+    /// The number of bits, all different.
     pub bits: NonZeroU8,
-    /// Whether the bits are those of what TCP, UDP and ICMP carry, and the checksum is mended, so that nobody but who reads it
-    /// can tell; else they lie anywhere behind the IP header, and the checksum stays wrong.
+    /// Whether the bits are among those that TCP, UDP or ICMP carry, and the checksum is corrected, so that only the
+    /// application can notice. Otherwise they are anywhere behind the IP header, and the checksum stays wrong.
     pub repair: bool,
 }
 
 impl From<Probability> for Corruption {
-    /// One bit, with a checksum that is wrong.
+    /// Makes a corruption of one bit that leaves the checksum wrong.
     fn from(share: Probability) -> Self {
         Self {
             share,
@@ -85,62 +85,64 @@ impl From<Probability> for Corruption {
 impl FromStr for Corruption {
     type Err = UnitError;
 
-    /// The share alone, `0.1%`: one bit, with a checksum that is wrong.
+    /// Parses the share alone, `0.1%`: one bit, and the checksum stays wrong.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         text.parse().map(Probability::into)
     }
 }
 
-/// A policer: drops what comes faster than a rate, but for bursts (tc's police action, with one rate).
+/// A policer: it drops packets that exceed a rate and a burst (tc's police action, with one rate).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Police {
-    /// The rate that may pass, of L2 bytes without FCS.
+    /// The rate that may pass, in L2 bytes without FCS.
     pub rate: BitsPerSec,
-    /// How much may pass at once after a time without packets; at least 1,514 bytes, a full frame of an MTU of 1,500.
+    /// The bytes that may pass immediately after a time without packets; at least 1,514, a full frame at an MTU of
+    /// 1,500.
     pub burst: Bytes,
 }
 
-/// Packets that pass a delay at once and so overtake what waits in it, as tc's `reorder` and `gap` (Linux,
+/// Reordering by packets that skip a delay and so overtake those in it, as tc's `reorder` and `gap` (Linux,
 /// `net/sched/sch_netem.c`, `netem_enqueue`).
 ///
-/// Behind each packet that passed at once, `gap` less one wait; then each passes with the probability `share`, until one
-/// does. In the long run one in gap - 1 + 1/share passes at once.
+/// After each packet that skips the delay, `gap` - 1 packets wait; from then on, each packet is a candidate and skips
+/// it with the probability `share`, until one does. In the long run, one in gap - 1 + 1/share packets skips the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// The probability that a candidate passes at once.
+    /// The probability that a candidate skips the delay.
     pub share: Probability,
-    /// Every so many-th packet is the first candidate; with 1, each is one.
+    /// The distance in packets from one that skips the delay to the next candidate; with 1, each packet is a candidate.
     pub gap: NonZeroU32,
 }
 
-/// Packets that are held back until others have overtaken them.
+/// Reordering by packets that are held back until others have overtaken them.
 ///
-/// One that is held back leaves behind the packet that completes its extent, or when its time is over. Its reordering
-/// extent (RFC 4737, section 4.2.1) is then the one asked for, unless others were held back meanwhile.
+/// A held packet leaves behind the packet that completes its extent, or when its time is over. Its reordering extent
+/// (RFC 4737, section 4.2.1) is then `extent`, unless other packets were held back meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HoldBack {
     /// The probability that a packet is held back.
     pub share: Probability,
-    /// How many packets that came later overtake it. Packets held back themselves and copies do not count.
+    /// The number of later packets that overtake it. Packets that are held back themselves, and copies, do not count.
     pub extent: NonZeroU32,
-    /// How long it is held at most, if fewer come; above 0 and at most 1 h.
+    /// The longest time for which it is held if fewer packets come; above 0 and at most 1 h.
     pub timeout: Nanos,
 }
 
 /// A medium that packets get in turns, as netem's `slot` (Linux, `net/sched/sch_netem.c`, `get_slot_next`).
 ///
-/// The first packet that comes when no slot is ahead has the next one open after a wait that is drawn for it. All that comes
-/// until then leaves in that slot, as far as it has room; what has none waits for the slot after it, which opens a wait of its own
-/// later. Order is kept. As many packets may wait as come.
+/// A packet that comes when no slot lies ahead opens the next slot after a wait that is drawn for it. All packets that
+/// come until then leave in that slot, as far as it has room. The others wait for the next slot, which opens after
+/// another wait. Order is kept, and any number of packets may wait.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slots {
-    /// The wait for a slot; in the mean, if it varies. netem's minimum and maximum are this, less and more the spread of a uniform
-    /// law.
+    /// The wait for a slot; the mean wait, if it varies. The minimum and maximum of netem are this minus and plus the
+    /// spread of a uniform law.
     pub delay: Nanos,
-    /// What is drawn for each slot; a wait below 0 is 0. Without half-life.
+    /// The random part that is drawn for each slot; a wait below 0 is set to 0. It has no half-life.
     pub jitter: Option<Jitter>,
-    /// The packets that leave in one slot; as many as there are if there is none.
+    /// The number of packets that leave in one slot; `None` is unlimited.
     pub packets: Option<NonZeroU32>,
-    /// The L2 bytes after which a slot is over; the packet that reaches them leaves. Above 0.
+    /// The L2 bytes after which a slot is over, above 0; the packet that reaches them still leaves. `None` is
+    /// unlimited.
     pub bytes: Option<Bytes>,
 }

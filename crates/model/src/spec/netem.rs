@@ -1,103 +1,107 @@
-//! Linux's netem as one stage, in tc's own words (tc-netem(8); `net/sched/sch_netem.c`).
+//! Linux's netem as one stage, with tc's names (tc-netem(8); `net/sched/sch_netem.c`).
 
 use crate::spec::{FourState, GilbertElliott};
 use crate::time::Nanos;
 use crate::units::{Bytes, Probability};
 
-/// What one netem does, with its defaults.
+/// The options of one netem, with its defaults.
 ///
-/// A packet meets the parts in the order of the kernel's `netem_enqueue`: duplication, loss (or a mark), corruption, the limit,
-/// then either it leaves at once (reordering) or it is delayed, behind the packets before it where there is a rate, and
-/// perhaps until a slot comes. Correlations and shares are taken to the kernel's 32 bits.
+/// A packet meets the parts in the order of the kernel's `netem_enqueue`: duplication, loss (or a mark), corruption,
+/// and the limit. Then it either leaves immediately (reordering) or is delayed: behind the packets before it if there
+/// is a rate, and until a slot comes if there are slots. Correlations and shares have the kernel's 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Netem {
-    /// Packets that it may hold, those in flight through the delay among them; what comes then is dropped.
+    /// The number of packets that it may hold, including those in flight through the delay; a packet beyond it is
+    /// dropped.
     pub limit: u32,
     /// The delay.
     pub delay: Nanos,
-    /// How far the delay varies: half the width where there is no distribution, else what 8192 in its table stands for; above
-    /// 2^31 - 1 ns it is that.
+    /// The variation of the delay: half the width if there is no distribution, otherwise the scale of its table (an
+    /// entry of 8192). More than 2^31 - 1 ns counts as 2^31 - 1 ns.
     pub jitter: Nanos,
-    /// How much a delay's draw repeats the one before. The remainder that the kernel takes of a draw keeps its low bits, so
-    /// that this does nothing where twice the jitter, or the length of the table, is far below 2^32.
+    /// The correlation of a delay's draw with the previous one. The remainder that the kernel takes of a draw keeps its
+    /// low bits, so the correlation has no effect if twice the jitter, or the length of the table, is far below 2^32.
     pub delay_correlation: Option<Probability>,
-    /// The law of the jitter; uniform when absent.
+    /// The law of the jitter; `None` is uniform.
     pub distribution: Option<NetemDistribution>,
-    /// Which packets are lost.
+    /// The law of loss.
     pub loss: NetemLoss,
-    /// Whether what would be lost is marked instead, where it allows that.
+    /// Whether a packet is marked instead of lost, if its sender understands marks.
     pub ecn: bool,
-    /// Which packets have one bit flipped.
+    /// The share of packets in which one bit is flipped.
     pub corrupt: Option<NetemShare>,
-    /// Which packets are followed by a copy, which is lost, corrupted and delayed by itself, and is not copied again.
+    /// The share of packets that are followed by a copy. The copy is lost, corrupted and delayed independently, and is
+    /// not copied again.
     pub duplicate: Option<NetemShare>,
-    /// Which packets pass without any delay.
+    /// The share of packets that pass without any delay.
     pub reorder: Option<NetemShare>,
-    /// Only every so many-th packet may pass without delay; 0 where nothing is said, which is 1.
+    /// The distance in packets between those that may pass without delay; 0 means not stated and counts as 1.
     pub gap: u32,
     /// A bottleneck, as part of the delay.
     pub rate: Option<NetemRate>,
-    /// When packets leave in groups.
+    /// The slots, if packets leave in groups.
     pub slot: Option<NetemSlot>,
-    /// Makes its draws others than those of the link's seed alone.
+    /// A seed that makes its draws differ from those of the link's seed alone.
     pub seed: Option<u64>,
 }
 
 /// A share of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetemShare {
-    /// How many, if there is no correlation.
+    /// The share that is hit without a correlation.
     pub share: Probability,
-    /// How much each draw repeats the one before: x = (1 - c) u + c x'. It narrows what is drawn, so it changes how many hit.
+    /// The correlation c of each draw with the previous one: x = (1 - c) u + c x'. It narrows the distribution of
+    /// draws, so it changes the share that is hit.
     pub correlation: Option<Probability>,
 }
 
-/// Which packets are lost. Marks are netem's own to say: those of the chains say nothing here.
+/// The law of loss. The chains' own settings for marks have no effect, because [`Netem::ecn`] decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum NetemLoss {
-    /// None.
+    /// No loss.
     #[default]
     Nothing,
-    /// A share.
+    /// Random loss of a share.
     Random(NetemShare),
-    /// By a chain of four states.
+    /// Loss by a chain of four states.
     State(FourState),
-    /// By a chain of two states.
+    /// Loss by a chain of two states.
     Gemodel(GilbertElliott),
 }
 
-/// A distribution that iproute2 has a table of: 4,096 quantiles, scaled by 8192.
+/// A distribution for which iproute2 has a table: 4,096 quantiles, scaled by 8192.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetemDistribution {
     /// Normal; the jitter is its standard deviation.
     Normal,
-    /// 4/3 (v - 3/2) for a Pareto law v with shape 3, from 1 on, cut at 4 jitters: 0.82 jitters is its standard deviation.
+    /// 4/3 (v - 3/2) jitters for a Pareto law v of shape 3, from 1 on, limited to 4 jitters. The standard deviation is
+    /// 0.82 jitters.
     Pareto,
-    /// A quarter of the first and three quarters of the second.
+    /// A quarter of the normal law plus three quarters of the Pareto law.
     ParetoNormal,
 }
 
-/// A bottleneck without a queue of its own: a packet leaves as if it followed the last one that is held.
+/// A bottleneck without a separate queue: a packet leaves as if it followed the last one that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetemRate {
-    /// Bytes a second, as tc rounds rates down.
+    /// Bytes per second; tc rounds rates down to them.
     pub bytes_per_s: u64,
-    /// What each packet counts for beside its L2 bytes, or is taken from them.
+    /// The bytes that each packet counts for in addition to its L2 bytes; may be negative.
     pub packet_overhead: i32,
-    /// The bytes that a packet is rounded up to a multiple of; 0 for none.
+    /// The cell size in bytes: a packet is rounded up to whole cells; 0 for none.
     pub cell_size: u32,
-    /// What each of these counts for besides.
+    /// The bytes that each cell counts for in addition to its size; may be negative.
     pub cell_overhead: i32,
 }
 
-/// When packets leave in groups: what is due waits for the next slot.
+/// Slots in which packets leave in groups: a packet that is due waits for the next slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetemSlot {
-    /// How long a slot comes after the one before is used up, or was found over.
+    /// The time from when a slot is used up, or found to be over, to the next slot.
     pub delay: NetemSlotDelay,
-    /// Packets that leave in one; 0 for no limit.
+    /// The number of packets that leave in one slot; 0 is unlimited.
     pub packets: u32,
-    /// L2 bytes that leave in one, the packet that exceeds them included; 0 for no limit.
+    /// The L2 bytes that leave in one slot, including the packet that exceeds them; 0 is unlimited.
     pub bytes: u32,
 }
 
@@ -106,12 +110,12 @@ pub struct NetemSlot {
 pub enum NetemSlotDelay {
     /// Every time from the first to the second is equally likely.
     Uniform(Nanos, Nanos),
-    /// A table's, about the first, with the second as its jitter.
+    /// The law of a table, with the first time as the mean and the second as the jitter.
     Table(NetemDistribution, Nanos, Nanos),
 }
 
 impl Netem {
-    /// What netem does without an option: 1,000 packets fit, and nothing happens to them.
+    /// netem without options: 1,000 packets fit, and nothing happens to them.
     pub const PLAIN: Self = Self {
         limit: 1_000,
         delay: Nanos::ZERO,
@@ -129,7 +133,8 @@ impl Netem {
         seed: None,
     };
 
-    /// How much duplication's draws repeat each other: tc tells the kernel only where another correlation is stated too.
+    /// Returns the correlation of duplication's draws: tc passes it to the kernel only if another correlation is
+    /// stated, too.
     #[must_use]
     pub fn duplicate_correlation(&self) -> Option<Probability> {
         let of = |share: Option<NetemShare>| share.and_then(|share| share.correlation);
@@ -154,8 +159,8 @@ impl Default for Netem {
 }
 
 impl NetemRate {
-    /// What a packet of so many L2 bytes counts for. What the overheads leave nothing of counts for nothing; the kernel would
-    /// take it for 2^64 bytes less what is missing.
+    /// Returns the number of bytes that a packet of `len` L2 bytes counts for. If the overheads would make it negative,
+    /// it is 0; the kernel would take 2^64 bytes less the missing ones.
     #[must_use]
     pub fn bytes_counted(&self, len: Bytes) -> Bytes {
         let bytes = len.0.saturating_add_signed(i64::from(self.packet_overhead));
@@ -168,11 +173,11 @@ impl NetemRate {
         })
     }
 
-    /// How long it takes (`packet_time_ns`).
+    /// Returns the time that a packet of `len` L2 bytes takes (`packet_time_ns`).
     #[must_use]
     pub fn time_for(&self, len: Bytes) -> Nanos {
         let bytes = self.bytes_counted(len).0;
-        // Up to 18 GB this is exact.
+        // This is exact up to 18 GB.
         Nanos(bytes.saturating_mul(1_000_000_000) / self.bytes_per_s.max(1))
     }
 }

@@ -1,4 +1,4 @@
-//! What effects say about themselves is what they do to packets.
+//! The properties that effects state are true of the packets that they pass.
 
 use std::num::{NonZeroU8, NonZeroU32};
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use farwire_model::{
     Rate, Repeating, Side, Slots, StageSpec, Stall, Toffee, Trace,
 };
 
-/// Packets of 1,000 bytes that come to an effect, one a millisecond.
+/// The number of packets of 1,000 bytes that enter an effect, one each millisecond.
 const PACKETS: u64 = 20_000;
 const GAP: Nanos = Nanos::from_millis(1);
 const LENGTH: Bytes = Bytes(1_000);
 
-/// What became of them.
+/// Counts of what happened to the packets.
 #[derive(Default)]
-struct Crossed {
+struct CrossingCounts {
     dropped_by_law: u64,
     dropped: u64,
     copied: u64,
     damaged: u64,
     marked: u64,
-    /// When each original left, in the order of departures.
+    /// The time at which each original left, in the order of departures.
     left: Vec<(Nanos, u64)>,
 }
 
-fn cross(effect: &Effect) -> Crossed {
+fn cross(effect: &Effect) -> CrossingCounts {
     let stage = StageSpec::new("box.up.stage", effect.clone());
     let mut link = Link::new(&LinkConfig::new(3, vec![stage], vec![])).unwrap();
-    let mut crossed = Crossed::default();
+    let mut crossed = CrossingCounts::default();
     let mut take = |outcome| match outcome {
         Outcome::Copied { .. } => crossed.copied += 1,
         Outcome::Drop { copy: 0, cause, .. } => {
@@ -70,7 +70,7 @@ fn cross(effect: &Effect) -> Crossed {
     crossed
 }
 
-/// One of each effect, some with several sets of parameters.
+/// Returns every effect, some with several sets of parameters.
 fn effects() -> Vec<Effect> {
     let share = |text: &str| text.parse().unwrap();
     let three = NonZeroU32::new(3).unwrap();
@@ -197,7 +197,7 @@ fn effects() -> Vec<Effect> {
 }
 
 #[test]
-fn effects_do_what_they_say_about_themselves_and_nothing_else() {
+fn effects_behave_as_they_state() {
     for effect in effects() {
         let says = effect.behaviour();
         let did = cross(&effect);
@@ -226,14 +226,14 @@ fn effects_do_what_they_say_about_themselves_and_nothing_else() {
         assert!(says.reorders || is_ordered, "{effect:?}");
         match says.holds {
             Holding::Never => assert_eq!(most, Nanos::ZERO, "{effect:?}"),
-            Holding::Awhile => assert!(most > Nanos::ZERO, "{effect:?}"),
+            Holding::Temporarily => assert!(most > Nanos::ZERO, "{effect:?}"),
             Holding::UntilChanged => assert!(did.left.is_empty(), "{effect:?}"),
         }
     }
 }
 
 #[test]
-fn the_loss_that_effects_state_is_that_of_many_packets() {
+fn the_stated_loss_is_that_of_many_packets() {
     for effect in effects() {
         let says = effect.behaviour();
         let Some(stated) = says.loss.long_run(LENGTH) else {
@@ -241,7 +241,8 @@ fn the_loss_that_effects_state_is_that_of_many_packets() {
         };
         let did = cross(&effect);
         let found = (did.dropped_by_law + did.marked) as f64 / PACKETS as f64;
-        // Four standard errors of 20,000 packets in runs of ten, which vary 17 times as much as packets that are lost each by itself.
+        // The tolerance is four standard errors of 20,000 packets in runs of ten. They vary 17 times as much as
+        // independent losses.
         assert!(
             (found - stated.share).abs() <= 0.12 * stated.share.sqrt(),
             "{effect:?}: {found} for {stated:?}"

@@ -1,20 +1,21 @@
-//! The server and its waiting room, held against what arrivals and departures say.
+//! The server and its queue, compared with what the arrivals and departures imply.
 
 use crate::drive::{
-    Arrival, Way, any_queue, any_rate, any_traffic, drive, dues, hop, link, packet, rate, stream,
+    Arrival, HopDirection, any_queue, any_rate, any_traffic, drive, dues, hop, link, packet, rate,
+    stream,
 };
 use farwire_model::{
     BitsPerSec, Bytes, Framing, Link, LinkConfig, Nanos, QueueLimit, Rate, Side, Waiting,
 };
 use proptest::prelude::*;
 
-/// A link that is one server in the up direction.
+/// Creates a link with a single server in the up direction.
 fn one_server(rate: Rate) -> LinkConfig {
-    let up = Way {
+    let up = HopDirection {
         rate: Some(rate),
-        ..Way::default()
+        ..HopDirection::default()
     };
-    link(vec![hop("box", up, Way::default())])
+    link(vec![hop("box", up, HopDirection::default())])
 }
 
 fn up_only(mut traffic: Vec<Arrival>) -> Vec<Arrival> {
@@ -22,7 +23,7 @@ fn up_only(mut traffic: Vec<Arrival>) -> Vec<Arrival> {
     traffic
 }
 
-/// What waits, in the limit's unit; the packet in service is not part of it.
+/// Returns the amount that waits, in the limit's unit, without the packet in service.
 fn waiting(rate: &Rate, packets: &[Bytes]) -> u64 {
     let counted = |bytes: &Bytes| rate.framing.bytes_counted(*bytes).0;
     match rate.queue.limit {
@@ -45,9 +46,9 @@ fn limit(rate: &Rate) -> u64 {
     }
 }
 
-/// At 1 Mbit/s 1,000 bytes take 8 ms.
+/// At 1 Mbit/s, 1,000 bytes take 8 ms.
 #[test]
-fn a_backlog_is_what_waits_and_how_long_a_packet_that_comes_now_would() {
+fn a_backlog_has_the_waiting_packets_and_the_wait_of_an_arrival() {
     let rate = Rate {
         rate: BitsPerSec::new(1_000_000).ok(),
         fluctuation: None,
@@ -89,7 +90,7 @@ proptest! {
             let mut work = 0;
             for &(until, bits) in &departures[n + 1..] {
                 work += bits;
-                // Departures are whole nanoseconds, the window's start rounded up.
+                // Departures are whole nanoseconds, and the start of the window is rounded up.
                 let window = u128::from((until - from).0 + 1);
                 prop_assert!(work <= window * u128::from(rate.rate.unwrap().get()));
             }
@@ -109,14 +110,14 @@ proptest! {
     }
 
     #[test]
-    fn the_queue_holds_what_its_limit_allows_and_no_more(
+    fn the_queue_holds_exactly_its_limit(
         rate in any_rate(),
         queue in any_queue(),
         traffic in any_traffic().prop_map(up_only),
     ) {
         let rate = Rate { queue: queue.into(), ..rate };
         let dues = dues(&drive(&one_server(rate), &traffic, &[]));
-        // Admitted packets and the start of their service.
+        // The admitted packets, each with the start of its service.
         let mut admitted: Vec<(Nanos, Bytes)> = Vec::new();
         let mut free = Nanos::ZERO;
         for (arrival, due) in traffic.iter().zip(dues) {
@@ -141,8 +142,8 @@ proptest! {
 fn packets_in_flight_do_not_fill_the_queue() {
     let mut up = rate("100mbit", "5pkt");
     up.delay = Nanos::from_secs(1);
-    let config = link(vec![hop("box", up, Way::default())]);
-    // At the rate exactly, for as long as the delay lasts: 8,000 packets in flight.
+    let config = link(vec![hop("box", up, HopDirection::default())]);
+    // Packets come exactly at the rate, for as long as the delay lasts: 8,000 packets are in flight.
     let traffic = stream(Side::A, 8_000, Nanos::from_micros(125), 1_500);
     let dues = dues(&drive(&config, &traffic, &[]));
     assert!(dues.iter().all(Option::is_some));
@@ -150,7 +151,11 @@ fn packets_in_flight_do_not_fill_the_queue() {
 
 #[test]
 fn a_packet_that_leaves_makes_room_for_one_that_arrives_at_the_same_instant() {
-    let config = link(vec![hop("box", rate("8mbit", "1pkt"), Way::default())]);
+    let config = link(vec![hop(
+        "box",
+        rate("8mbit", "1pkt"),
+        HopDirection::default(),
+    )]);
     let mut traffic = stream(Side::A, 100, Nanos::from_millis(1), 1_000);
     traffic.insert(0, traffic[0]);
     let dues = dues(&drive(&config, &traffic, &[]));
@@ -159,10 +164,14 @@ fn a_packet_that_leaves_makes_room_for_one_that_arrives_at_the_same_instant() {
 
 #[test]
 fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
-    // One packet of 1,000 bytes in service, and room for exactly three more.
+    // One packet of 1,000 bytes is in service, and there is room for exactly three more.
     for (exact, short) in [("3pkt", "2pkt"), ("3000b", "2999b"), ("3ms", "2999999ns")] {
         for (queue, served) in [(exact, 4), (short, 3)] {
-            let config = link(vec![hop("box", rate("8mbit", queue), Way::default())]);
+            let config = link(vec![hop(
+                "box",
+                rate("8mbit", queue),
+                HopDirection::default(),
+            )]);
             let dues = dues(&drive(
                 &config,
                 &stream(Side::A, 5, Nanos::ZERO, 1_000),
@@ -174,9 +183,13 @@ fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
 }
 
 #[test]
-fn a_server_that_was_idle_starts_afresh() {
-    let config = link(vec![hop("box", rate("10gbit", "10pkt"), Way::default())]);
-    // 1,211.2 ns each: what rounding up left over serves the next packet only while the server is busy.
+fn rounding_credit_ends_with_the_busy_period() {
+    let config = link(vec![hop(
+        "box",
+        rate("10gbit", "10pkt"),
+        HopDirection::default(),
+    )]);
+    // Each takes 1,211.2 ns. The remainder of rounding up serves the next packet only while the server is busy.
     let apart = stream(Side::A, 2, Nanos(10_000), 1_514);
     let dues_apart = dues(&drive(&config, &apart, &[]));
     assert_eq!(dues_apart, [Some(Nanos(1_212)), Some(Nanos(11_212))]);
@@ -187,7 +200,11 @@ fn a_server_that_was_idle_starts_afresh() {
 
 #[test]
 fn a_queue_shorter_than_a_packet_lets_none_wait() {
-    let config = link(vec![hop("box", rate("1mbit", "10ms"), Way::default())]);
+    let config = link(vec![hop(
+        "box",
+        rate("1mbit", "10ms"),
+        HopDirection::default(),
+    )]);
     let traffic = stream(Side::A, 3, Nanos::ZERO, 1_514);
     let served: Vec<_> = dues(&drive(&config, &traffic, &[]));
     assert_eq!(served, [Some(Nanos(12_112_000)), None, None]);

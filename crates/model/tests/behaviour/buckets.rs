@@ -1,5 +1,5 @@
-//! Token buckets, before which packets wait or at which they are dropped, against the theoretical arrival time of ITU-T I.371's
-//! generic cell rate algorithm: the same law, counted from the other end.
+//! Token buckets, before which packets wait or at which they are dropped. They are compared with the theoretical
+//! arrival time of ITU-T I.371's generic cell rate algorithm, an equivalent definition of the same law.
 
 use crate::drive::{Draw, drain, dues, packet};
 use farwire_model::{
@@ -7,7 +7,7 @@ use farwire_model::{
     Side, StageSpec,
 };
 
-/// At 8 Mbit/s.
+/// The time of a byte at 8 Mbit/s.
 const NANOS_PER_BYTE: i128 = 1_000;
 
 fn bucket(rate: &str, burst: u64) -> Effect {
@@ -35,7 +35,7 @@ fn link(effect: Effect, schedule: Vec<(Nanos, Effect)>) -> Link {
     Link::new(&LinkConfig::new(1, vec![stage], vec![])).unwrap()
 }
 
-/// When each packet leaves, if it does.
+/// Returns when each packet leaves; `None` if it is dropped.
 fn leave(link: &mut Link, arrivals: &[(u64, u64)]) -> Vec<Option<Nanos>> {
     for (id, (at, len)) in arrivals.iter().enumerate() {
         link.offer(Nanos(*at), Side::A, packet(id, Bytes(*len)));
@@ -43,7 +43,7 @@ fn leave(link: &mut Link, arrivals: &[(u64, u64)]) -> Vec<Option<Nanos>> {
     dues(&drain(link, Nanos::MAX))
 }
 
-/// Packets of all sizes: bursts at one instant, gaps that fill a bucket, and all between.
+/// Returns packets of all sizes, with bursts at one instant, gaps that fill a bucket, and everything in between.
 fn traffic(seed: u64) -> Vec<(u64, u64)> {
     let mut draw = Draw(seed);
     let mut at = 0;
@@ -58,7 +58,8 @@ fn traffic(seed: u64) -> Vec<(u64, u64)> {
     arrivals.collect()
 }
 
-/// How long a bucket of `burst` bytes has to wait until a packet of `len` conforms, whose theoretical arrival time is `theory`.
+/// Returns when a packet of `len` bytes with the theoretical arrival time `theory` conforms to a bucket of `burst`
+/// bytes.
 fn conforms_at(theory: i128, len: u64, burst: u64) -> i128 {
     theory + (i128::from(len) - i128::from(burst)) * NANOS_PER_BYTE
 }
@@ -79,7 +80,7 @@ fn a_packet_leaves_when_it_conforms() {
 }
 
 #[test]
-fn a_policer_drops_what_does_not_conform() {
+fn a_policer_drops_packets_that_do_not_conform() {
     for (seed, burst) in [(4, 1_514), (5, 5_000), (6, 40_000)] {
         let arrivals = traffic(seed);
         let mut link = link(policer("8mbit", burst), vec![]);
@@ -102,10 +103,10 @@ fn a_policer_drops_what_does_not_conform() {
 }
 
 #[test]
-fn what_the_bucket_holds_passes_at_once() {
+fn packets_within_the_bucket_pass_immediately() {
     let ms = Nanos::from_millis;
     let mut link = link(bucket("8mbit", 10_000), vec![]);
-    // 12 of 1,000 bytes, and 8 more when 5 ms have filled half of it.
+    // The arrivals are 12 packets of 1,000 bytes, and 8 more when 5 ms have filled half of the bucket.
     let arrivals: Vec<_> = (0..20)
         .map(|id| (if id < 12 { 0 } else { 7_000_000 }, 1_000))
         .collect();
@@ -140,13 +141,13 @@ fn a_packet_longer_than_the_bucket_waits_for_the_rest() {
 }
 
 #[test]
-fn a_bucket_that_changes_keeps_what_it_holds() {
+fn a_bucket_that_changes_keeps_its_tokens() {
     let ms = Nanos::from_millis;
     for (effect, other) in [
         (bucket("8mbit", 10_000), bucket("8mbit", 20_000)),
         (policer("8mbit", 10_000), policer("8mbit", 20_000)),
     ] {
-        // Empty at 0, with 4,000 bytes at 4 ms, when it becomes a larger one.
+        // The bucket is empty at 0 and holds 4,000 bytes at 4 ms, when it becomes a larger one.
         let mut link = link(effect, vec![(ms(4), other)]);
         let arrivals: Vec<_> = (0..20)
             .map(|id| (if id < 10 { 0 } else { 4_000_000 }, 1_000))

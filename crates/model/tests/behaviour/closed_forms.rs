@@ -1,14 +1,15 @@
-//! Hops in a row, arrivals out of order, and TOFFEE's shared server: closed forms.
+//! Hops in a row, arrivals out of order and TOFFEE's shared server, compared with closed forms.
 
 use crate::drive::{
-    Arrival, Hop, Way, delay, drain, drive, dues, hop, link, loss, packet, rate, stream,
+    Arrival, Hop, HopDirection, delay, drain, drive, dues, hop, link, loss, packet, rate, stream,
 };
 use farwire_model::{
     Bytes, DropCause, Factor, Link, LinkConfig, Nanos, Outcome, Probability, QueueLimit, Side,
     Toffee,
 };
 
-/// The frame of the ping of The TOFFEE Project, "TOFFEE-Mocha test cases, Raspberry Pi", 2016: 1,200 bytes of data.
+/// The frame of the ping in The TOFFEE Project, "TOFFEE-Mocha test cases, Raspberry Pi", 2016, which has 1,200 bytes of
+/// data.
 const PING: Bytes = Bytes(1_242);
 
 fn toffee_hop(delay: &str, dynamic: Option<f64>, queue: u32) -> Hop {
@@ -28,7 +29,7 @@ fn toffee(delay: &str, dynamic: Option<f64>) -> LinkConfig {
     link(vec![toffee_hop(delay, dynamic, 1_000)])
 }
 
-/// When a frame of `len` that enters an idle link leaves it.
+/// Returns when a frame of `len` bytes that enters an idle link at `at` leaves it.
 fn crossing(link: &mut Link, at: Nanos, side: Side, len: Bytes) -> Nanos {
     link.offer(at, side, packet(0, len));
     match drain(link, Nanos::MAX)[..] {
@@ -37,7 +38,7 @@ fn crossing(link: &mut Link, at: Nanos, side: Side, len: Bytes) -> Nanos {
     }
 }
 
-/// What the link adds to a ping that is answered at once.
+/// Returns the time that the link adds to a ping that is answered immediately.
 fn round_trip(config: &LinkConfig) -> Nanos {
     let mut link = Link::new(config).unwrap();
     let there = crossing(&mut link, Nanos(0), Side::A, PING);
@@ -45,7 +46,7 @@ fn round_trip(config: &LinkConfig) -> Nanos {
 }
 
 #[test]
-fn a_link_without_conditions_passes_at_once() {
+fn a_link_without_conditions_passes_packets_immediately() {
     assert_eq!(
         round_trip(&link(vec![Hop {
             name: "box".into(),
@@ -56,7 +57,7 @@ fn a_link_without_conditions_passes_at_once() {
 }
 
 #[test]
-fn toffee_adds_to_a_ping_what_its_published_test_cases_show() {
+fn toffee_adds_the_published_delay_to_a_ping() {
     assert_eq!(round_trip(&toffee("1ms", None)), Nanos::from_micros(2_000));
     assert_eq!(
         round_trip(&toffee("1.5ms", None)),
@@ -111,14 +112,15 @@ fn a_download_through_one_millisecond_gets_a_segment_and_half_an_ack_per_1500_us
             }
         }
     }
-    // Exact but for where in its cycle of three the exchange stands: at most the window's acks.
+    // The exchange takes this time except for its position in its cycle of three, which matters by at most the window's
+    // acks.
     let exact = Nanos::from_micros(2_000 * 1_500);
     assert!(exact - now <= Nanos::from_millis(10), "{now}");
     assert!(now <= exact, "{now}");
 }
 
 #[test]
-fn toffees_waiting_room_is_one_for_both_directions() {
+fn toffees_queue_is_shared_by_both_directions() {
     let config = link(vec![toffee_hop("1ms", None, 2)]);
     let mut link = Link::new(&config).unwrap();
     for (id, side) in [Side::A, Side::B, Side::A, Side::B].into_iter().enumerate() {
@@ -131,7 +133,7 @@ fn toffees_waiting_room_is_one_for_both_directions() {
 
 #[test]
 fn hops_in_series_add() {
-    let up = Way {
+    let up = HopDirection {
         delay: Nanos::from_millis(3),
         ..rate("8mbit", "10pkt")
     };
@@ -151,7 +153,7 @@ fn hops_in_series_add() {
 #[test]
 fn a_packet_still_on_the_wire_does_not_keep_a_shared_server_busy() {
     let config = link(vec![
-        hop("wire", delay("10ms"), Way::default()),
+        hop("wire", delay("10ms"), HopDirection::default()),
         toffee_hop("1ms", None, 1_000),
     ]);
     let mut link = Link::new(&config).unwrap();
@@ -189,12 +191,12 @@ fn a_packet_going_down_meets_the_hops_in_reverse() {
 }
 
 #[test]
-fn stages_report_what_they_dropped_and_how_long_their_queue_was() {
-    let up = Way {
+fn stages_report_drops_and_the_longest_queue() {
+    let up = HopDirection {
         loss: "100%".parse().unwrap(),
         ..rate("8mbit", "4pkt")
     };
-    let mut link = Link::new(&link(vec![hop("box", up, Way::default())])).unwrap();
+    let mut link = Link::new(&link(vec![hop("box", up, HopDirection::default())])).unwrap();
     for id in 0..10 {
         link.offer(Nanos(0), Side::A, packet(id, PING));
     }
@@ -226,11 +228,11 @@ fn delay_and_loss_are_decided_at_the_offer_with_the_due_time_ahead() {
 
 #[test]
 fn a_short_packet_behind_a_long_one_is_due_no_earlier() {
-    let up = Way {
+    let up = HopDirection {
         size_delay: Factor::new(1.0).ok(),
-        ..Way::default()
+        ..HopDirection::default()
     };
-    let config = link(vec![hop("box", up, Way::default())]);
+    let config = link(vec![hop("box", up, HopDirection::default())]);
     let frames = [9_000, 42].map(|len| Arrival {
         at: Nanos::ZERO,
         side: Side::A,
@@ -288,7 +290,11 @@ fn a_wake_up_that_decides_nothing_makes_no_arrival_late() {
 
 #[test]
 fn a_stream_below_the_rate_never_waits() {
-    let config = link(vec![hop("box", rate("8mbit", "1pkt"), Way::default())]);
+    let config = link(vec![hop(
+        "box",
+        rate("8mbit", "1pkt"),
+        HopDirection::default(),
+    )]);
     let traffic = stream(Side::A, 100, Nanos::from_millis(2), 1_000);
     for (arrival, due) in traffic.iter().zip(dues(&drive(&config, &traffic, &[]))) {
         assert_eq!(due, Some(arrival.at + Nanos::from_millis(1)));

@@ -1,11 +1,13 @@
-//! CoDel and FQ-CoDel against models written from RFC 8289 and RFC 8290, packet for packet.
+//! CoDel and FQ-CoDel, compared packet by packet with models that were written from RFC 8289 and RFC 8290.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::discipline::{self, Fate, Item, Tally, every, fates, model, patterns};
+use crate::discipline::{
+    self, Item, OutcomeCounts, PacketOutcome, every, model, outcomes, patterns,
+};
 use farwire_model::{Bytes, Codel, Discipline, DropCause, Ecn, FqCodel, Nanos, Queue, QueueLimit};
 
-/// RFC 8289's variables, in its types: times are nanoseconds, and 0 is its "not yet".
+/// The variables of RFC 8289 with its types: times are in nanoseconds, and 0 means "not yet".
 #[derive(Default)]
 struct Rfc8289 {
     first_above: u64,
@@ -15,32 +17,33 @@ struct Rfc8289 {
     in_drop_state: bool,
 }
 
-/// A queue of the model.
+/// One queue of the model.
 #[derive(Default)]
-struct Shelf {
+struct FlowQueue {
     items: VecDeque<Item>,
     state: Rfc8289,
-    /// FQ-CoDel's.
+    /// The credits of FQ-CoDel.
     credits: i64,
 }
 
-/// A model of a whole bottleneck's queue: what arrives, what is served next, and what became of the others.
+/// A model of a bottleneck's whole queue: it takes arrivals and returns the packet to serve next and the outcomes of
+/// the others.
 struct Model {
     params: FqCodel,
     limit: QueueLimit,
-    shelves: BTreeMap<u32, Shelf>,
+    queues: BTreeMap<u32, FlowQueue>,
     fresh: Vec<u32>,
     stale: Vec<u32>,
     is_fair: bool,
     largest: u64,
 }
 
-impl Shelf {
+impl FlowQueue {
     fn bytes(&self) -> u64 {
         self.items.iter().map(|item| item.len).sum()
     }
 
-    /// `dodequeue()` of the RFC, with `elsewhere` bytes on the other shelves (section 4.4).
+    /// The RFC's `dodequeue()`, with `elsewhere` bytes in the other queues (section 4.4).
     fn do_dequeue(
         &mut self,
         now: u64,
@@ -63,14 +66,14 @@ impl Shelf {
         (Some(item), false)
     }
 
-    /// `dequeue()` of the RFC, with marks.
+    /// The RFC's `dequeue()`, with marks.
     fn dequeue(
         &mut self,
         now: u64,
         params: &Codel,
         largest: u64,
         elsewhere: u64,
-        fates: &mut [Fate],
+        outcomes: &mut [PacketOutcome],
     ) -> Option<Item> {
         let (mut item, mut ok_to_drop) = self.do_dequeue(now, params, largest, elsewhere);
         if self.state.in_drop_state {
@@ -81,11 +84,11 @@ impl Shelf {
                 let head = item.take().unwrap();
                 self.state.count += 1;
                 if params.ecn && head.is_ect {
-                    fates[head.id].mark();
+                    outcomes[head.id].mark();
                     self.state.drop_next += interval_by_root(params, self.state.count);
                     return Some(head);
                 }
-                fates[head.id] = Fate::Dropped(now, DropCause::Aqm);
+                outcomes[head.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
                 (item, ok_to_drop) = self.do_dequeue(now, params, largest, elsewhere);
                 if ok_to_drop {
                     self.state.drop_next += interval_by_root(params, self.state.count);
@@ -100,10 +103,10 @@ impl Shelf {
         }
         let head = item.take().unwrap();
         if params.ecn && head.is_ect {
-            fates[head.id].mark();
+            outcomes[head.id].mark();
             item = Some(head);
         } else {
-            fates[head.id] = Fate::Dropped(now, DropCause::Aqm);
+            outcomes[head.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
             item = self.do_dequeue(now, params, largest, elsewhere).0;
         }
         self.state.in_drop_state = true;
@@ -118,7 +121,8 @@ impl Shelf {
     }
 }
 
-/// interval / sqrt(count): the greatest whole number whose square, times the count, does not exceed the interval's.
+/// Returns interval / sqrt(count): the largest integer whose square, times the count, does not exceed the interval's
+/// square.
 fn interval_by_root(params: &Codel, count: u64) -> u64 {
     let squared = u128::from(params.interval.0).pow(2);
     let (mut low, mut high) = (0, u128::from(params.interval.0) + 1);
@@ -149,7 +153,7 @@ impl Model {
         Self {
             params,
             limit: queue.limit,
-            shelves: BTreeMap::new(),
+            queues: BTreeMap::new(),
             fresh: Vec::new(),
             stale: Vec::new(),
             is_fair,
@@ -158,7 +162,11 @@ impl Model {
     }
 
     fn is_over_limit(&self) -> bool {
-        let items = || self.shelves.values().flat_map(|shelf| &shelf.items);
+        let items = || {
+            self.queues
+                .values()
+                .flat_map(|flow_queue| &flow_queue.items)
+        };
         let bytes: u64 = items().map(|item| item.len).sum();
         match self.limit {
             QueueLimit::Packets(packets) => items().count() > packets as usize,
@@ -168,36 +176,37 @@ impl Model {
     }
 
     fn place(&mut self, item: Item) -> u32 {
-        let place = match self.is_fair {
-            true => item.flow % u32::from(self.params.flows),
-            false => 0,
+        let place = if self.is_fair {
+            item.flow % u32::from(self.params.flows)
+        } else {
+            0
         };
         self.largest = self.largest.max(item.len);
-        self.shelves.entry(place).or_default().items.push_back(item);
+        self.queues.entry(place).or_default().items.push_back(item);
         let is_known = self.fresh.contains(&place) || self.stale.contains(&place);
         if self.is_fair && !is_known {
-            self.shelves.get_mut(&place).unwrap().credits = i64::from(self.params.quantum);
+            self.queues.get_mut(&place).unwrap().credits = i64::from(self.params.quantum);
             self.fresh.push(place);
         }
         place
     }
 
-    /// RFC 8290, section 4.1, second half.
-    fn drop_half_of_the_fattest(&mut self, now: u64, fates: &mut [Fate]) {
-        let most = self.shelves.values().map(Shelf::bytes).max().unwrap();
-        let fattest = self
-            .shelves
+    /// The overflow of RFC 8290, section 4.1, second half.
+    fn drop_half_of_the_largest(&mut self, now: u64, outcomes: &mut [PacketOutcome]) {
+        let most = self.queues.values().map(FlowQueue::bytes).max().unwrap();
+        let largest = self
+            .queues
             .values_mut()
-            .find(|shelf| shelf.bytes() == most);
-        let items = &mut fattest.unwrap().items;
+            .find(|flow_queue| flow_queue.bytes() == most);
+        let items = &mut largest.unwrap().items;
         let half = items.len() - items.len() / 2;
         for item in items.drain(..half.min(64)) {
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         }
     }
 
-    /// RFC 8290, section 4.2.
-    fn dequeue_fairly(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+    /// The scheduler of RFC 8290, section 4.2.
+    fn dequeue_fairly(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item> {
         loop {
             let is_fresh = !self.fresh.is_empty();
             let list = if is_fresh {
@@ -206,18 +215,18 @@ impl Model {
                 &mut self.stale
             };
             let place = *list.first()?;
-            let all: u64 = self.shelves.values().map(Shelf::bytes).sum();
-            let shelf = self.shelves.get_mut(&place).unwrap();
-            let elsewhere = all - shelf.bytes();
-            if shelf.credits <= 0 {
-                shelf.credits += i64::from(self.params.quantum);
+            let all: u64 = self.queues.values().map(FlowQueue::bytes).sum();
+            let flow_queue = self.queues.get_mut(&place).unwrap();
+            let elsewhere = all - flow_queue.bytes();
+            if flow_queue.credits <= 0 {
+                flow_queue.credits += i64::from(self.params.quantum);
                 list.remove(0);
                 self.stale.push(place);
                 continue;
             }
-            match shelf.dequeue(now, &self.params.codel, self.largest, elsewhere, fates) {
+            match flow_queue.dequeue(now, &self.params.codel, self.largest, elsewhere, outcomes) {
                 Some(item) => {
-                    shelf.credits -= item.len as i64;
+                    flow_queue.credits -= item.len as i64;
                     return Some(item);
                 }
                 None if is_fresh => {
@@ -232,33 +241,33 @@ impl Model {
     }
 }
 
-impl model::Waiting for Model {
-    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+impl model::QueueModel for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         let place = self.place(item);
         if is_idle {
             return;
         }
         if self.is_fair {
             while self.is_over_limit() {
-                self.drop_half_of_the_fattest(now, fates);
+                self.drop_half_of_the_largest(now, outcomes);
             }
         } else if self.is_over_limit() {
-            self.shelves.get_mut(&place).unwrap().items.pop_back();
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            self.queues.get_mut(&place).unwrap().items.pop_back();
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         }
     }
 
-    fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+    fn depart(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item> {
         if self.is_fair {
-            return self.dequeue_fairly(now, fates);
+            return self.dequeue_fairly(now, outcomes);
         }
-        let shelf = self.shelves.get_mut(&0)?;
-        shelf.dequeue(now, &self.params.codel, self.largest, 0, fates)
+        let flow_queue = self.queues.get_mut(&0)?;
+        flow_queue.dequeue(now, &self.params.codel, self.largest, 0, outcomes)
     }
 }
 
-/// Holds the link against the model.
-fn compare(discipline: Discipline) -> Tally {
+/// Compares the link with the model.
+fn compare(discipline: Discipline) -> OutcomeCounts {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Packets(40),
@@ -269,14 +278,14 @@ fn compare(discipline: Discipline) -> Tally {
 }
 
 #[test]
-fn codel_is_rfc_8289_packet_for_packet() {
-    let Tally { aqm, full, marked } = compare(Discipline::Codel(Codel::default()));
+fn codel_equals_rfc_8289_packet_by_packet() {
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::Codel(Codel::default()));
     assert!(aqm > 1_000 && full > 1_000 && marked == 0);
     let ecn = Codel {
         ecn: true,
         ..Codel::default()
     };
-    let Tally { aqm, full, marked } = compare(Discipline::Codel(ecn));
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::Codel(ecn));
     assert!(aqm > 1_000 && full > 1_000 && marked > 1_000);
     let hasty = Codel {
         target: Nanos::from_micros(1_500),
@@ -287,8 +296,8 @@ fn codel_is_rfc_8289_packet_for_packet() {
 }
 
 #[test]
-fn fq_codel_is_rfc_8290_packet_for_packet() {
-    let Tally { aqm, full, marked } = compare(Discipline::FqCodel(FqCodel::default()));
+fn fq_codel_equals_rfc_8290_packet_by_packet() {
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::FqCodel(FqCodel::default()));
     assert!(aqm > 500, "{aqm} {full} {marked}");
     assert!(full > 500, "{aqm} {full} {marked}");
     assert!(marked > 500, "{aqm} {full} {marked}");
@@ -301,40 +310,46 @@ fn fq_codel_is_rfc_8290_packet_for_packet() {
 }
 
 #[test]
-fn a_sparse_flow_does_not_wait_for_a_fat_one_under_fq_codel() {
+fn a_sparse_flow_does_not_wait_for_a_bulk_flow_under_fq_codel() {
     let (_, items) = patterns()
         .into_iter()
         .find(|(name, _)| *name == "a fat flow and a sparse one")
         .unwrap();
     let of = |discipline| {
         let limit = QueueLimit::Packets(1_000);
-        let fates = fates(&Queue { limit, discipline }, &items);
-        let sparse = items.iter().zip(fates).filter(|(item, _)| item.flow == 7);
-        let waits = sparse.map(|(item, fate)| match fate {
-            Fate::Delivered { due, .. } => due - item.at,
+        let outcomes = outcomes(&Queue { limit, discipline }, &items);
+        let sparse = items
+            .iter()
+            .zip(outcomes)
+            .filter(|(item, _)| item.flow == 7);
+        let waits = sparse.map(|(item, outcome)| match outcome {
+            PacketOutcome::Delivered { due, .. } => due - item.at,
             _ => u64::MAX,
         });
         waits.max().unwrap()
     };
-    // Its own 60 bytes and a packet of 1,500 that may be in service, at 1 us a byte.
+    // The packet waits for its own 60 bytes and a packet of 1,500 that may be in service, at 1 us for each byte.
     assert!(of(Discipline::FqCodel(FqCodel::default())) <= 1_560_000);
     assert!(of(Discipline::DropTail) > 100_000_000);
 }
 
 #[test]
 fn many_flows_under_fq_codel_wait_no_longer_than_one() {
-    // A tenth too much for a minute. A packet of each of 200 flows alone takes 300 ms.
+    // The load is a tenth too high for a minute. A single packet of each of 200 flows takes 300 ms in total.
     let settled = |flows| {
         let items = every(44_000, 1_363_636, |n| (1_500, n % flows, Ecn::NotEct));
         let limit = QueueLimit::Packets(10_240);
         let discipline = Discipline::FqCodel(FqCodel::default());
-        let fates = fates(&Queue { limit, discipline }, &items);
-        let last = items.iter().zip(fates).skip(22_000);
-        let waits = last.filter_map(|(item, fate)| match fate {
-            Fate::Delivered { due, .. } => Some((due - item.at) as f64 / 1e6),
-            _ => None,
-        });
-        let waits: Vec<f64> = waits.collect();
+        let outcomes = outcomes(&Queue { limit, discipline }, &items);
+        let waits: Vec<f64> = items
+            .iter()
+            .zip(outcomes)
+            .skip(22_000)
+            .filter_map(|(item, outcome)| match outcome {
+                PacketOutcome::Delivered { due, .. } => Some((due - item.at) as f64 / 1e6),
+                _ => None,
+            })
+            .collect();
         waits.iter().sum::<f64>() / waits.len() as f64
     };
     let (one, many) = (settled(1), settled(200));
@@ -343,15 +358,20 @@ fn many_flows_under_fq_codel_wait_no_longer_than_one() {
 
 #[test]
 fn a_jumbo_that_found_the_queue_full_is_the_longest_packet() {
-    // Always twenty small ones wait: for 6 ms, which is above target, but with fewer bytes than the jumbo has.
+    // Twenty small packets always wait. They take 6 ms, which is above target, but have fewer bytes than the jumbo
+    // frame.
     let items = every(4_000, 200_000, |n| match n {
         100 => (9_000, 1, Ecn::NotEct),
         _ => (300, 1, Ecn::NotEct),
     });
     let limit = QueueLimit::Packets(20);
     let discipline = Discipline::Codel(Codel::default());
-    let fates = fates(&Queue { limit, discipline }, &items);
-    assert!(matches!(fates[100], Fate::Dropped(_, DropCause::QueueFull)));
-    let by_codel = |fate: &&Fate| matches!(fate, Fate::Dropped(_, DropCause::Aqm));
-    assert_eq!(fates.iter().filter(by_codel).count(), 0);
+    let outcomes = outcomes(&Queue { limit, discipline }, &items);
+    assert!(matches!(
+        outcomes[100],
+        PacketOutcome::Dropped(_, DropCause::QueueFull)
+    ));
+    let by_codel =
+        |outcome: &&PacketOutcome| matches!(outcome, PacketOutcome::Dropped(_, DropCause::Aqm));
+    assert_eq!(outcomes.iter().filter(by_codel).count(), 0);
 }

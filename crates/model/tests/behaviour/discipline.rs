@@ -1,4 +1,4 @@
-//! A bottleneck of 8 Mbit/s with any queue discipline, arrivals to hold it against, and the frame of a model of it.
+//! A bottleneck of 8 Mbit/s with any queue discipline, arrivals for comparisons, and the frame of a model of it.
 
 use farwire_model::{
     Bytes, Codel, Discipline, DropCause, DualPi2, Ecn, Effect, Flow, FqCodel, Framing, Link,
@@ -8,7 +8,7 @@ use farwire_model::{
 
 use crate::drive::Draw;
 
-/// A packet to offer; its id is its place in the list.
+/// A packet to offer. Its id is its index in the list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
     pub(crate) id: usize,
@@ -19,16 +19,16 @@ pub(crate) struct Item {
     pub(crate) is_ect: bool,
 }
 
-/// What became of it.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PacketOutcome {
     Unknown,
     Delivered { due: u64, mark: bool },
     Dropped(u64, DropCause),
 }
 
-impl Fate {
-    /// Marked: its due time comes later.
+impl PacketOutcome {
+    /// Marks the packet; its due time is filled in later.
     pub(crate) fn mark(&mut self) {
         *self = Self::Delivered { due: 0, mark: true };
     }
@@ -58,27 +58,27 @@ pub(crate) fn packet_of(item: &Item) -> Packet {
     }
 }
 
-/// What the link makes of `items`.
-pub(crate) fn fates(queue: &Queue, items: &[Item]) -> Vec<Fate> {
+/// Returns the outcomes of `items` on the link.
+pub(crate) fn outcomes(queue: &Queue, items: &[Item]) -> Vec<PacketOutcome> {
     let mut link = Link::new(&bottleneck(queue)).unwrap();
-    let mut fates = vec![Fate::Unknown; items.len()];
+    let mut outcomes = vec![PacketOutcome::Unknown; items.len()];
     for item in items {
         link.offer(Nanos(item.at), Side::A, packet_of(item));
     }
     while let Some(outcome) = link.poll(Nanos::MAX) {
-        let fate = &mut fates[usize::try_from(outcome.id().0).unwrap()];
-        assert_eq!(*fate, Fate::Unknown, "two outcomes");
-        *fate = match outcome {
-            Outcome::Deliver { due, mark, .. } => Fate::Delivered { due: due.0, mark },
-            Outcome::Drop { at, cause, .. } => Fate::Dropped(at.0, cause),
+        let known = &mut outcomes[usize::try_from(outcome.id().0).unwrap()];
+        assert_eq!(*known, PacketOutcome::Unknown, "two outcomes");
+        *known = match outcome {
+            Outcome::Deliver { due, mark, .. } => PacketOutcome::Delivered { due: due.0, mark },
+            Outcome::Drop { at, cause, .. } => PacketOutcome::Dropped(at.0, cause),
             Outcome::Copied { .. } => panic!("nothing here copies"),
         };
     }
-    fates
+    outcomes
 }
 
-/// The number from 0 to 1 by which the bottleneck decides whether packet number `index` is dropped: a function of the seed (1),
-/// the link (0), the stage's name, the purpose (1) and the number, written down here a second time.
+/// Returns the number from 0 to 1 that decides whether the bottleneck drops packet number `index`. It is a second
+/// implementation of this function of the seed (1), the link (0), the stage's name, the purpose (1) and the number.
 pub(crate) fn drawn(index: u64) -> f64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |mut word: u64| {
@@ -96,65 +96,65 @@ pub(crate) fn drawn(index: u64) -> f64 {
     (word >> 11) as f64 / 2.0_f64.powi(53)
 }
 
-/// What became of packets, counted.
+/// Counts of the outcomes of packets.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    /// Dropped by the AQM.
+pub(crate) struct OutcomeCounts {
+    /// Packets dropped by the AQM.
     pub(crate) aqm: usize,
-    /// Dropped because the queue was full.
+    /// Packets dropped because the queue was full.
     pub(crate) full: usize,
     pub(crate) marked: usize,
 }
 
-/// Holds the link against a model, packet for packet, on every pattern and limit.
-pub(crate) fn compare<M: model::Waiting>(
+/// Compares the link with a model, packet by packet, for every pattern and limit.
+pub(crate) fn compare<M: model::QueueModel>(
     discipline: Discipline,
     limits: &[QueueLimit],
     model: impl Fn(&Queue) -> M,
-) -> Tally {
-    let mut tally = Tally::default();
+) -> OutcomeCounts {
+    let mut counts = OutcomeCounts::default();
     for (pattern, items) in patterns() {
         for &limit in limits {
             let queue = Queue { limit, discipline };
-            let ours = fates(&queue, &items);
+            let ours = outcomes(&queue, &items);
             let theirs = model::serve(model(&queue), &items);
             let mut pairs = ours.iter().zip(&theirs);
             let differs = pairs.position(|(one, other)| one != other);
             let both = differs.map(|id| (ours[id], theirs[id]));
             assert_eq!(both, None, "{pattern}, {limit}, packet {differs:?}");
-            for (fate, item) in ours.iter().zip(&items) {
-                match fate {
-                    Fate::Dropped(_, DropCause::Aqm) => tally.aqm += 1,
-                    Fate::Dropped(..) => tally.full += 1,
-                    Fate::Delivered { mark, .. } => {
+            for (outcome, item) in ours.iter().zip(&items) {
+                match outcome {
+                    PacketOutcome::Dropped(_, DropCause::Aqm) => counts.aqm += 1,
+                    PacketOutcome::Dropped(..) => counts.full += 1,
+                    PacketOutcome::Delivered { mark, .. } => {
                         assert!(!mark || item.is_ect && item.ecn != Ecn::Ce, "{pattern}");
-                        tally.marked += usize::from(*mark);
+                        counts.marked += usize::from(*mark);
                     }
-                    Fate::Unknown => panic!("{pattern}: without a fate"),
+                    PacketOutcome::Unknown => panic!("{pattern}: no outcome"),
                 }
             }
         }
     }
-    tally
+    counts
 }
 
-/// A model's server, and what a model of a queue answers.
+/// The server of a model, and the contract of a model of a queue.
 pub(crate) mod model {
-    use super::{Ecn, Fate, Item};
+    use super::{Ecn, Item, PacketOutcome};
 
-    /// At 8 Mbit/s.
+    /// The time of a byte at 8 Mbit/s.
     pub(crate) const NANOS_PER_BYTE: u64 = 1_000;
 
-    pub(crate) trait Waiting {
-        /// An item comes; to an idle server if `is_idle`, whatever the limit.
-        fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]);
-        /// The item to serve next.
-        fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item>;
+    pub(crate) trait QueueModel {
+        /// Takes an item that arrives. If `is_idle`, the server is idle and the limit does not apply.
+        fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]);
+        /// Removes and returns the item to serve next.
+        fn depart(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item>;
     }
 
-    /// Serves `items`; one that is done makes room before another comes at the same instant.
-    pub(crate) fn serve(mut queue: impl Waiting, items: &[Item]) -> Vec<Fate> {
-        let mut fates = vec![Fate::Unknown; items.len()];
+    /// Serves `items`. An item that is done makes room before another one arrives at the same instant.
+    pub(crate) fn serve(mut queue: impl QueueModel, items: &[Item]) -> Vec<PacketOutcome> {
+        let mut outcomes = vec![PacketOutcome::Unknown; items.len()];
         let mut coming = items.iter().copied().peekable();
         let mut done: Option<u64> = None;
         loop {
@@ -162,28 +162,31 @@ pub(crate) mod model {
                 (Some(done), Some(item)) if item.at < done => item.at,
                 (Some(done), _) => done,
                 (None, Some(item)) => item.at,
-                (None, None) => return fates,
+                (None, None) => return outcomes,
             };
             if done == Some(now) {
                 done = None;
             } else if let Some(item) = coming.next() {
-                queue.arrive(now, item, done.is_none(), &mut fates);
+                queue.arrive(now, item, done.is_none(), &mut outcomes);
             }
             if done.is_none()
-                && let Some(item) = queue.depart(now, &mut fates)
+                && let Some(item) = queue.depart(now, &mut outcomes)
             {
                 let due = now + item.len * NANOS_PER_BYTE;
-                let is_marked = matches!(fates[item.id], Fate::Delivered { mark: true, .. });
-                // One that came marked does not count as marked here.
+                let is_marked = matches!(
+                    outcomes[item.id],
+                    PacketOutcome::Delivered { mark: true, .. }
+                );
+                // A packet that arrived marked does not count as marked here.
                 let mark = is_marked && item.ecn != Ecn::Ce;
-                fates[item.id] = Fate::Delivered { due, mark };
+                outcomes[item.id] = PacketOutcome::Delivered { due, mark };
                 done = Some(due);
             }
         }
     }
 }
 
-/// Arrivals to try a discipline with: fixed, and each for a reason.
+/// Returns the arrivals with which disciplines are tested: they are fixed, and each has a reason.
 pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
     use Ecn::{Ect0, Ect1, NotEct};
     let mut draw = Draw(9);
@@ -266,7 +269,7 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
             }),
         ),
         ("bursts, and then hardly less than the rate", {
-            // 100 packets of 1 ms at once; after 100 ms, when they may have been served, one every 1.5 ms.
+            // 100 packets of 1 ms come together. After 100 ms, when they may have been served, one comes every 1.5 ms.
             let mut items = every(3_000, 0, |_| (1_000, 1, NotEct));
             for item in &mut items {
                 let (burst, place) = (item.id as u64 / 500, item.id as u64 % 500);
@@ -288,7 +291,7 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
     ]
 }
 
-/// `count` packets a `gap` apart; length, flow and ECN by number.
+/// Returns `count` packets, `gap` ns apart; length, flow and ECN follow from the number.
 pub(crate) fn every(count: usize, gap: u64, of: impl Fn(u32) -> (u64, u32, Ecn)) -> Vec<Item> {
     let item = |id: usize| {
         let (len, flow, ecn) = of(u32::try_from(id).unwrap());
@@ -297,7 +300,7 @@ pub(crate) fn every(count: usize, gap: u64, of: impl Fn(u32) -> (u64, u32, Ecn))
     (0..count).map(item).collect()
 }
 
-/// `bursts` of `count` packets a `gap` apart, with a `pause` between bursts.
+/// Returns `bursts` of `count` packets, `gap` ns apart, with a `pause` between bursts.
 fn in_bursts(
     bursts: usize,
     count: usize,
@@ -331,7 +334,7 @@ fn new(id: usize, at: u64, len: u64, flow: u32, ecn: Ecn) -> Item {
     }
 }
 
-/// One of each discipline.
+/// Returns every discipline with its defaults.
 pub(crate) fn disciplines() -> [Discipline; 7] {
     [
         Discipline::DropTail,
@@ -345,7 +348,7 @@ pub(crate) fn disciplines() -> [Discipline; 7] {
 }
 
 #[test]
-fn what_becomes_of_packets_does_not_depend_on_when_the_caller_wakes() {
+fn outcomes_of_disciplines_do_not_depend_on_when_the_caller_wakes() {
     for discipline in disciplines() {
         let limit = QueueLimit::Packets(200);
         let queue = Queue { limit, discipline };
@@ -373,16 +376,16 @@ fn what_becomes_of_packets_does_not_depend_on_when_the_caller_wakes() {
 
 #[test]
 fn a_packet_that_finds_the_server_idle_needs_no_room() {
-    // 1.5 ms a packet.
+    // A packet takes 1.5 ms.
     let limit = QueueLimit::Time(Nanos::from_millis(1));
     let items = every(3, 0, |_| (1_500, 1, Ecn::Ect1));
     for discipline in disciplines() {
-        let served = Fate::Delivered {
+        let served = PacketOutcome::Delivered {
             due: 1_500_000,
             mark: false,
         };
-        let full = Fate::Dropped(0, DropCause::QueueFull);
-        let fates = fates(&Queue { limit, discipline }, &items);
-        assert_eq!(fates, [served, full, full], "{discipline:?}");
+        let full = PacketOutcome::Dropped(0, DropCause::QueueFull);
+        let outcomes = outcomes(&Queue { limit, discipline }, &items);
+        assert_eq!(outcomes, [served, full, full], "{discipline:?}");
     }
 }

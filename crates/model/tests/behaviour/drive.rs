@@ -1,4 +1,4 @@
-//! A link driven in virtual time, and strategies for links and traffic.
+//! Drives a link in virtual time, and generates links and traffic.
 
 use farwire_model::{
     BitsPerSec, Bytes, Delay, Effect, Factor, Framing, Link, LinkConfig, Nanos, Outcome, Packet,
@@ -7,7 +7,7 @@ use farwire_model::{
 use proptest::option;
 use proptest::prelude::*;
 
-/// A packet to offer; its id is its place in the list of arrivals.
+/// A packet to offer. Its id is its index in the list of arrivals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Nanos,
@@ -15,18 +15,18 @@ pub(crate) struct Arrival {
     pub(crate) len: Bytes,
 }
 
-/// How the caller wakes up before an arrival.
+/// The way in which the caller wakes up before an arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wake {
-    /// Not at all.
+    /// It does not wake up.
     Never,
-    /// At every deadline that the link names.
+    /// It wakes up at every deadline that the link names.
     AtDeadlines,
-    /// Once, this share (of 255) of the way to the arrival.
+    /// It wakes up once, after this share (of 255) of the time to the arrival.
     Once(u8),
 }
 
-/// What a link answered, in the order of decision.
+/// Returns the outcomes of a link, in the order of decision.
 pub(crate) fn drive(config: &LinkConfig, arrivals: &[Arrival], wakes: &[Wake]) -> Vec<Outcome> {
     let mut link = Link::new(config).unwrap();
     let mut outcomes = Vec::new();
@@ -51,11 +51,11 @@ pub(crate) fn drive(config: &LinkConfig, arrivals: &[Arrival], wakes: &[Wake]) -
     outcomes
 }
 
-/// Offers `traffic` and wakes whenever `link` asks for it, to the end; shows each step to `seen`.
-pub(crate) fn attend(
+/// Offers `traffic` and wakes up whenever `link` asks for it, to the end; passes each step to `observe`.
+pub(crate) fn drive_to_end(
     link: &mut Link,
     traffic: &[Arrival],
-    mut seen: impl FnMut(&Link, Nanos, Option<Outcome>),
+    mut observe: impl FnMut(&Link, Nanos, Option<Outcome>),
 ) {
     let mut now = Nanos::ZERO;
     let mut arrivals = traffic.iter().enumerate().peekable();
@@ -66,23 +66,23 @@ pub(crate) fn attend(
         {
             now = arrival.at;
             link.offer(now, arrival.side, packet(id, arrival.len));
-            seen(link, now, None);
+            observe(link, now, None);
         } else if let Some(at) = wake {
             now = now.max(at);
             let outcome = link.poll(now);
-            seen(link, now, outcome);
+            observe(link, now, outcome);
         } else {
             return;
         }
     }
 }
 
-/// Everything decided by `now`.
+/// Returns everything decided by `now`.
 pub(crate) fn drain(link: &mut Link, now: Nanos) -> Vec<Outcome> {
     std::iter::from_fn(|| link.poll(now)).collect()
 }
 
-/// Each packet's due time, by id; `None` for what was dropped.
+/// Returns each packet's due time, by id; `None` for dropped packets.
 pub(crate) fn dues(outcomes: &[Outcome]) -> Vec<Option<Nanos>> {
     let mut dues = vec![None; outcomes.len()];
     for outcome in outcomes {
@@ -93,7 +93,7 @@ pub(crate) fn dues(outcomes: &[Outcome]) -> Vec<Option<Nanos>> {
     dues
 }
 
-/// `count` packets of `len` from `side`, `gap` apart.
+/// Returns `count` packets of `len` bytes from `side`, `gap` apart.
 pub(crate) fn stream(side: Side, count: u64, gap: Nanos, len: u64) -> Vec<Arrival> {
     (0..count)
         .map(|n| Arrival {
@@ -108,19 +108,19 @@ pub(crate) fn packet(id: usize, len: Bytes) -> Packet {
     Packet::new(PacketId(id as u64), len)
 }
 
-/// A hop: what each direction meets, and what both share.
+/// A hop: the stages of each direction, and a stage that both share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hop {
     pub(crate) name: String,
-    pub(crate) up: Way,
-    pub(crate) down: Way,
-    /// TOFFEE's server before everything else, and its loss in each direction.
+    pub(crate) up: HopDirection,
+    pub(crate) down: HopDirection,
+    /// TOFFEE's server in front of everything else, and its loss in each direction.
     pub(crate) toffee: Option<(Toffee, Probability)>,
 }
 
-/// One direction of a hop, in this order.
+/// One direction of a hop, with its stages in this order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct HopDirection {
     pub(crate) rate: Option<Rate>,
     pub(crate) loss: Probability,
     pub(crate) delay: Nanos,
@@ -128,23 +128,23 @@ pub(crate) struct Way {
 }
 
 impl Hop {
-    fn stages(&self, direction: &str, way: &Way) -> Vec<StageSpec> {
+    fn stages(&self, name: &str, direction: &HopDirection) -> Vec<StageSpec> {
         let mut stages = Vec::new();
         let mut add = |kind: &str, effect| {
-            let name = format!("{}.{direction}.{kind}", self.name);
-            stages.push(StageSpec::new(name, effect));
+            let stage = format!("{}.{name}.{kind}", self.name);
+            stages.push(StageSpec::new(stage, effect));
         };
         if let Some((_, loss)) = self.toffee.filter(|(_, loss)| *loss != Probability::ZERO) {
             add("drop", Effect::Loss(loss.into()));
         }
-        if let Some(rate) = way.rate {
+        if let Some(rate) = direction.rate {
             add("rate", Effect::Rate(rate));
         }
-        if way.loss != Probability::ZERO {
-            add("loss", Effect::Loss(way.loss.into()));
+        if direction.loss != Probability::ZERO {
+            add("loss", Effect::Loss(direction.loss.into()));
         }
-        if way.delay != Nanos::ZERO || way.size_delay.is_some() {
-            let (time, by_size) = (way.delay, way.size_delay);
+        if direction.delay != Nanos::ZERO || direction.size_delay.is_some() {
+            let (time, by_size) = (direction.delay, direction.size_delay);
             add(
                 "delay",
                 Effect::Delay(Delay {
@@ -154,15 +154,17 @@ impl Hop {
                 }),
             );
         }
-        let server = self.toffee.map(|(toffee, _)| toffee);
-        let server = server.filter(|t| t.delay != Nanos::ZERO || t.dynamic.is_some());
+        let server = self
+            .toffee
+            .map(|(toffee, _)| toffee)
+            .filter(|t| t.delay != Nanos::ZERO || t.dynamic.is_some());
         let shared =
             server.map(|t| StageSpec::new(format!("{}.toffee", self.name), Effect::Toffee(t)));
         shared.into_iter().chain(stages).collect()
     }
 }
 
-/// A link of hops, which a packet going down meets in reverse.
+/// Creates a link of hops, which a packet going down meets in reverse order.
 pub(crate) fn config(seed: u64, link: u64, hops: &[Hop]) -> LinkConfig {
     let up = hops.iter().flat_map(|hop| hop.stages("up", &hop.up));
     let down = hops
@@ -179,7 +181,7 @@ pub(crate) fn link(hops: Vec<Hop>) -> LinkConfig {
     config(1, 0, &hops)
 }
 
-pub(crate) fn hop(name: &str, up: Way, down: Way) -> Hop {
+pub(crate) fn hop(name: &str, up: HopDirection, down: HopDirection) -> Hop {
     Hop {
         name: name.into(),
         up,
@@ -188,22 +190,22 @@ pub(crate) fn hop(name: &str, up: Way, down: Way) -> Hop {
     }
 }
 
-pub(crate) fn loss(text: &str) -> Way {
-    Way {
+pub(crate) fn loss(text: &str) -> HopDirection {
+    HopDirection {
         loss: text.parse().unwrap(),
-        ..Way::default()
+        ..HopDirection::default()
     }
 }
 
-pub(crate) fn delay(text: &str) -> Way {
-    Way {
+pub(crate) fn delay(text: &str) -> HopDirection {
+    HopDirection {
         delay: text.parse().unwrap(),
-        ..Way::default()
+        ..HopDirection::default()
     }
 }
 
-pub(crate) fn rate(rate: &str, queue: &str) -> Way {
-    Way {
+pub(crate) fn rate(rate: &str, queue: &str) -> HopDirection {
+    HopDirection {
         rate: Some(Rate {
             fluctuation: None,
             burst: None,
@@ -211,13 +213,13 @@ pub(crate) fn rate(rate: &str, queue: &str) -> Way {
             framing: Framing::L2,
             queue: queue.parse::<QueueLimit>().unwrap().into(),
         }),
-        ..Way::default()
+        ..HopDirection::default()
     }
 }
 
-/// One to three hops with every kind of stage that keeps order.
+/// Generates one to three hops with every kind of stage that keeps order.
 pub(crate) fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
-    let hop = (any_way(), any_way(), option::of(any_toffee()));
+    let hop = (any_direction(), any_direction(), option::of(any_toffee()));
     let named = |(n, (up, down, toffee))| Hop {
         name: format!("hop{n}"),
         up,
@@ -228,20 +230,20 @@ pub(crate) fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
         .prop_map(move |hops| hops.into_iter().enumerate().map(named).collect())
 }
 
-/// Links of such hops.
+/// Generates links of such hops.
 pub(crate) fn any_link() -> impl Strategy<Value = LinkConfig> {
     (any::<u64>(), any::<u64>(), any_hops())
         .prop_map(|(seed, link, hops)| config(seed, link, &hops))
 }
 
-pub(crate) fn any_way() -> impl Strategy<Value = Way> {
+pub(crate) fn any_direction() -> impl Strategy<Value = HopDirection> {
     (
         option::of(any_rate()),
         any_loss(),
         prop_oneof![Just(0), 0..5_000_000_u64],
         option::of(any_factor()),
     )
-        .prop_map(|(rate, loss, delay, size_delay)| Way {
+        .prop_map(|(rate, loss, delay, size_delay)| HopDirection {
             rate,
             loss,
             delay: Nanos(delay),
@@ -301,7 +303,7 @@ pub(crate) fn any_loss() -> impl Strategy<Value = Probability> {
     prop_oneof![Just(0.0), 0.0..100.0].prop_map(|p| Probability::from_percent(p).unwrap())
 }
 
-/// Packets of both sides: bursts at one instant, and gaps.
+/// Generates packets from both sides, with bursts at one instant and gaps.
 pub(crate) fn any_traffic() -> impl Strategy<Value = Vec<Arrival>> {
     let gap = prop_oneof![Just(0), 0..100_000_u64, 0..3_000_000_u64];
     let side = prop_oneof![Just(Side::A), Just(Side::B)];
@@ -328,7 +330,7 @@ pub(crate) fn any_wakes() -> impl Strategy<Value = Vec<Wake>> {
     prop::collection::vec(wake, 200)
 }
 
-/// Numbers that follow from the first one alone (splitmix64), so that a case is the same wherever and whenever it is made.
+/// Numbers that follow from the first one alone (splitmix64), so that a case is always the same.
 #[derive(Debug)]
 pub(crate) struct Draw(pub(crate) u64);
 

@@ -1,6 +1,6 @@
-//! A drop-head queue against a list from whose front packets are taken until the rest fits, packet for packet.
+//! A drop-head queue, compared packet by packet with a list that loses packets at its front until the rest fits.
 
-use crate::discipline::{Fate, Item, Tally, compare, every, fates, model};
+use crate::discipline::{Item, OutcomeCounts, PacketOutcome, compare, every, model, outcomes};
 use farwire_model::{Bytes, Discipline, DropCause, Ecn, Nanos, Queue, QueueLimit};
 
 struct Model {
@@ -26,36 +26,36 @@ impl Model {
     }
 }
 
-impl model::Waiting for Model {
-    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+impl model::QueueModel for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         self.list.push(item);
         while !is_idle && self.is_over_limit() {
             let first = self.list.remove(0);
-            fates[first.id] = Fate::Dropped(now, DropCause::QueueFull);
+            outcomes[first.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         }
     }
 
-    fn depart(&mut self, _: u64, _: &mut [Fate]) -> Option<Item> {
+    fn depart(&mut self, _: u64, _: &mut [PacketOutcome]) -> Option<Item> {
         (!self.list.is_empty()).then(|| self.list.remove(0))
     }
 }
 
 #[test]
-fn what_has_waited_longest_goes_when_the_queue_is_full() {
+fn the_oldest_packet_is_dropped_when_the_queue_is_full() {
     let limits = [
         QueueLimit::Packets(40),
         QueueLimit::Bytes(Bytes(8_000)),
         QueueLimit::Time(Nanos::from_millis(50)),
     ];
-    let Tally { aqm, full, marked } = compare(Discipline::DropHead, &limits, Model::new);
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::DropHead, &limits, Model::new);
     assert!(full > 1_000 && aqm == 0 && marked == 0, "{full}");
     let queue = Queue {
         limit: QueueLimit::Packets(2),
         discipline: Discipline::DropHead,
     };
     let items = every(5, 1, |_| (1_500, 1, Ecn::NotEct));
-    let due = |due| Fate::Delivered { due, mark: false };
-    let gone = |at| Fate::Dropped(at, DropCause::QueueFull);
+    let due = |due| PacketOutcome::Delivered { due, mark: false };
+    let gone = |at| PacketOutcome::Dropped(at, DropCause::QueueFull);
     let expected = [
         due(1_500_000),
         gone(3),
@@ -63,5 +63,5 @@ fn what_has_waited_longest_goes_when_the_queue_is_full() {
         due(3_000_000),
         due(4_500_000),
     ];
-    assert_eq!(fates(&queue, &items), expected);
+    assert_eq!(outcomes(&queue, &items), expected);
 }

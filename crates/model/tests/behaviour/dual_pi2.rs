@@ -1,15 +1,17 @@
-//! DualPI2 against a model written from RFC 9332, appendix A, and what it is for.
+//! DualPI2, compared with a model that was written from RFC 9332, appendix A, and tested for its purpose.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::discipline::{Fate, Item, Tally, bottleneck, compare, every, fates, model, packet_of};
+use crate::discipline::{
+    Item, OutcomeCounts, PacketOutcome, bottleneck, compare, every, model, outcomes, packet_of,
+};
 use farwire_model::{
     Bytes, Discipline, DropCause, DualPi2, Ecn, Effect, Link, LinkConfig, Nanos, Outcome, Queue,
     QueueLimit, Side,
 };
 
-/// The RFC's pseudo-code with overload handling, one tick at a time; times of queues in seconds.
+/// The RFC's pseudo-code with overload handling, one tick at a time. Queue delays are in seconds.
 struct Model {
     params: DualPi2,
     limit: QueueLimit,
@@ -19,7 +21,7 @@ struct Model {
     prevq: f64,
     l_count: f64,
     c_count: f64,
-    /// Bytes that L is ahead of its share.
+    /// The number of bytes by which L is ahead of its share.
     ahead: i64,
     ticked: u64,
 }
@@ -85,8 +87,8 @@ impl Model {
     }
 }
 
-impl model::Waiting for Model {
-    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+impl model::QueueModel for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         self.update(now);
         let bytes: u64 = self.l.iter().chain(&self.c).map(|item| item.len).sum();
         let fits = match self.limit {
@@ -95,7 +97,7 @@ impl model::Waiting for Model {
             QueueLimit::Time(limit) => (bytes + item.len) * model::NANOS_PER_BYTE <= limit.0,
         };
         if !fits && !is_idle {
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         } else if matches!(item.ecn, Ecn::Ect1 | Ecn::Ce) {
             self.l.push_back(item);
         } else {
@@ -103,7 +105,7 @@ impl model::Waiting for Model {
         }
     }
 
-    fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+    fn depart(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item> {
         self.update(now);
         while !self.l.is_empty() || !self.c.is_empty() {
             let (p_c, p_cl) = (self.p * self.p, (2.0 * self.p).min(1.0));
@@ -112,20 +114,21 @@ impl model::Waiting for Model {
                 if p_cl < 1.0 {
                     let waited = seconds(now - item.at);
                     let min_th = seconds(self.params.l_threshold.0);
-                    let native = match self.l.len() > 1 {
-                        true => ((waited - min_th) / 0.0004).clamp(0.0, 1.0),
-                        false => 0.0,
+                    let native = if self.l.len() > 1 {
+                        ((waited - min_th) / 0.0004).clamp(0.0, 1.0)
+                    } else {
+                        0.0
                     };
                     if recur(&mut self.l_count, native.max(p_cl)) {
-                        fates[item.id].mark();
+                        outcomes[item.id].mark();
                     }
                 } else {
                     if recur(&mut self.l_count, p_c) {
-                        fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+                        outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
                         continue;
                     }
                     if recur(&mut self.l_count, p_cl) {
-                        fates[item.id].mark();
+                        outcomes[item.id].mark();
                     }
                 }
                 return Some(item);
@@ -133,10 +136,10 @@ impl model::Waiting for Model {
             let item = self.c.pop_front()?;
             if recur(&mut self.c_count, p_c) {
                 if item.ecn == Ecn::NotEct || p_c >= 0.25 {
-                    fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+                    outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
                     continue;
                 }
-                fates[item.id].mark();
+                outcomes[item.id].mark();
             }
             return Some(item);
         }
@@ -150,54 +153,56 @@ fn dual_pi2(limit: QueueLimit) -> Queue {
 }
 
 #[test]
-fn dual_pi2_is_rfc_9332_packet_for_packet() {
+fn dual_pi2_equals_rfc_9332_packet_by_packet() {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Bytes(Bytes(100_000)),
         QueueLimit::Time(Nanos::from_millis(250)),
     ];
     let discipline = Discipline::DualPi2(DualPi2::default());
-    let Tally { aqm, full, marked } = compare(discipline, &limits, Model::new);
+    let OutcomeCounts { aqm, full, marked } = compare(discipline, &limits, Model::new);
     assert!(aqm > 1_000, "{aqm} {full} {marked}");
     assert!(full > 1_000, "{aqm} {full} {marked}");
     assert!(marked > 1_000, "{aqm} {full} {marked}");
 }
 
-/// What a sender does about congestion.
+/// A sender's response to congestion.
 #[derive(Clone, Copy, PartialEq)]
 enum Sender {
-    /// Halves its window, once a round trip.
+    /// It halves its window once per round trip.
     Classic(Ecn),
-    /// Half a packet less for each mark, as scalable congestion controls do in the mean.
+    /// It reduces its window by half a packet for each mark, as scalable congestion controls do on average.
     Scalable,
 }
 
-/// What one sender saw after it had settled.
+/// Counts for one sender after it had settled.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SenderStats {
     packets: f64,
-    /// Marked or dropped.
-    told: f64,
+    /// Packets marked or dropped.
+    signalled: f64,
     dropped: f64,
-    /// Time in the bottleneck, all together, in milliseconds.
+    /// The total time in the bottleneck, in milliseconds.
     waited: f64,
 }
 
-/// Senders that always have something to send, for a minute over 100 Mbit/s and 20 ms; the first ten seconds do not count.
-fn compete(queue: &Queue, senders: &[Sender]) -> Vec<Seen> {
+/// Runs senders that always have data to send, for a minute over 100 Mbit/s and 20 ms. The first ten seconds do not
+/// count.
+fn compete(queue: &Queue, senders: &[Sender]) -> Vec<SenderStats> {
     let round_trip = 20_000_000;
     let mut config = bottleneck(queue);
     if let Effect::Rate(rate) = &mut config.paths[0].stages[0].effect {
         rate.rate = "100mbit".parse().ok();
     }
     let mut link = Link::new(&config).unwrap();
-    let mut seen = vec![Seen::default(); senders.len()];
+    let mut stats = vec![SenderStats::default(); senders.len()];
     let mut windows = vec![10.0_f64; senders.len()];
     let mut out = vec![0.0; senders.len()];
     let mut calm_until = vec![0; senders.len()];
     let mut sent: Vec<(usize, u64)> = Vec::new();
-    // When it is known what became of a packet: its number, whether it is to slow down, whether it was lost.
-    let mut news: BinaryHeap<Reverse<(u64, usize, bool, bool)>> = BinaryHeap::new();
+    // The time when the outcome of a packet is known, its sender's number, whether the sender is to slow down, and
+    // whether the packet was lost.
+    let mut feedback: BinaryHeap<Reverse<(u64, usize, bool, bool)>> = BinaryHeap::new();
     let mut now = 0;
     loop {
         for (number, sender) in senders.iter().enumerate() {
@@ -219,11 +224,11 @@ fn compete(queue: &Queue, senders: &[Sender]) -> Vec<Seen> {
                 out[number] += 1.0;
             }
         }
-        let told = news.peek().map(|Reverse(first)| first.0);
+        let next_feedback = feedback.peek().map(|Reverse(first)| first.0);
         let wakes = link.next_at().map(|at| at.0.max(now));
-        now = told.into_iter().chain(wakes).min().unwrap();
+        now = next_feedback.into_iter().chain(wakes).min().unwrap();
         if now > 60_000_000_000 {
-            return seen;
+            return stats;
         }
         while let Some(outcome) = link.poll(Nanos(now)) {
             let id = usize::try_from(outcome.id().0).unwrap();
@@ -232,17 +237,17 @@ fn compete(queue: &Queue, senders: &[Sender]) -> Vec<Seen> {
                 Outcome::Drop { at, .. } => (at.0, true, true),
                 Outcome::Copied { .. } => panic!("nothing here copies"),
             };
-            news.push(Reverse((at + round_trip, id, mark, lost)));
+            feedback.push(Reverse((at + round_trip, id, mark, lost)));
             let (number, from) = sent[id];
             if now > 10_000_000_000 {
-                let seen = &mut seen[number];
-                seen.packets += 1.0;
-                seen.told += f64::from(u8::from(mark));
-                seen.dropped += f64::from(u8::from(lost));
-                seen.waited += (at - from) as f64 / 1e6;
+                let stats = &mut stats[number];
+                stats.packets += 1.0;
+                stats.signalled += f64::from(u8::from(mark));
+                stats.dropped += f64::from(u8::from(lost));
+                stats.waited += (at - from) as f64 / 1e6;
             }
         }
-        while let Some(Reverse((_, id, slow, _))) = news.pop_if_due(now) {
+        while let Some(Reverse((_, id, slow, _))) = feedback.pop_if_due(now) {
             let (number, from) = sent[id];
             out[number] -= 1.0;
             let window = &mut windows[number];
@@ -271,7 +276,7 @@ impl PopIfDue for BinaryHeap<Reverse<(u64, usize, bool, bool)>> {
 }
 
 #[test]
-fn classic_delay_settles_about_target_and_l4s_delay_far_below() {
+fn classic_delay_settles_near_target_and_l4s_delay_far_below() {
     for classic in [Ecn::NotEct, Ecn::Ect0] {
         let senders = [
             Sender::Classic(classic),
@@ -279,27 +284,28 @@ fn classic_delay_settles_about_target_and_l4s_delay_far_below() {
             Sender::Scalable,
             Sender::Scalable,
         ];
-        let seen = compete(&dual_pi2(QueueLimit::Packets(2_000)), &senders);
-        let [first, second, third, fourth] = seen[..] else {
+        let stats = compete(&dual_pi2(QueueLimit::Packets(2_000)), &senders);
+        let [first, second, third, fourth] = stats[..] else {
             panic!("four senders");
         };
-        let sum = |one: Seen, other: Seen| Seen {
+        let sum = |one: SenderStats, other: SenderStats| SenderStats {
             packets: one.packets + other.packets,
-            told: one.told + other.told,
+            signalled: one.signalled + other.signalled,
             dropped: one.dropped + other.dropped,
             waited: one.waited + other.waited,
         };
         let (classics, l4s) = (sum(first, second), sum(third, fourth));
-        let wait = |seen: Seen| seen.waited / seen.packets;
-        assert!((10.0..20.0).contains(&wait(classics)), "{seen:?}");
-        assert!(wait(l4s) < 1.5, "{seen:?}");
+        let wait = |stats: SenderStats| stats.waited / stats.packets;
+        assert!((10.0..20.0).contains(&wait(classics)), "{stats:?}");
+        assert!(wait(l4s) < 1.5, "{stats:?}");
         assert!(l4s.dropped == 0.0);
         assert!((classics.dropped > 0.0) == (classic == Ecn::NotEct));
-        // p_L = k p' and p_C = p'^2: the L4S share is twice the root of the Classic one, less what p' varies by.
-        let share = |seen: Seen| seen.told / seen.packets;
+        // p_L = k p' and p_C = p'^2, so the L4S share is twice the square root of the Classic one, minus an effect of
+        // the variation of p'.
+        let share = |stats: SenderStats| stats.signalled / stats.packets;
         let coupling = share(l4s) / share(classics).sqrt();
-        assert!((1.6..2.05).contains(&coupling), "{coupling} {seen:?}");
-        // Neither is starved: within a factor of two of each other.
+        assert!((1.6..2.05).contains(&coupling), "{coupling} {stats:?}");
+        // Neither sender starves: they are within a factor of two of each other.
         let balance = l4s.packets / classics.packets;
         assert!((0.5..2.0).contains(&balance), "{balance}");
     }
@@ -310,14 +316,15 @@ fn l4s_packets_are_dropped_only_in_overload() {
     let queue = dual_pi2(QueueLimit::Packets(10_000));
     let aqm = |gap| {
         let items = every(8_000, gap, |_| (1_000, 1, Ecn::Ect1));
-        let fates = fates(&queue, &items);
-        let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count();
+        let outcomes = outcomes(&queue, &items);
+        let count =
+            |is: fn(&PacketOutcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
         (
-            count(|fate| matches!(fate, Fate::Dropped(_, DropCause::Aqm))),
-            count(|fate| matches!(fate, Fate::Delivered { mark: true, .. })),
+            count(|outcome| matches!(outcome, PacketOutcome::Dropped(_, DropCause::Aqm))),
+            count(|outcome| matches!(outcome, PacketOutcome::Delivered { mark: true, .. })),
         )
     };
-    // Exactly what is served, then twice as much by senders that do not listen.
+    // First the load is exactly what is served, then twice as much, from senders that do not respond.
     assert_eq!(aqm(1_000_000), (0, 0));
     let (dropped, marked) = aqm(500_000);
     assert!(dropped > 2_500 && marked > 3_500, "{dropped} {marked}");
@@ -342,10 +349,10 @@ fn an_idle_controller_costs_nothing_and_forgets_in_time() {
     };
     let first = marked(&mut link, config.start);
     assert!(first.contains(&true));
-    // 500 years later, on a tick as the first time: 16 ms divides the time between.
+    // 500 years later, a tick falls on the same time as at first: 16 ms divides the time in between.
     let later = config.start + Nanos::from_millis(16 * 1_000_000_000_000);
     let again = marked(&mut link, later);
-    // Only what `recur` had counted up is left.
+    // Only the sum of `recur` is left.
     let count = |marks: &[bool]| marks.iter().filter(|mark| **mark).count();
     assert!(count(&first).abs_diff(count(&again)) <= 1);
 }

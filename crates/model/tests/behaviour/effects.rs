@@ -1,4 +1,4 @@
-//! Every effect of a stage: what is asked for is what happens. Intervals are those of p = 1e-4: 3.89 standard errors.
+//! Every effect of a stage does what it was configured to do. Intervals are those of p = 1e-4: 3.89 standard errors.
 
 use crate::drive::{drain, packet};
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ fn up(stages: Vec<(&str, Effect)>) -> LinkConfig {
     LinkConfig::new(5, named.collect(), vec![])
 }
 
-/// What becomes of `count` packets of `len(id)` bytes, `gap` apart.
+/// Returns the outcomes of `count` packets of `len(id)` bytes, `gap` ns apart, and the link.
 fn cross(
     config: &LinkConfig,
     count: usize,
@@ -39,7 +39,7 @@ fn cross(
     (outcomes, link)
 }
 
-/// Which packets themselves, and not their copies, were delivered, and when.
+/// Returns when the packets themselves, without their copies, are due; `None` for dropped ones.
 fn dues(outcomes: &[Outcome], count: usize) -> Vec<Option<u64>> {
     let mut dues = vec![None; count];
     for outcome in outcomes {
@@ -60,7 +60,7 @@ fn a_stall_holds_its_share_of_the_packets_for_half_its_length_on_average() {
         lasts: Nanos::from_millis(20),
     };
     let config = up(vec![("stall", Effect::Stall(stall))]);
-    // 100,000 packets over 100 periods, one each 100 us.
+    // There are 100,000 packets over 100 periods, one each 100 us.
     let (outcomes, link) = cross(&config, 100_000, 100_000, |_| 1_000);
     let dues = dues(&outcomes, 100_000);
     let waits: Vec<u64> = dues
@@ -71,7 +71,7 @@ fn a_stall_holds_its_share_of_the_packets_for_half_its_length_on_average() {
     assert!(dues.is_sorted());
     let held = waits.iter().filter(|wait| **wait > 0).count();
     assert_eq!(held, 20_000);
-    // 0.1, 0.2, ... 20 ms.
+    // The waits are 0.1, 0.2, ... 20 ms.
     assert_eq!(waits.iter().sum::<u64>() / 20_000, 10_050_000);
     assert_eq!(waits.iter().max(), Some(&20_000_000));
     assert_eq!(link.stages().next().unwrap().dropped, 0);
@@ -83,7 +83,7 @@ fn lost(config: &LinkConfig, count: usize) -> Vec<bool> {
 }
 
 #[test]
-fn the_state_that_was_left_decides_after_the_transition() {
+fn gemodel_decides_by_the_state_that_was_left() {
     let always = percent("100%");
     let law = GilbertElliott {
         to_bad: always,
@@ -165,14 +165,14 @@ fn rate(bits: &str, queue: &str) -> Effect {
 }
 
 #[test]
-fn copies_go_through_what_follows_and_every_one_has_an_outcome() {
+fn copies_pass_the_stages_behind_and_each_has_an_outcome() {
     let count = 20_000;
     let config = up(vec![
         ("box.up.duplicate", Effect::Duplicate(percent("30%").into())),
         ("far.up.rate", rate("8mbit", "20pkt")),
         ("far.up.loss", Effect::Loss(percent("5%").into())),
     ]);
-    // At the rate if nothing were copied.
+    // Packets come exactly at the rate if none is copied.
     let (outcomes, link) = cross(&config, count, 1_000_000, |_| 1_000);
     let mut promised = vec![Vec::new(); count];
     let mut begun = vec![false; count];
@@ -212,7 +212,7 @@ fn copies_go_through_what_follows_and_every_one_has_an_outcome() {
 }
 
 #[test]
-fn copies_never_change_what_becomes_of_originals() {
+fn copies_never_change_the_outcomes_of_originals() {
     let count = 50_000;
     let impaired = |copied: &str| {
         let bursts = GilbertElliott::of_bursts(percent("5%"), 4.0).unwrap();
@@ -226,17 +226,17 @@ fn copies_never_change_what_becomes_of_originals() {
             ("box.up.delay", jittery(Law::Uniform, "1ms", Ordering::Free)),
         ])
     };
-    let fates = |copied| {
+    let due_times = |copied| {
         dues(
             &cross(&impaired(copied), count, 100_000, |_| 1_000).0,
             count,
         )
     };
-    assert!(fates("0%") == fates("100%"));
+    assert!(due_times("0%") == due_times("100%"));
 }
 
 #[test]
-fn what_is_too_long_is_dropped_and_its_sender_told() {
+fn a_packet_above_the_mtu_is_dropped_with_a_reply() {
     let config = up(vec![("box.up.mtu", Effect::Mtu(1_400))]);
     let mut link = Link::new(&config).unwrap();
     let mut tagged = packet(2, Bytes(1_418));
@@ -249,19 +249,19 @@ fn what_is_too_long_is_dropped_and_its_sender_told() {
         outcomes[0],
         Outcome::Deliver { due: Nanos(7), .. }
     ));
-    let told = Outcome::Drop {
+    let too_big = Outcome::Drop {
         id: packet(1, Bytes(0)).id,
         copy: 0,
         at: Nanos(7),
         cause: DropCause::TooBig,
         reply: Some(Reply::TooBig { mtu: 1_400 }),
     };
-    assert_eq!(outcomes[1], told);
+    assert_eq!(outcomes[1], too_big);
     assert!(matches!(outcomes[2], Outcome::Deliver { .. }));
 }
 
 #[test]
-fn what_can_be_marked_is_marked_in_place_of_every_loss() {
+fn ecn_packets_are_marked_instead_of_every_kind_of_loss() {
     let all = percent("100%");
     let losses = [
         Effect::Loss(RandomLoss {
@@ -295,13 +295,13 @@ fn what_can_be_marked_is_marked_in_place_of_every_loss() {
                 _ => None,
             })
             .collect();
-        // What came marked has no new mark.
+        // A packet that arrived marked gets no new mark.
         assert_eq!(marks, [None, Some(true), Some(true), Some(false)]);
     }
 }
 
 #[test]
-fn packets_of_stated_numbers_are_lost_and_none_of_their_copies() {
+fn numbered_packets_are_lost_and_their_copies_are_not() {
     let indexes = |all: &[u64]| Effect::Indexes(all.into());
     let numbers = |config: &LinkConfig| -> Vec<usize> {
         let lost = lost(config, 12).into_iter().enumerate();
@@ -319,13 +319,13 @@ fn packets_of_stated_numbers_are_lost_and_none_of_their_copies() {
     assert_eq!(numbers(&copied), [0, 3, 4, 11]);
     let (_, link) = cross(&copied, 12, 1_000, |_| 100);
     assert_eq!(link.counters(Side::A).dropped(DropCause::Loss), 4);
-    // A number counts what comes to the stage itself.
+    // The numbers count the packets that reach the stage itself.
     let behind = up(vec![
         ("box.up.nth", Effect::EveryNth(NonZeroU32::new(2).unwrap())),
         ("box.up.indexes", indexes(&[1, 2])),
     ]);
     assert_eq!(numbers(&behind), [1, 2, 3, 4, 5, 7, 9, 11]);
-    // Another list from a time on is of the same numbers.
+    // Another list that the schedule sets refers to the same numbers.
     let mut later = up(vec![("box.up.indexes", indexes(&[1, 9]))]);
     later.paths[0].stages[0].schedule = vec![(Nanos(5_000), indexes(&[2, 7, 8]))];
     assert_eq!(numbers(&later), [1, 7, 8]);
@@ -337,7 +337,7 @@ fn packets_of_stated_numbers_are_lost_and_none_of_their_copies() {
 }
 
 #[test]
-fn four_states_whose_ways_out_are_more_than_certain_are_refused() {
+fn four_states_with_sums_above_100_percent_are_refused() {
     let chain = |p13, p31, p32, p14| FourState {
         p13: percent(p13),
         p31: percent(p31),
@@ -347,18 +347,18 @@ fn four_states_whose_ways_out_are_more_than_certain_are_refused() {
         ecn: false,
     };
     let built = |law| Link::new(&up(vec![("box.up.loss", Effect::FourState(law))]));
-    // Percentages whose sum is not exact.
+    // These are percentages whose sum is not exact in floating point.
     built(chain("0.1%", "70.1%", "29.9%", "99.9%")).unwrap();
     let refused = |law| built(law).unwrap_err().to_string();
     assert_eq!(
         refused(chain("1%", "70%", "31%", "0%")),
-        "box.up.loss: p32 = 31% and p31 = 70% is out of range: what leads out of state 3, p31 and p32, is at most 100% together"
+        "box.up.loss: p32 = 31% and p31 = 70% is out of range: p31 and p32, which leave state 3, must not exceed 100% together"
     );
     assert!(refused(chain("60%", "1%", "1%", "41%")).contains("p14 = 41% and p13 = 60%"));
 }
 
 #[test]
-fn the_state_that_a_chain_of_four_comes_to_decides() {
+fn four_states_decide_by_the_state_that_is_entered() {
     let (all, none) = (percent("100%"), Probability::ZERO);
     let first = FourState {
         p13: all,
@@ -369,9 +369,9 @@ fn the_state_that_a_chain_of_four_comes_to_decides() {
         ecn: false,
     };
     let config = |law| up(vec![("box.up.four-state", Effect::FourState(law))]);
-    // 1 to 3, lost; to 2, received; to 3 again.
+    // The chain goes from 1 to 3, lost; to 2, received; and to 3 again.
     assert_eq!(lost(&config(first), 5), [true, false, true, false, true]);
-    // 1 to 4, lost; and always back to 1.
+    // The chain goes from 1 to 4, lost, and always back to 1.
     let alone = FourState {
         p13: none,
         p14: all,
@@ -393,7 +393,7 @@ fn reordering(share: &str, gap: u32, ordering: Ordering) -> Effect {
 }
 
 #[test]
-fn every_third_packet_passes_a_delay_at_once() {
+fn every_third_packet_skips_a_delay() {
     for ordering in [Ordering::Fifo, Ordering::Free] {
         let config = up(vec![("box.up.delay", reordering("100%", 3, ordering))]);
         let (outcomes, _) = cross(&config, 9, 1_000, |_| 100);
@@ -402,7 +402,7 @@ fn every_third_packet_passes_a_delay_at_once() {
     }
     let never = up(vec![("box.up.delay", reordering("0%", 1, Ordering::Fifo))]);
     assert!(dues(&cross(&never, 9, 1_000, |_| 100).0, 9).is_sorted());
-    // What waits behind it sees packets in the order in which they left.
+    // A queue behind it gets the packets in the order in which they left.
     let before_a_queue = up(vec![
         ("box.up.delay", reordering("100%", 3, Ordering::Fifo)),
         ("far.up.rate", rate("8gbit", "9pkt")),
@@ -421,7 +421,7 @@ fn holding(share: &str, extent: u32, timeout: u64) -> Effect {
 }
 
 #[test]
-fn a_packet_that_is_held_back_is_overtaken_by_as_many_as_was_asked_for() {
+fn a_held_packet_is_overtaken_by_its_extent() {
     let count = 50_000;
     for extent in [1, 3, 8] {
         let config = up(vec![("box.up.reorder", holding("1%", extent, 1_000_000))]);
@@ -438,7 +438,7 @@ fn a_packet_that_is_held_back_is_overtaken_by_as_many_as_was_asked_for() {
         }
         assert!(held.len() > 300, "{}", held.len());
         for id in &held {
-            // It leaves when the last of those comes that overtake it: others that are held back do not count.
+            // It leaves when the last of the packets arrives that overtake it; others that are held back do not count.
             let mut later = (id + 1..).filter(|later| !held.contains(later));
             let last = later.nth(usize::try_from(extent).unwrap() - 1).unwrap();
             if last < count as u64 {
@@ -451,12 +451,12 @@ fn a_packet_that_is_held_back_is_overtaken_by_as_many_as_was_asked_for() {
 }
 
 #[test]
-fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
+fn a_held_packet_leaves_after_its_timeout() {
     let all = up(vec![("box.up.reorder", holding("100%", 2, 5_000))]);
     let (outcomes, _) = cross(&all, 4, 1_000, |_| 100);
     let due = |id: u64| Some(id * 1_000 + 5_000);
     assert_eq!(dues(&outcomes, 4), (0..4).map(due).collect::<Vec<_>>());
-    // Until its schedule lets go of what it holds.
+    // Its schedule can also release what it holds.
     let mut until = all.clone();
     until.paths[0].stages[0].schedule = vec![(Nanos(2_500), Effect::Nothing)];
     let (outcomes, _) = cross(&until, 4, 1_000, |_| 100);
@@ -464,7 +464,7 @@ fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
         dues(&outcomes, 4),
         [Some(2_500), Some(2_500), Some(2_500), Some(3_000)]
     );
-    // A shorter time holds for those that are held too.
+    // A shorter time applies to the packets that are held, too.
     let mut sooner = all.clone();
     sooner.paths[0].stages[0].schedule = vec![(Nanos(1_500), holding("100%", 2, 1_000))];
     let (outcomes, _) = cross(&sooner, 3, 1_000, |_| 100);
@@ -472,7 +472,7 @@ fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
     let never = up(vec![("box.up.reorder", holding("1%", 2, 0))]);
     assert_eq!(
         Link::new(&never).unwrap_err().to_string(),
-        "box.up.reorder: timeout = 0ns is out of range: a packet is held for more than 0 and at most 3600s"
+        "box.up.reorder: timeout = 0ns is out of range: a packet must be held for more than 0 and at most 3600s"
     );
     let mut link = Link::new(&all).unwrap();
     link.offer(Nanos(0), Side::A, packet(0, Bytes(100)));
@@ -480,7 +480,7 @@ fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
 }
 
 #[test]
-fn a_copy_goes_on_as_much_later_as_was_asked_for() {
+fn a_copy_follows_after_its_delay() {
     let copies = |delay| {
         Effect::Duplicate(Duplication {
             share: percent("100%"),
@@ -490,11 +490,13 @@ fn a_copy_goes_on_as_much_later_as_was_asked_for() {
     let all_dues = |stages| {
         let (outcomes, link) = cross(&up(stages), 3, 1_000, |_| 100);
         assert_eq!(link.counters(Side::A).held(), 0);
-        let dues = outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome::Deliver { id, copy, due, .. } => Some((id.0, *copy != 0, due.0)),
-            _ => None,
-        });
-        let mut dues: Vec<_> = dues.collect();
+        let mut dues: Vec<_> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Outcome::Deliver { id, copy, due, .. } => Some((id.0, *copy != 0, due.0)),
+                _ => None,
+            })
+            .collect();
         dues.sort_unstable();
         dues
     };
@@ -510,7 +512,7 @@ fn a_copy_goes_on_as_much_later_as_was_asked_for() {
             .into_iter()
             .eq(later(0))
     );
-    // What keeps order behind it takes the copy in when it comes: nobody waits for it.
+    // A stage behind it that keeps order takes the copy when it comes, and no packet waits for it.
     let delayed = Effect::Delay(Delay {
         time: Nanos(100),
         ..Delay::default()
@@ -527,12 +529,12 @@ fn a_copy_goes_on_as_much_later_as_was_asked_for() {
     let long = up(vec![("box.up.duplicate", copies(4_000_000_000_000))]);
     assert_eq!(
         Link::new(&long).unwrap_err().to_string(),
-        "box.up.duplicate: delay = 4000s is out of range: a delay is at most 3600s"
+        "box.up.duplicate: delay = 4000s is out of range: a delay must be at most 3600s"
     );
 }
 
 #[test]
-fn what_is_corrupted_says_how_many_bits_and_whether_the_checksum_is_mended() {
+fn a_corrupted_packet_states_its_bits_and_whether_the_checksum_is_corrected() {
     for (bits, repair) in [(1, false), (2, true), (255, false)] {
         let count = bits.try_into().unwrap();
         let effect = Effect::Corrupt(Corruption {

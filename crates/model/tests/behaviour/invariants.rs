@@ -1,13 +1,13 @@
-//! What holds for every link under every traffic, in virtual time.
+//! Invariants of every link under all traffic, in virtual time.
 
 use crate::drive::{
-    Arrival, Hop, any_hops, any_link, any_traffic, any_wakes, attend, drain, drive, dues, link,
-    packet,
+    Arrival, Hop, any_hops, any_link, any_traffic, any_wakes, drain, drive, drive_to_end, dues,
+    link, packet,
 };
 use farwire_model::{Link, Nanos, Outcome, Rate, Side};
 use proptest::prelude::*;
 
-/// The least that a link adds to a packet of `len` from `side`.
+/// Returns the least delay that a link adds to a packet of this length from this side.
 fn configured_delay(hops: &[Hop], arrival: &Arrival) -> Nanos {
     let hop_delay = |hop: &Hop| {
         let own = match arrival.side {
@@ -35,7 +35,7 @@ proptest! {
     fn counters_add_up_at_every_step(config in any_link(), traffic in any_traffic()) {
         let mut link = Link::new(&config).unwrap();
         let mut handed_out = [0_u64; 2];
-        attend(&mut link, &traffic, |link, _, outcome| {
+        drive_to_end(&mut link, &traffic, |link, _, outcome| {
             if let Some(outcome) = outcome {
                 let id = usize::try_from(outcome.id().0).unwrap();
                 handed_out[traffic[id].side as usize] += 1;
@@ -56,11 +56,11 @@ proptest! {
     }
 
     #[test]
-    fn whoever_wakes_when_told_gets_every_outcome_before_it_is_due(
+    fn waking_at_deadlines_gives_every_outcome_before_it_is_due(
         config in any_link(),
         traffic in any_traffic(),
     ) {
-        attend(&mut Link::new(&config).unwrap(), &traffic, |_, now, outcome| {
+        drive_to_end(&mut Link::new(&config).unwrap(), &traffic, |_, now, outcome| {
             if let Some(Outcome::Deliver { due, .. }) = outcome {
                 assert!(due >= now, "{due} was handed out at {now}");
             }
@@ -115,7 +115,7 @@ proptest! {
     ) {
         let config = link(hops.clone());
         for (arrival, due) in traffic.iter().zip(dues(&drive(&config, &traffic, &[]))) {
-            // A busy server rounds over many packets, so that one may be a nanosecond short.
+            // A busy server rounds over many packets, so that one packet may be a nanosecond early.
             let servers = Nanos(hops.len() as u64);
             let least = arrival.at + configured_delay(&hops, arrival) - servers;
             prop_assert!(due.is_none_or(|due| due >= least), "{:?} < {:?}", due, least);

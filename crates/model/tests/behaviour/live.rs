@@ -1,7 +1,7 @@
-//! Conditions that change while packets are on their way.
+//! Changes of conditions while packets are on their way.
 
 use crate::drive::{
-    Draw, Hop, Way, any_hops, any_traffic, config, delay, drain, hop, packet, rate,
+    Draw, Hop, HopDirection, any_hops, any_traffic, config, delay, drain, hop, packet, rate,
 };
 use farwire_model::{
     BitsPerSec, Bytes, CheckedPaths, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link,
@@ -10,10 +10,11 @@ use farwire_model::{
 };
 use proptest::prelude::*;
 
-/// For how long conditions change every millisecond.
+/// The time for which conditions change every millisecond.
 const SECONDS: u64 = 60;
 
-/// One direction of what never loses a packet: a gate, a bottleneck that may stall, and delays, each there or not.
+/// Returns one direction of a path that never loses a packet: a gate, a bottleneck that may stall, and delays, each
+/// present or not.
 fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
     let queue = QueueLimit::Packets(u32::MAX);
     let stages = [
@@ -41,9 +42,10 @@ fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
                 by_size: draw.one_in(2).then(|| Factor::new(10.0).unwrap()),
                 jitter: draw.one_in(2).then(|| {
                     let spread = Nanos(draw.below(2_000_000));
-                    let law = match draw.one_in(2) {
-                        true => Law::Uniform,
-                        false => Law::Normal,
+                    let law = if draw.one_in(2) {
+                        Law::Uniform
+                    } else {
+                        Law::Normal
                     };
                     Jitter::new(spread, law)
                 }),
@@ -62,7 +64,8 @@ fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
     let named =
         |(kind, effect): (&str, Effect)| StageSpec::new(format!("box.{direction}.{kind}"), effect);
     let mut stages: Vec<StageSpec> = stages.into_iter().map(named).collect();
-    // The ends may go, the middle may do nothing: so each keeps a place that the next change can name.
+    // The first and the last stage may be missing, and the middle ones may do nothing, so that each keeps a place that
+    // the next change can name.
     for stage in &mut stages[1..3] {
         if draw.one_in(4) {
             stage.effect = Effect::Nothing;
@@ -120,7 +123,7 @@ fn a_change_a_millisecond_loses_nothing_and_reorders_nothing() {
 
 proptest! {
     #[test]
-    fn counters_add_up_whatever_changes_to_what(
+    fn counters_add_up_across_any_change(
         links in prop::collection::vec(any_hops(), 2..6),
         traffic in any_traffic(),
     ) {
@@ -145,11 +148,11 @@ proptest! {
 }
 
 #[test]
-fn what_is_decided_keeps_its_outcome_and_what_follows_does_not_overtake_it() {
+fn decided_outcomes_stay_and_later_packets_do_not_overtake_them() {
     let mut link = Link::new(&crate::drive::link(vec![hop(
         "box",
         delay("20ms"),
-        Way::default(),
+        HopDirection::default(),
     )]))
     .unwrap();
     link.offer(Nanos(5), Side::A, packet(0, Bytes(100)));
@@ -169,18 +172,18 @@ fn what_is_decided_keeps_its_outcome_and_what_follows_does_not_overtake_it() {
     };
     let decided = Nanos::from_millis(20) + Nanos(5);
     assert_eq!(due(1, Nanos::from_millis(2)), Some(decided));
-    // The delay has gone by now, and its place with it.
+    // The delay has left by now, and its place with it.
     let later = Nanos::from_millis(21);
     assert_eq!(due(2, later), Some(later));
     assert_eq!(link.stages().count(), 0);
 }
 
 #[test]
-fn a_change_that_is_refused_changes_nothing() {
-    let hops = |first: Way, second: Way| {
+fn a_refused_change_changes_nothing() {
+    let hops = |first: HopDirection, second: HopDirection| {
         let hops = [
-            hop("wire", first, Way::default()),
-            hop("box", second, Way::default()),
+            hop("wire", first, HopDirection::default()),
+            hop("box", second, HopDirection::default()),
         ];
         config(1, 0, &hops).paths
     };

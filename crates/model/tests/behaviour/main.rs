@@ -1,4 +1,4 @@
-//! The model's behaviour in virtual time: no clock, no sleep, every draw from a seed.
+//! Tests of the model's behaviour in virtual time: no clock, no sleep, and every draw from a seed.
 #![expect(
     clippy::unwrap_used,
     reason = "a helper that cannot set up its case fails the test, as in the tests themselves"
@@ -15,19 +15,19 @@ mod drop_head;
 mod dual_pi2;
 mod effects;
 mod invariants;
-mod kept;
 mod live;
 mod netem;
 mod over_time;
 mod pie;
 mod randomness;
+mod recorded_outcomes;
 mod red;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
 mod units;
 
 #[test]
-fn the_readmes_example_is_the_one_that_runs() {
+fn the_example_of_the_readme_is_the_example_program() {
     let readme = include_str!("../../README.md");
     assert!(readme.contains(include_str!("../../examples/seeded_bad_link.rs")));
 }

@@ -1,4 +1,4 @@
-//! netem: each part by its definition in `net/sched/sch_netem.c`, and what holds of it whatever its options.
+//! netem: each part by its definition in `net/sched/sch_netem.c`, and invariants for all options.
 
 use crate::drive::{Arrival, Wake, drain, drive, packet, stream};
 use farwire_model::{
@@ -36,12 +36,12 @@ fn correlated(text: &str, correlation: &str) -> NetemShare {
     }
 }
 
-/// What becomes of `count` packets of 1000 bytes, `gap` apart from time 0 on.
+/// Returns the outcomes of `count` packets of 1000 bytes, `gap` apart from time 0 on.
 fn outcomes(netem: Netem, count: u64, gap: Nanos) -> Vec<Outcome> {
     drive(&up(netem), &stream(Side::A, count, gap, 1_000), &[])
 }
 
-/// When each leaves, copies too, in the order in which they leave: packet, copy or not, time.
+/// Returns the packet, whether it is a copy, and the time of each departure, in order.
 fn left(netem: Netem, count: u64, gap: Nanos) -> Vec<(u64, bool, u64)> {
     let of = |outcome: &Outcome| match outcome {
         Outcome::Deliver { id, copy, due, .. } => Some((id.0, *copy > 0, due.0)),
@@ -50,7 +50,7 @@ fn left(netem: Netem, count: u64, gap: Nanos) -> Vec<(u64, bool, u64)> {
     outcomes(netem, count, gap).iter().filter_map(of).collect()
 }
 
-/// Which of `count` packets are lost.
+/// Returns which of `count` packets are lost.
 fn lost(netem: Netem, count: u64) -> Vec<bool> {
     let mut lost = vec![false; usize::try_from(count).unwrap()];
     for outcome in outcomes(netem, count, Nanos(1_000)) {
@@ -66,7 +66,7 @@ fn lost(netem: Netem, count: u64) -> Vec<bool> {
 }
 
 #[test]
-fn the_limit_counts_what_is_in_flight() {
+fn the_limit_counts_packets_in_flight() {
     let netem = Netem {
         limit: 10,
         delay: ms(100),
@@ -76,7 +76,7 @@ fn the_limit_counts_what_is_in_flight() {
         Outcome::Drop { id, cause, .. } => Some((id.0, *cause)),
         _ => None,
     };
-    // One a millisecond: 10 fit, and the next that finds room comes when the first has left.
+    // One packet comes each millisecond: 10 fit, and the next that finds room comes when the first one has left.
     let all = outcomes(netem, 105, ms(1));
     let dropped: Vec<_> = all.iter().filter_map(drop).collect();
     let full: Vec<_> = (10..100).map(|id| (id, DropCause::QueueFull)).collect();
@@ -85,7 +85,7 @@ fn the_limit_counts_what_is_in_flight() {
 
 #[test]
 fn a_rate_counts_cells_and_begins_when_the_delay_is_over() {
-    // 5 kbit/s are 625 bytes a second; 1000 + 20 bytes are 11 cells of 105: 1.848 s.
+    // 5 kbit/s are 625 bytes per second; 1000 + 20 bytes are 11 cells of 105 bytes, which take 1.848 s.
     let rate = NetemRate {
         bytes_per_s: 625,
         packet_overhead: 20,
@@ -108,7 +108,7 @@ fn a_rate_counts_cells_and_begins_when_the_delay_is_over() {
         delay: ms(3_000),
         ..netem
     };
-    // The second is due behind the first, the third would be due 8.848 s by itself.
+    // The second packet is due behind the first; alone, the third would be due at 8.848 s.
     assert_eq!(times(delayed, ms(1_000)), [4_848, 6_696, 8_544]);
     for (len, bytes) in [(60, 46), (10, 0)] {
         let stripped = NetemRate {
@@ -121,7 +121,7 @@ fn a_rate_counts_cells_and_begins_when_the_delay_is_over() {
 }
 
 #[test]
-fn every_fifth_packet_passes_at_once_where_all_may() {
+fn every_fifth_packet_skips_the_delay_with_a_gap_of_five() {
     let netem = Netem {
         delay: ms(10),
         reorder: Some(share("100%")),
@@ -159,7 +159,7 @@ fn a_copy_is_not_copied_and_takes_its_turn_behind_its_packet() {
 }
 
 #[test]
-fn what_is_copied_and_lost_passes_once() {
+fn a_packet_that_is_copied_and_lost_passes_once() {
     let loss = NetemLoss::Random(share("100%"));
     let duplicate = Some(share("100%"));
     let netem = Netem {
@@ -180,8 +180,8 @@ fn what_is_copied_and_lost_passes_once() {
 }
 
 #[test]
-fn the_first_of_two_meets_loss_once_more() {
-    // Half are lost. Of the others both leave, or the copy alone where the packet is lost the second time.
+fn the_first_of_two_copies_meets_loss_again() {
+    // Half are lost. Of the others, either both leave, or only the copy if the packet is lost the second time.
     let netem = Netem {
         loss: NetemLoss::Random(share("50%")),
         duplicate: Some(share("100%")),
@@ -211,7 +211,7 @@ fn the_first_of_two_meets_loss_once_more() {
 }
 
 #[test]
-fn ecn_marks_what_would_be_lost_where_it_may() {
+fn ecn_packets_are_marked_instead_of_lost() {
     let netem = Netem {
         loss: NetemLoss::Random(share("100%")),
         ecn: true,
@@ -225,12 +225,11 @@ fn ecn_marks_what_would_be_lost_where_it_may() {
         let of = packet(id, Bytes(100));
         link.offer(Nanos(1), Side::A, Packet { ecn, ..of });
     }
-    let marks = drain(&mut link, Nanos::MAX);
-    let marks: Vec<_> = marks
+    let marks: Vec<_> = drain(&mut link, Nanos::MAX)
         .iter()
         .map(|outcome| matches!(outcome, Outcome::Deliver { mark: true, .. }))
         .collect();
-    // Who came marked leaves so, without another mark.
+    // A packet that arrived marked leaves with that mark and gets no other.
     assert_eq!(marks, [false, true, true, false]);
     assert_eq!(link.counters(Side::A).dropped(DropCause::Loss), 1);
 }
@@ -247,12 +246,12 @@ fn packets_leave_when_they_are_due_and_not_before_they_came() {
     assert!(!all.is_sorted_by_key(|one| one.0), "some overtake others");
     let wait = |one: &(u64, bool, u64)| one.2 - one.0 * 1_000_000;
     assert!(all.iter().all(|one| wait(one) < 25_000_000));
-    // 15 of 40 ms lie below 0.
+    // 15 of 40 ms are below 0.
     let at_once = all.iter().filter(|one| wait(one) == 0).count();
     assert!((660..840).contains(&at_once), "{at_once}");
 }
 
-/// The correlation of each delay with the one before.
+/// Returns the correlation of each delay with the previous one.
 fn lag_one(netem: Netem, count: u64) -> f64 {
     let mut waits = vec![0.0; usize::try_from(count).unwrap()];
     for (id, _, due) in left(netem, count, ms(1)) {
@@ -268,7 +267,7 @@ fn lag_one(netem: Netem, count: u64) -> f64 {
 }
 
 #[test]
-fn a_correlation_of_delays_does_nothing_below_two_seconds_of_jitter() {
+fn a_correlation_of_delays_has_no_effect_below_two_seconds_of_jitter() {
     let netem = |delay, jitter| Netem {
         limit: 100_000,
         delay: ms(delay),
@@ -277,7 +276,7 @@ fn a_correlation_of_delays_does_nothing_below_two_seconds_of_jitter() {
         ..Netem::PLAIN
     };
     let count = 20_000;
-    // Of independent ones: within 3.89 / sqrt(20,000).
+    // Independent delays have a correlation within 3.89 / sqrt(20,000).
     assert!(lag_one(netem(100, 10), count).abs() < 0.028);
     let normal = Netem {
         distribution: Some(NetemDistribution::Normal),
@@ -288,7 +287,7 @@ fn a_correlation_of_delays_does_nothing_below_two_seconds_of_jitter() {
 }
 
 #[test]
-fn a_correlation_of_copies_alone_is_none() {
+fn a_correlation_of_copies_alone_has_no_effect() {
     let netem = |correlation| Netem {
         duplicate: Some(NetemShare {
             correlation,
@@ -299,7 +298,7 @@ fn a_correlation_of_copies_alone_is_none() {
     let half = Some(percent("50%"));
     let plain = left(netem(None), 2_000, ms(1));
     assert_eq!(left(netem(half), 2_000, ms(1)), plain);
-    // Where another one is stated, even of 0 %, it is one.
+    // If another correlation is stated, even of 0 %, this one has an effect.
     let with_another = |correlation| Netem {
         loss: NetemLoss::Random(correlated("0%", "0%")),
         ..netem(correlation)
@@ -309,10 +308,10 @@ fn a_correlation_of_copies_alone_is_none() {
 }
 
 #[test]
-fn chains_move_as_the_kernels_do() {
+fn chains_move_as_in_the_kernel() {
     let all = percent("100%");
     let none = Probability::ZERO;
-    // Always from one to the other; the state that was left decides, and it begins in the good one.
+    // The chain always changes its state; the state that was left decides, and it begins in the good one.
     let gemodel = NetemLoss::Gemodel(GilbertElliott {
         to_bad: all,
         to_good: all,
@@ -350,7 +349,7 @@ fn chains_move_as_the_kernels_do() {
 }
 
 #[test]
-fn what_is_due_leaves_in_slots() {
+fn due_packets_leave_in_slots() {
     let slot = NetemSlot {
         delay: NetemSlotDelay::Uniform(ms(10), ms(10)),
         packets: 2,
@@ -366,12 +365,12 @@ fn what_is_due_leaves_in_slots() {
             .map(|one| (one.0, one.2 / 1_000_000))
             .collect::<Vec<_>>()
     };
-    // The first slot is there from the start; each next one comes 10 ms after two packets.
+    // The first slot is there from the start; each further one comes 10 ms after two packets.
     assert_eq!(
         ids(netem, Nanos(0)),
         [(0, 0), (1, 0), (2, 10), (3, 10), (4, 20)]
     );
-    // Bytes: the packet that exceeds them leaves too.
+    // With a limit in bytes, the packet that exceeds it leaves, too.
     let by_bytes = Netem {
         slot: Some(NetemSlot {
             packets: 0,
@@ -384,7 +383,7 @@ fn what_is_due_leaves_in_slots() {
         ids(by_bytes, Nanos(0)),
         [(0, 0), (1, 0), (2, 10), (3, 10), (4, 20)]
     );
-    // A slot that began before a packet was due is over: the next one comes 10 ms after that is seen.
+    // A slot that began before a packet was due is over. The next one comes 10 ms after the packet is found due.
     let late = Netem {
         delay: ms(3),
         ..netem
@@ -396,7 +395,7 @@ fn what_is_due_leaves_in_slots() {
 }
 
 #[test]
-fn a_seed_of_its_own_makes_other_draws() {
+fn a_seed_of_netem_changes_the_draws() {
     let netem = |seed| Netem {
         seed,
         loss: NetemLoss::Random(share("50%")),
@@ -409,7 +408,7 @@ fn a_seed_of_its_own_makes_other_draws() {
 }
 
 #[test]
-fn what_it_holds_keeps_its_time_when_it_is_taken_away() {
+fn held_packets_keep_their_times_when_netem_is_removed() {
     let netem = Netem {
         delay: ms(10),
         ..Netem::PLAIN
@@ -419,8 +418,7 @@ fn what_it_holds_keeps_its_time_when_it_is_taken_away() {
     link.change(ms(1), &LinkConfig::new(5, vec![], vec![]).paths)
         .unwrap();
     link.offer(ms(2), Side::A, packet(1, Bytes(100)));
-    let dues = drain(&mut link, Nanos::MAX);
-    let dues: Vec<_> = dues
+    let dues: Vec<_> = drain(&mut link, Nanos::MAX)
         .iter()
         .map(|outcome| match outcome {
             Outcome::Deliver { id, due, .. } => (id.0, due.0 / 1_000_000),
@@ -467,8 +465,7 @@ fn any_netem() -> impl Strategy<Value = Netem> {
                 cell_overhead,
             },
         );
-    let shares = [any_share(), any_share(), any_share(), any_share()];
-    let shares = shares.map(option::of);
+    let shares = [any_share(), any_share(), any_share(), any_share()].map(option::of);
     let times = (0_u64..20_000, 0_u64..20_000);
     (
         1_u32..20,
@@ -525,7 +522,7 @@ fn any_wakes() -> impl Strategy<Value = Vec<Wake>> {
 
 proptest! {
     #[test]
-    fn whatever_its_options_every_packet_and_copy_has_one_end_not_before_it_came(
+    fn every_packet_and_copy_has_one_outcome_not_before_its_arrival(
         netem in any_netem(), traffic in any_traffic(), wakes in any_wakes(),
     ) {
         let config = up(netem);
@@ -543,7 +540,7 @@ proptest! {
 }
 
 #[test]
-fn what_its_delays_came_to_is_counted_of_those_that_vary() {
+fn statistics_count_only_varying_delays() {
     let after = |netem: Netem| {
         let mut link = Link::new(&up(netem)).unwrap();
         for number in 0..20_000 {
@@ -561,7 +558,8 @@ fn what_its_delays_came_to_is_counted_of_those_that_vary() {
     };
     let came_to = after(uniform).unwrap();
     assert_eq!(came_to.packets, 20_000);
-    // A quarter lies below 0 and is 0: from there to 15 ms the mean is 3/4 of 7.5 ms. 3.89 standard errors.
+    // A quarter of the delays would be below 0 and is 0: up to 15 ms, the mean is 3/4 of 7.5 ms. The tolerance is 3.89
+    // standard errors.
     assert!(
         (came_to.mean.0 as f64 / 1e6 - 5.625).abs() < 0.14,
         "{came_to:?}"

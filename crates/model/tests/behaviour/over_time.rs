@@ -1,4 +1,4 @@
-//! Servers, gates and queues whose conditions change: by a trace, by a schedule, by hand.
+//! Servers, gates and queues whose conditions change: by a trace, by a schedule, or by a call.
 
 use std::sync::Arc;
 
@@ -57,20 +57,22 @@ fn traced(times: &[u64]) -> Effect {
 #[test]
 fn a_trace_serves_at_its_times_and_wraps() {
     let mut link = Link::new(&alone(traced(&[1, 2, 5, 5]))).unwrap();
-    // 752 bytes share an opportunity; the 2,000 bytes take the rest of two and what they leave serves the next.
+    // The two packets of 752 bytes share an opportunity. The 2,000 bytes take two, and the rest of these serves the
+    // next packet.
     for (id, len) in [752, 752, 2_000, 1_008].into_iter().enumerate() {
         offer(&mut link, Nanos::ZERO, id, len);
     }
     let first: Vec<_> = dues(&drain(&mut link, Nanos::MAX));
     assert_eq!(first, [1, 1, 5, 5].map(|time| Some(ms(time))));
-    // The second opportunity at 5 ms was not used up, but nothing waited; that at 6 finds nothing. The period is 5 ms.
+    // The second opportunity at 5 ms was not used up, but no packet waited. At 6 ms the queue is empty. The period is 5
+    // ms.
     offer(&mut link, Nanos(6_000_001), 0, 1_504);
     offer(&mut link, Nanos(6_000_001), 1, 1);
     let next: Vec<_> = dues(&drain(&mut link, Nanos::MAX));
     assert_eq!(next, [Some(ms(7)), Some(ms(10))]);
 }
 
-/// Mahimahi's link: each opportunity takes up to 1,504 bytes from what waits.
+/// A model of Mahimahi's link: each opportunity takes up to 1,504 bytes of the waiting packets.
 fn mahimahi(times: &[u64], arrivals: &[(u64, u64)]) -> Vec<Option<Nanos>> {
     let mut dues = vec![None; arrivals.len()];
     let (mut served, mut left) = (0, arrivals[0].1);
@@ -102,7 +104,8 @@ fn a_trace_is_served_as_mahimahi_does() {
         let mut at = 0;
         let arrivals: Vec<(u64, u64)> = (0..2_000)
             .map(|_| {
-                // Never at a millisecond: who is first at one instant is not Mahimahi's business.
+                // No packet comes exactly at a millisecond, because Mahimahi does not define which event is first at
+                // one instant.
                 at += 2 * draw.below(2_000_000 + 200_000 * seed) + 2;
                 (
                     at / 1_000_000 * 1_000_000 + 1 + at % 999_998,
@@ -162,7 +165,7 @@ fn two_classes_share_a_server_by_its_name() {
             Outcome::Copied { .. } => panic!("nothing copies"),
         })
         .collect();
-    // One after the other; a class that the link does not have is class 0.
+    // They are served one after the other; a class that the link does not have is class 0.
     let expected = [true, false, true, true, false, true];
     let expected: Vec<_> = (1..).map(|n| n * 1_000_000).zip(expected).collect();
     assert_eq!(served, expected);
@@ -180,7 +183,7 @@ fn gate(open: bool) -> Effect {
 }
 
 #[test]
-fn a_gate_holds_what_comes_until_its_schedule_opens_it() {
+fn a_gate_holds_packets_until_its_schedule_opens_it() {
     let config = scheduled(
         gate(true),
         vec![(ms(10), gate(false)), (ms(30), gate(true))],
@@ -215,7 +218,8 @@ fn a_gate_opens_when_the_link_is_changed() {
     assert_eq!(dues(&drain(&mut link, ms(60))), [Some(ms(60)); 2]);
 }
 
-/// When a packet of 10,000 bytes and one behind it are done that came at 0, under `first` and from then on `changes`.
+/// Returns when a packet of 10,000 bytes and one behind it, both arriving at 0, are done under `first` and later
+/// `changes`.
 fn done(first: Effect, changes: &[(u64, Effect)]) -> [Nanos; 2] {
     let by_schedule = {
         let changes = changes.iter().map(|(at, effect)| (ms(*at), effect.clone()));
@@ -234,8 +238,8 @@ fn done(first: Effect, changes: &[(u64, Effect)]) -> [Nanos; 2] {
 }
 
 #[test]
-fn a_new_rate_holds_for_the_rest_of_the_packet_in_service() {
-    // 10 ms a packet; 6,000 bytes are left at 4 ms.
+fn a_new_rate_applies_to_the_rest_of_the_packet_in_service() {
+    // A packet takes 10 ms; 6,000 bytes are left at 4 ms.
     assert_eq!(done(rate("8mbit"), &[]), [ms(10), ms(20)]);
     assert_eq!(done(rate("8mbit"), &[(4, rate("16mbit"))]), [ms(7), ms(12)]);
     assert_eq!(done(rate("8mbit"), &[(4, rate("4mbit"))]), [ms(16), ms(36)]);
@@ -256,7 +260,7 @@ fn a_new_rate_holds_for_the_rest_of_the_packet_in_service() {
 }
 
 #[test]
-fn what_a_fluctuating_rate_left_over_is_served_at_the_new_one() {
+fn the_rest_of_a_packet_at_a_fluctuating_rate_is_served_at_the_new_rate() {
     let fluctuating = |spread: &str| {
         let Effect::Rate(steady) = rate("8mbit") else {
             panic!("a rate");
@@ -279,7 +283,7 @@ fn what_a_fluctuating_rate_left_over_is_served_at_the_new_one() {
         done(rate("16mbit"), &[(2, fluctuating("0%"))]),
         [ms(8), ms(18)]
     );
-    // Whatever was left at 4 ms, at half the rate it takes twice as long.
+    // Whatever is left at 4 ms takes twice as long at half the rate.
     let [fast, _] = done(fluctuating("60%"), &[(4, rate("16mbit"))]);
     let [slow, _] = done(fluctuating("60%"), &[(4, rate("8mbit"))]);
     let (fast, slow) = (fast - ms(4), slow - ms(4));
@@ -287,7 +291,7 @@ fn what_a_fluctuating_rate_left_over_is_served_at_the_new_one() {
     assert!((2 * fast.0).abs_diff(slow.0) <= 2, "{fast} {slow}");
 }
 
-/// How many of `count` packets of 1,000 bytes that come at once find room.
+/// Returns how many of `count` packets of 1,000 bytes that arrive together find room.
 fn admitted(link: &mut Link, at: Nanos, count: usize) -> u64 {
     drain(link, at);
     let before = link.counters(Side::A).held();
@@ -301,14 +305,15 @@ fn a_queue_in_time_follows_a_rate_that_a_schedule_changes() {
     let queued = |rate| queued(Some(rate), QueueLimit::Time(ms(20)));
     let changes = vec![(ms(10), queued("4mbit")), (ms(60), queued("16mbit"))];
     let mut link = Link::new(&scheduled(queued("8mbit"), changes)).unwrap();
-    // One goes to the server, and 20,000 bytes wait.
+    // One packet is in service, and 20,000 bytes wait.
     assert_eq!(admitted(&mut link, Nanos::ZERO, 40), 21);
-    // 11 still wait, then 12. At half the rate 10 may: there is room again when the 13th is in service, from 14 ms on.
+    // First 11 still wait, then 12. At half the rate, 10 may wait: there is room again from 14 ms on, when the 13th is
+    // in service.
     assert_eq!(admitted(&mut link, Nanos(9_500_000), 1), 1);
     assert_eq!(admitted(&mut link, Nanos(10_500_000), 1), 0);
     assert_eq!(admitted(&mut link, Nanos(12_500_000), 1), 0);
     assert_eq!(admitted(&mut link, Nanos(14_500_000), 3), 1);
-    // All are done by 36 ms; at twice the first rate 40 wait beside the one in service.
+    // All are done by 36 ms; at twice the first rate, 40 wait in addition to the one in service.
     assert_eq!(admitted(&mut link, ms(70), 60), 41);
 }
 
@@ -328,25 +333,25 @@ fn a_queue_in_time_follows_a_rate_that_fluctuates() {
     .unwrap();
     let mut all = Vec::new();
     for second in 0..50 {
-        // All that wait are served before the second is over.
+        // All packets that wait are served before the second is over.
         let at = Nanos::from_secs(second);
         (0..400).for_each(|id| offer(&mut link, at, id, 1_000));
         let dues = dues(&drain(&mut link, at + ms(999)));
         let waited: Vec<Nanos> = dues.into_iter().flatten().collect();
-        // At the rate at which the first one is served, those behind it take 100 ms.
+        // At the rate at which the first packet is served, those behind it take 100 ms.
         let each = (waited[0] - at).0;
         let fits = 100_000_000 / each;
         let admitted = waited.len() as u64 - 1;
         assert!(admitted.abs_diff(fits) <= 1, "{admitted} of {fits}");
         all.push(admitted);
     }
-    // Between 1 and 19 Mbit/s that is between 12 and 237.
+    // With a rate between 1 and 19 Mbit/s, between 12 and 237 packets fit.
     let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
     assert!(*least < 40 && *most > 200, "{all:?}");
 }
 
 #[test]
-fn a_schedule_applies_before_what_happens_at_its_instant() {
+fn a_schedule_applies_before_other_events_at_its_instant() {
     let loss = |share: &str| Effect::Loss(share.parse().unwrap());
     let config = scheduled(
         loss("0%"),
@@ -376,7 +381,7 @@ fn under(limit: QueueLimit, discipline: Discipline) -> Queue {
 }
 
 #[test]
-fn a_stopped_link_yields_what_it_holds_in_a_stall_too() {
+fn a_stopped_link_returns_held_packets_even_in_a_stall() {
     let stalls = disciplines().map(|discipline| queued(None, under(MANY, discipline)));
     let closed = Effect::Gate(Gate {
         open: false,
@@ -396,7 +401,7 @@ fn a_stopped_link_yields_what_it_holds_in_a_stall_too() {
 }
 
 #[test]
-fn a_new_discipline_takes_over_what_waits_with_its_times_of_arrival() {
+fn a_new_discipline_takes_over_waiting_packets_with_their_arrival_times() {
     let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
     let mut link = Link::new(&config(Discipline::DropTail)).unwrap();
     (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
@@ -410,19 +415,20 @@ fn a_new_discipline_takes_over_what_waits_with_its_times_of_arrival() {
             _ => delivered += 1,
         }
     }
-    // Above target at the next dequeue (100.5 ms) already, so the first drop is an interval later: at a multiple of 1.5 ms.
+    // Packets are above target already at the next dequeue (100.5 ms), so the first drop is an interval later, at a
+    // multiple of 1.5 ms.
     assert_eq!(drops[0], ms(201));
     assert_eq!(drops.len() + delivered, 400);
 }
 
 #[test]
-fn a_pie_that_takes_over_a_long_queue_spares_what_comes_for_max_burst() {
+fn a_pie_that_takes_over_a_long_queue_drops_nothing_for_max_burst() {
     let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
     let mut link = Link::new(&config(Discipline::DropTail)).unwrap();
     (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
     link.change(ms(100), &config(Discipline::Pie(Pie::default())).paths)
         .unwrap();
-    // From after its first tick on, and ten a millisecond, so that some are dropped as soon as any may be.
+    // They come after the first tick, ten each millisecond, so that some are dropped as soon as drops are allowed.
     for id in 400..4_000 {
         let at = ms(120) + Nanos((id as u64 - 400) * 100_000);
         offer(&mut link, at, id, 1_500);
@@ -434,7 +440,7 @@ fn a_pie_that_takes_over_a_long_queue_spares_what_comes_for_max_burst() {
             _ => None,
         });
     let first = drops.min().unwrap();
-    // The tenth tick uses up 150 ms.
+    // The tenth tick uses up the 150 ms.
     assert!((ms(250)..ms(265)).contains(&first), "{first}");
 }
 
@@ -450,7 +456,7 @@ fn a_change_of_discipline_loses_and_reorders_nothing() {
                 packet.ecn = ecn;
                 link.offer(Nanos::ZERO, Side::A, packet);
             }
-            // So soon that no AQM has begun to drop.
+            // At this time, no AQM has begun to drop.
             link.change(Nanos(1_500_000), &config(second).paths)
                 .unwrap();
             let expected: Vec<_> = (1..=20).map(|n| Some(ms(n))).collect();
@@ -469,7 +475,7 @@ fn a_bottleneck_that_is_removed_drops_nothing_any_more() {
         let stage = queued(Some("8mbit"), under(MANY, discipline));
         let mut link = Link::new(&alone(stage)).unwrap();
         (0..2_000).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
-        // The AQMs drop by then, or would soon.
+        // The AQMs drop packets by then, or would soon.
         let before = drain(&mut link, ms(100));
         link.change(ms(100), &[]).unwrap();
         let after = drain(&mut link, ms(100));
@@ -495,7 +501,8 @@ fn a_delay_that_is_removed_lets_nothing_overtake() {
     link.change(ms(50), &[]).unwrap();
     (50..200).for_each(|id| offer(&mut link, ms(id as u64), id, 1_000));
     let expected = (0..200).map(|id| match id {
-        // Those that passed it, then those that would overtake the last of them, then all others at once.
+        // First come the packets that passed it, then those that would overtake the last of them, then all others
+        // without delay.
         0..50 => Some(ms(id + 100)),
         50..149 => Some(ms(149)),
         _ => Some(ms(id)),

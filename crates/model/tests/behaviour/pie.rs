@@ -1,16 +1,18 @@
-//! PIE against a model written from RFC 8033, packet for packet, and what it is for.
+//! PIE, compared packet by packet with a model that was written from RFC 8033, and tested for its purpose.
 
 use std::collections::VecDeque;
 
 use crate::discipline::packet_of;
-use crate::discipline::{Fate, Item, Tally, bottleneck, compare, drawn, every, fates, model};
+use crate::discipline::{
+    Item, OutcomeCounts, PacketOutcome, bottleneck, compare, drawn, every, model, outcomes,
+};
 use farwire_model::{
     Bytes, Discipline, DropCause, Ecn, Link, LinkConfig, Nanos, Outcome, Pie, Queue, QueueLimit,
     Side,
 };
 
-/// The functions of the RFC's appendix A, one tick at a time, with ECN (5.1), derandomization (5.4) and the cap (5.5); times
-/// in seconds.
+/// The functions of the RFC's appendix A, one tick at a time, with ECN (5.1), derandomization (5.4) and the cap (5.5).
+/// Times are in seconds.
 struct Model {
     qdelay_ref: f64,
     t_update: u64,
@@ -116,12 +118,12 @@ impl Model {
     }
 }
 
-impl model::Waiting for Model {
-    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+impl model::QueueModel for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         self.timers(now);
         if !is_idle && self.is_tail_drop(&item) {
             self.accu_prob = 0.0;
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
             return;
         }
         let half = self.qdelay_ref / 2.0;
@@ -131,15 +133,15 @@ impl model::Waiting for Model {
         if self.burst_allowance == 0 && self.drop_early(&item) {
             self.accu_prob = 0.0;
             if !(self.is_ecn_on && self.drop_prob < 0.1 && item.is_ect) {
-                fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+                outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
                 return;
             }
-            fates[item.id].mark();
+            outcomes[item.id].mark();
         }
         self.queue.push_back(item);
     }
 
-    fn depart(&mut self, now: u64, _: &mut [Fate]) -> Option<Item> {
+    fn depart(&mut self, now: u64, _: &mut [PacketOutcome]) -> Option<Item> {
         self.timers(now);
         let item = self.queue.pop_front()?;
         self.current_qdelay = (now - item.at) as f64 / 1e9;
@@ -158,7 +160,7 @@ fn pie(pie: Pie) -> Queue {
 }
 
 #[test]
-fn pie_is_rfc_8033_packet_for_packet() {
+fn pie_equals_rfc_8033_packet_by_packet() {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Packets(100),
@@ -166,10 +168,10 @@ fn pie_is_rfc_8033_packet_for_packet() {
         QueueLimit::Time(Nanos::from_millis(400)),
     ];
     let drops = Pie::default();
-    let Tally { aqm, full, marked } = compare(Discipline::Pie(drops), &limits, Model::new);
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::Pie(drops), &limits, Model::new);
     assert!(aqm > 1_000 && full > 1_000 && marked == 0, "{aqm} {full}");
     let marks = Pie { ecn: true, ..drops };
-    let Tally { aqm, full, marked } = compare(Discipline::Pie(marks), &limits, Model::new);
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::Pie(marks), &limits, Model::new);
     assert!(aqm > 1_000, "{aqm} {full} {marked}");
     assert!(full > 1_000, "{aqm} {full} {marked}");
     assert!(marked > 100, "{aqm} {full} {marked}");
@@ -183,16 +185,17 @@ fn pie_is_rfc_8033_packet_for_packet() {
 }
 
 #[test]
-fn a_burst_to_an_empty_queue_is_spared_for_a_while_and_no_longer() {
-    // Twice what is served, for two seconds.
+fn a_burst_into_an_empty_queue_is_not_dropped_for_max_burst() {
+    // Twice the load that is served comes for two seconds.
     let items = every(4_000, 500_000, |_| (1_000, 1, Ecn::NotEct));
-    let fates = fates(&pie(Pie::default()), &items);
-    let is_dropped = |fate: &Fate| matches!(fate, Fate::Dropped(_, DropCause::Aqm));
-    let first = fates.iter().position(is_dropped).unwrap();
-    // Packet 300 comes at 150 ms, and the probability has to grow from 0 by then.
+    let outcomes = outcomes(&pie(Pie::default()), &items);
+    let is_dropped =
+        |outcome: &PacketOutcome| matches!(outcome, PacketOutcome::Dropped(_, DropCause::Aqm));
+    let first = outcomes.iter().position(is_dropped).unwrap();
+    // Packet 300 comes at 150 ms, and the probability has to grow from 0 until then.
     assert!((300..1_200).contains(&first), "{first}");
-    let last = &fates[3_000..];
-    let share = last.iter().filter(|fate| is_dropped(fate)).count() as f64 / 1_000.0;
+    let last = &outcomes[3_000..];
+    let share = last.iter().filter(|outcome| is_dropped(outcome)).count() as f64 / 1_000.0;
     assert!((0.35..0.65).contains(&share), "{share}");
 }
 
@@ -216,7 +219,7 @@ fn an_idle_controller_costs_nothing_and_forgets() {
         drops.collect::<Vec<_>>()
     };
     let first = dropped(&mut link, config.start);
-    // 500 years later nothing is left of what was.
+    // 500 years later, no trace of the past is left.
     let again = dropped(&mut link, config.start + Nanos::from_secs(16_000_000_000));
     assert!(first[0] >= 150_000_000 && again[0] >= 150_000_000);
     assert!(first.len().abs_diff(again.len()) < first.len() / 4);

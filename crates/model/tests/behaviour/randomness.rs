@@ -1,12 +1,12 @@
-//! Who is lost depends on the seed, the link and the stage, and on nothing else.
+//! The packets that are lost depend on the seed, the link and the stage, and on nothing else.
 
-use crate::drive::{Hop, Way, delay, drive, dues, hop, link, loss, rate, stream};
+use crate::drive::{Hop, HopDirection, delay, drive, dues, hop, link, loss, rate, stream};
 use farwire_model::{LinkConfig, Nanos, QueueLimit, Side, Toffee};
 use proptest::prelude::*;
 
 const PACKETS: u64 = 100_000;
 
-/// Which of `PACKETS` packets from `side` are lost.
+/// Returns which of `PACKETS` packets from `side` are lost.
 fn lost_from(config: &LinkConfig, side: Side) -> Vec<bool> {
     let traffic = stream(side, PACKETS, Nanos::from_micros(100), 1_000);
     let dues = dues(&drive(config, &traffic, &[]));
@@ -21,7 +21,7 @@ fn count(lost: impl IntoIterator<Item = bool>) -> usize {
     lost.into_iter().filter(|&lost| lost).count()
 }
 
-/// As many are lost in both as chance has it: 1 % of 100,000, in the 99.9 % interval.
+/// Asserts that the number lost in both is in the 99.9 % interval of independent losses: 1 % of 100,000.
 fn assert_independent(one: &[bool], other: &[bool]) {
     let both = count(one.iter().zip(other).map(|(one, other)| *one && *other));
     assert!((897..=1_103).contains(&both), "{both} lost in both");
@@ -33,7 +33,7 @@ fn ten_percent() -> LinkConfig {
 
 #[test]
 fn the_measured_loss_lies_in_its_interval() {
-    // np +- 3.29 sqrt(np(1-p)) of 100,000 packets.
+    // The bounds are np +- 3.29 sqrt(np(1-p)) for 100,000 packets.
     for (text, low, high) in [
         ("0.1%", 68, 132),
         ("1%", 897, 1_103),
@@ -88,9 +88,9 @@ fn another_seed_link_hop_or_direction_loses_other_packets() {
 }
 
 #[test]
-fn what_else_a_link_has_does_not_change_who_is_lost() {
+fn other_stages_do_not_change_which_packets_are_lost() {
     let reference = lost(&ten_percent());
-    let busy = Way {
+    let busy = HopDirection {
         loss: "10%".parse().unwrap(),
         delay: Nanos::from_millis(7),
         ..rate("1gbit", "100pkt")
@@ -110,14 +110,14 @@ fn what_else_a_link_has_does_not_change_who_is_lost() {
 }
 
 #[test]
-fn two_hops_lose_as_each_does_alone() {
+fn two_hops_lose_packets_independently() {
     let first = lost(&link(vec![hop("box", loss("10%"), loss("0%"))]));
     let mut second = lost(&link(vec![hop("far", loss("10%"), loss("0%"))])).into_iter();
     let both = lost(&link(vec![
         hop("box", loss("10%"), loss("0%")),
         hop("far", loss("10%"), loss("0%")),
     ]));
-    // The second hop's draws count the packets that reach it.
+    // The draws of the second hop count the packets that reach it.
     let expected: Vec<bool> = first
         .into_iter()
         .map(|lost| lost || second.next().unwrap())
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_seed_gives_the_same_verdicts_again(seed: u64, link: u64) {
+    fn a_seed_gives_the_same_outcomes(seed: u64, link: u64) {
         let config = LinkConfig { seed, link, ..ten_percent() };
         prop_assert!(lost(&config) == lost(&config));
     }

@@ -1,11 +1,14 @@
-//! RED against a model written from the paper's pseudo-code, packet for packet, and what it is for.
+//! RED, compared packet by packet with a model that was written from the paper's pseudo-code, and tested for its
+//! purpose.
 
 use std::collections::VecDeque;
 
-use crate::discipline::{Fate, Item, Tally, compare, drawn, every, fates, model};
+use crate::discipline::{
+    Item, OutcomeCounts, PacketOutcome, compare, drawn, every, model, outcomes,
+};
 use farwire_model::{Bytes, Discipline, DropCause, Ecn, Nanos, Queue, QueueLimit, Red};
 
-/// Figure 2 of Floyd and Jacobson, 1993, by its names, in bytes; with the gentle slope of Floyd, 2000.
+/// Figure 2 of Floyd and Jacobson, 1993, with its names, in bytes, and with the gentle slope of Floyd, 2000.
 struct Model {
     red: Red,
     w_q: f64,
@@ -40,7 +43,7 @@ impl Model {
 
     fn calculate_avg(&mut self, now: u64) {
         if self.is_empty_and_idle {
-            // A part of a packet weighs as much less as it is shorter.
+            // A fraction of a packet counts with that fraction of the weight.
             let packet = (self.red.avpkt.0 * model::NANOS_PER_BYTE) as f64;
             let mut m = (now - self.q_time) as f64 / packet;
             while m > 0.0 {
@@ -53,7 +56,7 @@ impl Model {
         self.is_empty_and_idle = false;
     }
 
-    /// Whether the packet is to be marked, and whether a mark would do.
+    /// Returns whether the packet is to be marked or dropped, and whether a mark is enough.
     fn mark(&mut self, id: usize) -> (bool, bool) {
         let (min_th, max_th) = (self.red.min.0 as f64, self.red.max.0 as f64);
         let max_p = self.red.probability.percent() / 100.0;
@@ -92,24 +95,24 @@ impl Model {
     }
 }
 
-impl model::Waiting for Model {
-    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+impl model::QueueModel for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         self.calculate_avg(now);
         let (is_marked, is_mark_enough) = self.mark(item.id);
         let is_ecn = is_mark_enough && self.red.ecn && item.is_ect;
         if is_marked && !is_ecn {
-            fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
         } else if !is_idle && self.is_full(&item) {
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         } else {
             if is_marked {
-                fates[item.id].mark();
+                outcomes[item.id].mark();
             }
             self.q.push_back(item);
         }
     }
 
-    fn depart(&mut self, now: u64, _: &mut [Fate]) -> Option<Item> {
+    fn depart(&mut self, now: u64, _: &mut [PacketOutcome]) -> Option<Item> {
         let item = self.q.pop_front();
         if item.is_none() {
             self.is_empty_and_idle = true;
@@ -120,7 +123,7 @@ impl model::Waiting for Model {
 }
 
 #[test]
-fn red_is_the_papers_packet_for_packet() {
+fn red_equals_the_paper_packet_by_packet() {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Packets(40),
@@ -132,20 +135,20 @@ fn red_is_the_papers_packet_for_packet() {
             Model::new(queue, w_q)
         })
     };
-    // The weight of 50 packets of 1,000 bytes over a least average of 30,000.
+    // This is the weight for 50 packets of 1,000 bytes and a minimum of 30,000 bytes.
     let gentle = Red::default();
-    let Tally { aqm, full, marked } = all(gentle, 1.0 / 32.0);
+    let OutcomeCounts { aqm, full, marked } = all(gentle, 1.0 / 32.0);
     assert!(aqm > 1_000 && full > 1_000 && marked == 0, "{aqm} {full}");
     let steep = Red {
         gentle: false,
         ecn: true,
         ..gentle
     };
-    let Tally { aqm, full, marked } = all(steep, 1.0 / 32.0);
+    let OutcomeCounts { aqm, full, marked } = all(steep, 1.0 / 32.0);
     assert!(aqm > 1_000, "{aqm} {full} {marked}");
     assert!(full > 1_000, "{aqm} {full} {marked}");
     assert!(marked > 100, "{aqm} {full} {marked}");
-    // 11 lie beyond 9 of 500 bytes: (1 - (7/8)^19) * 8 is 7.4, (1 - (15/16)^19) * 16 is 11.3.
+    // 11 lie beyond 9 packets of 500 bytes: (1 - (7/8)^19) * 8 is 7.4, (1 - (15/16)^19) * 16 is 11.3.
     let short = Red {
         min: Bytes(4_500),
         max: Bytes(9_000),
@@ -155,7 +158,7 @@ fn red_is_the_papers_packet_for_packet() {
         ecn: true,
         ..gentle
     };
-    let Tally { aqm, marked, .. } = all(short, 1.0 / 16.0);
+    let OutcomeCounts { aqm, marked, .. } = all(short, 1.0 / 16.0);
     assert!(aqm > 1_000 && marked > 1_000, "{aqm} {marked}");
 }
 
@@ -167,54 +170,62 @@ fn red(red: Red) -> Queue {
 }
 
 #[test]
-fn a_burst_that_does_not_last_is_not_dropped() {
-    // As many as `burst` says, at once.
+fn a_short_burst_is_not_dropped() {
+    // The packets that come together are as many as `burst` says.
     let items = every(50, 0, |_| (1_000, 1, Ecn::NotEct));
-    let fates = fates(&red(Red::default()), &items);
-    let is_dropped = |fate: &&Fate| matches!(fate, Fate::Dropped(..));
-    assert_eq!(fates.iter().filter(is_dropped).count(), 0);
+    let outcomes = outcomes(&red(Red::default()), &items);
+    let is_dropped = |outcome: &&PacketOutcome| matches!(outcome, PacketOutcome::Dropped(..));
+    assert_eq!(outcomes.iter().filter(is_dropped).count(), 0);
 }
 
 #[test]
 fn after_an_idle_time_the_average_has_decayed() {
     let mut items = every(1_200, 0, |_| (1_000, 1, Ecn::NotEct));
-    let served = |fate: &Fate| match fate {
-        Fate::Delivered { due, .. } => Some(*due),
+    let served = |outcome: &PacketOutcome| match outcome {
+        PacketOutcome::Delivered { due, .. } => Some(*due),
         _ => None,
     };
-    let first = fates(&red(Red::default()), &items[..600]);
+    let first = outcomes(&red(Red::default()), &items[..600]);
     let idle_from = first.iter().filter_map(served).max().unwrap();
     let mut first_drop_after = |pause: u64| {
         items[600..]
             .iter_mut()
             .for_each(|item| item.at = idle_from + pause);
-        let fates = fates(&red(Red::default()), &items);
-        let mut second = fates[600..].iter();
-        second.position(|fate| served(fate).is_none()).unwrap()
+        let outcomes = outcomes(&red(Red::default()), &items);
+        let mut second = outcomes[600..].iter();
+        second
+            .position(|outcome| served(outcome).is_none())
+            .unwrap()
     };
-    // In 1 ms one packet of 1,000 bytes could have been served, in two seconds 2,000: nothing is left of the average.
+    // In 1 ms one packet of 1,000 bytes could have been served, and in two seconds 2,000, after which nothing is left
+    // of the average.
     let (soon, late) = (first_drop_after(1_000_000), first_drop_after(2_000_000_000));
     assert!(soon <= 1 && late >= 50, "{soon} {late}");
 }
 
 #[test]
-fn the_average_sinks_in_idle_times_shorter_than_a_packet() {
-    // A burst, and from its end on a packet every 1.5 ms, before each of which the server is idle for 0.5 ms.
+fn the_average_falls_in_idle_times_shorter_than_a_packet() {
+    // After a burst, a packet comes every 1.5 ms; before each, the server is idle for 0.5 ms.
     let mut items = every(1_600, 1_500_000, |_| (1_000, 1, Ecn::NotEct));
     items[..600].iter_mut().for_each(|item| item.at = 0);
-    let served = |fate: &Fate| match fate {
-        Fate::Delivered { due, .. } => Some(*due),
+    let served = |outcome: &PacketOutcome| match outcome {
+        PacketOutcome::Delivered { due, .. } => Some(*due),
         _ => None,
     };
     let red = red(Red::default());
-    let burst = fates(&red, &items[..600]);
+    let burst = outcomes(&red, &items[..600]);
     let idle_from = burst.iter().filter_map(served).max().unwrap();
     for item in &mut items[600..] {
         item.at = item.at - 600 * 1_500_000 + idle_from + 500_000;
     }
-    let fates = fates(&red, &items);
-    let dropped = |fates: &[Fate]| fates.iter().filter(|fate| served(fate).is_none()).count();
-    // By half a packet at a time it comes from twice `max` to below `min` in 115 at most: 64 ln 6.
-    let (first, then) = (dropped(&fates[600..750]), dropped(&fates[750..]));
+    let outcomes = outcomes(&red, &items);
+    let dropped = |outcomes: &[PacketOutcome]| {
+        outcomes
+            .iter()
+            .filter(|outcome| served(outcome).is_none())
+            .count()
+    };
+    // With half a packet at a time, the average falls from twice `max` to below `min` in at most 115 packets: 64 ln 6.
+    let (first, then) = (dropped(&outcomes[600..750]), dropped(&outcomes[750..]));
     assert!(first > 5 && then == 0, "{first} {then}");
 }

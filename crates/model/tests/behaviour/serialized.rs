@@ -57,7 +57,7 @@ mod values {
     }
 
     #[test]
-    fn a_refusal_is_the_parsers_or_says_what_a_value_looks_like() {
+    fn a_refusal_has_the_parsers_error_or_an_example() {
         assert_eq!(
             refusal::<BitsPerSec>("\"20ms\""),
             "20ms".parse::<BitsPerSec>().unwrap_err().to_string()

@@ -1,4 +1,4 @@
-//! What a unit prints it reads back as the same value.
+//! The printed form of a unit is read back as the same value.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -15,7 +15,7 @@ where
     Ok(())
 }
 
-/// Round and odd numbers of every magnitude.
+/// Generates round and odd numbers of every magnitude.
 fn any_number() -> impl Strategy<Value = u64> {
     let scaled = |base: u64| (1..2_000_u64, 0..6_u32).prop_map(move |(n, e)| n * base.pow(e));
     prop_oneof![any::<u64>(), scaled(1_000), scaled(1_024)]

@@ -1,4 +1,4 @@
-//! Packets that come twice or damaged.
+//! Packets that are copied or damaged.
 
 use farwire_model::{Edit, Effect, Outcome, Probability};
 

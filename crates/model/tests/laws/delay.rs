@@ -1,4 +1,4 @@
-//! Delays: how they are distributed, and how alike those of neighbours are.
+//! Delays: their distribution, and the correlation of neighbouring delays.
 
 use farwire_model::{
     Bytes, Delay, Effect, Jitter, Law as Shape, LinkConfig, Nanos, Ordering, Packet, PacketId,
@@ -9,7 +9,7 @@ use statrs::distribution::{ContinuousCDF as _, LogNormal, Normal, Uniform};
 use crate::harness::{Crossing, Law, steady, up};
 use crate::statistics::{kolmogorov_smirnov, mean_of_batches, worst};
 
-/// A delay with jitter, in which packets may overtake each other.
+/// Creates a delay with jitter in which packets may overtake each other.
 fn free(delay_ms: f64, jitter: Jitter) -> LinkConfig {
     up(Effect::Delay(Delay {
         time: ms(delay_ms),
@@ -23,12 +23,12 @@ fn ms(milliseconds: f64) -> Nanos {
     format!("{milliseconds}ms").parse().unwrap()
 }
 
-/// A law whose spread is wrong by the factor.
+/// Creates a jitter whose spread is wrong by the factor.
 fn spread(law: Shape, spread_ms: f64, factor: f64) -> Jitter {
     Jitter::new(ms(spread_ms * factor), law)
 }
 
-/// Packets that are drawn each by itself.
+/// A law with independent draws for all packets.
 const INDEPENDENT: Law = Law {
     packets: 1_000_000,
     traffic: steady,
@@ -62,16 +62,17 @@ fn free_jitter_is_normal_with_its_standard_deviation() {
     .holds();
 }
 
-/// A normal delay of 2 ms whose part below 0 is at 0.
+/// The distribution function of a normal delay of 2 ms whose part below 0 is at 0.
 fn clamped_normal(delay: f64) -> f64 {
-    match delay < 0.0 {
-        true => 0.0,
-        false => Normal::new(2.0, 2.0).unwrap().cdf(delay),
+    if delay < 0.0 {
+        0.0
+    } else {
+        Normal::new(2.0, 2.0).unwrap().cdf(delay)
     }
 }
 
 #[test]
-fn what_would_fall_below_zero_is_at_zero() {
+fn delays_below_zero_are_set_to_zero() {
     Law {
         link: |factor| free(2.0, spread(Shape::Normal, 2.0, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut crossing.delays(), clamped_normal),
@@ -80,7 +81,8 @@ fn what_would_fall_below_zero_is_at_zero() {
     .holds();
 }
 
-/// netem's Pareto law of 2.048 ms about 20 ms, its end at 32767/8192 of that: P(4/3 (V^(-1/3) - 3/2) <= x).
+/// The distribution function of netem's Pareto law of 2.048 ms about 20 ms, with its end at 32767/8192 of that: P(4/3
+/// (V^(-1/3) - 3/2) <= x).
 fn pareto(delay: f64) -> f64 {
     let end = 28.191_75;
     let base = 1.5 + 0.75 * (delay - 20.0) / 2.048;
@@ -101,7 +103,8 @@ fn pareto_jitter_has_netems_law() {
     .holds();
 }
 
-/// netem's Pareto-normal law of 2 ms about 20 ms: the share at which its quantile is `delay`, by bisection.
+/// The distribution function of netem's Pareto-normal law of 2 ms about 20 ms: the share at which its quantile is
+/// `delay`, by bisection.
 fn pareto_normal(delay: f64) -> f64 {
     let normal = Normal::standard();
     let most = 32_767.0 / 8_192.0;
@@ -112,15 +115,16 @@ fn pareto_normal(delay: f64) -> f64 {
     let (mut below, mut above) = (0.0, 1.0);
     for _ in 0..40 {
         let middle = (below + above) / 2.0;
-        match quantile(middle) <= delay {
-            true => below = middle,
-            false => above = middle,
+        if quantile(middle) <= delay {
+            below = middle;
+        } else {
+            above = middle;
         }
     }
     below
 }
 
-/// [`pareto_normal`] between 10,001 points, for it is slow.
+/// [`pareto_normal`] interpolated between 10,001 points, because it is slow.
 fn pareto_normal_table() -> impl Fn(f64) -> f64 {
     let at = |place: usize| 10.0 + place as f64 * 0.002;
     let table: Vec<f64> = (0..=10_000).map(|place| pareto_normal(at(place))).collect();
@@ -156,7 +160,7 @@ fn a_log_normal_delay_has_its_mean_and_its_standard_deviation() {
     .holds();
 }
 
-/// Half of all at 0 spreads, a quarter at -1, a quarter at 2.
+/// A table with half of its values at 0 spreads, a quarter at -1 and a quarter at 2.
 fn three_values() -> Shape {
     Shape::Table(Table::new(vec![-8_192, 0, 16_384, 0]).unwrap())
 }
@@ -178,23 +182,23 @@ fn the_values_of_a_table_are_equally_likely() {
     .holds();
 }
 
-/// Jitter that halves its likeness in a millisecond, the time between two packets of [`steady`].
-fn wandering(law: Shape, spread_ms: f64, factor: f64) -> Jitter {
+/// Creates a jitter with a half-life of a millisecond, the time between two packets of [`steady`].
+fn correlated(law: Shape, spread_ms: f64, factor: f64) -> Jitter {
     Jitter {
         half_life: Some(ms(1.0)),
         ..spread(law, spread_ms, factor)
     }
 }
 
-/// Every tenth delay: ten half-lives apart, they are alike by a thousandth.
+/// Returns every tenth delay: at a distance of ten half-lives, their correlation is a thousandth.
 fn apart(crossing: &Crossing) -> Vec<f64> {
     crossing.delays().into_iter().step_by(10).collect()
 }
 
 #[test]
-fn jitter_that_wanders_keeps_a_normal_law() {
+fn correlated_jitter_keeps_a_normal_law() {
     Law {
-        link: |factor| free(2.0, wandering(Shape::Normal, 2.0, factor)),
+        link: |factor| free(2.0, correlated(Shape::Normal, 2.0, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut apart(crossing), clamped_normal),
         ..INDEPENDENT
     }
@@ -202,9 +206,9 @@ fn jitter_that_wanders_keeps_a_normal_law() {
 }
 
 #[test]
-fn jitter_that_wanders_keeps_a_pareto_law() {
+fn correlated_jitter_keeps_a_pareto_law() {
     Law {
-        link: |factor| free(20.0, wandering(Shape::Pareto, 2.048, factor)),
+        link: |factor| free(20.0, correlated(Shape::Pareto, 2.048, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut apart(crossing), pareto),
         ..INDEPENDENT
     }
@@ -212,9 +216,9 @@ fn jitter_that_wanders_keeps_a_pareto_law() {
 }
 
 #[test]
-fn jitter_that_wanders_keeps_a_uniform_law() {
+fn correlated_jitter_keeps_a_uniform_law() {
     Law {
-        link: |factor| free(20.0, wandering(Shape::Uniform, 5.0, factor)),
+        link: |factor| free(20.0, correlated(Shape::Uniform, 5.0, factor)),
         judge: |crossing| {
             let law = Uniform::new(15.0, 25.0).unwrap();
             kolmogorov_smirnov(&mut apart(crossing), |delay| law.cdf(delay))
@@ -224,13 +228,14 @@ fn jitter_that_wanders_keeps_a_uniform_law() {
     .holds();
 }
 
-/// 100,000 packets a second: a hundred in a half-life of 1 ms.
+/// 100,000 packets per second: a hundred in a half-life of 1 ms.
 fn fast(number: u64) -> (Nanos, Packet) {
     let packet = Packet::new(PacketId(number), Bytes(1_000));
     (Nanos(number * 10_000), packet)
 }
 
-/// Mean, variance and likeness at one and two half-lives of scores about 20 ms with a standard deviation of 3 ms.
+/// Tests the mean, the variance and the correlation at one and two half-lives of scores about 20 ms with a standard
+/// deviation of 3 ms.
 fn scores(crossing: &Crossing) -> f64 {
     let delays = crossing.delays();
     let scores: Vec<f64> = delays.iter().map(|delay| (delay - 20.0) / 3.0).collect();
@@ -247,7 +252,7 @@ fn scores(crossing: &Crossing) -> f64 {
 }
 
 #[test]
-fn a_half_life_is_one_at_any_packet_rate() {
+fn a_half_life_is_exact_at_any_packet_rate() {
     Law {
         packets: 10_000_000,
         traffic: fast,
@@ -267,18 +272,18 @@ fn a_half_life_is_one_at_any_packet_rate() {
 }
 
 #[test]
-fn jitter_that_wanders_keeps_its_standard_deviation_at_any_packet_rate() {
+fn correlated_jitter_keeps_its_standard_deviation_at_any_packet_rate() {
     Law {
         packets: 10_000_000,
         traffic: fast,
-        link: |factor| free(20.0, wandering(Shape::Normal, 3.0, factor)),
+        link: |factor| free(20.0, correlated(Shape::Normal, 3.0, factor)),
         judge: scores,
     }
     .holds();
 }
 
 #[test]
-fn a_slot_opens_so_long_after_its_first_packet() {
+fn a_slot_opens_its_delay_after_the_first_packet() {
     Law {
         link: |factor| {
             up(Effect::Slots(Slots {

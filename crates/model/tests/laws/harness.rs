@@ -1,37 +1,38 @@
-//! What a law is, and how it is tried.
+//! The definition of a law, and its test.
 
 use farwire_model::{
     Bytes, Effect, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side, StageSpec,
 };
 
-/// The p-value below which a law does not hold: forty laws with new seeds raise one false alarm in 250.
+/// The p-value below which a law fails: forty laws with new seeds raise one false alarm in 250.
 const LEAST: f64 = 1e-4;
 
-/// What is true of an effect by its definition.
+/// A property that an effect has by definition.
 pub(crate) struct Law {
-    /// The full volume, of which `make test` takes a tenth.
+    /// The full number of packets; `make test` takes a tenth.
     pub(crate) packets: u64,
-    /// When the packet of a number, from 0, comes from side A, and what it is; its id is that number.
+    /// Returns the packet with a number, from 0, that enters at side A, and its arrival time. Its id is that number.
     pub(crate) traffic: fn(u64) -> (Nanos, Packet),
-    /// The link, with what the law is about times a factor. Of 1 it is as specified.
+    /// Creates the link, with the tested property multiplied by a factor; with 1 it is as specified.
     pub(crate) link: fn(f64) -> LinkConfig,
-    /// How probable what became of the packets is, or what lies further off, if the link is as specified: a p-value.
+    /// Returns a p-value: the probability of these or more extreme outcomes if the link is as specified.
     pub(crate) judge: fn(&Crossing) -> f64,
 }
 
-/// Packets that crossed a link, and what became of them.
+/// Packets that crossed a link, and their outcomes.
 pub(crate) struct Crossing {
     pub(crate) packets: u64,
     pub(crate) traffic: fn(u64) -> (Nanos, Packet),
-    /// In the order of decision.
+    /// The outcomes in the order of decision.
     pub(crate) outcomes: Vec<Outcome>,
 }
 
 impl Law {
-    /// Tries it.
+    /// Tests the law.
     ///
     /// # Panics
-    /// If it does not hold, and at full volume if it also holds ten per cent off.
+    /// Panics if the law does not hold, and at full volume also if it still holds with the property off by ten per
+    /// cent.
     pub(crate) fn holds(&self) {
         let is_soak = std::env::var_os("FARWIRE_SOAK").is_some_and(|value| value == "1");
         let packets = self.packets / if is_soak { 1 } else { 10 };
@@ -68,7 +69,7 @@ impl Law {
 }
 
 impl Crossing {
-    /// Which packets were lost, by number; copies apart.
+    /// Returns which packets were lost, by number, regardless of copies.
     pub(crate) fn lost(&self) -> Vec<bool> {
         let mut lost = vec![true; usize::try_from(self.packets).unwrap()];
         for outcome in &self.outcomes {
@@ -79,7 +80,7 @@ impl Crossing {
         lost
     }
 
-    /// How long packets took, in milliseconds, by number; lost ones and copies left out.
+    /// Returns the delays of packets in milliseconds, by number, without lost ones and copies.
     pub(crate) fn delays(&self) -> Vec<f64> {
         let mut delays = vec![f64::NAN; usize::try_from(self.packets).unwrap()];
         for outcome in &self.outcomes {
@@ -102,7 +103,7 @@ pub(crate) fn steady(number: u64) -> (Nanos, Packet) {
     (Nanos::from_millis(number), packet)
 }
 
-/// A link that does this to packets from side A.
+/// Creates a link with this effect on packets from side A.
 pub(crate) fn up(effect: Effect) -> LinkConfig {
     LinkConfig::new(5, vec![StageSpec::new("box.up.law", effect)], vec![])
 }

@@ -1,4 +1,4 @@
-//! Loss: shares, and how losses follow each other.
+//! Loss: its share, and the correlation of losses.
 
 use farwire_model::{
     BitErrorRate, Bytes, Effect, FourState, GilbertElliott, LinkConfig, Nanos, Packet, PacketId,
@@ -12,7 +12,7 @@ fn percent(percent: f64) -> Probability {
     Probability::from_percent(percent).unwrap()
 }
 
-/// Bernoulli loss: the share is binomial, and either run is geometric.
+/// Tests Bernoulli loss: the share is binomial, and runs of both kinds are geometric.
 fn independent(crossing: &Crossing, share: f64) -> f64 {
     let lost = crossing.lost();
     let count = lost.iter().filter(|lost| **lost).count();
@@ -24,7 +24,7 @@ fn independent(crossing: &Crossing, share: f64) -> f64 {
 }
 
 #[test]
-fn one_percent_of_packets_is_lost_each_by_itself() {
+fn one_percent_of_packets_is_lost_independently() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -35,7 +35,7 @@ fn one_percent_of_packets_is_lost_each_by_itself() {
 }
 
 #[test]
-fn thirty_percent_of_packets_are_lost_each_by_itself() {
+fn thirty_percent_of_packets_are_lost_independently() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -45,8 +45,8 @@ fn thirty_percent_of_packets_are_lost_each_by_itself() {
     .holds();
 }
 
-/// Loss that a chain of two states decides, all in one and nothing in the other: the share, whose variance has the chain's
-/// memory (it falls by 1 - p - r a packet), and the runs of both states, which are geometric.
+/// Tests loss by a chain of two states that loses everything in one and nothing in the other: the share, whose variance
+/// has the chain's memory (it falls by 1 - p - r with each packet), and the runs of both states, which are geometric.
 fn in_bursts(crossing: &Crossing, share: f64, burst: f64) -> f64 {
     let (r, n) = (1.0 / burst, crossing.packets as f64);
     let p = r * share / (1.0 - share);
@@ -77,7 +77,7 @@ fn one_percent_comes_in_bursts_of_eight() {
 }
 
 #[test]
-fn a_burst_of_eight_is_eight_long() {
+fn bursts_of_eight_packets_have_that_mean() {
     Law {
         packets: 10_000_000,
         traffic: steady,
@@ -87,10 +87,10 @@ fn a_burst_of_eight_is_eight_long() {
     .holds();
 }
 
-/// tc's gemodel with loss in both states, which a run length no longer tells: the share, and how often two losses follow
-/// each other.
+/// tc's gemodel with loss in both states, which the length of runs does not show: the share, and how often two losses
+/// follow each other.
 #[test]
-fn both_states_of_a_chain_lose_what_they_should() {
+fn both_states_of_a_chain_lose_their_shares() {
     Law {
         packets: 10_000_000,
         traffic: steady,
@@ -108,7 +108,7 @@ fn both_states_of_a_chain_lose_what_they_should() {
             let (p, r, bad, good): (f64, f64, f64, f64) = (0.02, 0.2, 0.6, 0.01);
             let in_bad = p / (p + r);
             let share = in_bad * bad + (1.0 - in_bad) * good;
-            // The states' covariance falls by 1 - p - r a packet.
+            // The covariance of the states falls by 1 - p - r with each packet.
             let pair =
                 share * share + in_bad * (1.0 - in_bad) * (bad - good).powi(2) * (1.0 - p - r);
             let losses: Vec<f64> = lost.iter().map(|lost| f64::from(u8::from(*lost))).collect();
@@ -122,7 +122,7 @@ fn both_states_of_a_chain_lose_what_they_should() {
     .holds();
 }
 
-/// p13, p31, p32, p23 and p14 in per cent.
+/// The probabilities p13, p31, p32, p23 and p14 in per cent.
 const CHAIN: [f64; 5] = [1.0, 30.0, 20.0, 50.0, 0.5];
 
 fn chain([p13, p31, p32, p23, p14]: [f64; 5]) -> FourState {
@@ -136,14 +136,14 @@ fn chain([p13, p31, p32, p23, p14]: [f64; 5]) -> FourState {
     }
 }
 
-/// [`CHAIN`] with one of its probabilities times a factor.
+/// Creates [`CHAIN`] with one of its probabilities multiplied by a factor.
 fn off(place: usize, factor: f64) -> LinkConfig {
     let mut all = CHAIN;
     all[place] *= factor;
     up(Effect::FourState(chain(all)))
 }
 
-/// The share of packets that come to each state, by walking the chain until nothing changes.
+/// Returns the share of packets in each state, by stepping the chain until it is stationary.
 fn stationary([p13, p31, p32, p23, p14]: [f64; 5]) -> [f64; 4] {
     let [p13, p31, p32, p23, p14] = [p13, p31, p32, p23, p14].map(|percent| percent / 100.0);
     (0..100_000).fold([1.0, 0.0, 0.0, 0.0], |[one, two, three, four], _| {
@@ -156,23 +156,26 @@ fn stationary([p13, p31, p32, p23, p14]: [f64; 5]) -> [f64; 4] {
     })
 }
 
-/// The four states by what follows what: losses, pairs of them, single ones, two around a packet that is received; and how long
-/// runs go on that are longer than one, all of them in state 3.
+/// Tests the four states by their transitions: losses, pairs of losses, single losses, two losses around a received
+/// packet, and the continuation of runs that are longer than one, all of which are in state 3.
 fn four_states(crossing: &Crossing) -> f64 {
     let lost = crossing.lost();
     let [p13, p31, p32, p23, p14] = CHAIN.map(|percent| percent / 100.0);
     let [one, two, three, four] = stationary(CHAIN);
     let share = |pattern: &[bool], expected: f64| {
-        let found = lost.windows(pattern.len());
-        let found: Vec<f64> = found.map(|w| f64::from(u8::from(w == pattern))).collect();
+        let found: Vec<f64> = lost
+            .windows(pattern.len())
+            .map(|w| f64::from(u8::from(w == pattern)))
+            .collect();
         mean_of_batches(&found, expected)
     };
     let stay = 1.0 - p31 - p32;
     let begins = one * p13 + two * p23;
-    let longer = runs(&lost, true)
+    let longer: Vec<usize> = runs(&lost, true)
         .into_iter()
-        .filter_map(|run| run.checked_sub(1));
-    let longer: Vec<usize> = longer.filter(|more| *more > 0).collect();
+        .filter_map(|run| run.checked_sub(1))
+        .filter(|more| *more > 0)
+        .collect();
     worst([
         share(&[true], three + four),
         share(&[true, true], three * stay),
@@ -216,7 +219,7 @@ fn bursts_of_four_states_pause_with_p32() {
 }
 
 #[test]
-fn bursts_of_four_states_go_on_with_p23() {
+fn bursts_of_four_states_continue_with_p23() {
     Law {
         link: |factor| off(3, factor),
         ..FOUR_STATES
@@ -234,7 +237,7 @@ fn single_losses_of_four_states_come_with_p14() {
 }
 
 #[test]
-fn a_chain_says_what_it_loses_in_the_long_run_and_in_a_row() {
+fn a_chain_states_its_long_run_loss_and_mean_burst() {
     let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} is not {other}");
     for all in [
         CHAIN,
@@ -263,11 +266,11 @@ fn a_chain_says_what_it_loses_in_the_long_run_and_in_a_row() {
         good_loss: percent(20.0),
         ecn: false,
     };
-    // Each state forgets the one before, so that losses are independent: 40 %.
+    // Each state forgets the previous one, so that losses are independent: 40 %.
     near(both.mean_burst(), 1.0 / 0.6);
 }
 
-/// Long and short packets in turn.
+/// Long and short packets alternate.
 fn of_two_sizes(number: u64) -> (Nanos, Packet) {
     let len = if number.is_multiple_of(2) { 1_514 } else { 60 };
     let packet = Packet::new(PacketId(number), Bytes(len));
@@ -275,7 +278,7 @@ fn of_two_sizes(number: u64) -> (Nanos, Packet) {
 }
 
 #[test]
-fn bit_errors_hit_a_frame_by_its_bits() {
+fn bit_errors_lose_frames_by_their_number_of_bits() {
     Law {
         packets: 1_000_000,
         traffic: of_two_sizes,

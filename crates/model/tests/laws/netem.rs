@@ -1,4 +1,4 @@
-//! netem: what its options come to, worked out from `net/sched/sch_netem.c` by itself.
+//! netem: the distributions of its options, derived independently from `net/sched/sch_netem.c`.
 
 use farwire_model::{
     Effect, FourState, GilbertElliott, LinkConfig, Nanos, Netem, NetemDistribution, NetemLoss,
@@ -31,7 +31,7 @@ fn lossy(loss: NetemLoss) -> LinkConfig {
     })
 }
 
-/// How often x = (1 - c) u + c x' lies below `share`: by the densities that follow each other from a uniform one.
+/// Returns the probability that x = (1 - c) u + c x' is below `share`, by iterating the density from a uniform one.
 fn correlated(share: f64, c: f64) -> f64 {
     const CELLS: usize = 4_000;
     let width = 1.0 / CELLS as f64;
@@ -58,7 +58,7 @@ fn correlated(share: f64, c: f64) -> f64 {
     at(&below, share)
 }
 
-/// The share that is lost, and of neighbours that are both.
+/// Tests the share that is lost, and the share of neighbouring pairs that are both lost.
 fn lost_and_pairs(crossing: &Crossing, share: f64, pair: f64) -> f64 {
     let lost = crossing.lost();
     let losses: Vec<f64> = lost.iter().map(|lost| f64::from(u8::from(*lost))).collect();
@@ -70,8 +70,8 @@ fn lost_and_pairs(crossing: &Crossing, share: f64, pair: f64) -> f64 {
 }
 
 #[test]
-fn a_correlated_loss_of_ten_percent_loses_what_its_recursion_says() {
-    // A kernel's 10^5 packets lost 1.777 %.
+fn a_correlated_loss_of_ten_percent_follows_its_recursion() {
+    // In a kernel, 1.777 % of 10^5 packets were lost.
     assert!((correlated(0.1, 0.25) - 0.017_5).abs() < 2e-4);
     Law {
         packets: 1_000_000,
@@ -87,7 +87,7 @@ fn a_correlated_loss_of_ten_percent_loses_what_its_recursion_says() {
 }
 
 #[test]
-fn gemodel_loses_in_both_states_what_it_should() {
+fn gemodel_loses_its_share_in_both_states() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -116,7 +116,7 @@ fn gemodel_loses_in_both_states_what_it_should() {
 }
 
 #[test]
-fn four_states_lose_in_the_two_that_are_losses() {
+fn four_states_lose_packets_in_two_of_them() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -131,7 +131,7 @@ fn four_states_lose_in_the_two_that_are_losses() {
             }))
         },
         judge: |crossing| {
-            // Beside each packet in state 1: 2/20 in 3, a quarter of these in 2, 0.5 % in 4.
+            // For each packet in state 1, there are 2/20 in 3, a quarter of these in 2, and 0.5 % in 4.
             let all = 1.0 + 0.1 + 0.025 + 0.005;
             lost_and_pairs(crossing, 0.105 / all, 0.1 * 0.7 / all)
         },
@@ -139,7 +139,7 @@ fn four_states_lose_in_the_two_that_are_losses() {
     .holds();
 }
 
-/// Delayed by 10 ms, but for some.
+/// Creates a delay of 10 ms that some packets skip.
 fn reordering(reorder: NetemShare, gap: u32) -> LinkConfig {
     netem(Netem {
         delay: Nanos::from_millis(10),
@@ -149,7 +149,7 @@ fn reordering(reorder: NetemShare, gap: u32) -> LinkConfig {
     })
 }
 
-/// Which packets passed at once.
+/// Returns which packets passed without delay.
 fn at_once(crossing: &Crossing) -> Vec<bool> {
     crossing
         .delays()
@@ -159,7 +159,7 @@ fn at_once(crossing: &Crossing) -> Vec<bool> {
 }
 
 #[test]
-fn a_quarter_of_those_that_may_passes_at_once() {
+fn a_quarter_of_the_candidates_skips_the_delay() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -167,7 +167,7 @@ fn a_quarter_of_those_that_may_passes_at_once() {
         judge: |crossing| {
             let at_once = at_once(crossing);
             let places: Vec<usize> = (0..at_once.len()).filter(|place| at_once[*place]).collect();
-            // Four are delayed, then each passes with 1/4.
+            // Four packets are delayed, then each passes with probability 1/4.
             let tries: Vec<usize> = places
                 .windows(2)
                 .map(|pair| pair[1] - pair[0] - 4)
@@ -179,8 +179,8 @@ fn a_quarter_of_those_that_may_passes_at_once() {
 }
 
 #[test]
-fn a_correlated_share_passes_at_once_as_its_recursion_says() {
-    // A kernel's 10^5 packets: 5.54 %.
+fn a_correlated_share_skips_the_delay_by_its_recursion() {
+    // In a kernel, it was 5.54 % of 10^5 packets.
     let expected = || 1.0 / (4.0 + 1.0 / correlated(0.25, 0.5));
     assert!((expected() - 0.0544).abs() < 2e-4, "{}", expected());
     Law {
@@ -188,8 +188,10 @@ fn a_correlated_share_passes_at_once_as_its_recursion_says() {
         traffic: steady,
         link: |factor| reordering(share(25.0 * factor, Some(50.0)), 5),
         judge: |crossing| {
-            let at_once = at_once(crossing).into_iter();
-            let at_once: Vec<f64> = at_once.map(|is| f64::from(u8::from(is))).collect();
+            let at_once: Vec<f64> = at_once(crossing)
+                .into_iter()
+                .map(|is| f64::from(u8::from(is)))
+                .collect();
             mean_of_batches(&at_once, 1.0 / (4.0 + 1.0 / correlated(0.25, 0.5)))
         },
     }
@@ -197,7 +199,7 @@ fn a_correlated_share_passes_at_once_as_its_recursion_says() {
 }
 
 #[test]
-fn a_tenth_is_copied_and_no_copy_is() {
+fn a_tenth_is_copied_and_copies_are_not() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -217,7 +219,7 @@ fn a_tenth_is_copied_and_no_copy_is() {
 }
 
 #[test]
-fn a_rate_with_cells_takes_its_time_to_the_nanosecond() {
+fn a_rate_with_cells_is_exact_to_the_nanosecond() {
     Law {
         packets: 100_000,
         traffic: steady,
@@ -233,7 +235,7 @@ fn a_rate_with_cells_takes_its_time_to_the_nanosecond() {
                 ..Netem::PLAIN
             })
         },
-        // 1020 bytes are 22 cells of 53: 1.166 ms each, where one comes each millisecond.
+        // 1020 bytes are 22 cells of 53 bytes: 1.166 ms each, while one packet comes each millisecond.
         judge: |crossing| {
             let delays = crossing.delays();
             let mut due = (0..).map(|number| 1.166 + f64::from(number) * 0.166);
@@ -244,7 +246,7 @@ fn a_rate_with_cells_takes_its_time_to_the_nanosecond() {
     .holds();
 }
 
-/// 20 ms, give or take.
+/// Creates a delay of 20 ms with jitter.
 fn jittery(jitter_ms: f64, distribution: Option<NetemDistribution>) -> LinkConfig {
     netem(Netem {
         delay: Nanos::from_millis(20),
@@ -283,13 +285,13 @@ fn a_delay_of_the_normal_table_is_normal() {
 }
 
 #[test]
-fn a_delay_of_the_pareto_table_is_paretos_up_to_four_jitters() {
+fn a_delay_of_the_pareto_table_has_a_pareto_law_up_to_four_jitters() {
     Law {
         packets: 1_000_000,
         traffic: steady,
         link: |factor| jittery(3.0 * factor, Some(NetemDistribution::Pareto)),
         judge: |crossing| {
-            // 4/3 (v - 3/2) for P(v > x) = x^-3.
+            // The law is 4/3 (v - 3/2) with P(v > x) = x^-3.
             let below = |delay: f64| {
                 let v = (delay - 20.0) / 3.0 * 0.75 + 1.5;
                 // The last entries are 32767, which is 11.999634 ms.

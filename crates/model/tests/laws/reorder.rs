@@ -1,4 +1,4 @@
-//! Reordering: who passes at once, and who is held back.
+//! Reordering: packets that skip a delay, and packets that are held back.
 
 use std::num::NonZeroU32;
 
@@ -22,7 +22,8 @@ fn reorder(share: f64, gap: u32) -> LinkConfig {
     }))
 }
 
-/// Behind a packet that passes at once, gap - 1 wait for sure, and then so many as a geometric law has it.
+/// Tests that after a packet that skips the delay, gap - 1 packets wait for certain, and then a geometric number of
+/// them.
 fn at_once(crossing: &Crossing, share: f64, gap: usize) -> f64 {
     let at_once: Vec<bool> = crossing
         .delays()
@@ -30,16 +31,16 @@ fn at_once(crossing: &Crossing, share: f64, gap: usize) -> f64 {
         .map(|delay| *delay == 0.0)
         .collect();
     let count = at_once.iter().filter(|at_once| **at_once).count() as f64;
-    // From one to the next it is gap - 1 and a geometric number of packets, whose variance is (1 - p) / p^2.
+    // The distance from one to the next is gap - 1 and a geometric number of packets, whose variance is (1 - p) / p^2.
     let (n, cycle) = (at_once.len() as f64, gap as f64 - 1.0 + 1.0 / share);
     let deviation = (n * (1.0 - share) / (share * share) / cycle.powi(3)).sqrt();
-    let waits = runs(&at_once, false);
     let sure = gap.saturating_sub(2);
-    let waits = waits
+    let waits: Option<Vec<usize>> = runs(&at_once, false)
         .iter()
-        .map(|run| run.checked_sub(sure).filter(|wait| *wait > 0));
-    let Some(waits) = waits.collect::<Option<Vec<_>>>() else {
-        // One that is too short.
+        .map(|run| run.checked_sub(sure).filter(|wait| *wait > 0))
+        .collect();
+    let Some(waits) = waits else {
+        // This distance is too short.
         return 0.0;
     };
     let geometric = geometric(&waits, 1.0 - share);
@@ -47,7 +48,7 @@ fn at_once(crossing: &Crossing, share: f64, gap: usize) -> f64 {
 }
 
 #[test]
-fn one_packet_in_twenty_passes_at_once() {
+fn one_packet_in_twenty_skips_the_delay() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -58,7 +59,7 @@ fn one_packet_in_twenty_passes_at_once() {
 }
 
 #[test]
-fn the_third_packet_and_those_behind_it_pass_at_once_with_their_share() {
+fn candidates_from_the_third_packet_on_skip_the_delay_with_their_share() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -69,7 +70,7 @@ fn the_third_packet_and_those_behind_it_pass_at_once_with_their_share() {
 }
 
 #[test]
-fn a_gap_of_ten_is_ten() {
+fn a_gap_of_ten_is_exact() {
     Law {
         packets: 1_000_000,
         traffic: steady,

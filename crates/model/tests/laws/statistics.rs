@@ -1,21 +1,22 @@
-//! p-values: how probable what was seen is, or what lies further off, under a stated distribution.
+//! p-values: the probability of what was observed, or of something more extreme, under a given distribution.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF as _, Normal, StudentsT};
 
-/// Of a value that is normal with that mean and standard deviation: both tails.
+/// The p-value of a value that is normal with this mean and standard deviation, two-sided.
 pub(crate) fn normal(value: f64, mean: f64, deviation: f64) -> f64 {
     let distance = (value - mean).abs() / deviation;
     2.0 * Normal::standard().cdf(-distance)
 }
 
-/// Of so many hits in independent trials, by the normal approximation.
+/// The p-value of a number of hits in independent trials, by the normal approximation.
 pub(crate) fn binomial(hits: usize, trials: usize, share: f64) -> f64 {
     let trials = trials as f64;
     let deviation = (trials * share * (1.0 - share)).sqrt();
     normal(hits as f64, trials * share, deviation)
 }
 
-/// Of a mean of values that depend on those near to them: by the means of 100 batches, each far longer than that reaches.
+/// The p-value of the mean of values that depend on their neighbours, by the means of 100 batches that are much longer
+/// than the dependence.
 pub(crate) fn mean_of_batches(values: &[f64], expected: f64) -> f64 {
     let batches = values.chunks_exact(values.len() / 100);
     let means: Vec<f64> = batches
@@ -30,7 +31,8 @@ pub(crate) fn mean_of_batches(values: &[f64], expected: f64) -> f64 {
         .cdf(-distance)
 }
 
-/// Pearson's, of counts beside what is expected of each cell. The first cells that expect fewer than ten are one, and so are the last.
+/// The p-value of counts, each with its expectation, by Pearson's chi-square. Neighbouring cells are joined until each
+/// expects at least ten.
 pub(crate) fn chi_square(cells: impl IntoIterator<Item = (f64, f64)>) -> f64 {
     let mut joined: Vec<(f64, f64)> = Vec::new();
     for (seen, expected) in cells {
@@ -46,14 +48,14 @@ pub(crate) fn chi_square(cells: impl IntoIterator<Item = (f64, f64)>) -> f64 {
     let term = |(seen, expected): &(f64, f64)| (seen - expected).powi(2) / expected;
     let statistic: f64 = joined.iter().map(term).sum();
     match joined.len() - 1 {
-        // One cell has what it must have.
+        // A single cell has the count that it must have.
         0 => 1.0,
         freedom => ChiSquared::new(freedom as f64).unwrap().sf(statistic),
     }
 }
 
-/// Of run lengths, where a run goes on with probability `stay`: chi-square over the lengths, and the mean by itself, which
-/// sees a small shift sooner.
+/// The p-value of run lengths, where a run goes on with probability `stay`: chi-square over the lengths, and separately
+/// the mean, which detects a small shift sooner.
 pub(crate) fn geometric(lengths: &[usize], stay: f64) -> f64 {
     let count = lengths.len() as f64;
     let mean = lengths.iter().sum::<usize>() as f64 / count;
@@ -76,8 +78,9 @@ pub(crate) fn geometric(lengths: &[usize], stay: f64) -> f64 {
     worst([of_mean, chi_square(cells)])
 }
 
-/// Kolmogorov's and Smirnov's, of values beside their distribution function (the probability of a value up to this), which may
-/// jump: then it is conservative. By the limiting distribution, with Stephens' correction (J. R. Stat. Soc. B 32, 1970).
+/// The p-value of Kolmogorov and Smirnov for values and their distribution function (the probability of at most a
+/// value). If the function jumps, it is conservative. It uses the limiting distribution with Stephens' correction (J.
+/// R. Stat. Soc. B 32, 1970).
 pub(crate) fn kolmogorov_smirnov(values: &mut [f64], below: impl Fn(f64) -> f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let count = values.len() as f64;
@@ -90,7 +93,7 @@ pub(crate) fn kolmogorov_smirnov(values: &mut [f64], below: impl Fn(f64) -> f64)
         before = up_to;
     }
     let statistic = (count.sqrt() + 0.12 + 0.11 / count.sqrt()) * apart;
-    // Below that the series is all but 1, and slow.
+    // Below this, the sum of the series is practically 1, and it converges slowly.
     if statistic < 0.2 {
         return 1.0;
     }
@@ -99,13 +102,13 @@ pub(crate) fn kolmogorov_smirnov(values: &mut [f64], below: impl Fn(f64) -> f64)
     (2.0 * pairs.sum::<f64>()).clamp(0.0, 1.0)
 }
 
-/// Of several tests that must all hold (Bonferroni).
+/// The p-value of several tests that must all hold (Bonferroni).
 pub(crate) fn worst<const N: usize>(p_values: [f64; N]) -> f64 {
     let least = p_values.into_iter().fold(1.0, f64::min);
     (least * N as f64).min(1.0)
 }
 
-/// The lengths of the runs of `value`; the first and the last of all runs, which may be cut off, are left out.
+/// Returns the lengths of the runs of `value`, without the first and the last run, which may be cut off.
 pub(crate) fn runs(values: &[bool], value: bool) -> Vec<usize> {
     let mut lengths = Vec::new();
     let all = values.chunk_by(|one, other| one == other);
@@ -118,21 +121,21 @@ pub(crate) fn runs(values: &[bool], value: bool) -> Vec<usize> {
 }
 
 #[test]
-fn p_values_are_those_of_tables() {
+fn p_values_equal_published_tables() {
     let near = |p: f64, table: f64| assert!((p / table - 1.0).abs() < 5e-3, "{p} is not {table}");
-    // The 5 % points of the normal, chi-square (10 degrees of freedom) and Kolmogorov's distribution.
+    // These are the 5 % points of the normal, chi-square (10 degrees of freedom) and Kolmogorov distributions.
     near(normal(1.959_964, 0.0, 1.0), 0.05);
     near(binomial(5_098, 10_000, 0.5), 0.05);
     // The statistic is 10 d^2 / 100 + (10 d)^2 / 100 = 18.307.
     let d = (18.307_f64 / 1.1).sqrt();
     let cells = (0..11).map(|cell| (100.0 + if cell < 10 { d } else { -10.0 * d }, 100.0));
     near(chi_square(cells), 0.05);
-    // Evenly spread values, all of them too high by so much.
+    // The values are evenly spread, and all of them are too high by the same amount.
     let by = 1.358_1 / 1_000.0;
     let value = |place: u32| (f64::from(place) + 0.5) / 1e6 + by;
     let mut values: Vec<f64> = (0..1_000_000).map(value).collect();
     near(kolmogorov_smirnov(&mut values, |x| x.clamp(0.0, 1.0)), 0.05);
-    // Student's, 99 degrees of freedom: each batch is one value, half of them at 0 and half at 2.
+    // This is Student's distribution with 99 degrees of freedom: each batch is one value, half of them 0 and half 2.
     let values: Vec<f64> = (0..100).map(|place| f64::from(place % 2) * 2.0).collect();
     near(
         mean_of_batches(&values, 1.0 + 1.984_217 / 99.0_f64.sqrt()),
@@ -141,8 +144,8 @@ fn p_values_are_those_of_tables() {
 }
 
 #[test]
-fn kolmogorov_and_smirnov_let_a_distribution_jump() {
-    // A quarter at 0, the rest even up to 1.
+fn kolmogorov_smirnov_accepts_a_distribution_with_jumps() {
+    // A quarter of the values is 0, the rest is uniform up to 1.
     let law = |x: f64| {
         if x < 0.0 {
             0.0
@@ -159,7 +162,7 @@ fn kolmogorov_and_smirnov_let_a_distribution_jump() {
 }
 
 #[test]
-fn runs_are_those_between_two_others() {
+fn runs_exclude_the_first_and_the_last() {
     let values = [true, true, false, true, false, false, true];
     assert_eq!(runs(&values, true), [1]);
     assert_eq!(runs(&values, false), [1, 2]);

@@ -1,30 +1,31 @@
-//! Selects the frames that a packet socket takes. The kernel skips all others before they use a slot.
+//! Selects the frames that a packet socket receives. The kernel skips all others before they use a slot.
 //!
-//! It is a program of the classic packet filter (linux/filter.h, Documentation/networking/filter.rst): it checks the length first, then
-//! the number of the interface, by binary search among ranges of neighbouring numbers.
+//! The filter is a program of the classic packet filter (linux/filter.h, Documentation/networking/filter.rst). It
+//! checks the length first, and then finds the number of the interface by binary search among ranges of consecutive
+//! numbers.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::socket_option;
 
-/// Which frames a socket takes, by their length.
+/// The frames that a socket receives, by their length.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Takes {
-    /// Of up to so many bytes, tags that the kernel took out not counted.
+pub(super) enum FrameLengths {
+    /// Frames of up to this many bytes, not counting VLAN tags that the kernel removed.
     UpTo(usize),
-    /// Longer ones.
+    /// Frames of more than this many bytes.
     Above(usize),
 }
 
-/// Has `socket` take those frames, and only those that come by interfaces in one of `stretches`, which are in order; from any
-/// interface without one.
+/// Attaches a filter to `socket` for frames of these lengths from the interfaces in `ranges`, which are in ascending
+/// order; without any, frames from all interfaces are received.
 pub(super) fn attach(
     socket: &OwnedFd,
-    takes: Takes,
-    stretches: &[(libc::c_int, libc::c_int)],
+    takes: FrameLengths,
+    ranges: &[(libc::c_int, libc::c_int)],
 ) -> io::Result<()> {
-    let mut program = program(takes, stretches)?;
+    let mut program = program(takes, ranges)?;
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(io::Error::other)?,
         filter: program.as_mut_ptr(),
@@ -32,33 +33,33 @@ pub(super) fn attach(
     socket_option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Stretches that a program has room for: six instructions each, of 4,096 (`BPF_MAXINSNS`).
-const MOST_STRETCHES: usize = 680;
-/// All of a frame, and nothing of it.
-const TAKE: u32 = u32::MAX;
-const PASS_OVER: u32 = 0;
-/// Where a program finds the interface's number (`SKF_AD_OFF + SKF_AD_IFINDEX`).
+/// Greatest number of ranges in a program. Each takes six of at most 4,096 instructions (`BPF_MAXINSNS`).
+const MOST_RANGES: usize = 680;
+/// Return values of the program: the whole frame, or nothing of it.
+const WHOLE_FRAME: u32 = u32::MAX;
+const NOTHING: u32 = 0;
+/// Offset at which a program finds the number of the interface (`SKF_AD_OFF + SKF_AD_IFINDEX`).
 const INTERFACE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX).cast_unsigned();
 
 fn program(
-    takes: Takes,
-    stretches: &[(libc::c_int, libc::c_int)],
+    takes: FrameLengths,
+    ranges: &[(libc::c_int, libc::c_int)],
 ) -> io::Result<Vec<libc::sock_filter>> {
     let (longest, [jt, jf]) = match takes {
-        Takes::UpTo(longest) => (longest, [0, 1]),
-        Takes::Above(longest) => (longest, [1, 0]),
+        FrameLengths::UpTo(longest) => (longest, [0, 1]),
+        FrameLengths::Above(longest) => (longest, [1, 0]),
     };
     let longest = u32::try_from(longest).map_err(io::Error::other)?;
     let mut program = vec![
         line(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, [0, 0], 0),
         line(JUMP_IF_ABOVE, [jt, jf], longest),
-        line(libc::BPF_RET | libc::BPF_K, [0, 0], PASS_OVER),
+        line(libc::BPF_RET | libc::BPF_K, [0, 0], NOTHING),
     ];
-    if stretches.is_empty() {
-        program.push(line(libc::BPF_RET | libc::BPF_K, [0, 0], TAKE));
+    if ranges.is_empty() {
+        program.push(line(libc::BPF_RET | libc::BPF_K, [0, 0], WHOLE_FRAME));
     } else {
         program.push(line(LOAD_WORD, [0, 0], INTERFACE));
-        search(&merged(stretches), &mut program);
+        search(&merged(ranges), &mut program);
     }
     Ok(program)
 }
@@ -67,19 +68,19 @@ const JUMP_IF_ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const JUMP_FROM: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 
-/// Appends a search for the loaded number in `stretches`, of which there is one at least.
-fn search(stretches: &[(u32, u32)], program: &mut Vec<libc::sock_filter>) {
+/// Appends a binary search for the loaded number in `ranges`, which must not be empty.
+fn search(ranges: &[(u32, u32)], program: &mut Vec<libc::sock_filter>) {
     let ret = |what| line(libc::BPF_RET | libc::BPF_K, [0, 0], what);
-    if let [(first, last)] = *stretches {
+    if let [(first, last)] = *ranges {
         program.extend([
             line(JUMP_FROM, [0, 1], first),
             line(JUMP_IF_ABOVE, [0, 1], last),
-            ret(PASS_OVER),
-            ret(TAKE),
+            ret(NOTHING),
+            ret(WHOLE_FRAME),
         ]);
         return;
     }
-    let (lower, upper) = stretches.split_at(stretches.len() / 2);
+    let (lower, upper) = ranges.split_at(ranges.len() / 2);
     program.push(line(JUMP_FROM, [0, 1], upper[0].0));
     let far_jump = program.len();
     program.push(line(libc::BPF_JMP | libc::BPF_JA, [0, 0], 0));
@@ -88,18 +89,15 @@ fn search(stretches: &[(u32, u32)], program: &mut Vec<libc::sock_filter>) {
     search(upper, program);
 }
 
-/// At most as many stretches as there is room for, those nearest each other made one: what then is taken too belongs to no
-/// port, and is dropped when it is looked at.
-fn merged(stretches: &[(libc::c_int, libc::c_int)]) -> Vec<(u32, u32)> {
-    let mut gaps: Vec<i32> = stretches
-        .windows(2)
-        .map(|two| two[1].0 - two[0].1)
-        .collect();
+/// Merges the ranges that are nearest to each other until a program has room for them. Frames of interfaces in between
+/// belong to no port and are dropped when they are read.
+fn merged(ranges: &[(libc::c_int, libc::c_int)]) -> Vec<(u32, u32)> {
+    let mut gaps: Vec<i32> = ranges.windows(2).map(|two| two[1].0 - two[0].1).collect();
     gaps.sort_unstable();
-    let too_many = stretches.len().saturating_sub(MOST_STRETCHES);
+    let too_many = ranges.len().saturating_sub(MOST_RANGES);
     let closed = too_many.checked_sub(1).map_or(0, |last| gaps[last]);
     let mut merged: Vec<(u32, u32)> = Vec::new();
-    for (first, last) in stretches
+    for (first, last) in ranges
         .iter()
         .map(|(a, b)| (a.cast_unsigned(), b.cast_unsigned()))
     {
@@ -120,7 +118,7 @@ fn line(code: u32, [jt, jf]: [u8; 2], k: u32) -> libc::sock_filter {
 mod tests {
     use super::*;
 
-    /// What the kernel would say of a frame of that length by that interface.
+    /// Returns whether the kernel would pass a frame of this length from this interface.
     fn takes(program: &[libc::sock_filter], len: u32, interface: i32) -> bool {
         let (mut at, mut loaded) = (0, 0);
         loop {
@@ -134,7 +132,7 @@ mod tests {
                 JUMP_IF_ABOVE => at += jump(loaded > k),
                 _ if code == libc::BPF_LD | libc::BPF_W | libc::BPF_LEN => loaded = len,
                 _ if code == libc::BPF_JMP | libc::BPF_JA => at += k as usize,
-                _ => return k == TAKE,
+                _ => return k == WHOLE_FRAME,
             }
         }
     }
@@ -142,14 +140,12 @@ mod tests {
     #[test]
     fn frames_are_taken_by_length_and_interface() {
         for count in [1, 2, 3, 10, 680] {
-            let stretches: Vec<_> = (0..count).map(|n| n * 5 + 7).map(|n| (n, n + 2)).collect();
-            let small = program(Takes::UpTo(1920), &stretches).unwrap();
-            let large = program(Takes::Above(1920), &stretches).unwrap();
+            let ranges: Vec<_> = (0..count).map(|n| n * 5 + 7).map(|n| (n, n + 2)).collect();
+            let small = program(FrameLengths::UpTo(1920), &ranges).unwrap();
+            let large = program(FrameLengths::Above(1920), &ranges).unwrap();
             assert!(large.len() <= 4096, "{}", large.len());
             for interface in 0..=count * 5 + 10 {
-                let ours = stretches
-                    .iter()
-                    .any(|(a, b)| (*a..=*b).contains(&interface));
+                let ours = ranges.iter().any(|(a, b)| (*a..=*b).contains(&interface));
                 assert_eq!(
                     takes(&small, 1920, interface),
                     ours,
@@ -159,14 +155,18 @@ mod tests {
                 assert!(!takes(&small, 1921, interface) && !takes(&large, 1920, interface));
             }
         }
-        assert!(takes(&program(Takes::UpTo(1920), &[]).unwrap(), 60, 3));
+        assert!(takes(
+            &program(FrameLengths::UpTo(1920), &[]).unwrap(),
+            60,
+            3
+        ));
     }
 
     #[test]
-    fn too_many_stretches_become_fewer_and_leave_nothing_out() {
-        let stretches: Vec<_> = (1..=2000).map(|n| (n * 3, n * 3)).collect();
-        let program = program(Takes::UpTo(1920), &stretches).unwrap();
+    fn too_many_ranges_are_merged_without_losing_an_interface() {
+        let ranges: Vec<_> = (1..=2000).map(|n| (n * 3, n * 3)).collect();
+        let program = program(FrameLengths::UpTo(1920), &ranges).unwrap();
         assert!(program.len() <= 4096, "{}", program.len());
-        assert!(stretches.iter().all(|(n, _)| takes(&program, 60, *n)));
+        assert!(ranges.iter().all(|(n, _)| takes(&program, 60, *n)));
     }
 }

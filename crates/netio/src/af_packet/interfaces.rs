@@ -4,16 +4,16 @@ use libc::c_int;
 
 use super::socket;
 
-/// Interfaces by port and back, as numbers of one namespace.
+/// The interface of each port and the port of each interface. Interfaces are numbers within one namespace.
 #[derive(Debug)]
 pub(super) struct Interfaces {
     of_port: Vec<c_int>,
-    /// The same with their ports, in the order of the interfaces; none where the sockets are bound to the only one.
+    /// The interfaces with their ports, sorted by interface; `None` if the sockets are bound to the only interface.
     ports: Option<Vec<(c_int, usize)>>,
 }
 
 impl Interfaces {
-    /// One, to which the sockets are bound.
+    /// Creates the map for one interface, to which the sockets are bound.
     pub(super) fn one(index: c_int) -> Self {
         Self {
             of_port: vec![index],
@@ -21,13 +21,13 @@ impl Interfaces {
         }
     }
 
-    /// Those that share sockets which are bound to none.
+    /// Creates the map for interfaces that share sockets, which are bound to none of them.
     pub(super) fn sharing(of_port: Vec<c_int>) -> Self {
         let ports = Some(sorted(&of_port));
         Self { of_port, ports }
     }
 
-    /// What the sockets are bound to.
+    /// Returns the interface to which the sockets are bound; 0 if they are bound to none.
     pub(super) fn bound_to(&self) -> c_int {
         match self.ports {
             Some(_) => 0,
@@ -39,7 +39,7 @@ impl Interfaces {
         self.of_port[port]
     }
 
-    /// The port on that interface; what a socket that is bound to one receives is that one's.
+    /// Returns the port on an interface. Bound sockets receive only from the interface of port 0.
     pub(super) fn port(&self, index: c_int) -> Option<usize> {
         let Some(ports) = &self.ports else {
             return Some(0);
@@ -48,14 +48,14 @@ impl Interfaces {
         found.ok().map(|place| ports[place].1)
     }
 
-    /// Where to send what leaves by `port`; nothing where the sockets are bound to it.
+    /// Returns the address for sending by `port`; `None` if the sockets are bound to its interface.
     pub(super) fn address(&self, port: usize) -> Option<libc::sockaddr_ll> {
         self.ports
             .is_some()
             .then(|| socket::address(self.of_port[port]))
     }
 
-    /// `port` stands on another interface.
+    /// Assigns another interface to `port`.
     pub(super) fn replace(&mut self, port: usize, index: c_int) {
         self.of_port[port] = index;
         if let Some(ports) = &mut self.ports {
@@ -63,16 +63,16 @@ impl Interfaces {
         }
     }
 
-    /// The interfaces of sockets that are bound to none, as stretches of neighbouring numbers, each with its first and last.
-    pub(super) fn stretches(&self) -> Vec<(c_int, c_int)> {
-        let mut stretches: Vec<(c_int, c_int)> = Vec::new();
+    /// Returns the interfaces of unbound sockets as ranges of consecutive numbers, each with its first and last number.
+    pub(super) fn ranges(&self) -> Vec<(c_int, c_int)> {
+        let mut ranges: Vec<(c_int, c_int)> = Vec::new();
         for (index, _) in self.ports.iter().flatten() {
-            match stretches.last_mut() {
+            match ranges.last_mut() {
                 Some((_, last)) if *last + 1 == *index => *last = *index,
-                _ => stretches.push((*index, *index)),
+                _ => ranges.push((*index, *index)),
             }
         }
-        stretches
+        ranges
     }
 }
 
@@ -87,23 +87,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_found_by_their_interfaces_also_after_one_is_another() {
+    fn ports_are_found_by_interface_even_after_a_replacement() {
         let mut interfaces = Interfaces::sharing(vec![9, 4, 5, 8]);
-        assert_eq!(interfaces.stretches(), [(4, 5), (8, 9)]);
+        assert_eq!(interfaces.ranges(), [(4, 5), (8, 9)]);
         assert_eq!(
             [9, 4, 5, 8].map(|i| interfaces.port(i)),
             [0, 1, 2, 3].map(Some)
         );
         assert_eq!((interfaces.port(6), interfaces.bound_to()), (None, 0));
         interfaces.replace(1, 6);
-        assert_eq!(interfaces.stretches(), [(5, 6), (8, 9)]);
+        assert_eq!(interfaces.ranges(), [(5, 6), (8, 9)]);
         assert_eq!((interfaces.port(4), interfaces.port(6)), (None, Some(1)));
     }
 
     #[test]
-    fn sockets_of_one_interface_are_bound_to_it() {
+    fn the_sockets_of_one_interface_are_bound_to_it() {
         let interfaces = Interfaces::one(7);
         assert_eq!((interfaces.bound_to(), interfaces.port(6)), (7, Some(0)));
-        assert!(interfaces.address(0).is_none() && interfaces.stretches().is_empty());
+        assert!(interfaces.address(0).is_none() && interfaces.ranges().is_empty());
     }
 }

@@ -1,10 +1,11 @@
-//! Joins datagrams that leave in one call into one GSO frame, which the receiver takes apart into the same bytes.
+//! Joins datagrams that are sent in one call into one GSO frame, which the receiver segments into the same bytes.
 //!
-//! A frame costs the kernel about the same whether it holds one datagram or thirty. Therefore datagrams of one call leave together
-//! if one frame can describe them: consecutive UDP datagrams with the same addresses, ports and fields, of one size except for a
-//! shorter last one. Their IPv4 identifiers must count up as those of segments do (`inet_gso_segment` in net/ipv4/af_inet.c), and
-//! the kernel must have to complete their checksums anyway, so that it completes none that was wrong before. The rule is GRO's
-//! (`udp_gro_receive` in net/ipv4/udp_offload.c). An interface whose `tx-udp-segmentation` is off gets them one by one.
+//! A frame costs the kernel about the same whether it holds one datagram or thirty. Therefore datagrams of one call are
+//! joined if one frame can describe them: consecutive UDP datagrams with the same addresses, ports and fields, and of
+//! one size except for a shorter last one. Their IPv4 identifiers must increase by one, as in segments
+//! (`inet_gso_segment` in net/ipv4/af_inet.c). Their checksums must all be left to the kernel, so that a wrong checksum
+//! is never replaced by a right one. The rule is that of GRO (`udp_gro_receive` in net/ipv4/udp_offload.c). An
+//! interface whose `tx-udp-segmentation` is off gets the datagrams one by one.
 
 use arrayvec::ArrayVec;
 
@@ -16,22 +17,23 @@ use crate::port::TxFrame;
 
 const ETHERNET: usize = 14;
 const UDP_LEN: usize = 8;
-/// Ethernet, IPv6 without extensions, UDP.
+/// Bytes of the longest headers: Ethernet, IPv6 without extension headers, and UDP.
 const LONGEST_HEAD: usize = ETHERNET + 40 + UDP_LEN;
-/// What an IP header can say of its packet's length.
+/// The greatest packet length that an IP header can state.
 const LONGEST: usize = 65_535;
 
-/// One or more frames that leave as one.
+/// One or more frames that are sent as one.
 pub(super) struct FrameGroup {
-    /// How many these are.
+    /// Number of these frames.
     pub(super) frames: usize,
-    /// What the kernel is to complete.
+    /// The work that is left to the kernel.
     pub(super) offload: Offload,
-    /// The headers of all, of as many bytes as are to be passed over in each one's body; none of a single frame.
+    /// The headers of the joined frame. The same number of bytes is skipped at the start of each frame's body. Empty
+    /// for a single frame.
     pub(super) head: ArrayVec<u8, LONGEST_HEAD>,
 }
 
-/// `frames`, at most [`BATCH`] in number, in groups.
+/// Divides `frames`, at most [`BATCH`] of them, into groups that are sent as one frame each.
 pub(super) fn groups(frames: &[TxFrame<'_>]) -> ArrayVec<FrameGroup, BATCH> {
     let mut groups = ArrayVec::new();
     let mut rest = frames;
@@ -46,7 +48,7 @@ pub(super) fn groups(frames: &[TxFrame<'_>]) -> ArrayVec<FrameGroup, BATCH> {
 }
 
 impl FrameGroup {
-    /// A frame as it is.
+    /// Creates a group of a single, unchanged frame.
     pub(super) fn single(frame: &TxFrame<'_>) -> Self {
         Self {
             frames: 1,
@@ -55,16 +57,16 @@ impl FrameGroup {
         }
     }
 
-    /// Bytes of [`FrameGroup::head`].
+    /// Returns the length of [`FrameGroup::head`].
     pub(super) fn head_len(&self) -> u16 {
         u16::try_from(self.head.len()).expect("at most the longest")
     }
 }
 
-/// A datagram that may leave with others.
+/// A datagram that may be joined with others.
 #[derive(Clone, Copy)]
 struct Datagram<'a> {
-    /// All of its frame.
+    /// The bytes of the whole frame.
     bytes: &'a [u8],
     v6: bool,
 }
@@ -88,7 +90,7 @@ impl<'a> Datagram<'a> {
         sound.then_some(datagram)
     }
 
-    /// Where the UDP header begins.
+    /// Returns the offset of the UDP header.
     const fn transport(&self) -> usize {
         ETHERNET + if self.v6 { 40 } else { 20 }
     }
@@ -105,7 +107,7 @@ impl<'a> Datagram<'a> {
         &self.bytes[if self.v6 { 22..54 } else { 26..34 }]
     }
 
-    /// Whether the lengths and sums of a datagram that says something are right, and it is whole.
+    /// Returns whether the datagram has a payload, is complete, and has correct lengths and checksums.
     fn is_sound(&self) -> bool {
         let (all, at) = (self.bytes.len(), self.transport());
         let ip = if self.v6 {
@@ -120,7 +122,7 @@ impl<'a> Datagram<'a> {
             && self.word(at + 6) == checksum::pseudo(self.addresses(), UDP, all - at)
     }
 
-    /// Whether `next` is the datagram at `place` of a frame of which this is the first.
+    /// Returns whether `next` can be the datagram at `place` of a joined frame that starts with this one.
     fn leads(&self, next: &Self, place: u16) -> bool {
         let same = |from: usize, to: usize| self.bytes[from..to] == next.bytes[from..to];
         if self.v6 != next.v6 {
@@ -133,7 +135,7 @@ impl<'a> Datagram<'a> {
         }
     }
 
-    /// The frame of this and as many of the `others` as can be; nothing if none can.
+    /// Joins this datagram with as many of the `others` as possible; `None` if not even the next one can be joined.
     fn join(&self, others: &[TxFrame<'_>]) -> Option<FrameGroup> {
         let (size, mut total, mut frames) = (self.bytes.len(), self.bytes.len(), 1_u16);
         for next in others.iter().map_while(|other| Datagram::of(other)) {
@@ -170,7 +172,7 @@ impl<'a> Datagram<'a> {
         }
     }
 
-    /// The headers of a frame of `total` bytes that this one begins.
+    /// Returns the headers of a joined frame of `total` bytes that starts with this datagram.
     fn head(&self, total: usize) -> ArrayVec<u8, LONGEST_HEAD> {
         let at = self.transport();
         let mut head = ArrayVec::new();

@@ -1,14 +1,17 @@
-//! Ports on real interfaces: two `AF_PACKET` sockets with receive rings and virtio headers, for one interface or for many.
+//! Ports on real interfaces: two `AF_PACKET` sockets with receive rings and virtio headers, for one interface or for
+//! many.
 //!
-//! The sockets of many interfaces are bound to none of them: they receive from the whole namespace, a filter skips frames of
-//! other interfaces, and the address beside each frame says where it arrived. Therefore a port needs no memory of its own.
+//! The sockets of many interfaces are bound to none of them: they receive from the whole namespace, a filter skips
+//! frames of other interfaces, and the address beside each frame says where it arrived. Therefore a port needs no
+//! memory for itself.
 //!
-//! One ring has many small slots for single packets, the other has long ones for GSO frames: with slots of one length there
-//! would be too few for the packets, or they would take gigabytes. A filter on the length decides which socket takes a frame.
+//! One ring has many small slots for single packets, the other has long ones for GSO frames. With slots of one length
+//! there would be too few of them for single packets, or they would take gigabytes. A filter on the length decides
+//! which socket receives a frame.
 //!
-//! `TPACKET_V2` shows a frame immediately (V3 holds a block for up to a millisecond), works without root in a
-//! user namespace and is not bound by `rmem_max`. `PACKET_VNET_HDR` makes the kernel hand over and take
-//! whole GSO frames (net/packet/af_packet.c).
+//! `TPACKET_V2` shows a frame immediately (V3 holds a block for up to a millisecond), works without root in a user
+//! namespace, and is not limited by `rmem_max`. With `PACKET_VNET_HDR` the kernel passes and accepts whole GSO frames
+//! (net/packet/af_packet.c).
 
 mod filter;
 mod interfaces;
@@ -29,7 +32,7 @@ use crate::gso;
 use crate::port::{Capabilities, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
 use crate::socket_option;
 use crate::wait::Wakes;
-use filter::Takes;
+use filter::FrameLengths;
 use interfaces::Interfaces;
 use join::FrameGroup;
 pub use ring::{COPY_BELOW, LentSlot};
@@ -38,54 +41,56 @@ use tunnel_out::TunnelOut;
 pub use tunnel_out::TunnelOutError;
 pub(crate) use vnet::read as virtio_header;
 
-/// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
+/// Largest number of frames per call of `sendmmsg`: enough to hide its cost, and few enough that the last frame leaves
+/// soon after the first.
 const BATCH: usize = 32;
 
-/// Opening a port failed.
+/// Error when opening a port.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No such interface in this network namespace.
-    #[error("interface {0}: no such interface here")]
+    /// There is no such interface in this network namespace.
+    #[error("interface {0}: there is no such interface")]
     NoInterface(String),
     /// The privilege to open packet sockets is missing.
     #[error("interface {0}: opening a packet socket needs CAP_NET_RAW")]
     NotPermitted(String),
-    /// A call failed.
+    /// A system call failed.
     #[error("interface {interface}: {call}: {source}")]
     Call {
         /// The interface.
         interface: String,
-        /// What was attempted.
+        /// The operation.
         call: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// For how many frames the receive rings of a set have room, at least.
+/// Least number of frames for which the receive rings of a set have room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSlots {
-    /// Frames of up to 1,920 bytes; 2 KiB each.
+    /// Frames of up to 1,920 bytes; each slot takes 2 KiB.
     pub small: usize,
-    /// Longer ones, GSO frames of 64 KiB among them; 68 KiB each.
+    /// Longer frames, including GSO frames of 64 KiB; each slot takes 68 KiB.
     pub large: usize,
 }
 
-/// Packet sockets on one interface or on several. Promiscuous mode belongs to them and ends with them.
+/// Packet sockets on one interface or on several. Promiscuous mode belongs to the sockets and ends when they are
+/// closed.
 #[derive(Debug)]
 pub struct AfPacket {
-    /// Of small frames, whose socket also sends, and of large ones.
+    /// The rings of small and of large frames. The socket of the first one also sends.
     rings: [Ring; 2],
     interfaces: Interfaces,
-    /// Where whole trains of tunnels leave.
+    /// The way out for whole trains of tunnels.
     tunnels: Option<TunnelOut>,
-    /// What those before it refused.
+    /// Number of trains that earlier ways out refused.
     refused: u64,
     stamps: StampConverter,
     last_empty: Nanos,
-    /// The latest arrival given out.
+    /// The latest arrival time that was returned.
     latest: Nanos,
-    /// The kernel takes GSO frames of datagrams.
+    /// Whether the kernel accepts GSO frames of datagrams.
     joins: bool,
 }
 
@@ -93,8 +98,8 @@ const SMALL: usize = 0;
 const LARGE: usize = 1;
 
 impl AfPacket {
-    /// Opens `interface` of the calling thread's network namespace as port 0, with room for as many frames as `slots` says,
-    /// rounded up to what the rings' blocks hold.
+    /// Opens `interface` in the network namespace of the calling thread as port 0. The rings have room for at least as
+    /// many frames as `slots` says.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -103,7 +108,8 @@ impl AfPacket {
         Self::on(Interfaces::one(index), &[interface], slots)
     }
 
-    /// Opens all `interfaces` of the calling thread's network namespace, port by port, with rings that they share.
+    /// Opens all `interfaces` in the network namespace of the calling thread, in the order of the ports, with shared
+    /// rings.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -130,54 +136,55 @@ impl AfPacket {
             joins: gso::kernel_takes_udp_gso(),
         };
         let bound = opened.listen();
-        bound.map_err(failed(first, "binding the packet socket"))?;
+        bound.map_err(failed(first, "cannot bind the packet socket"))?;
         for (port, name) in names.iter().enumerate() {
-            let entered = opened.see_all(port);
-            entered.map_err(failed(name, "entering promiscuous mode"))?;
+            let entered = opened.enter_promiscuous_mode(port);
+            entered.map_err(failed(name, "cannot enter promiscuous mode"))?;
         }
         Ok(opened)
     }
 
-    /// What the two sockets take.
-    fn takes() -> [Takes; 2] {
+    /// Returns the frames that each of the two sockets receives.
+    fn takes() -> [FrameLengths; 2] {
         let longest = SlotGeometry::SMALL.largest_frame();
-        [Takes::UpTo(longest), Takes::Above(longest)]
+        [FrameLengths::UpTo(longest), FrameLengths::Above(longest)]
     }
 
-    /// Receives from the set's interfaces from here on.
+    /// Starts to receive from the interfaces of the set.
     fn listen(&mut self) -> io::Result<()> {
-        let stretches = self.interfaces.stretches();
+        let ranges = self.interfaces.ranges();
         for (ring, takes) in self.rings.iter().zip(Self::takes()) {
-            filter::attach(ring.socket(), takes, &stretches)?;
+            filter::attach(ring.socket(), takes, &ranges)?;
             socket::bind(ring.socket(), self.interfaces.bound_to())?;
         }
         Ok(())
     }
 
-    /// Receives at `port` what is addressed to others too.
-    fn see_all(&mut self, port: usize) -> io::Result<()> {
+    /// Starts promiscuous mode on the interface of `port`, in which frames for other addresses are received, too.
+    fn enter_promiscuous_mode(&mut self, port: usize) -> io::Result<()> {
         socket::promiscuous(self.rings[SMALL].socket(), self.interfaces.of_port(port))
     }
 
-    /// Has whole trains of UDP tunnels leave by the only port as what they are ([`Capabilities::tunnel_gso`]), until it stands
-    /// on another interface than `interface`; without it they leave as trains of the tunnel's datagrams.
+    /// Sends whole trains of UDP tunnels by the only port as such ([`Capabilities::tunnel_gso`]), until the port gets
+    /// another interface than `interface`. Otherwise they are sent as trains of the tunnel's datagrams.
     ///
     /// # Errors
-    /// See [`TunnelOutError`]; the port is what it was then.
+    /// See [`TunnelOutError`]; the port is then unchanged.
     pub fn take_tunnels(&mut self, interface: &str) -> Result<(), TunnelOutError> {
         self.tunnels = Some(TunnelOut::open(interface)?);
         Ok(())
     }
 
-    /// Bytes of memory that the receive rings take.
+    /// Returns the bytes of memory of the receive rings.
     pub fn ring_bytes(&self) -> usize {
         self.rings.iter().map(Ring::bytes).sum()
     }
 
-    /// The ring whose next frame came first, and that frame's stamp.
+    /// Returns the ring whose next frame arrived first, and the timestamp of that frame.
     fn next(&self) -> Option<(usize, Nanos)> {
         let [small, large] = [SMALL, LARGE].map(|ring| self.rings[ring].next_stamp());
-        // A large frame that is seen now may have come since the small ones were looked for, and one of its flow before it.
+        // A large frame that is visible now may have arrived after the small ring was checked, and a small frame of the
+        // same flow before it.
         let small = small.or_else(|| large.and_then(|_| self.rings[SMALL].next_stamp()));
         match (small, large) {
             (Some(small), Some(large)) if large < small => Some((LARGE, large)),
@@ -186,34 +193,35 @@ impl AfPacket {
         }
     }
 
-    /// The ring whose next frame is to be taken next, and when that came.
+    /// Returns the ring from which the next frame is to be taken, and the arrival time of that frame.
     fn next_arrival(&self) -> Option<(usize, Nanos)> {
         let (ring, stamp) = self.next()?;
-        // By the readings of the last look, what came since would count as older than it is: it is for the next.
+        // For a frame that arrived after the clocks were read, the age would be too great. It waits for the next
+        // reading.
         if self.stamps.precedes(stamp) {
             return None;
         }
-        // Two conversions differ by what lay between the readings of the clocks, and the rings fill on different
-        // processors: frames stay in order.
+        // Two conversions differ by the time between the readings of the clocks, and the rings are filled by different
+        // processors. The arrival times must not decrease.
         Some((ring, self.stamps.convert(stamp).max(self.latest)))
     }
 }
 
-/// A socket that receives nothing yet.
+/// Opens a socket that does not receive anything yet.
 fn open(
     interface: &str,
     length: SlotGeometry,
     slots: usize,
-    takes: Takes,
+    takes: FrameLengths,
 ) -> Result<Ring, OpenError> {
     let call = |call| failed(interface, call);
     let socket = socket::open().map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM) => OpenError::NotPermitted(interface.to_owned()),
-        _ => call("opening a packet socket")(e),
+        _ => call("cannot open a packet socket")(e),
     })?;
-    socket::configure(&socket).map_err(call("switching on virtio headers"))?;
-    filter::attach(&socket, takes, &[]).map_err(call("choosing frames by their length"))?;
-    Ring::map(socket, length, slots).map_err(call("mapping the receive ring"))
+    socket::configure(&socket).map_err(call("cannot switch on virtio headers"))?;
+    filter::attach(&socket, takes, &[]).map_err(call("cannot filter frames by their length"))?;
+    Ring::map(socket, length, slots).map_err(call("cannot map the receive ring"))
 }
 
 fn failed(interface: &str, call: &'static str) -> impl FnOnce(io::Error) -> OpenError {
@@ -231,7 +239,7 @@ impl Wakes for AfPacket {
 }
 
 impl AfPacket {
-    /// Sends the first of `frames`, as many as go in one call; how many these were.
+    /// Sends as many of the first `frames` as one call can, and returns their number.
     fn send_some(&mut self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
         let plain = frames.iter().take_while(|frame| frame.tunnel.is_none());
         match (plain.count(), frames, &mut self.tunnels) {
@@ -241,7 +249,7 @@ impl AfPacket {
         }
     }
 
-    /// One `sendmmsg`; how many frames it took.
+    /// Sends frames by one `sendmmsg`, and returns the number of frames that it sent.
     fn send_batch(&self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
         let groups = if self.joins {
             join::groups(frames)
@@ -262,7 +270,7 @@ impl AfPacket {
                 _ => (group.head.as_slice(), group.head_len()),
             };
             headers.push(vnet::write(&group.offload, known));
-            // In front of them the virtio header, once all of those stand where they stay.
+            // The virtio header is inserted before them when all headers have their final place in memory.
             parts.extend([slice(&[]), slice(head)]);
             let bodies = members.iter().map(|frame| &frame.body[group.head.len()..]);
             parts.extend(bodies.map(slice));
@@ -277,8 +285,8 @@ impl AfPacket {
             messages.push(message(own, address.as_mut()));
         }
         let count = libc::c_uint::try_from(messages.len()).expect("at most a batch");
-        // SAFETY: the first `count` messages point at parts and an address that live through this call, and the parts at
-        // bytes borrowed for it.
+        // SAFETY: the first `count` messages are initialised. They point to `parts` and to `address`, which outlive
+        // this call, and the parts point to headers and bytes that are borrowed for the call.
         let sent = unsafe {
             libc::sendmmsg(
                 self.rings[SMALL].socket().as_raw_fd(),
@@ -379,32 +387,33 @@ impl PortSet for AfPacket {
 
     fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()> {
         let index = libc::c_int::try_from(interface).map_err(io::Error::other)?;
-        // It leads to the interface that is gone.
+        // The way out leads to the interface that no longer exists.
         let left = self.tunnels.take();
         self.refused += left.map_or(0, |left| left.refused());
         self.interfaces.replace(port, index);
         self.listen()?;
-        self.see_all(port)
+        self.enter_promiscuous_mode(port)
     }
 }
 
-/// When the frame at `place` of `count` that one call sent had left: the call took them one after the other, all of the time
-/// between the clock's readings before and after it. Of one frame it is the reading after.
+/// Returns when the frame at `place` of `count` frames of one call had left. It is assumed that the call took equal
+/// time for each frame between the readings of the clock before and after it. For a single frame it is the reading
+/// after the call.
 fn left_at(before: Nanos, after: Nanos, place: usize, count: usize) -> Nanos {
     let took = after.0.saturating_sub(before.0);
     Nanos(before.0 + took * (place as u64 + 1) / count as u64)
 }
 
-/// A tunnel's train, by the way out that there is for those.
+/// Sends a tunnel's train by the separate way out.
 fn send_train(tunnels: &mut TunnelOut, train: &TxFrame<'_>) -> io::Result<()> {
     let tunnel = train.tunnel.ok_or(io::ErrorKind::InvalidInput)?;
     let header = vnet::write_tunnel(&train.offload, tunnel, head_len(train));
     tunnels.send(&header, [train.head.bytes(), &train.body])
 }
 
-/// A message of `parts` to `address`, if there is one, and without control data.
+/// Creates a message of `parts` to `address`, if there is one, without control data.
 fn message(parts: &mut [libc::iovec], address: Option<&mut libc::sockaddr_ll>) -> libc::mmsghdr {
-    // SAFETY: an all-zero mmsghdr is valid: no name, no control data, no parts.
+    // SAFETY: an all-zero mmsghdr is valid: it has no name, no control data, and no parts.
     let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
     message.msg_hdr.msg_iov = parts.as_mut_ptr();
     message.msg_hdr.msg_iovlen = parts.len();
@@ -422,7 +431,7 @@ fn slice(bytes: &[u8]) -> libc::iovec {
     }
 }
 
-/// How many bytes the kernel should keep together at the front: the headers as far as they are known.
+/// Returns the number of bytes that the kernel should keep contiguous at the front, which are the known headers.
 fn head_len(frame: &TxFrame<'_>) -> u16 {
     let known = frame
         .offload
@@ -437,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_departure_has_the_send_call_and_the_place_in_it() {
+    fn departure_times_follow_from_the_call_and_the_place_in_it() {
         let at = |place, count| left_at(Nanos(1_000), Nanos(9_000), place, count).0;
         assert_eq!(at(0, 1), 9_000);
         assert_eq!(

@@ -13,12 +13,13 @@ use super::{socket, vnet};
 use crate::frame::{Frame, Lent, Vlan};
 use crate::port::ReceivedFrame;
 
-/// What a slot needs beside its frame: the kernel's own header, the address (`struct sockaddr_ll`) and the virtio header.
+/// Bytes that a slot needs beside its frame: the kernel's header, the address (`struct sockaddr_ll`) and the virtio
+/// header.
 const BESIDE: usize = 128;
 
 const BLOCK: usize = 1 << 20;
 
-/// The slots of a ring: all of one length, whole ones in every block.
+/// The length of a ring's slots, and how many of them fit into a block. A slot never crosses the end of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotGeometry {
     len: usize,
@@ -26,9 +27,9 @@ pub(super) struct SlotGeometry {
 }
 
 impl SlotGeometry {
-    /// For single packets up to an MTU of 1,500 bytes, tags and a tunnel's headers included.
+    /// Slots for single packets up to an MTU of 1,500 bytes, including VLAN tags and the headers of a tunnel.
     pub(super) const SMALL: Self = Self::of(2 << 10);
-    /// For GSO frames of 64 KiB, their headers and those of a tunnel; and for jumbo frames.
+    /// Slots for GSO frames of 64 KiB with their headers and those of a tunnel, and for jumbo frames.
     pub(super) const LARGE: Self = Self::of(68 << 10);
 
     const fn of(len: usize) -> Self {
@@ -38,19 +39,19 @@ impl SlotGeometry {
         }
     }
 
-    /// Bytes of the longest frame that a slot holds.
+    /// Returns the length of the longest frame that a slot holds, in bytes.
     pub(super) const fn largest_frame(self) -> usize {
         self.len - BESIDE
     }
 
-    /// Where slot `index` begins.
+    /// Returns the offset of slot `index` in the ring.
     fn offset_of(self, index: usize) -> usize {
         (index / self.a_block) * BLOCK + (index % self.a_block) * self.len
     }
 }
 
-/// A frame shorter than this is cheaper to copy than its slot to occupy: who takes it does so at once, and its place is never
-/// asked for.
+/// A shorter frame is cheaper to copy than its slot is to occupy. The receiver copies it immediately, and its slot is
+/// never recalled.
 pub const COPY_BELOW: usize = 4096;
 
 /// Offsets in `struct tpacket2_hdr` (include/uapi/linux/if_packet.h).
@@ -63,7 +64,7 @@ mod field {
     pub(super) const NSEC: usize = 20;
     pub(super) const VLAN_TCI: usize = 24;
     pub(super) const VLAN_TPID: usize = 26;
-    /// Of `struct sockaddr_ll`, which follows it.
+    /// Offset within `struct sockaddr_ll`, which follows it.
     pub(super) const INTERFACE: usize = 32 + 4;
 }
 
@@ -78,35 +79,36 @@ pub(super) struct Ring {
     socket: OwnedFd,
     map: Arc<Map>,
     geometry: SlotGeometry,
-    /// How many there are, numbered in the order in which the kernel fills them.
+    /// Number of slots, in the order in which the kernel fills them.
     slots: usize,
     next: usize,
-    /// Frames taken so far.
+    /// Number of frames taken so far.
     taken: usize,
-    /// Which of these were lent and not recalled since, oldest first; some have left their slots.
+    /// Numbers of the taken frames that were lent and not recalled since, oldest first. Some of them have already left
+    /// their slots.
     lent: VecDeque<usize>,
-    /// Frames that found it full.
+    /// Number of frames that found the ring full.
     missed: u64,
 }
 
-/// The mapped memory; lives until the last frame in it is dropped.
+/// The mapped memory of a ring. It exists until the last frame in it is dropped.
 #[derive(Debug)]
 struct Map {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the memory is owned by the map and reached only through slots, each of which has one owner;
-// the kernel and this process hand a slot over through its atomic status word.
+// SAFETY: the map owns the memory. It is accessed only through slots, each of which has one owner, and the kernel and
+// this process pass a slot to each other through its atomic status word.
 unsafe impl Send for Map {}
-// SAFETY: as above; shared access reads slots that their owner holds, or the atomic status words.
+// SAFETY: shared access reads only slots that their owner holds, or the atomic status words.
 unsafe impl Sync for Map {}
 
-/// A frame's place in the receive ring; goes back to the kernel when dropped.
+/// The slot of a frame in the receive ring. It returns to the kernel when it is dropped.
 #[derive(Debug)]
 pub struct LentSlot {
     map: Arc<Map>,
-    /// Which of the ring's slots.
+    /// Number of the slot.
     index: u32,
     at: u32,
     start: u32,
@@ -114,8 +116,8 @@ pub struct LentSlot {
 }
 
 impl Ring {
-    /// Asks the kernel for a ring of at least that many slots and maps it. Must precede `bind`, so that no frame takes
-    /// another way.
+    /// Requests a ring of at least `slots` slots from the kernel and maps it. It must be called before `bind`, because
+    /// frames that arrive earlier would be queued outside the ring.
     pub(super) fn map(socket: OwnedFd, geometry: SlotGeometry, slots: usize) -> io::Result<Self> {
         let blocks = slots.div_ceil(geometry.a_block).max(1);
         let slots = blocks * geometry.a_block;
@@ -148,13 +150,13 @@ impl Ring {
         self.map.len
     }
 
-    /// Frames that found it full, since it was mapped.
+    /// Returns the number of frames that found the ring full since it was mapped.
     pub(super) fn missed(&mut self) -> u64 {
         self.missed += u64::from(socket::take_drops(&self.socket));
         self.missed
     }
 
-    /// The kernel's stamp of the next frame, if there is one.
+    /// Returns the kernel's timestamp of the next frame, if there is one.
     pub(super) fn next_stamp(&self) -> Option<Nanos> {
         let at = self.geometry.offset_of(self.next);
         let status = self.map.status(at).load(Ordering::Acquire);
@@ -168,7 +170,7 @@ impl Ring {
         Some(Nanos(u64::from(sec) * 1_000_000_000 + u64::from(nsec)))
     }
 
-    /// Takes the next frame, which [`Ring::next_stamp`] announced, with the number of the interface by which it came.
+    /// Takes the next frame, if there is one, and returns it with the number of the interface on which it arrived.
     pub(super) fn take(
         &mut self,
         arrival: Nanos,
@@ -204,8 +206,8 @@ impl Ring {
         Some((interface, ReceivedFrame::Frame(frame)))
     }
 
-    /// The slot of the oldest frame that must leave it: the kernel fills slots in order and drops what comes when it
-    /// meets one that is still held, however many others are free.
+    /// Returns the slot of the oldest frame that must leave it. The kernel fills slots in order, and drops frames when
+    /// the next slot is still held, no matter how many others are free.
     pub(super) fn recall(&mut self) -> Option<usize> {
         let taken = self.taken;
         let frame = self
@@ -214,7 +216,8 @@ impl Ring {
         Some(frame % self.slots)
     }
 
-    /// The slot of the frame taken last: the kernel looks at that one to see whether there is something to read.
+    /// Returns the slot of the last taken frame, if it was lent: the kernel checks that slot to decide whether the
+    /// socket is readable.
     pub(super) fn recall_newest(&self) -> Option<usize> {
         let newest = self.lent.back().filter(|frame| **frame + 1 == self.taken);
         newest.map(|frame| frame % self.slots)
@@ -242,13 +245,14 @@ fn vlan(map: &Map, at: usize, status: u32) -> Option<Vlan> {
     })
 }
 
-/// Set by this process in the status word of a slot whose frame is still held; the kernel leaves a slot
-/// alone while any bit is set.
+/// A bit that this process sets in the status word of a slot whose frame is still held. The kernel does not use a slot
+/// while any bit is set.
 const STATUS_HELD: u32 = 1 << 28;
 
 impl Map {
     fn new(socket: &OwnedFd, len: usize) -> io::Result<Self> {
-        // SAFETY: a fresh shared mapping of the ring that was just requested; nothing else is mapped there.
+        // SAFETY: the kernel chooses the address of the new mapping of the ring that was just requested, so no other
+        // memory is affected.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -270,8 +274,8 @@ impl Map {
 
     fn status(&self, at: usize) -> &AtomicU32 {
         debug_assert!(at + 4 <= self.len);
-        // SAFETY: slots begin at multiples of 16 inside the mapping, so the word is in bounds and aligned;
-        // kernel and process access it atomically.
+        // SAFETY: slots begin at multiples of 16 inside the mapping, so the word is in bounds and aligned. The kernel
+        // and this process access it atomically.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at + field::STATUS).cast()) }
     }
 
@@ -281,7 +285,7 @@ impl Map {
 
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         assert!(at + N <= self.len, "inside the ring");
-        // SAFETY: in bounds as asserted; the slot was handed over by the kernel, so nobody writes it.
+        // SAFETY: the bytes are in bounds, as asserted. The kernel has handed the slot over, so nobody writes to it.
         unsafe {
             self.base
                 .as_ptr()
@@ -302,13 +306,14 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: base and len are those of the mapping, and no slot refers to it any more.
+        // SAFETY: `base` and `len` are those of the mapping, and no slot refers to it any more, because each holds a
+        // reference to the map.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
 impl LentSlot {
-    /// The frame of `len` bytes at `start` in the slot that begins at `at`.
+    /// Creates a frame of `len` bytes at `start`, in the slot that begins at `at`.
     fn new(map: Arc<Map>, index: usize, at: usize, start: usize, len: usize) -> Self {
         map.status(at).fetch_or(STATUS_HELD, Ordering::Relaxed);
         let small = |n: usize| u32::try_from(n).expect("a ring is below 4 GiB");
@@ -324,7 +329,8 @@ impl LentSlot {
 
 impl Lent for LentSlot {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: in bounds as asserted in `Ring::take`; the slot belongs to this process until it is dropped.
+        // SAFETY: the bytes are in bounds, as asserted in `Ring::take`, and the slot belongs to this process until it
+        // is dropped.
         unsafe {
             std::slice::from_raw_parts(
                 self.map.base.as_ptr().add(self.start as usize),

@@ -1,4 +1,4 @@
-//! The options of the packet socket.
+//! Options of packet sockets.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,7 +18,7 @@ pub(super) fn interface_index(name: &str) -> Result<libc::c_int, OpenError> {
     index.map_err(|_| OpenError::NoInterface(name.to_owned()))
 }
 
-/// A socket that receives nothing until it is bound.
+/// Opens a socket that receives nothing until it is bound.
 pub(super) fn open() -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let family = AddressFamily::Packet;
@@ -34,7 +34,8 @@ pub(super) fn configure(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::PACKET_VERSION, &VERSION)?;
     set(socket, libc::PACKET_VNET_HDR, &1)?;
     set(socket, libc::PACKET_IGNORE_OUTGOING, &1)?;
-    // Frames that wait for a real card's completion count against this; the forced form needs privilege.
+    // Frames that a network card has not finished sending count against this buffer. SO_SNDBUFFORCE requires a
+    // privilege.
     let bytes: libc::c_int = 8 << 20;
     let wanted = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
     let set = |option| socket_option::set(socket, libc::SOL_SOCKET, option, &bytes).is_ok();
@@ -42,7 +43,7 @@ pub(super) fn configure(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The address of an interface, or with 0 of all of them.
+/// Returns the address of an interface, or of all interfaces for index 0.
 pub(super) fn address(index: libc::c_int) -> libc::sockaddr_ll {
     libc::sockaddr_ll {
         sll_family: u16::try_from(libc::AF_PACKET).expect("AF_PACKET is 17"),
@@ -57,7 +58,7 @@ pub(super) fn address(index: libc::c_int) -> libc::sockaddr_ll {
 
 pub(super) fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
     let address = address(index);
-    // SAFETY: the address is a complete sockaddr_ll of the size given.
+    // SAFETY: the address is a complete sockaddr_ll of the given size.
     check(unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -78,19 +79,19 @@ pub(super) fn promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Result<()
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Frames dropped by the ring since the last call; reading resets the kernel's counter.
+/// Returns the number of frames that the ring has dropped since the last call; reading it resets the kernel's counter.
 pub(super) fn take_drops(socket: &OwnedFd) -> u32 {
-    // `struct tpacket_stats`: frames, and those of them that were dropped.
+    // `struct tpacket_stats` has two counts: frames, and dropped frames.
     let stats = socket_option::get::<8>(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS);
     stats.map_or(0, |[.., a, b, c, d]| u32::from_ne_bytes([a, b, c, d]))
 }
 
-/// Sets an option of the packet level.
+/// Sets an option at the packet level.
 pub(super) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     socket_option::set(socket, libc::SOL_PACKET, option, value)
 }
 
-/// The answer of a system call, or its error.
+/// Returns the result of a system call, or its error.
 pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     Ok(Errno::result(result)?)
 }

@@ -1,12 +1,12 @@
 //! Sends whole trains of UDP tunnels (VXLAN, Geneve), whose headers a packet socket cannot describe.
 //!
-//! The header of a tap can (`TUN_F_UDP_TUNNEL_GSO`, since Linux 6.17; drivers/net/tun_vnet.h). Frames written to a tap count as
-//! received by it, and are redirected to the interface of a port ([`Redirect`]).
+//! The header of a tap can (`TUN_F_UDP_TUNNEL_GSO`, since Linux 6.17; drivers/net/tun_vnet.h). Frames written to a tap
+//! count as received by it, and are redirected to the interface of a port ([`Redirect`]).
 //!
-//! Order: the kernel hands a written frame to the interface before the write returns (`tun_rx_batched`, drivers/net/tun.c), as a packet
-//! socket does. Two things would let later frames overtake it, and trains are then not sent this way: steering of received packets
-//! to other processors (`rps_default_mask`), and an interface with several transmit queues, among which frames of a tap and of a
-//! socket are spread by different rules.
+//! Order: the kernel passes a written frame to the interface before the write returns (`tun_rx_batched`,
+//! drivers/net/tun.c), as a packet socket does. Later frames could overtake it in two cases, in which trains are not
+//! sent this way: if received packets are steered to other processors (`rps_default_mask`), and if the interface has
+//! several transmit queues, to which frames of a tap and of a socket are assigned by different rules.
 //!
 //! The redirection belongs to the tap, and the tap disappears with its descriptor, so nothing is left behind.
 
@@ -24,7 +24,7 @@ use crate::redirect::Redirect;
 use super::socket::check;
 use super::vnet::TUNNEL_LEN;
 
-/// Its name; the kernel puts a number in.
+/// Name of the tap; the kernel replaces `%d` by a number.
 const NAME: &[u8] = b"farwire%d";
 
 // include/uapi/linux/if_tun.h
@@ -47,30 +47,30 @@ pub(crate) struct TunnelOut {
     is_used: bool,
 }
 
-/// Why tunnels' trains do not leave an interface whole.
+/// The reason why tunnels' trains cannot be sent whole.
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelOutError {
-    /// There is no tap, or none that knows tunnels: Linux before 6.17.
+    /// There is no tap, or none with support for tunnels, which requires Linux 6.17.
     #[error("{step}: {source}")]
     Tap {
-        /// What was attempted.
+        /// The operation.
         step: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// The tap could not be joined to the interface.
+    /// The tap could not be connected to the interface.
     #[error(transparent)]
     Redirect(#[from] NetlinkError),
-    /// The interface's queues are not known.
+    /// The number of the interface's queues is not known.
     #[error(transparent)]
     Queues(#[from] OffloadError),
     /// Frames could overtake each other.
-    #[error("{0}: trains would overtake packets")]
+    #[error("{0}: trains of packets would overtake single packets")]
     Order(&'static str),
 }
 
 impl TunnelOut {
-    /// Opens one by `interface` of the calling thread's namespace.
+    /// Opens a way out by `interface` in the namespace of the calling thread.
     ///
     /// # Errors
     /// See [`TunnelOutError`].
@@ -96,7 +96,7 @@ impl TunnelOut {
         })
     }
 
-    /// Sends a frame of two parts with its header. What the interface refuses the kernel drops and counts
+    /// Sends a frame of two parts with its header. The kernel drops and counts frames that the interface refuses
     /// ([`TunnelOut::refused`]).
     pub(crate) fn send(
         &mut self,
@@ -108,9 +108,9 @@ impl TunnelOut {
         self.tap.write_vectored(&parts).map(drop)
     }
 
-    /// How many of the frames that were sent the interface refused.
+    /// Returns the number of sent frames that the interface refused.
     pub(crate) fn refused(&self) -> u64 {
-        // Most carry no tunnel.
+        // Most of these taps never carry a tunnel.
         if !self.is_used {
             return 0;
         }
@@ -118,13 +118,13 @@ impl TunnelOut {
     }
 }
 
-/// Whether the kernel would hand what new interfaces receive to other processors.
+/// Returns whether the kernel would steer packets that new interfaces receive to other processors.
 fn steers_packets() -> bool {
     let mask = fs::read_to_string("/proc/sys/net/core/rps_default_mask");
     mask.is_ok_and(|mask| mask.chars().any(|digit| !"0,\n".contains(digit)))
 }
 
-/// A tap without carrier, so that the stack leaves it alone, and its number.
+/// Opens a tap without carrier, which the network stack does not use, and returns it with its number.
 fn open_tap() -> Result<(File, u32), TunnelOutError> {
     let failed = |step| move |source| TunnelOutError::Tap { step, source };
     if cfg!(target_endian = "big") {
@@ -138,8 +138,8 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
         .open("/dev/net/tun")
-        .map_err(failed("opening /dev/net/tun"))?;
-    // SAFETY: an ifreq is a name and a union of plain data; zero is valid for all of it.
+        .map_err(failed("cannot open /dev/net/tun"))?;
+    // SAFETY: an ifreq is a name and a union of plain data, for all of which zero is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(NAME) {
         *to = from.cast_signed();
@@ -152,7 +152,7 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
     let length = libc::c_int::try_from(TUNNEL_LEN).expect("24");
     // SAFETY: TUNSETVNETHDRSZ reads an int, which `length` is.
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })
-        .map_err(failed("setting the length of a tap's header"))?;
+        .map_err(failed("cannot set the length of a tap's header"))?;
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     check(unsafe {
         libc::ioctl(
@@ -161,8 +161,10 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
             libc::c_ulong::from(OFFLOADS),
         )
     })
-    .map_err(failed("having a tap take tunnels' trains (Linux 6.17)"))?;
-    // SAFETY: TUNSETIFF wrote the name that the tap was given, with its end, into the request.
+    .map_err(failed(
+        "cannot let a tap accept tunnelled trains (Linux 6.17)",
+    ))?;
+    // SAFETY: TUNSETIFF wrote the name of the tap into the request, terminated by a zero byte.
     let index = unsafe { libc::if_nametoindex(request.ifr_name.as_ptr()) };
     Ok((tap, index))
 }
@@ -171,6 +173,6 @@ fn set_up(index: u32) -> Result<(), NetlinkError> {
     netlink::call_here(async |handle| {
         let up = LinkUnspec::new_with_index(index).arp(false).up().build();
         let set = handle.link().set(up).execute().await;
-        set.asked(|| "set a tap up".to_owned())
+        set.context(|| "set a tap up".to_owned())
     })
 }

@@ -1,4 +1,4 @@
-//! `struct virtio_net_hdr` on a packet socket: ten bytes in the machine's own byte order
+//! `struct virtio_net_hdr` on a packet socket: ten bytes in the byte order of the machine
 //! (include/uapi/linux/virtio_net.h, include/linux/virtio_net.h).
 
 use crate::frame::{Gso, GsoKind, Offload, PartialChecksum};
@@ -15,7 +15,7 @@ const TUNNEL_CSUM: u8 = 8;
 const TUNNEL_V4: u8 = 0x20;
 const TUNNEL_V6: u8 = 0x40;
 
-/// What the kernel says of a received frame; `None` for a kind of GSO frame that this program does not know.
+/// Reads the header of a received frame; `None` for a kind of GSO frame that this program does not know.
 pub(crate) fn read(h: [u8; LEN]) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([h[at], h[at + 1]]);
     let kind = match h[1] & !ECN {
@@ -38,7 +38,7 @@ pub(crate) fn read(h: [u8; LEN]) -> Option<Offload> {
     })
 }
 
-/// The header of a frame to send; `head` is the length of its protocol headers, a hint to the kernel.
+/// Returns the header of a frame to send. `head` is the length of its protocol headers, which is a hint to the kernel.
 pub(super) fn write(offload: &Offload, head: u16) -> [u8; LEN] {
     let mut h = [0; LEN];
     let mut put = |at: usize, value: u16| h[at..at + 2].copy_from_slice(&value.to_ne_bytes());
@@ -61,10 +61,10 @@ pub(super) fn write(offload: &Offload, head: u16) -> [u8; LEN] {
     h
 }
 
-/// The length of a tap's header for tunnels' trains, `struct virtio_net_hdr_v1_hash_tunnel`.
+/// Length of a tap's header for tunnels' trains, `struct virtio_net_hdr_v1_hash_tunnel`.
 pub(crate) const TUNNEL_LEN: usize = 24;
 
-/// The header of a tunnel's GSO frame for a tap, which a little-endian machine alone has.
+/// Returns a tap's header for the GSO frame of a tunnel. It is defined only for little-endian machines.
 pub(super) fn write_tunnel(
     offload: &Offload,
     tunnel: TunnelHeaders,
@@ -80,7 +80,7 @@ pub(super) fn write_tunnel(
     } else {
         TUNNEL_V4
     };
-    // Behind them lie how many buffers there are, a hash and its kind: none.
+    // The fields after these are the number of buffers, a hash and its type, which are 0.
     h[20..22].copy_from_slice(&tunnel.outer_udp.to_le_bytes());
     h[22..24].copy_from_slice(&tunnel.inner_ip.to_le_bytes());
     h
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_header_reads_back() {
         let offload = Offload {
             gso: Some(Gso {
                 kind: GsoKind::TcpV6,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_stands_beside_what_its_segments_are() {
+    fn a_tunnel_header_has_the_kinds_of_tunnel_and_segments() {
         let offload = Offload {
             gso: Some(Gso {
                 kind: GsoKind::TcpV4,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_of_gso_frame_is_not_guessed_at() {
+    fn an_unknown_kind_of_gso_frame_is_refused() {
         assert_eq!(read([0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

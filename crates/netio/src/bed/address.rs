@@ -1,9 +1,9 @@
-//! The addresses and the names of interfaces in a bed.
+//! Addresses and interface names of a test bed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// The name of an end's only interface.
+/// Name of the only interface of an end.
 pub const WAN: &str = "wan";
 /// A router's interface towards the client.
 pub const LEFT: &str = "left";
@@ -16,31 +16,31 @@ pub const SERVER_PORT: &str = "server";
 
 /// The client's addresses.
 pub const CLIENT: Endpoint = Endpoint::on(0, SegmentEnd::Client);
-/// The server's addresses, of a bed without routers.
+/// The server's addresses in a bed without routers.
 pub const SERVER: Endpoint = Endpoint::on(0, SegmentEnd::Server);
 
 /// The two ends of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentEnd {
-    /// Nearer to the client.
+    /// The end nearer to the client.
     Client,
-    /// Nearer to the server.
+    /// The end nearer to the server.
     Server,
 }
 
-/// The addresses at one end of a segment; segment N has the networks 10.77.N.0/24 and fd77:0:0:N::/64.
+/// The addresses at one end of a segment. Segment N has the networks 10.77.N.0/24 and fd77:0:0:N::/64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// IPv4.
+    /// IPv4 address.
     pub v4: Ipv4Addr,
-    /// IPv6.
+    /// IPv6 address.
     pub v6: Ipv6Addr,
-    /// Ethernet, locally administered; the same in every bed, so that captures compare.
+    /// Ethernet address, locally administered. It is the same in every bed, so that captures can be compared.
     pub mac: [u8; 6],
 }
 
 impl Endpoint {
-    /// On segment `segment`, from 0 at the client.
+    /// Returns the addresses of an end of segment `segment`, counted from 0 at the client.
     pub const fn on(segment: u8, side: SegmentEnd) -> Self {
         match side {
             SegmentEnd::Client => Self::numbered(segment, 1),
@@ -48,7 +48,7 @@ impl Endpoint {
         }
     }
 
-    /// The addresses of the segment's networks.
+    /// Returns the addresses of the segment's networks.
     pub(super) const fn network(segment: u8) -> Self {
         Self::numbered(segment, 0)
     }
@@ -61,7 +61,7 @@ impl Endpoint {
         }
     }
 
-    /// IPv4, then, if the bed has it, IPv6, each with its network's prefix length.
+    /// Returns the IPv4 address and, if the bed has IPv6, the IPv6 address, each with the prefix length of its network.
     pub(super) fn nets(self, ipv6: bool) -> impl Iterator<Item = (IpAddr, u8)> {
         let v4 = (IpAddr::from(self.v4), 24);
         let v6 = ipv6.then_some((IpAddr::from(self.v6), 64));
@@ -78,7 +78,8 @@ pub(super) struct Attachment {
 }
 
 impl Attachment {
-    /// Those of `node`, from 0 at the client, of `nodes`; the one towards the client first.
+    /// Returns the interfaces of `node`, counted from 0 at the client, in a chain of `nodes` nodes; the one towards the
+    /// client comes first.
     pub(super) fn of(node: u8, nodes: u8) -> Vec<Self> {
         let last = node + 1 == nodes;
         let left = (node > 0).then(|| Self {
@@ -105,7 +106,7 @@ impl Attachment {
         }
     }
 
-    /// The emulator's interface on this wire.
+    /// Returns the emulator's interface on this wire.
     pub(super) fn port(self) -> &'static str {
         match self.side {
             SegmentEnd::Client => CLIENT_PORT,
@@ -113,7 +114,7 @@ impl Attachment {
         }
     }
 
-    /// The segments behind its peer, of `segments` in all.
+    /// Returns the segments behind its peer, in a chain of `segments` segments.
     pub(super) fn beyond(self, segments: u8) -> Range<u8> {
         match self.side {
             SegmentEnd::Client => self.segment + 1..segments,

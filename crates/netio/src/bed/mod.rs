@@ -1,5 +1,5 @@
-//! A test bed of namespaces joined by veth pairs: a client, an emulator and a server; or a chain of these, with routers between the
-//! segments; or a star of many clients around one server.
+//! A test bed of namespaces that are connected by veth pairs: a client, an emulator and a server; or a chain of
+//! segments with routers between them; or a star of many clients around one server.
 
 mod address;
 mod node;
@@ -24,21 +24,21 @@ pub use self::address::{
 };
 pub use self::star::Star;
 
-/// The bridge in place of an emulator.
+/// Name of the bridge that replaces an emulator.
 const BRIDGE: &str = "bridge";
-/// More segments than any chain of this machine would carry.
+/// Largest number of segments; no machine could keep up with more.
 const MOST_SEGMENTS: u8 = 16;
 
-/// What a bed is to be like.
+/// Configuration of a bed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BedConfig {
-    /// Largest L3 packet in bytes, 68 to 65,535, at both ends; below 1,280 the bed has no IPv6 (RFC 8200 section 5).
+    /// Largest L3 packet in bytes, 68 to 65,535, at both ends. Below 1,280 the bed has no IPv6 (RFC 8200 section 5).
     pub mtu: u32,
-    /// Segmentation and checksum offloads at the ends; without, every packet travels on its own.
+    /// Whether the ends use segmentation and checksum offloads; if not, every packet is sent by itself.
     pub offloads: bool,
-    /// Largest TCP buffer, sending and receiving each, if not the kernel's own.
+    /// Largest TCP send buffer and receive buffer, if different from the kernel's default.
     pub tcp_memory: Option<Bytes>,
-    /// Links in a row, 1 to 16, each with an emulator; between two of them is a router.
+    /// Number of links in a row, 1 to 16, each with an emulator. There is a router between two links.
     pub segments: u8,
 }
 
@@ -54,7 +54,7 @@ impl Default for BedConfig {
 }
 
 impl BedConfig {
-    /// Whether the bed has IPv6: the MTU allows it, and so does the kernel.
+    /// Returns whether the bed has IPv6, which requires a sufficient MTU and a kernel with IPv6.
     pub fn has_ipv6(&self) -> bool {
         self.mtu >= 1280 && ipv6_exists()
     }
@@ -67,16 +67,16 @@ impl BedConfig {
     }
 }
 
-/// A bed; the kernel clears it away when it and all that runs in it are gone.
+/// A test bed. The kernel removes it when this value and all processes in the bed are gone.
 #[derive(Debug)]
 pub struct Bed {
-    /// From the client to the server; one more than there are emulators.
+    /// The nodes from the client to the server, one more than there are emulators.
     nodes: Vec<NetNs>,
-    /// One at least.
+    /// The emulators, at least one.
     emulators: Vec<NetNs>,
 }
 
-/// Why a bed could not be built.
+/// The reason why a bed could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BedError {
     /// The MTU is out of range.
@@ -91,7 +91,7 @@ pub enum BedError {
     /// A namespace failed.
     #[error(transparent)]
     NetNs(#[from] NetNsError),
-    /// The kernel refused an interface, an address or a neighbour.
+    /// The kernel refused an interface, an address or a neighbour entry.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// An interface could not be looked up.
@@ -101,19 +101,19 @@ pub enum BedError {
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// An interface did not come up.
-    #[error("interface {0} does not come up: it has no carrier")]
+    #[error("interface {0} has no carrier")]
     Down(String),
 }
 
 impl Bed {
-    /// Builds a bed; on return packets pass at once, the first like all others.
+    /// Builds a bed. From the return on packets pass, and the first one is not delayed.
     ///
-    /// The two ports of every emulator are up and silent: no address, no ARP, no IPv6. Neighbours know each other's
-    /// hardware addresses and keep no TCP metrics, so that no run teaches the next.
+    /// The two ports of every emulator are up and silent: they have no address, no ARP, and no IPv6. Nodes have
+    /// permanent neighbour entries and keep no TCP metrics, so that no run affects the next one.
     ///
     /// # Errors
-    /// Without CAP_SYS_ADMIN and CAP_NET_ADMIN in the user namespace, on a kernel without veth, and for a configuration out
-    /// of range.
+    /// Missing CAP_SYS_ADMIN or CAP_NET_ADMIN in the user namespace, a kernel without veth, or a configuration out of
+    /// range.
     pub fn build(config: &BedConfig) -> Result<Self, BedError> {
         config.check_mtu()?;
         let segments = config.segments;
@@ -145,18 +145,19 @@ impl Bed {
             emulator.run(|| wait_running(&[CLIENT_PORT, SERVER_PORT]))??;
         }
         for (number, node) in (0..).zip(&bed.nodes) {
-            let names = Attachment::of(number, segments + 1);
-            let names: Vec<_> = names.iter().map(|interface| interface.name).collect();
+            let names: Vec<_> = Attachment::of(number, segments + 1)
+                .iter()
+                .map(|interface| interface.name)
+                .collect();
             node.run(|| wait_running(&names))??;
         }
         Ok(bed)
     }
 
-    /// Lets the kernel carry the packets: a bridge between each emulator's ports, which nothing outruns. It is what an
-    /// emulator is measured against.
+    /// Replaces the emulators by kernel bridges, which nothing outperforms. An emulator is compared with them.
     ///
     /// # Errors
-    /// On a kernel without bridges.
+    /// A kernel without bridges.
     pub fn bridge(&self) -> Result<(), BedError> {
         for emulator in &self.emulators {
             emulator.run(|| -> Result<(), BedError> {
@@ -167,28 +168,29 @@ impl Bed {
         Ok(())
     }
 
-    /// Where the client runs, the first node; its interface is [`WAN`], its addresses are [`CLIENT`].
+    /// Returns the client's namespace, which is the first node. Its interface is [`WAN`] and its addresses are
+    /// [`CLIENT`].
     pub fn client(&self) -> &NetNs {
         &self.nodes[0]
     }
 
-    /// Where the emulator of the first segment runs, between [`CLIENT_PORT`] and [`SERVER_PORT`].
+    /// Returns the namespace of the first segment's emulator, between [`CLIENT_PORT`] and [`SERVER_PORT`].
     pub fn emulator(&self) -> &NetNs {
         &self.emulators[0]
     }
 
-    /// Where the server runs, the last node; its interface is [`WAN`], its addresses are [`SERVER`] if there is one
-    /// segment.
+    /// Returns the server's namespace, which is the last node. Its interface is [`WAN`]. Its addresses are [`SERVER`]
+    /// if there is one segment.
     pub fn server(&self) -> &NetNs {
         &self.nodes[self.nodes.len() - 1]
     }
 
-    /// From the client to the server; a router's interfaces are [`LEFT`] and [`RIGHT`].
+    /// Returns the nodes from the client to the server. The interfaces of a router are [`LEFT`] and [`RIGHT`].
     pub fn nodes(&self) -> &[NetNs] {
         &self.nodes
     }
 
-    /// Of every segment, from the client to the server, as [`Bed::emulator`].
+    /// Returns the emulators of all segments, from the client to the server; see [`Bed::emulator`].
     pub fn emulators(&self) -> &[NetNs] {
         &self.emulators
     }

@@ -1,4 +1,4 @@
-//! A node of a bed: its sysctls, offloads, addresses and routes.
+//! Configures a node of a bed: its sysctls, offloads, addresses and routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,8 +15,8 @@ use crate::netlink::{NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError, write_sysctl_here};
 use crate::offloads::Offloads;
 
-/// Segmentation of tunnels, and other frames that no virtio header can describe: the emulator could not take them apart, so
-/// that the ends must do it themselves. Names as in `net/ethtool/common.c`.
+/// Segmentation of tunnels and of other frames that no virtio header can describe. The emulator could not segment them,
+/// so the ends must. The names are those of `net/ethtool/common.c`.
 const ENCAPSULATION_OFFLOADS: [&str; 13] = [
     "tx-gre-segmentation",
     "tx-gre-csum-segmentation",
@@ -33,7 +33,7 @@ const ENCAPSULATION_OFFLOADS: [&str; 13] = [
     "esp-hw-offload",
 ];
 
-/// All that makes one frame of many packets, or leaves a checksum to the receiver.
+/// Offloads that combine many packets into one frame, or leave a checksum to the receiver.
 const PLAIN_OFFLOADS: [&str; 9] = [
     "tx-tcp-segmentation",
     "tx-tcp-ecn-segmentation",
@@ -48,7 +48,8 @@ const PLAIN_OFFLOADS: [&str; 9] = [
 
 const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 
-/// The sysctls and offloads of a node with these interfaces, before they go up; a router forwards.
+/// Sets the sysctls and offloads of a node with these interfaces before they go up. A node with several interfaces
+/// forwards.
 pub(super) fn prepare(config: &BedConfig, interfaces: &[Attachment]) -> Result<(), BedError> {
     if interfaces.len() > 1 {
         write_sysctl_here("net/ipv4/ip_forward", "1")?;
@@ -66,14 +67,15 @@ pub(super) fn prepare(config: &BedConfig, interfaces: &[Attachment]) -> Result<(
     Ok(())
 }
 
-/// The sysctls of a namespace whose addresses are used.
+/// Sets the sysctls of a namespace whose addresses are used.
 pub(super) fn prepare_host(config: &BedConfig) -> Result<(), NetNsError> {
-    // A user namespace maps one group, and a range may name no group that is not mapped.
+    // A user namespace maps only one group, and the range may contain only mapped groups.
     write_sysctl_here("net/ipv4/ping_group_range", "0 2147483647")
         .or_else(|_| write_sysctl_here("net/ipv4/ping_group_range", "0 0"))?;
     write_sysctl_here("net/ipv4/tcp_no_metrics_save", "1")?;
     if let Some(Bytes(max)) = config.tcp_memory {
-        // Least, initial and greatest; the first two are the kernel's own (tcp(7)).
+        // The three values are the least, the initial and the greatest size. The first two are the kernel's defaults
+        // (tcp(7)).
         write_sysctl_here(
             "net/ipv4/tcp_rmem",
             &format!("4096 {} {max}", max.min(131_072)),
@@ -86,7 +88,7 @@ pub(super) fn prepare_host(config: &BedConfig) -> Result<(), NetNsError> {
     Ok(())
 }
 
-/// As [`prepare`], for a namespace into which the interface `name` was moved; its offloads stay.
+/// Sets the sysctls of a namespace into which the interface `name` was moved. Its offloads are not changed.
 pub(crate) fn prepare_for_nic(namespace: &NetNs, name: &str) -> Result<(), BedError> {
     namespace.run(|| -> Result<(), BedError> {
         let config = BedConfig::default();
@@ -98,7 +100,8 @@ pub(crate) fn prepare_for_nic(namespace: &NetNs, name: &str) -> Result<(), BedEr
     })?
 }
 
-/// No address of its own making and no search for routers: nothing crosses the link unasked but MLD.
+/// Disables address configuration and router solicitation of IPv6, so that no packet except MLD crosses the link
+/// unsolicited.
 fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
     for (setting, value) in [
         ("accept_dad", "0"),
@@ -113,7 +116,7 @@ fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
     Ok(())
 }
 
-/// Switches off what `config` wants off, and what no emulator could take apart.
+/// Switches off the offloads that `config` does not want and those that no emulator could segment.
 pub(super) fn switch_offloads(config: &BedConfig, interface: &str) -> Result<(), BedError> {
     let offloads = Offloads::open(interface)?;
     let mut off = ENCAPSULATION_OFFLOADS.to_vec();
@@ -128,8 +131,8 @@ pub(super) fn switch_offloads(config: &BedConfig, interface: &str) -> Result<(),
     Ok(())
 }
 
-/// Brings a node's interfaces up, with their addresses and permanent neighbours, and routes to the segments, of
-/// `segments` in all, that it is not on.
+/// Brings the interfaces of a node up, with their addresses, permanent neighbour entries, and routes to all `segments`
+/// segments that it is not on.
 pub(super) async fn connect(
     handle: Handle,
     interfaces: Vec<Attachment>,
@@ -157,19 +160,19 @@ async fn address(handle: &Handle, interface: &Attachment, ipv6: bool) -> Result<
         let flags = AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent);
         add.message_mut().attributes.push(flags);
         let add = add.execute().await;
-        add.asked(|| format!("give the test bed's {name} the address {own_address}/{prefix}"))?;
-        // Else the first packet would wait for an ARP or ND exchange across the link.
+        add.context(|| format!("give the test bed's {name} the address {own_address}/{prefix}"))?;
+        // Otherwise the first packet would wait for an ARP or ND exchange across the link.
         let neighbours = handle.neighbours();
         let neighbour = neighbours
             .add(index, peer_address)
             .link_layer_address(&peer.mac);
         let add = neighbour.execute().await;
-        add.asked(|| format!("make {peer_address} a permanent neighbour"))?;
+        add.context(|| format!("make {peer_address} a permanent neighbour"))?;
     }
     Ok(())
 }
 
-/// Sends what is for `segment` to `gateway`.
+/// Adds a route to `segment` by `gateway`.
 async fn route(
     handle: &Handle,
     segment: u8,
@@ -178,9 +181,12 @@ async fn route(
 ) -> Result<(), NetlinkError> {
     let there = Endpoint::network(segment);
     for ((network, prefix), (gateway, _)) in there.nets(ipv6).zip(gateway.nets(ipv6)) {
-        let add = handle.route().add(message(network, prefix, gateway));
-        let add = add.execute().await;
-        add.asked(|| format!("route {network}/{prefix} in the test bed through {gateway}"))?;
+        let add = handle
+            .route()
+            .add(message(network, prefix, gateway))
+            .execute()
+            .await;
+        add.context(|| format!("route {network}/{prefix} in the test bed through {gateway}"))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The bed of many clients: each is in its own namespace behind its own link, and all reach one far end.
+//! The test bed of many clients. Each is in a separate namespace behind a separate link, and all reach one far end.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,11 +12,12 @@ use super::{BedConfig, BedError};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
 
-/// Clients around one far end; all is IPv4. The kernel clears it away when it and all that runs in it are gone.
+/// Clients around one far end, with IPv4 only. The kernel removes the bed when this value and all processes in it are
+/// gone.
 ///
-/// Client N, from 1, has the address 10.78.0.0 + N. Its link is between the emulator's interfaces `clientN` and `serverN`; behind
-/// the latter is `wanN` in the far end's namespace, where one address, that of [`SERVER`], is reached through all of them by
-/// a route for each client.
+/// Client N, from 1, has the address 10.78.0.0 + N. Its link is between the emulator's interfaces `clientN` and
+/// `serverN`. The latter is connected to `wanN` in the far end's namespace. The far end has one address, that of
+/// [`SERVER`], and a route to each client.
 #[derive(Debug)]
 pub struct Star {
     clients: Vec<NetNs>,
@@ -25,14 +26,14 @@ pub struct Star {
 }
 
 impl Star {
-    /// The most clients of a bed.
+    /// Largest number of clients.
     pub const MOST_CLIENTS: u16 = 1000;
 
-    /// Builds a bed of so many clients, as `config` has its interfaces; its number of segments says nothing here. On return
-    /// packets pass at once, the first like all others.
+    /// Builds a bed of this many clients with interfaces according to `config`, whose number of segments is ignored.
+    /// From the return on packets pass, and the first one is not delayed.
     ///
     /// # Errors
-    /// As [`super::Bed::build`]; and for a number of clients out of range.
+    /// Those of [`super::Bed::build`], and a number of clients out of range.
     pub fn build(config: &BedConfig, clients: u16) -> Result<Self, BedError> {
         config.check_mtu()?;
         if !(1..=Self::MOST_CLIENTS).contains(&clients) {
@@ -65,28 +66,29 @@ impl Star {
         Ok(star)
     }
 
-    /// Where the clients run, in their order; the interface of each is [`WAN`].
+    /// Returns the namespaces of the clients in order. The interface of each is [`WAN`].
     pub fn clients(&self) -> &[NetNs] {
         &self.clients
     }
 
-    /// Where the emulator runs.
+    /// Returns the namespace of the emulator.
     pub fn emulator(&self) -> &NetNs {
         &self.emulator
     }
 
-    /// Where the far end runs; its IPv4 address is that of [`SERVER`].
+    /// Returns the namespace of the far end. Its IPv4 address is that of [`SERVER`].
     pub fn server(&self) -> &NetNs {
         &self.server
     }
 
-    /// The emulator's interfaces, a client's two after the other's: towards the client, towards the far end.
+    /// Returns the emulator's interfaces: for each client, first the one towards the client and then the one towards
+    /// the far end.
     pub fn ports(&self) -> Vec<String> {
         let numbers = (1..).zip(&self.clients);
         numbers.flat_map(|(number, _)| ports(number)).collect()
     }
 
-    /// Joins the emulator to the clients and to the far end, and sets its ends up.
+    /// Connects the emulator to the clients and to the far end, and sets its interfaces up.
     fn wire(&self, mtu: u32) -> Result<(), NetlinkError> {
         let wires = (1..).zip(&self.clients).flat_map(|(number, client)| {
             let [to_client, to_server] = ports(number);
@@ -112,7 +114,7 @@ impl Star {
         })
     }
 
-    /// Until the kernel sends through every interface.
+    /// Waits until the kernel sends through every interface.
     fn wait(&self) -> Result<(), BedError> {
         let wait = |names: &[String]| {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -129,23 +131,23 @@ impl Star {
     }
 }
 
-/// The emulator's two interfaces of a client.
+/// Returns the emulator's two interfaces for a client.
 fn ports(number: u16) -> [String; 2] {
     [CLIENT_PORT, SERVER_PORT].map(|port| format!("{port}{number}"))
 }
 
-/// The far end's interface behind the link of a client.
+/// Returns the far end's interface behind the link of a client.
 fn behind(number: u16) -> String {
     format!("{WAN}{number}")
 }
 
-/// The address of client `number`.
+/// Returns the address of client `number`.
 fn address(number: u16) -> Ipv4Addr {
     const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 0);
     Ipv4Addr::from_bits(NETWORK.to_bits() + u32::from(number))
 }
 
-/// Of client `number`, locally administered.
+/// Returns the locally administered hardware address of client `number`.
 fn mac(number: u16) -> [u8; 6] {
     let [a, b, c, d] = address(number).octets();
     [0x02, 0, a, b, c, d]
@@ -155,30 +157,33 @@ async fn connect_client(handle: Handle, number: u16) -> Result<(), NetlinkError>
     up(&handle, WAN).await?;
     up(&handle, "lo").await?;
     let index = index_of(WAN)?;
-    give(&handle, index, address(number)).await?;
-    reach(&handle, index, address(number), SERVER.v4, SERVER.mac).await
+    add_address(&handle, index, address(number)).await?;
+    add_route(&handle, index, address(number), SERVER.v4, SERVER.mac).await
 }
 
 async fn connect_server(handle: Handle, clients: u16) -> Result<(), NetlinkError> {
     up(&handle, "lo").await?;
-    give(&handle, index_of("lo")?, SERVER.v4).await?;
+    add_address(&handle, index_of("lo")?, SERVER.v4).await?;
     for number in 1..=clients {
         let name = behind(number);
         up(&handle, &name).await?;
         let index = index_of(&name)?;
-        reach(&handle, index, SERVER.v4, address(number), mac(number)).await?;
+        add_route(&handle, index, SERVER.v4, address(number), mac(number)).await?;
     }
     Ok(())
 }
 
-async fn give(handle: &Handle, index: u32, own: Ipv4Addr) -> Result<(), NetlinkError> {
-    let add = handle.address().add(index, IpAddr::V4(own), 32);
-    let add = add.execute().await;
-    add.asked(|| format!("give the test bed the address {own}"))
+async fn add_address(handle: &Handle, index: u32, own: Ipv4Addr) -> Result<(), NetlinkError> {
+    let add = handle
+        .address()
+        .add(index, IpAddr::V4(own), 32)
+        .execute()
+        .await;
+    add.context(|| format!("give the test bed the address {own}"))
 }
 
-/// Sends from `own` to `other` through an interface, behind which `mac` is, without asking for it.
-async fn reach(
+/// Adds a route from `own` to `other` through an interface, with `mac` as its permanent neighbour entry.
+async fn add_route(
     handle: &Handle,
     index: u32,
     own: Ipv4Addr,
@@ -192,11 +197,11 @@ async fn reach(
         .pref_source(own)
         .build();
     let add = handle.route().add(route).execute().await;
-    add.asked(|| format!("route {other} in the test bed"))?;
+    add.context(|| format!("route {other} in the test bed"))?;
     let neighbours = handle.neighbours();
     let neighbour = neighbours.add(index, other.into()).link_layer_address(&mac);
     let add = neighbour.execute().await;
-    add.asked(|| format!("make {other} a permanent neighbour"))
+    add.context(|| format!("make {other} a permanent neighbour"))
 }
 
 #[cfg(test)]
@@ -204,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_client_has_an_address_of_its_own() {
+    fn every_client_has_a_different_address() {
         assert_eq!(address(1).to_string(), "10.78.0.1");
         assert_eq!(address(Star::MOST_CLIENTS).to_string(), "10.78.3.232");
         assert_eq!(mac(300), [2, 0, 10, 78, 1, 44]);
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bed_of_no_client_or_of_too_many_is_refused() {
+    fn a_bed_with_no_client_or_too_many_is_refused() {
         for clients in [0, 1001] {
             let refused = Star::build(&BedConfig::default(), clients).unwrap_err();
             assert!(matches!(refused, BedError::Clients(_)), "{refused}");

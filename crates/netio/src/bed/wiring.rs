@@ -1,4 +1,4 @@
-//! The wires of a bed: veth pairs between nodes and emulators.
+//! The wires of a bed, which are veth pairs between nodes and emulators.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::iface::{Interface, LinkWatcher};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError, write_sysctl_here};
 
-/// Keeps the stack of the emulator's namespace quiet on every interface yet to come.
+/// Disables IPv6 on every future interface in the emulator's namespace.
 pub(super) fn silence() -> Result<(), NetNsError> {
     if ipv6_exists() {
         write_sysctl_here("net/ipv6/conf/all/disable_ipv6", "1")?;
@@ -23,17 +23,18 @@ pub(super) fn silence() -> Result<(), NetNsError> {
     Ok(())
 }
 
-/// What a veth pair joins to an emulator.
+/// A veth pair between an emulator and a node.
 pub(super) struct Wire<'a> {
-    /// The emulator's end.
+    /// Name of the emulator's end.
     pub(super) port: String,
-    /// The other one, where it is, and its hardware address.
+    /// The other end: its name, its namespace and its hardware address.
     pub(super) name: String,
     pub(super) namespace: &'a NetNs,
     pub(super) mac: [u8; 6],
 }
 
-/// Joins the emulator to a new interface of the node in `namespace`; both ends have the MTU, the emulator's is up.
+/// Connects the emulator to a new interface of the node in `namespace`. Both ends have the MTU, and the emulator's end
+/// is up.
 pub(super) fn join(
     emulator: &NetNs,
     namespace: &NetNs,
@@ -52,7 +53,7 @@ pub(super) fn join(
     })
 }
 
-/// Makes the pair of a wire; both ends have the MTU, the emulator's is up and answers no ARP.
+/// Creates the veth pair of a wire. Both ends have the MTU; the emulator's end is up and answers no ARP.
 pub(super) async fn add(handle: &Handle, wire: &Wire<'_>, mtu: u32) -> Result<(), NetlinkError> {
     let Wire { port, name, .. } = wire;
     let peer = LinkUnspec::new_with_name(name)
@@ -67,29 +68,30 @@ pub(super) async fn add(handle: &Handle, wire: &Wire<'_>, mtu: u32) -> Result<()
         .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
         .build();
     let add = handle.link().add(pair).execute().await;
-    add.asked(|| format!("join the test bed's interface {port} to its {name}"))
+    add.context(|| format!("join the test bed's interface {port} to its {name}"))
 }
 
 /// Sets an interface up.
 pub(crate) async fn up(handle: &Handle, name: &str) -> Result<(), NetlinkError> {
     let up = LinkUnspec::new_with_name(name).up().build();
     let set = handle.link().set(up).execute().await;
-    set.asked(|| format!("set the test bed's interface {name} up"))
+    set.context(|| format!("set the test bed's interface {name} up"))
 }
 
 pub(crate) fn index_of(name: &str) -> Result<u32, NetlinkError> {
     nix::net::if_::if_nametoindex(name)
         .map_err(std::io::Error::from)
-        .asked(|| format!("find the test bed's interface {name}"))
+        .context(|| format!("find the test bed's interface {name}"))
 }
 
-/// Waits until the kernel sends through each of the interfaces `names` of the calling thread's namespace.
+/// Waits until the kernel sends through each of the interfaces `names` in the namespace of the calling thread.
 ///
-/// Carrier settles some milliseconds after the second end of a pair comes up; what is sent before is lost.
+/// The carrier settles some milliseconds after the second end of a pair is set up. Packets that are sent before are
+/// lost.
 pub(crate) fn wait_running(names: &[&str]) -> Result<(), BedError> {
     let what = || "watch the test bed's interfaces".to_owned();
     let deadline = Instant::now() + Duration::from_secs(10);
-    let mut watcher = LinkWatcher::new().asked(what)?;
+    let mut watcher = LinkWatcher::new().context(what)?;
     for &name in names {
         while !Interface::find(name)?.running {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -98,13 +100,13 @@ pub(crate) fn wait_running(names: &[&str]) -> Result<(), BedError> {
             if poll(&mut fds, timeout) == Ok(0) {
                 return Err(BedError::Down(name.to_owned()));
             }
-            watcher.changes().asked(what)?;
+            watcher.changes().context(what)?;
         }
     }
     Ok(())
 }
 
-/// Whether the kernel has IPv6 at all.
+/// Returns whether the kernel supports IPv6.
 pub(super) fn ipv6_exists() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }

@@ -1,14 +1,14 @@
-//! Finding the headers of a GSO frame.
+//! Finds the headers of a GSO frame.
 
 use super::{IpHeader, Layout};
 use crate::frame::{Gso, GsoKind, Offload};
 use crate::ip::{Fragment, Ip, TCP, UDP, byte, u16_at};
 use crate::port::MAX_HEAD;
 
-/// Why a GSO frame cannot be taken apart into its segments.
+/// The reason why a GSO frame cannot be divided into its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsupportedGso {
-    /// An EtherType, protocol or tunnel that is not understood, or headers that are not complete.
+    /// An EtherType, protocol or tunnel is unknown, or headers are incomplete.
     #[error("unknown headers around the segments")]
     Unknown,
     /// The headers are longer than the longest that can be rewritten.
@@ -16,11 +16,11 @@ pub enum UnsupportedGso {
     LongHeaders,
 }
 
-/// Finds what segmentation of `frame` has to rewrite. The virtio header says where the segments' own transport
-/// header is; what lies between it and the outermost IP header is a tunnel.
+/// Finds the headers that segmentation of `frame` has to rewrite. The virtio header says where the transport header of
+/// the segments is; everything between it and the outermost IP header is a tunnel.
 pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout, UnsupportedGso> {
     let found = find(frame, offload, gso).ok_or(UnsupportedGso::Unknown)?;
-    // A tag may have to go in.
+    // A VLAN tag may have to be inserted.
     if found.payload > MAX_HEAD - 4 {
         return Err(UnsupportedGso::LongHeaders);
     }
@@ -43,8 +43,8 @@ pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout
     })
 }
 
-/// Where headers stand, however long they are.
-struct Found {
+/// The positions of the headers, whatever their length.
+struct HeaderOffsets {
     outer: Ip,
     inner: Option<Ip>,
     outer_udp: Option<usize>,
@@ -53,7 +53,7 @@ struct Found {
     payload: usize,
 }
 
-fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Found> {
+fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<HeaderOffsets> {
     let outer = Ip::of(frame).filter(|ip| ip.fragment == Fragment::Whole)?;
     let transport = offload
         .checksum
@@ -73,7 +73,7 @@ fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Found> {
         return None;
     }
     let payload = transport + transport_len(frame, transport, protocol)?;
-    (payload <= frame.len() && gso.size > 0).then_some(Found {
+    (payload <= frame.len() && gso.size > 0).then_some(HeaderOffsets {
         outer,
         inner,
         outer_udp,
@@ -83,8 +83,8 @@ fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Found> {
     })
 }
 
-/// The innermost IP header of a tunnel: the one that ends where the transport header begins and spans
-/// the rest of the frame. Found from behind, so that VXLAN, Geneve, GRE and IP in IP are all one case.
+/// Returns the innermost IP header of a tunnel: the one that ends where the transport header begins, and covers the
+/// rest of the frame. It is searched from the end, so that VXLAN, Geneve, GRE and IP in IP need no separate cases.
 fn inner_ip(frame: &[u8], outer: &Ip, transport: usize) -> Option<Ip> {
     let lengths = (20..=60).step_by(4);
     let mut candidates = lengths
@@ -97,9 +97,9 @@ fn inner_ip(frame: &[u8], outer: &Ip, transport: usize) -> Option<Ip> {
     tunnel_ends_at(frame, outer, inner.at)?.then_some(inner)
 }
 
-/// Whether the header of one tunnel, and nothing that would be stale in a segment, lies between the outer IP header
-/// and an inner one at `inner`: IP in IP, GRE without checksum and sequence number (RFC 2890), VXLAN (RFC 7348) or Geneve
-/// (RFC 8926), with or without an inner Ethernet header and its VLAN tag.
+/// Returns whether the header of one tunnel, and nothing that would be stale in a segment, is between the outer IP
+/// header and an inner one at `inner`: IP in IP, GRE without checksum and sequence number (RFC 2890), VXLAN (RFC 7348)
+/// or Geneve (RFC 8926), with or without an inner Ethernet header and its VLAN tag.
 fn tunnel_ends_at(frame: &[u8], outer: &Ip, inner: usize) -> Option<bool> {
     const IP_IN_IP: u8 = 4;
     const IPV6_IN_IP: u8 = 41;

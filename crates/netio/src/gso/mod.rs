@@ -1,7 +1,7 @@
-//! GSO frames: up to 64 KiB that carry equal segments under one header (generic segmentation offload).
+//! GSO frames, which carry up to 64 KiB as equal segments under one header (generic segmentation offload).
 //!
-//! The kernel hands over and accepts such frames whole. The model decides on every segment separately. Segments that leave together
-//! leave as one frame again, without those that are missing or not yet due.
+//! The kernel passes and accepts such frames whole. The model decides on every segment separately. Segments that leave
+//! together leave as one frame again, without those that are missing or not yet due.
 
 mod headers;
 mod segment;
@@ -18,7 +18,7 @@ use crate::ip;
 use crate::kernel::KernelVersion;
 use crate::port::TunnelHeaders;
 
-/// A frame seen as the packets that it stands for: one, or the segments of a GSO frame.
+/// A frame as the packets that it represents: one packet, or the segments of a GSO frame.
 #[derive(Clone, Debug)]
 pub struct GsoFrame {
     segments: u32,
@@ -28,23 +28,23 @@ pub struct GsoFrame {
     layout: Option<Layout>,
 }
 
-/// Where the headers of a GSO frame stand: what a part of it needs rewritten. Kept for every frame on its way, so it is
-/// small: all of them begin within [`MAX_HEAD`](crate::MAX_HEAD) bytes.
+/// The positions of the headers of a GSO frame that must be rewritten for a part of it. It is kept for every frame in
+/// flight, so it is small: all headers begin within [`MAX_HEAD`](crate::MAX_HEAD) bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     /// The outermost IP header.
     outer: IpHeader,
-    /// A tunnel's inner one.
+    /// The inner IP header of a tunnel.
     inner: Option<IpHeader>,
     /// The outer UDP header of a tunnel.
     outer_udp: Option<u8>,
-    /// It has a checksum.
+    /// Whether it has a checksum.
     outer_checksum: bool,
     /// The transport header of the segments.
     transport: u8,
-    /// First byte of payload.
+    /// First byte of the payload.
     payload: u8,
-    /// Payload bytes a segment.
+    /// Payload bytes per segment.
     size: u16,
     kind: GsoKind,
     ecn: bool,
@@ -62,7 +62,7 @@ impl IpHeader {
         self.at.into()
     }
 
-    /// Source and destination, as they stand in `frame`.
+    /// Returns source and destination as they are in `frame`.
     fn addresses(self, frame: &[u8]) -> &[u8] {
         ip::addresses(frame, self.at(), self.v6)
     }
@@ -74,13 +74,13 @@ pub(crate) fn kernel_takes_udp_gso() -> bool {
 }
 
 impl Layout {
-    /// A packet socket's header cannot describe a tunnel's segments: they leave as a GSO frame of the tunnel's own
-    /// datagrams, or one by one.
+    /// Returns whether the segments are in a tunnel. The header of a packet socket cannot describe these: they leave as
+    /// a GSO frame of the tunnel's datagrams, or one by one.
     fn is_tunnel(&self) -> bool {
         self.inner.is_some()
     }
 
-    /// Of a tunnel: what it carries from byte `at` on, as a packet by itself.
+    /// Returns the layout of the packet that a tunnel carries from byte `at` on.
     fn without_tunnel(&self, at: usize) -> Self {
         let back = |place: u8| place - u8::try_from(at).expect("below MAX_HEAD");
         let innermost = self.innermost();
@@ -98,7 +98,7 @@ impl Layout {
         }
     }
 
-    /// Of a UDP tunnel in an untagged frame, its headers.
+    /// Returns the headers of a UDP tunnel in an untagged frame.
     fn tunnel_headers(&self) -> Option<TunnelHeaders> {
         const UNTAGGED: u8 = 14;
         let outer_udp = self.outer_udp.filter(|_| self.outer.at == UNTAGGED)?;
@@ -110,8 +110,9 @@ impl Layout {
         })
     }
 
-    /// How many of a tunnel's `segments` may leave as one GSO frame of its own datagrams: only if these have checksums, for
-    /// those of a UDP GSO frame always get them, and as many as one IP length can state.
+    /// Returns how many of a tunnel's `segments` may leave as one GSO frame of its datagrams. These must have
+    /// checksums, because those of a UDP GSO frame always get them, and their number is limited by the length field of
+    /// one IP header.
     fn datagrams(&self, segments: u32) -> u32 {
         match self.outer_udp() {
             Some(udp) if self.outer_checksum && kernel_takes_udp_gso() => {
@@ -122,7 +123,7 @@ impl Layout {
         }
     }
 
-    /// The IP header of the segments themselves.
+    /// Returns the IP header of the segments.
     fn innermost(&self) -> IpHeader {
         self.inner.unwrap_or(self.outer)
     }
@@ -143,14 +144,15 @@ impl Layout {
         self.size.into()
     }
 
-    /// Bytes that a segment adds to a GSO frame of the tunnel's datagrams, whose outer UDP header is at `udp`.
+    /// Returns the bytes that a segment adds to a GSO frame of the tunnel's datagrams, whose outer UDP header is at
+    /// `udp`.
     fn datagram(&self, udp: usize) -> usize {
         self.payload() - (udp + 8) + self.size()
     }
 }
 
 impl GsoFrame {
-    /// Reads the headers of `frame` as far as a part of it needs them.
+    /// Reads the headers of `frame` that a part of it needs.
     ///
     /// # Errors
     /// It is a GSO frame whose headers cannot be rewritten for a part of it.
@@ -179,17 +181,17 @@ impl GsoFrame {
         })
     }
 
-    /// How many packets the frame stands for, at least 1.
+    /// Returns the number of packets that the frame represents, at least 1.
     pub fn segments(&self) -> u32 {
         self.segments
     }
 
-    /// L2 bytes of segment `index` on the wire, VLAN tag included, FCS not.
+    /// Returns the L2 bytes of segment `index` on the wire, with its VLAN tag and without FCS.
     pub fn segment_len(&self, index: u32) -> u32 {
         u32::try_from(self.wire_len(index..index + 1)).expect("a frame is far below 4 GiB")
     }
 
-    /// L2 bytes of the segments `run` on the wire, each with headers of its own, VLAN tags included, FCS not.
+    /// Returns the L2 bytes of the segments `run` on the wire, each with its headers and VLAN tag and without FCS.
     pub fn wire_len(&self, run: Range<u32>) -> u64 {
         let (headers, bytes) = match &self.layout {
             Some(layout) => (
@@ -201,12 +203,12 @@ impl GsoFrame {
         run.len() as u64 * (headers as u64 + u64::from(self.tag_len)) + bytes as u64
     }
 
-    /// How many neighbouring segments may leave as one frame, at least 1.
+    /// Returns the largest number of consecutive segments that can leave as one frame, at least 1.
     pub fn longest_run(&self) -> u32 {
         self.longest_run
     }
 
-    /// As [`GsoFrame::longest_run`], by a port that sends a tunnel's GSO frames
+    /// Returns the same for a port that sends the GSO frames of tunnels
     /// ([`Capabilities::tunnel_gso`](crate::Capabilities::tunnel_gso)).
     pub fn longest_train(&self) -> u32 {
         match &self.layout {

@@ -1,4 +1,4 @@
-//! Segmentation: any run of a GSO frame's segments with rewritten headers, as the kernel's own segmentation makes them
+//! Segmentation: builds any run of a GSO frame's segments with rewritten headers, as the kernel's segmentation does
 //! (net/ipv4/tcp_offload.c, net/ipv4/udp_offload.c).
 
 use std::ops::Range;
@@ -12,10 +12,10 @@ const FIN_PSH: u8 = 0x01 | 0x08;
 const CWR: u8 = 0x80;
 
 impl GsoFrame {
-    /// The segments `run` of `frame` as one frame to be sent.
+    /// Returns the segments `run` of `frame` as one frame to be sent.
     ///
-    /// `frame` is the one that this was made of; `run` is not empty and ends at most at [`GsoFrame::segments`]. What has to be
-    /// built anew is built in a piece of `spare`.
+    /// `frame` must be the one from which this was created; `run` must not be empty and must end at most at
+    /// [`GsoFrame::segments`]. New bytes are built in memory from `spare`.
     pub fn part<'f>(
         &self,
         frame: impl Into<FrameRef<'f>>,
@@ -36,8 +36,9 @@ impl GsoFrame {
         tagged(frame.vlan, part)
     }
 
-    /// As [`GsoFrame::part`], for a port that sends a tunnel's GSO frames
-    /// ([`Capabilities::tunnel_gso`](crate::Capabilities::tunnel_gso)); `run` is as long as [`GsoFrame::longest_train`] at most.
+    /// Returns the same for a port that sends the GSO frames of tunnels
+    /// ([`Capabilities::tunnel_gso`](crate::Capabilities::tunnel_gso)). `run` is at most as long as
+    /// [`GsoFrame::longest_train`].
     pub fn train<'f>(
         &self,
         frame: impl Into<FrameRef<'f>>,
@@ -92,8 +93,8 @@ impl GsoFrame {
         }
     }
 
-    /// Segments of a UDP tunnel as one GSO frame of the tunnel's own datagrams: each a whole inner packet with its
-    /// checksum, under one outer header.
+    /// Returns segments of a UDP tunnel as one GSO frame of the tunnel's datagrams: each is a whole inner packet with
+    /// its checksum, under one outer header.
     fn datagrams<'f>(
         &self,
         layout: &Layout,
@@ -111,7 +112,7 @@ impl GsoFrame {
             body.extend_from_slice(&bytes[self.payload_range(layout, segment, segment + 1)]);
             let (h, payload) = body[start..].split_at_mut(inner.payload());
             let partial = self.rewrite(&inner, h, payload.len(), &(segment..segment + 1));
-            // What was just copied is in the nearest cache.
+            // The bytes were just copied and are still in the nearest cache.
             let from = usize::from(partial.start);
             let offset = usize::from(partial.offset);
             let sum = checksum::complete(&[&h[from..], payload], offset);
@@ -143,7 +144,8 @@ impl GsoFrame {
         }
     }
 
-    /// Makes the headers `h` those of the segments `run`, of `payload` bytes; what is left to sum.
+    /// Rewrites the headers `h` for the segments `run` with `payload` bytes, and returns the checksum that is left to
+    /// be completed.
     fn rewrite(
         &self,
         layout: &Layout,
@@ -165,7 +167,7 @@ impl GsoFrame {
     }
 }
 
-/// A frame that leaves as it came.
+/// Returns a frame that leaves as it arrived.
 fn whole<'f>(frame: &FrameRef<'f>, spare: &mut Spare) -> TxFrame<'f> {
     let (mut head, mut body) = (FrameHead::EMPTY, frame.bytes);
     if let (Some(_), Some((addresses, rest))) = (frame.vlan, body.split_at_checked(12)) {
@@ -181,20 +183,20 @@ fn whole<'f>(frame: &FrameRef<'f>, spare: &mut Spare) -> TxFrame<'f> {
     }
 }
 
-/// Puts the VLAN tag back after the addresses.
+/// Inserts the VLAN tag after the addresses.
 fn tagged(vlan: Option<Vlan>, mut frame: TxFrame<'_>) -> TxFrame<'_> {
     let Some(vlan) = vlan.filter(|_| frame.head.bytes().len() >= 12) else {
         return frame;
     };
     frame.head.insert(12, &vlan.bytes());
     if let Some(sum) = &mut frame.offload.checksum {
-        // One that begins beyond every frame stays there, and is never completed.
+        // A sum that starts after the end of any frame remains there and is never completed.
         sum.start = sum.start.saturating_add(4);
     }
     frame
 }
 
-/// Length, and for IPv4 the identification, which counts on by segment, and the header checksum.
+/// Rewrites the length and, for IPv4, the header checksum and the identification, which increases by one per segment.
 fn rewrite_ip(h: &mut [u8], ip: IpHeader, payload: usize, first: u32) {
     let at = ip.at();
     let len = h.len() + payload - at;
@@ -213,8 +215,8 @@ fn rewrite_ip(h: &mut [u8], ip: IpHeader, payload: usize, first: u32) {
 
 fn rewrite_tcp(h: &mut [u8], layout: &Layout, first: u32, last: bool) {
     let at = layout.transport();
-    let seq = u32::from_be_bytes([h[at + 4], h[at + 5], h[at + 6], h[at + 7]]);
-    let seq = seq.wrapping_add(first.wrapping_mul(layout.size.into()));
+    let seq = u32::from_be_bytes([h[at + 4], h[at + 5], h[at + 6], h[at + 7]])
+        .wrapping_add(first.wrapping_mul(layout.size.into()));
     h[at + 4..at + 8].copy_from_slice(&seq.to_be_bytes());
     if !last {
         h[at + 13] &= !FIN_PSH;
@@ -224,7 +226,7 @@ fn rewrite_tcp(h: &mut [u8], layout: &Layout, first: u32, last: bool) {
     }
 }
 
-/// UDP's length, and the pseudo header's sum that the kernel completes.
+/// Writes the length of a UDP header and the sum of the pseudo header, which the kernel completes.
 fn rewrite_checksum(h: &mut [u8], layout: &Layout, payload: usize) -> PartialChecksum {
     let at = layout.transport();
     let len = h.len() - at + payload;
@@ -242,9 +244,9 @@ fn rewrite_checksum(h: &mut [u8], layout: &Layout, payload: usize) -> PartialChe
     }
 }
 
-/// The outer header of a UDP tunnel. Once the kernel has completed the inner checksum, everything that it
-/// sums comes to the complement of the inner pseudo header, so the outer sum needs no look at the payload
-/// (Documentation/networking/checksum-offloads.rst, "LCO").
+/// Rewrites the outer header of a UDP tunnel. When the kernel has completed the inner checksum, the sum of all bytes
+/// that it covers is the complement of the inner pseudo header. The outer checksum therefore does not depend on the
+/// payload (Documentation/networking/checksum-offloads.rst, "LCO").
 fn rewrite_outer_udp(h: &mut [u8], layout: &Layout, udp: usize, payload: usize) {
     let len = h.len() - udp + payload;
     put(h, udp + 4, word(len));
@@ -268,7 +270,7 @@ fn put(h: &mut [u8], at: usize, value: u16) {
     h[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// A length that is below 64 KiB because the frame that it is a part of was.
+/// Converts a length, which is below 64 KiB because that of the original frame was.
 fn word(n: usize) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
 }

@@ -1,4 +1,4 @@
-//! However a GSO frame is taken apart, its parts equal the packets that were built one by one.
+//! Checks that parts of a GSO frame equal packets that are built one by one, however the frame is divided.
 
 use model::Nanos;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use crate::checksum;
 use crate::frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
 use crate::port::{Spare, TxFrame};
 
-/// A GSO frame as its sender meant it; packets are built from it field by field.
+/// A GSO frame as its sender intended it, from which packets are built field by field.
 #[derive(Clone, Debug)]
 struct Flow {
     v6: bool,
@@ -37,7 +37,8 @@ const PSH: u8 = 8;
 const CWR: u8 = 0x80;
 
 impl Flow {
-    /// The packet that carries `payload[from..to]`, as segment `index`; checksums partial or complete.
+    /// Returns the packet that carries `payload[from..to]` as segment `index`, with complete or partial checksums, and
+    /// the offset of its transport header.
     fn packet(&self, from: usize, to: usize, index: usize, complete: bool) -> (Vec<u8>, usize) {
         let last = to == self.payload.len();
         let inner = self.ip(
@@ -129,7 +130,7 @@ impl Flow {
         )
     }
 
-    /// VXLAN (RFC 7348): UDP, eight bytes, an inner Ethernet header.
+    /// Wraps a packet in VXLAN (RFC 7348): UDP, eight bytes, and an inner Ethernet header.
     fn wrap(&self, tunnel: &Tunnel, inner: Vec<u8>, index: usize) -> Vec<u8> {
         let len = 8 + 8 + 14 + inner.len();
         let mut udp = vec![0xc0, 0x00, 0x12, 0xb5];
@@ -152,7 +153,7 @@ impl Flow {
         self.payload.len().div_ceil(self.size).max(1)
     }
 
-    /// Segment `index` as it should arrive.
+    /// Returns segment `index` as it should arrive.
     fn expected(&self, index: usize) -> Vec<u8> {
         let from = index * self.size;
         let to = (from + self.size).min(self.payload.len());
@@ -163,7 +164,7 @@ impl Flow {
         }
     }
 
-    /// The whole frame as the kernel hands it over.
+    /// Returns the whole frame as the kernel passes it.
     fn frame(&self) -> Frame {
         let (bytes, start) = self.packet(0, self.payload.len(), 0, false);
         let offload = Offload {
@@ -236,7 +237,7 @@ prop_compose! {
         };
         Flow {
             v6, kind, tags, options, id, seq, flags, ecn: ecn && !udp, payload,
-            // A frame stands for at most 65,535 segments; a few hundred say as much.
+            // A frame can have at most 65,535 segments; a few hundred are as good for a test.
             size: size.max(40),
             tunnel: tunnel.map(|(v6, id, checksum)| Tunnel { v6, id, checksum }),
             vlan: vlan.map(|tci| Vlan { tpid: 0x88a8, tci }),
@@ -244,7 +245,7 @@ prop_compose! {
     }
 }
 
-/// What leaves when `run` of `frame` is sent by a port that completes checksums.
+/// Returns the frame that is sent for `run` of `frame` by a port that completes checksums.
 fn sent(frame: &Frame, gso: &GsoFrame, run: std::ops::Range<u32>) -> (Option<Gso>, Vec<u8>) {
     let mut part = gso.part(frame, run, &mut Spare::default());
     if part.offload.gso.is_none() {
@@ -259,13 +260,13 @@ fn bytes(frame: &TxFrame<'_>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn each_segment_taken_by_itself_is_the_packet_built_by_itself(flow in flow()) {
+    fn each_segment_equals_the_packet_built_separately(flow in flow()) {
         let frame = flow.frame();
         let gso = GsoFrame::of(&frame).unwrap();
         prop_assert_eq!(gso.segments() as usize, flow.segments());
         for index in 0..gso.segments() {
             if gso.segments() == 1 && flow.tunnel.is_none() {
-                break; // leaves as it came, with one segment
+                break; // A frame of one segment leaves as it came.
             }
             let (kind, packet) = sent(&frame, &gso, index..index + 1);
             prop_assert_eq!(kind, None);
@@ -275,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_of_segments_is_itself_a_gso_frame_of_those_packets(
+    fn a_run_of_segments_is_a_gso_frame_of_those_packets(
         flow in flow(), a in 0.0..1.0f64, b in 0.0..1.0f64,
     ) {
         let frame = flow.frame();
@@ -299,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tunnels_train_is_itself_a_gso_frame_of_those_packets(
+    fn a_train_of_a_tunnel_is_a_gso_frame_of_those_packets(
         flow in flow(), a in 0.0..1.0f64, b in 0.0..1.0f64,
     ) {
         let flow = Flow { tags: 0, vlan: None, ..flow };
@@ -319,7 +320,7 @@ proptest! {
         prop_assert_eq!(usize::from(outer.inner_ip - outer.outer_udp), 8 + 8 + 14);
         prop_assert_eq!(outer.outer_checksum, flow.tunnel.as_ref().unwrap().checksum);
         if outer.outer_checksum {
-            // What the kernel's own segmentation starts from (`__skb_udp_tunnel_segment`, net/ipv4/udp_offload.c).
+            // The kernel's segmentation starts from this sum (`__skb_udp_tunnel_segment`, net/ipv4/udp_offload.c).
             let udp = usize::from(outer.outer_udp);
             let pseudo = checksum::pseudo(&addresses(outer.outer_v6), 17, again.bytes().len() - udp);
             prop_assert_eq!(&again.bytes()[udp + 6..udp + 8], &pseudo.to_be_bytes());

@@ -1,7 +1,7 @@
-//! The files that record changes before they are made: where they are, and to which process they belong.
+//! The files that record changes before they are made: their location, and the process to which they belong.
 //!
-//! A journal is named by the number of its network namespace, which is never reused, and by the number of its interface, which
-//! stays the same when the interface is renamed.
+//! The name of a journal consists of the number of its network namespace, which is never reused, and the number of its
+//! interface, which remains when the interface is renamed.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -15,18 +15,18 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
-use super::{LeaseError, Replaced};
+use super::{LeaseError, ReplacedSetting};
 use crate::netns;
 use crate::private_dir::PrivateDir;
 
-/// How long a journal may stay locked, or a box's table exist, before the interface counts as in use: a process that restores an
-/// interface, or that is dying, holds them only briefly.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// More than any journal has.
+/// Time for which a journal may be locked, or the table of a box may exist, before the interface counts as in use. A
+/// process that restores an interface, or that is dying, holds them only briefly.
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+/// Largest number of bytes that are read of a journal.
 const LONGEST: u64 = 64 << 10;
 
-/// A journal, locked; the lock ends with the process.
+/// A locked journal. The lock ends with the process.
 #[derive(Debug)]
 pub(super) struct LeaseJournal {
     file: Flock<File>,
@@ -34,19 +34,19 @@ pub(super) struct LeaseJournal {
     name: String,
 }
 
-/// A journal's first line.
+/// The first line of a journal.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Holder {
     pid: u32,
-    /// The kernel's number for the boot: namespaces are numbered anew after the next.
+    /// The kernel's id of the boot, because the numbers of namespaces start anew after a reboot.
     boot: String,
-    /// The interface's name when it was leased.
+    /// Name of the interface when it was leased.
     pub(super) interface: String,
-    /// Its hardware address: another interface may since have taken its number.
+    /// Hardware address of the interface, because another interface may have got its number since.
     pub(super) mac: [u8; 6],
 }
 
-/// The interfaces of the calling thread's namespace that there are journals of in `dir`, by number.
+/// Returns the numbers of the interfaces in the namespace of the calling thread that have journals in `dir`.
 pub(super) fn interfaces(dir: &PrivateDir) -> io::Result<Vec<u32>> {
     let prefix = format!("{}-", netns::cookie_here()?);
     let mut found = Vec::new();
@@ -63,11 +63,11 @@ pub(super) fn interfaces(dir: &PrivateDir) -> io::Result<Vec<u32>> {
 }
 
 impl LeaseJournal {
-    /// Locks the journal of the interface with the number `index` of the calling thread's namespace; none if there is
-    /// none, unless `create`.
+    /// Locks the journal of the interface with the number `index` in the namespace of the calling thread. `None` if there
+    /// is no journal, unless `create` is set. `interface` is the name for the error.
     ///
     /// # Errors
-    /// Another process has it and keeps it, or it cannot be opened. `interface` is how the error calls it.
+    /// Another process holds the lock, or the journal cannot be opened.
     pub(super) fn lock(
         dir: &Arc<PrivateDir>,
         index: u32,
@@ -86,7 +86,7 @@ impl LeaseJournal {
             | OFlag::O_NOFOLLOW
             | OFlag::O_NONBLOCK;
         flags.set(OFlag::O_CREAT, create);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LOCK_TIMEOUT;
         loop {
             let file = match openat(&**dir, name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR) {
                 Ok(file) => File::from(file),
@@ -111,18 +111,19 @@ impl LeaseJournal {
                         holder: holder.unwrap_or_default(),
                     });
                 }
-                Err((_, Errno::EWOULDBLOCK)) => std::thread::sleep(LOOK_AGAIN),
+                Err((_, Errno::EWOULDBLOCK)) => std::thread::sleep(RETRY_INTERVAL),
                 Err((_, errno)) => return Err(error(errno.into())),
             }
         }
     }
 
-    /// The process that had the interface and what it had replaced, latest last, if it was written since the last boot.
-    pub(super) fn left_behind(&self) -> Option<(Holder, Vec<Replaced>)> {
+    /// Returns the process that last held the interface and the replaced settings, latest last, if the journal was
+    /// written since the last boot.
+    pub(super) fn left_behind(&self) -> Option<(Holder, Vec<ReplacedSetting>)> {
         contents(&self.file).filter(|(holder, _)| holder.boot == boot())
     }
 
-    /// Begins it anew, with this process as its holder.
+    /// Truncates the journal and writes this process as its holder.
     pub(super) fn begin(&self, interface: &str, mac: [u8; 6]) -> Result<(), LeaseError> {
         self.file.set_len(0).map_err(|e| self.error(e))?;
         self.write(&Holder {
@@ -140,9 +141,9 @@ impl LeaseJournal {
         (&*self.file).write_all(&text).map_err(|e| self.error(e))
     }
 
-    /// Removes it, while it is locked: whoever waits for the lock sees that the file has gone.
+    /// Removes the journal while it is locked. A process that waits for the lock notices that the file is gone.
     pub(super) fn remove(&self) {
-        // There is nobody to tell: a journal that stays is read and removed by the next holder.
+        // An error can be ignored: the next holder reads and removes a journal that remains.
         let _ = unlinkat(&*self.dir, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
     }
 
@@ -161,14 +162,14 @@ pub(super) fn dir_error(dir: &PrivateDir, source: io::Error) -> LeaseError {
     }
 }
 
-/// What stands in `file`: its holder and the changes.
-fn contents(mut file: &File) -> Option<(Holder, Vec<Replaced>)> {
+/// Returns the holder and the changes in `file`.
+fn contents(mut file: &File) -> Option<(Holder, Vec<ReplacedSetting>)> {
     file.seek(SeekFrom::Start(0)).ok()?;
     let mut lines = BufReader::new(file.take(LONGEST))
         .lines()
         .map_while(Result::ok);
     let holder = serde_json::from_str(&lines.next()?).ok()?;
-    // A line cut short was never acted upon: the change comes after the line.
+    // A truncated line can be ignored, because the change would have followed after it.
     let replaced = lines.map_while(|line| serde_json::from_str(&line).ok());
     Some((holder, replaced.collect()))
 }

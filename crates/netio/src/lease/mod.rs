@@ -1,8 +1,10 @@
-//! Changes to real interfaces. They are recorded before they are made and undone afterwards, if necessary by the next process.
+//! Changes to real interfaces. They are recorded before they are made and undone afterwards, if necessary by the next
+//! process.
 //!
-//! A journal is a file for one interface of one namespace. The process that changes the interface locks it, and removes it when
-//! everything is restored. A journal without a lock was left by a process that was killed: the next process that leases the
-//! interface first undoes what it lists. Its first line names the holder, each further line what a change replaced, in JSON.
+//! A journal is a file for one interface of one namespace. The process that changes the interface locks the journal,
+//! and removes it when everything is restored. A journal without a lock was left by a process that was killed: the next
+//! process that leases the interface first undoes the changes in it. The first line names the holder, and each further
+//! line has what a change replaced, in JSON.
 
 mod journal;
 
@@ -18,12 +20,12 @@ use crate::bridge;
 use crate::iface::{Interface, InterfaceError};
 use crate::ingress_drop;
 use crate::netns::{NetNsError, write_sysctl_here};
-use crate::offloads::{OffloadError, Offloads, Switched};
+use crate::offloads::{OffloadError, Offloads, SwitchResult};
 use crate::private_dir::{PrivateDir, PrivateDirError};
-use journal::{LOOK_AGAIN, LeaseJournal, PATIENCE, dir_error, interfaces};
+use journal::{LOCK_TIMEOUT, LeaseJournal, RETRY_INTERVAL, dir_error, interfaces};
 
-/// What would merge packets before they are seen, in a form that the virtio header cannot describe or that
-/// could not leave as it came (`net/core/dev.c`, `dev_disable_lro` and its like).
+/// Offloads that would merge packets before they are seen, in a form that the virtio header cannot describe or that
+/// could not leave as it arrived (`net/core/dev.c`, `dev_disable_lro` and similar functions).
 pub const MERGING: [&str; 4] = [
     "rx-lro",
     "rx-gro-hw",
@@ -31,97 +33,97 @@ pub const MERGING: [&str; 4] = [
     "rx-udp-gro-forwarding",
 ];
 
-/// What bridges of farwire's are called, before the number of a port.
+/// Prefix of the names of farwire's bridges, before the number of a port.
 const BRIDGE: &str = "farwire-";
 
-/// The right to change an interface; what was changed through it is put back when it is dropped.
+/// The right to change an interface. Changes made through it are undone when it is dropped.
 #[derive(Debug)]
 pub struct InterfaceLease {
     offloads: Offloads,
     journal: LeaseJournal,
-    /// What each change replaced, oldest first.
-    replaced: Vec<Replaced>,
+    /// The replaced settings, oldest first.
+    replaced: Vec<ReplacedSetting>,
     has_raised: bool,
-    /// The changes outlive the lease.
+    /// Whether the changes outlive the lease.
     is_left: bool,
 }
 
-/// What a change replaced.
+/// A setting that a change replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Replaced {
-    /// A feature was on or off.
+pub enum ReplacedSetting {
+    /// The state of a feature.
     Feature {
-        /// As ethtool(8) names it.
+        /// Name of the feature in ethtool(8).
         name: String,
-        /// It was on.
+        /// Whether it was on.
         on: bool,
     },
-    /// The administrative state was up or down.
+    /// The administrative state: whether it was up.
     Up(bool),
-    /// There was no bridge of this name, whose port the interface is now.
+    /// There was no bridge of this name, of which the interface is now a port.
     NoBridge(String),
-    /// The kernel sent this many IPv6 router solicitations (`router_solicitations`); -1 is any number.
+    /// The number of IPv6 router solicitations that the kernel sent (`router_solicitations`); -1 means any number.
     RouterSolicitations(i64),
 }
 
-/// What became of an interface that a killed process had left changed.
+/// The result for an interface that a killed process had left changed.
 #[derive(Debug)]
 pub struct PutBack {
-    /// Its name now; of one that is gone, its last.
+    /// Present name of the interface, or the last name of one that is gone.
     pub interface: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: PutBackOutcome,
 }
 
-/// How it ended.
+/// The outcome of putting back an interface's settings.
 #[derive(Debug)]
 pub enum PutBackOutcome {
-    /// These were put back.
-    Done(Vec<Replaced>),
-    /// A living process has the interface: nothing was done.
+    /// These settings were put back.
+    Done(Vec<ReplacedSetting>),
+    /// A running process holds the interface, so nothing was done.
     InUse(LeaseError),
-    /// There is no such interface any more: nothing is left to put back.
+    /// The interface no longer exists, so there is nothing to put back.
     Gone,
     /// Something could not be put back; the journal is kept.
     Failed(LeaseError),
 }
 
-/// Why an interface could not be leased or changed.
+/// The reason why an interface could not be leased or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// A living process holds it.
-    #[error("interface {interface} is already in use by another farwire{holder}")]
+    /// A running process holds it.
+    #[error("another farwire already uses interface {interface}{holder}")]
     InUse {
         /// The interface.
         interface: String,
-        /// " (pid N)" where known.
+        /// " (pid N)" if it is known.
         holder: String,
     },
-    /// The journal could not be kept.
-    #[error("cannot keep the journal {path}: {source}")]
+    /// The journal could not be written.
+    #[error("cannot write the journal {path}: {source}")]
     Journal {
-        /// Its path.
+        /// Path of the journal.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// There is no directory for journals.
     #[error(transparent)]
     Directory(#[from] PrivateDirError),
-    /// The interface could not be looked up, or not put into a bridge.
+    /// The interface could not be looked up, or could not join a bridge.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// It could not be read or changed.
+    /// The interface could not be read or changed.
     #[error(transparent)]
     Offload(#[from] OffloadError),
-    /// A sysctl of it could not be changed.
+    /// A sysctl of the interface could not be changed.
     #[error(transparent)]
     Sysctl(#[from] NetNsError),
 }
 
 impl LeaseError {
-    /// Whether it failed because the interface is no longer there.
+    /// Returns whether the interface no longer exists.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Offload(OffloadError { source, .. }) => {
@@ -134,22 +136,22 @@ impl LeaseError {
 }
 
 impl InterfaceLease {
-    /// Leases an interface of the calling thread's namespace that was looked up, and first undoes what a killed process of this
-    /// user left changed.
+    /// Leases an interface of the namespace of the calling thread, and first undoes changes that a killed process of
+    /// this user left.
     ///
-    /// The journal is kept under `/run/farwire`, or where that cannot be written under `$XDG_RUNTIME_DIR/farwire`,
-    /// else in `/tmp/farwire-UID`.
+    /// The journal is in `/run/farwire` or, if that cannot be written, in `$XDG_RUNTIME_DIR/farwire` or else in
+    /// `/tmp/farwire-UID`.
     ///
     /// # Errors
-    /// When another farwire holds the interface, or the journal cannot be kept.
+    /// Another farwire holds the interface, or the journal cannot be written.
     pub fn take(found: &Interface) -> Result<Self, LeaseError> {
         Self::of(PrivateDir::own()?, found)
     }
 
-    /// As [`InterfaceLease::take`], with the journal in the directory `dir`.
+    /// Leases an interface with the journal in the directory `dir`.
     ///
     /// # Errors
-    /// As [`InterfaceLease::take`].
+    /// The same as for [`InterfaceLease::take`].
     pub fn take_in(dir: &Path, interface: &str) -> Result<Self, LeaseError> {
         let found = Interface::find(interface)?;
         let opened = PrivateDir::make(dir).map_err(|source| LeaseError::Journal {
@@ -162,14 +164,15 @@ impl InterfaceLease {
     fn of(dir: PrivateDir, found: &Interface) -> Result<Self, LeaseError> {
         let journal = LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, true)?
             .expect("it is created if there is none");
-        let left = journal.left_behind();
-        let left = left.filter(|(holder, _)| holder.mac == found.mac);
+        let left = journal
+            .left_behind()
+            .filter(|(holder, _)| holder.mac == found.mac);
         let mut lease = Self {
             offloads: Offloads::open(&found.name)?,
             journal,
             replaced: left.map(|(_, replaced)| replaced).unwrap_or_default(),
             has_raised: false,
-            // What cannot be put back now stays written down.
+            // Changes that cannot be undone now remain in the journal.
             is_left: true,
         };
         lease.restore()?;
@@ -180,117 +183,119 @@ impl InterfaceLease {
         Ok(lease)
     }
 
-    /// Whether to lease the interface meant to set it up again: its carrier may take its time.
+    /// Returns whether leasing the interface set it up again, so that its carrier may take some time.
     pub fn has_raised(&self) -> bool {
         self.has_raised
     }
 
-    /// Switches `feature` on or off for the length of the lease.
+    /// Switches `feature` on or off for the duration of the lease.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, when the interface is gone, or the journal cannot be written.
-    pub fn switch(&mut self, feature: &str, on: bool) -> Result<Switched, LeaseError> {
+    /// CAP_NET_ADMIN is missing, the interface is gone, or the journal cannot be written.
+    pub fn switch(&mut self, feature: &str, on: bool) -> Result<SwitchResult, LeaseError> {
         let Some(state) = self.offloads.feature(feature)? else {
-            return Ok(Switched::Absent);
+            return Ok(SwitchResult::Absent);
         };
         if state.active == on || state.fixed {
             return Ok(self.offloads.switch(feature, on)?);
         }
-        self.note(Replaced::Feature {
+        self.note(ReplacedSetting::Feature {
             name: feature.to_owned(),
             on: state.active,
         })?;
         Ok(self.offloads.switch(feature, on)?)
     }
 
-    /// Sets the interface administratively up or down for the length of the lease; tells whether that changed it.
+    /// Sets the interface administratively up or down for the duration of the lease, and returns whether that changed
+    /// it.
     ///
     /// # Errors
-    /// As [`InterfaceLease::switch`].
+    /// The same as for [`InterfaceLease::switch`].
     pub fn set_up(&mut self, up: bool) -> Result<bool, LeaseError> {
         let was = self.offloads.is_up()?;
         if was == up {
             return Ok(false);
         }
-        // The first note is the state to return to, however often it then changes.
-        let noted = |replaced: &Replaced| matches!(replaced, Replaced::Up(_));
+        // Only the first state is noted, to which the interface returns however often the state changes.
+        let noted = |replaced: &ReplacedSetting| matches!(replaced, ReplacedSetting::Up(_));
         if !self.replaced.iter().any(noted) {
-            self.note(Replaced::Up(was))?;
+            self.note(ReplacedSetting::Up(was))?;
         }
         self.offloads.set_up(up)?;
         Ok(true)
     }
 
-    /// Keeps the kernel from sending IPv6 router solicitations from the interface for the length of the lease: it sends them when the
-    /// interface gets its carrier, and goes on until a router answers. Nothing is changed where there is no IPv6.
+    /// Stops the kernel from sending IPv6 router solicitations from the interface for the duration of the lease. It
+    /// sends them when the interface gets its carrier, until a router answers. Without IPv6 it changes nothing.
     ///
     /// # Errors
-    /// The sysctl cannot be written, or the journal; the interface is gone.
+    /// The sysctl or the journal cannot be written, or the interface is gone.
     pub fn stop_soliciting(&mut self) -> Result<(), LeaseError> {
         let path = self.solicitations()?;
         let now = std::fs::read_to_string(format!("/proc/sys/{path}")).unwrap_or_default();
         match now.trim().parse() {
             Ok(0) | Err(_) => Ok(()),
             Ok(count) => {
-                self.note(Replaced::RouterSolicitations(count))?;
+                self.note(ReplacedSetting::RouterSolicitations(count))?;
                 Ok(write_sysctl_here(&path, "0")?)
             }
         }
     }
 
-    /// The sysctl's path under `/proc/sys`.
+    /// Returns the path of the sysctl under `/proc/sys`.
     fn solicitations(&self) -> Result<String, OffloadError> {
         let name = self.offloads.name()?;
         Ok(format!("net/ipv6/conf/{name}/router_solicitations"))
     }
 
-    /// Joins two leased interfaces by a bridge that passes everything, and sets them up.
+    /// Connects two leased interfaces by a bridge that forwards everything, and sets them up.
     ///
     /// # Errors
-    /// As [`InterfaceLease::switch`]; on a kernel without bridges.
+    /// Those of [`InterfaceLease::switch`], and a kernel without bridges.
     pub fn join(leases: [&mut Self; 2]) -> Result<(), LeaseError> {
         let ports = leases.each_ref().map(|lease| lease.offloads.index());
         let name = format!("{BRIDGE}{}", ports[0]);
         for lease in leases {
-            // To enter a bridge would switch it off for good (`net/bridge/br_if.c`).
+            // The bridge would switch it off permanently (`net/bridge/br_if.c`).
             lease.switch("rx-lro", false)?;
             lease.stop_soliciting()?;
             lease.set_up(true)?;
-            lease.note(Replaced::NoBridge(name.clone()))?;
+            lease.note(ReplacedSetting::NoBridge(name.clone()))?;
         }
         Ok(bridge::join(&name, ports)?)
     }
 
-    /// Ends the lease and leaves everything as it is, for whoever leases the interface next or for [`put_back_all`].
+    /// Ends the lease without undoing the changes. The next process that leases the interface, or [`put_back_all`],
+    /// undoes them.
     pub fn leave(mut self) {
-        // Without a change there is nothing to put back, and no need of a journal.
+        // Without changes there is nothing to undo, and no journal is needed.
         self.is_left = !self.replaced.is_empty();
     }
 
-    /// What the changes so far have replaced, oldest first.
-    pub fn replaced(&self) -> &[Replaced] {
+    /// Returns the settings that the changes so far have replaced, oldest first.
+    pub fn replaced(&self) -> &[ReplacedSetting] {
         &self.replaced
     }
 
-    /// Writes down what a change is about to replace.
-    fn note(&mut self, replaced: Replaced) -> Result<(), LeaseError> {
+    /// Records a setting that a change is about to replace.
+    fn note(&mut self, replaced: ReplacedSetting) -> Result<(), LeaseError> {
         self.journal.write(&replaced)?;
         self.replaced.push(replaced);
         Ok(())
     }
 
-    /// Puts back all that was replaced, latest first; goes on past a failure and tells of the first.
+    /// Puts back all replaced settings, latest first. It continues after a failure and returns the first one.
     fn restore(&self) -> Result<(), LeaseError> {
         let mut first_failure = Ok(());
         for replaced in self.replaced.iter().rev() {
             let done = match replaced {
-                Replaced::Feature { name, on } => {
+                ReplacedSetting::Feature { name, on } => {
                     let switched = self.offloads.switch(name, *on);
                     switched.map(drop).map_err(LeaseError::from)
                 }
-                Replaced::Up(up) => self.offloads.set_up(*up).map_err(LeaseError::from),
-                Replaced::NoBridge(name) => bridge::remove(name).map_err(LeaseError::from),
-                Replaced::RouterSolicitations(count) => self
+                ReplacedSetting::Up(up) => self.offloads.set_up(*up).map_err(LeaseError::from),
+                ReplacedSetting::NoBridge(name) => bridge::remove(name).map_err(LeaseError::from),
+                ReplacedSetting::RouterSolicitations(count) => self
                     .solicitations()
                     .map_err(LeaseError::from)
                     .and_then(|path| Ok(write_sysctl_here(&path, &count.to_string())?)),
@@ -306,7 +311,7 @@ impl Drop for InterfaceLease {
         if self.is_left {
             return;
         }
-        // The journal stays when something could not be put back, unless the interface itself is gone.
+        // The journal remains if something could not be undone, unless the interface itself is gone.
         let done = self.restore();
         if done.as_ref().err().is_none_or(LeaseError::is_gone) {
             self.journal.remove();
@@ -314,23 +319,24 @@ impl Drop for InterfaceLease {
     }
 }
 
-impl fmt::Display for Replaced {
-    /// What it was put back to.
+impl fmt::Display for ReplacedSetting {
+    /// Formats the setting that was put back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Feature { name, on } => write!(f, "{name} {}", if *on { "on" } else { "off" }),
             Self::Up(up) => f.write_str(if *up { "up" } else { "down" }),
-            Self::NoBridge(name) => write!(f, "out of the bridge {name}"),
+            Self::NoBridge(name) => write!(f, "removed from the bridge {name}"),
             Self::RouterSolicitations(count) => write!(f, "router_solicitations {count}"),
         }
     }
 }
 
-/// Puts back what killed processes of this user left changed on any interface of the calling thread's namespace; as root, also
-/// those of the user who owns the namespace. An interface on which a box runs is left alone, whoever's box it is.
+/// Undoes changes that killed processes of this user left on interfaces in the namespace of the calling thread. For
+/// root, it also does so for the user who owns the namespace. An interface on which a box of any user runs is left
+/// alone.
 ///
 /// # Errors
-/// The journals cannot be looked for.
+/// The journals cannot be listed.
 pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
     let mut all = Vec::new();
     let others = PrivateDir::of_namespace_owner();
@@ -343,7 +349,7 @@ pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
     Ok(all)
 }
 
-/// None if the journal has gone meanwhile.
+/// Undoes the changes on one interface; `None` if the journal has disappeared.
 fn put_back_one(dir: &Arc<PrivateDir>, index: u32) -> Option<PutBack> {
     let found = match Interface::by_index(index) {
         Ok(found) => Some(found),
@@ -377,13 +383,13 @@ fn put_back_one(dir: &Arc<PrivateDir>, index: u32) -> Option<PutBack> {
     Some(PutBack::new(index, name.or(last), outcome))
 }
 
-/// Waits until no box guards the interface with the number `index`. Its journal alone does not show one: the box may be another
-/// user's, whose journals are elsewhere.
+/// Waits until no box guards the interface with the number `index`. Its journal does not suffice to tell, because the
+/// box may be another user's, whose journals are elsewhere. `interface` is the name for the error.
 ///
 /// # Errors
-/// One does, and keeps on doing it. `interface` is the name that the error has.
+/// A box guards the interface and continues to do so.
 fn await_no_box(index: u32, interface: &str) -> Result<(), LeaseError> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LOCK_TIMEOUT;
     while ingress_drop::is_guarded(index) {
         if Instant::now() > end {
             return Err(LeaseError::InUse {
@@ -391,16 +397,17 @@ fn await_no_box(index: u32, interface: &str) -> Result<(), LeaseError> {
                 holder: String::new(),
             });
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(RETRY_INTERVAL);
     }
     Ok(())
 }
 
-/// Puts back what stands in `journal` if it is of the interface `found`; removes it unless something could not be put back.
+/// Undoes the changes in `journal` if it is for the interface `found`. Removes the journal unless something could not
+/// be undone.
 fn put_back(
     journal: LeaseJournal,
     found: Option<&Interface>,
-) -> Result<Option<Vec<Replaced>>, LeaseError> {
+) -> Result<Option<Vec<ReplacedSetting>>, LeaseError> {
     let left = journal.left_behind();
     let is_of = |found: &&Interface| left.as_ref().is_some_and(|(h, _)| h.mac == found.mac);
     let (Some(found), Some((_, replaced))) = (found.filter(is_of), &left) else {

@@ -1,21 +1,21 @@
 //! Gives up capabilities permanently.
 //!
-//! Capabilities belong to a thread, and to the threads that it starts from then on (capabilities(7)).
+//! Capabilities belong to a thread, and to the threads that it starts afterwards (capabilities(7)).
 
 use caps::errors::CapsError;
 use caps::{CapSet, Capability};
 
-/// Has the calling thread keep those of `kept` that it has, and give up all others, in all five sets.
+/// Keeps those of the `kept` capabilities that the calling thread has, and gives up all others, in all five sets.
 ///
-/// The bounding set can only be lowered with CAP_SETPCAP. Without that it stays, which means nothing once no_new_privs is
-/// set: no program that is executed gains what the thread does not have.
+/// The bounding set can be lowered only with CAP_SETPCAP. Without it the set remains unchanged, which has no effect
+/// after no_new_privs is set: no executed program gains a capability that the thread does not have.
 ///
 /// # Errors
-/// The kernel refuses; nothing is known to make it.
+/// The kernel refuses, for which no cause is known.
 pub fn keep(kept: &[Capability]) -> Result<(), CapsError> {
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         for capability in caps::all() {
-            // A kernel that does not know it has no bit of it either.
+            // A kernel that does not know the capability has no bit for it, either.
             let bound = caps::has_cap(None, CapSet::Bounding, capability).unwrap_or(false);
             if bound && !kept.contains(&capability) {
                 caps::drop(None, CapSet::Bounding, capability)?;
@@ -23,10 +23,13 @@ pub fn keep(kept: &[Capability]) -> Result<(), CapsError> {
         }
     }
     let permitted = caps::read(None, CapSet::Permitted)?;
-    let kept = kept.iter().copied().filter(|c| permitted.contains(c));
-    let kept = kept.collect();
+    let kept = kept
+        .iter()
+        .copied()
+        .filter(|c| permitted.contains(c))
+        .collect();
     caps::clear(None, CapSet::Ambient)?;
-    // What is effective has to be permitted, so that it goes first.
+    // An effective capability must be permitted, so the effective set is lowered first.
     for set in [CapSet::Effective, CapSet::Permitted] {
         caps::set(None, set, &kept)?;
     }

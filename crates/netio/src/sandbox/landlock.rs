@@ -1,4 +1,4 @@
-//! Restricts which files may still be opened, by Landlock (landlock(7)).
+//! Restricts which files can still be opened, by Landlock (landlock(7)).
 
 use std::path::{Path, PathBuf};
 
@@ -7,23 +7,25 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-/// The newest version whose rights are all asked for; of an older kernel, those that it has.
+/// The newest version of Landlock whose rights are requested. On an older kernel, the rights that it supports are
+/// requested.
 const ABI: ABI = ABI::V6;
 
-/// What is left of files, and of what else Landlock guards. Nothing is executed, and no TCP port is bound or connected to.
+/// The files and other objects that Landlock leaves accessible. Nothing may be executed, and no TCP port may be bound
+/// or connected to.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach<'a> {
-    /// Below these directories, those that are there, files are read.
+    /// Existing directories below which files may be read.
     pub read: &'a [&'a str],
-    /// Below these ones files are read, written, made and removed.
+    /// Directories below which files may be read, written, created and removed.
     pub write: &'a [PathBuf],
-    /// Whether processes outside may be signalled, and their abstract Unix sockets be connected to.
+    /// Whether processes outside may be signalled, and their abstract Unix sockets may be connected to.
     pub outside: bool,
 }
 
-/// The version of Landlock that this kernel has, if it has one that is switched on.
+/// Returns the version of Landlock in this kernel, if it is available and enabled.
 pub fn version() -> Option<i32> {
-    // SAFETY: without attributes the call asks for the version, and reads no memory (landlock_create_ruleset(2)).
+    // SAFETY: without attributes, the call returns the version and accesses no memory (landlock_create_ruleset(2)).
     let version = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -38,11 +40,11 @@ pub fn version() -> Option<i32> {
 /// `LANDLOCK_CREATE_RULESET_VERSION` (include/uapi/linux/landlock.h).
 const VERSION_FLAG: u32 = 1;
 
-/// Leaves the calling thread, and those that it starts from now on, `reach` alone, and sets no_new_privs; whether the kernel has
-/// Landlock.
+/// Restricts the calling thread, and threads that it starts afterwards, to `reach`, and sets no_new_privs. Returns
+/// whether the kernel has Landlock.
 ///
 /// # Errors
-/// The kernel has it and refuses.
+/// The kernel has Landlock but refuses.
 pub(super) fn restrict(reach: Reach<'_>) -> Result<bool, RulesetError> {
     let all = AccessFs::from_all(ABI) & !AccessFs::Execute;
     let read = AccessFs::from_read(ABI) & all;

@@ -1,8 +1,8 @@
-//! Least privilege: what a command gives up permanently before it handles input from strangers.
+//! Least privilege: privileges that a command gives up permanently before it handles input from unknown peers.
 //!
-//! There are four layers, each of which alone would stop most attacks: capabilities ([`capabilities`]), the user ([`OtherUser`]),
-//! files by Landlock ([`landlock`]), and system calls by seccomp ([`seccomp`]). The last two are used if the kernel has them; the
-//! first two are verified (`status`).
+//! There are four layers, each of which alone would stop most attacks: capabilities ([`capabilities`]), the user
+//! ([`OtherUser`]), files by Landlock ([`landlock`]), and system calls by seccomp ([`seccomp`]). The last two are used
+//! if the kernel has them; the first two are verified (`status`).
 
 pub mod capabilities;
 pub mod landlock;
@@ -21,45 +21,46 @@ pub use self::landlock::Reach;
 pub use self::seccomp::Threads;
 pub use self::user::OtherUser;
 
-/// What a far end reads while it serves: the boot's number, the lists of congestion controls, its own state.
-const OF_FAR_END: Reach<'_> = Reach {
+/// The files that a far end reads while it serves: the id of the boot, the list of congestion controls, and its own
+/// state.
+const FAR_END_FILES: Reach<'_> = Reach {
     read: &["/proc/sys", "/proc/self"],
     write: &[],
     outside: false,
 };
 
-/// What is in force beside the capabilities, which are as stated, or there is an error.
+/// The layers in force besides the capabilities, which are always verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveSandbox {
-    /// Why system calls are not filtered, if so.
+    /// The reason why system calls are not filtered; absent if they are.
     pub no_seccomp: Option<String>,
-    /// Whether files are out of reach.
+    /// Whether access to files is restricted.
     pub landlock: bool,
 }
 
-/// Why privileges could not be given up.
+/// The reason why privileges could not be given up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The user cannot be another one.
-    #[error("cannot go on as the user `{name}`: {source}")]
+    /// The process cannot continue as another user.
+    #[error("cannot change to the user `{name}`: {source}")]
     User {
-        /// Its name.
+        /// Name of the user.
         name: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Capabilities, or no_new_privs.
+    /// Capabilities could not be given up, or no_new_privs could not be set.
     #[error("cannot give up privileges: {0}")]
     Privileges(#[source] io::Error),
-    /// Landlock is there and refuses.
-    #[error("cannot give up files by Landlock: {0}")]
+    /// The kernel has Landlock but refuses.
+    #[error("cannot restrict file access with Landlock: {0}")]
     Landlock(#[source] ::landlock::RulesetError),
-    /// What was given up is still there.
-    #[error("privileges were given up, and thread {thread} still has {left}")]
+    /// A privilege that was given up is still there.
+    #[error("privileges were given up, but thread {thread} still has {left}")]
     StillThere {
-        /// The thread's number.
+        /// Number of the thread.
         thread: String,
-        /// What it has, as /proc/PID/status says it.
+        /// The privilege as in /proc/PID/status.
         left: String,
     },
 }
@@ -73,27 +74,29 @@ impl SandboxError {
     }
 }
 
-/// Gives up all capabilities but `kept`, and sets no_new_privs, in the calling thread and those that it starts from now on.
+/// Gives up all capabilities except `kept`, and sets no_new_privs, in the calling thread and in threads that it starts
+/// afterwards.
 ///
 /// # Errors
-/// The kernel refuses; nothing is known to make it.
+/// The kernel refuses, for which no cause is known.
 pub fn give_up_privileges(kept: &[Capability]) -> Result<(), SandboxError> {
     let failed = |error: caps::errors::CapsError| SandboxError::Privileges(io::Error::other(error));
     capabilities::keep(kept).map_err(failed)?;
     set_no_new_privs().map_err(|errno| SandboxError::Privileges(errno.into()))
 }
 
-/// As [`give_up_privileges`], and leaves only `reach` of the files; whether the kernel has Landlock.
+/// Gives up privileges like [`give_up_privileges`], and access to all files except `reach`. Returns whether the kernel
+/// has Landlock.
 ///
 /// # Errors
-/// The kernel refuses what it has.
+/// The kernel refuses something that it supports.
 pub fn give_up(kept: &[Capability], reach: Reach<'_>) -> Result<bool, SandboxError> {
     give_up_privileges(kept)?;
     landlock::restrict(reach).map_err(SandboxError::Landlock)
 }
 
-/// Lets this process run before ordinary threads without CAP_SYS_NICE, by `RLIMIT_RTPRIO` (sched(7)); whether the limit could be
-/// raised, which takes CAP_SYS_RESOURCE.
+/// Allows this process to run with real-time priority without CAP_SYS_NICE, by `RLIMIT_RTPRIO` (sched(7)). Returns
+/// whether the limit could be raised, which requires CAP_SYS_RESOURCE.
 pub fn allow_real_time() -> bool {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_RTPRIO) else {
         return false;
@@ -101,8 +104,8 @@ pub fn allow_real_time() -> bool {
     soft >= 1 || setrlimit(Resource::RLIMIT_RTPRIO, 1, hard.max(1)).is_ok()
 }
 
-/// Confines a far end whose ports are bound and that has started no thread yet: no capability but `kept`, no file, and the calls of
-/// [`seccomp::FAR_END`]. All of it is read back, of `threads`.
+/// Confines a far end whose ports are bound and that has not started a thread: it keeps the capabilities `kept`, access
+/// to almost no file, and the calls of [`seccomp::FAR_END`]. All of it is verified for `threads`.
 ///
 /// # Errors
 /// Something could not be given up, or is still there.
@@ -110,7 +113,7 @@ pub fn confine_far_end(
     kept: &[Capability],
     threads: Threads,
 ) -> Result<ActiveSandbox, SandboxError> {
-    let landlock = give_up(kept, OF_FAR_END)?;
+    let landlock = give_up(kept, FAR_END_FILES)?;
     let filter = seccomp::install(seccomp::FAR_END, threads);
     let no_seccomp = filter.err().map(|error| error.to_string());
     status::check(kept, no_seccomp.is_none(), threads)?;
@@ -120,11 +123,11 @@ pub fn confine_far_end(
     })
 }
 
-/// Filters the calls of an emulator that forwards, in all its threads, which have given up privileges before they were started; all
-/// of it is read back.
+/// Filters the system calls of an emulator that forwards, in all its threads, which gave up privileges before they were
+/// started. All of it is verified.
 ///
 /// # Errors
-/// As [`confine_far_end`].
+/// The same as for [`confine_far_end`].
 pub fn confine_emulator(
     kept: &[Capability],
     landlock: bool,
@@ -147,7 +150,7 @@ impl fmt::Display for ActiveSandbox {
         f.write_str(if self.landlock {
             "Landlock"
         } else {
-            "no Landlock (not in this kernel)"
+            "no Landlock (this kernel does not have it)"
         })
     }
 }

@@ -1,7 +1,7 @@
-//! seccomp: the system calls that a command may still make, by purpose. Any other call kills the process.
+//! The system calls that a command may make, by purpose (seccomp). Any other call kills the process.
 //!
-//! A call that is allowed by its number alone costs nothing: since Linux 5.11 the kernel caches which numbers a filter always allows
-//! (kernel/seccomp.c, `seccomp_cache_prepare`).
+//! A call that is allowed by its number alone costs nothing: since Linux 5.11 the kernel caches the numbers that a
+//! filter always allows (kernel/seccomp.c, `seccomp_cache_prepare`).
 
 use std::collections::BTreeMap;
 
@@ -10,114 +10,117 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
 };
 
-/// The system calls of one command.
-pub type Allowed = &'static [CallPurpose];
+/// The allowed system calls of one command.
+pub type AllowedCalls = &'static [CallPurpose];
 
-/// What a command makes some system calls for.
+/// A purpose for which a command makes system calls.
 #[derive(Debug)]
 pub struct CallPurpose {
-    /// In a few words.
+    /// The purpose in a few words.
     pub name: &'static str,
-    /// Its calls.
+    /// The system calls for this purpose.
     pub calls: &'static [SystemCall],
 }
 
 /// A system call that may be made.
 #[derive(Debug)]
 pub struct SystemCall {
-    /// Its name after "SYS_".
+    /// Name of the libc constant, which starts with "SYS_".
     constant: &'static str,
     number: libc::c_long,
-    only: Only,
+    arguments: ArgumentRule,
 }
 
-/// With which arguments a system call may be made; they are numbered from 0.
+/// The arguments with which a system call may be made; they are numbered from 0.
 #[derive(Clone, Copy, Debug)]
-enum Only {
-    /// Any.
+enum ArgumentRule {
+    /// Any arguments are allowed.
     Any,
-    /// One of the values of these lists in this argument, of which 32 bits count.
+    /// The argument must be one of the values in these lists; its low 32 bits are compared.
     OneOf(u8, &'static [&'static [u64]]),
-    /// All these bits in this argument.
+    /// All these bits must be set in the argument.
     With(u8, u64),
-    /// None of these bits in this argument.
+    /// None of these bits may be set in the argument.
     Without(u8, u64),
 }
 
-/// Which threads a filter is for.
+/// The threads to which a filter applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The calling one, and those that it starts from now on.
+    /// The calling thread, and threads that it starts afterwards.
     Calling,
-    /// All of the process.
+    /// All threads of the process.
     All,
 }
 
-/// Why a filter could not be installed.
+/// The reason why a filter could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum SeccompError {
-    /// The kernel has no seccomp, or something around this process forbids it.
+    /// The kernel has no seccomp, or it is forbidden for this process.
     #[error("the kernel refuses: {0}")]
     Refused(#[source] seccompiler::Error),
-    /// Filters are made for some processors only.
+    /// Filters exist only for some processors.
     #[error("there are no filters for this processor: {0}")]
     Processor(#[source] seccompiler::BackendError),
 }
 
-/// System calls by libc's constants; what may be said of their arguments stands behind.
+/// Lists system calls by libc's constants, optionally with a restriction of their arguments in parentheses.
 macro_rules! calls {
-    ($($call:ident $(($only:expr))?),* $(,)?) => {
+    ($($call:ident $(($arguments:expr))?),* $(,)?) => {
         &[$(SystemCall {
             constant: stringify!($call),
             number: libc::$call,
-            only: calls!(@ $($only)?),
+            arguments: calls!(@ $($arguments)?),
         }),*]
     };
-    (@) => { Only::Any };
-    (@ $only:expr) => { $only };
+    (@) => { ArgumentRule::Any };
+    (@ $arguments:expr) => { $arguments };
 }
 
-/// What `serve` makes once its ports are bound, and so does the far end of a test bed.
-pub const FAR_END: Allowed = &[
+/// The calls of `serve` after its ports are bound, and of the far end of a test bed.
+pub const FAR_END: AllowedCalls = &[
     MEMORY,
     THREADS,
     SIGNALS,
     TIME,
     WAITING,
     FILES,
-    ITSELF,
+    OWN_PROCESS,
     SOCKETS,
     CallPurpose {
         name: "making a socket of IP",
-        calls: calls![SYS_socket(Only::OneOf(0, &[&[INET, INET6]]))],
+        calls: calls![SYS_socket(ArgumentRule::OneOf(0, &[&[INET, INET6]]))],
     },
     CallPurpose {
         name: "what is queued, whether it is a terminal, and not to block",
-        calls: calls![SYS_ioctl(Only::OneOf(1, &[OF_DESCRIPTORS]))],
+        calls: calls![SYS_ioctl(ArgumentRule::OneOf(1, &[DESCRIPTOR_REQUESTS]))],
     },
-    OF_X86_64,
+    OLD_X86_64_CALLS,
 ];
 
-/// What `emulate` makes once it forwards.
-pub const EMULATOR: Allowed = &[
+/// The calls of `emulate` while it forwards.
+pub const EMULATOR: AllowedCalls = &[
     MEMORY,
     THREADS,
     SIGNALS,
     TIME,
     WAITING,
     FILES,
-    ITSELF,
+    OWN_PROCESS,
     SOCKETS,
     CallPurpose {
         name: "making a socket: a port, netlink, ethtool's, the service manager's",
-        calls: calls![SYS_socket(Only::OneOf(
+        calls: calls![SYS_socket(ArgumentRule::OneOf(
             0,
             &[&[INET, INET6, PACKET, NETLINK, UNIX]]
         ))],
     },
     CallPurpose {
         name: "an interface's flags, offloads, MTU and address",
-        calls: calls![SYS_ioctl(Only::OneOf(1, &[OF_DESCRIPTORS, OF_INTERFACES]))],
+        calls: calls![SYS_ioctl(ArgumentRule::OneOf(
+            1,
+            &[DESCRIPTOR_REQUESTS, INTERFACE_REQUESTS]
+        ))],
     },
     CallPurpose {
         name: "journals",
@@ -141,16 +144,16 @@ pub const EMULATOR: Allowed = &[
             SYS_pidfd_send_signal,
         ],
     },
-    OF_X86_64,
-    JOURNALS_OF_X86_64,
+    OLD_X86_64_CALLS,
+    OLD_X86_64_JOURNAL_CALLS,
 ];
 
 const MEMORY: CallPurpose = CallPurpose {
     name: "memory that is not executed",
     calls: calls![
         SYS_brk,
-        SYS_mmap(Only::Without(2, EXEC)),
-        SYS_mprotect(Only::Without(2, EXEC)),
+        SYS_mmap(ArgumentRule::Without(2, EXEC)),
+        SYS_mprotect(ArgumentRule::Without(2, EXEC)),
         SYS_mremap,
         SYS_munmap,
         SYS_madvise,
@@ -161,9 +164,10 @@ const MEMORY: CallPurpose = CallPurpose {
 const THREADS: CallPurpose = CallPurpose {
     name: "threads; no processes",
     calls: calls![
-        // Answered with ENOSYS, which has the C library use clone: its flags are in memory, where no filter sees them.
+        // The call fails with ENOSYS, so that the C library uses clone instead. The flags of clone3 are in memory,
+        // where a filter cannot read them.
         SYS_clone3,
-        SYS_clone(Only::With(0, THREAD)),
+        SYS_clone(ArgumentRule::With(0, THREAD)),
         SYS_futex,
         SYS_set_robust_list,
         SYS_rseq,
@@ -172,9 +176,12 @@ const THREADS: CallPurpose = CallPurpose {
         SYS_sched_getaffinity,
         SYS_sched_getattr,
         SYS_sched_setattr,
-        // Refused by the kernel without a privilege or a limit that allows it (sched(7)).
+        // The kernel refuses it without a privilege or a limit that allows it (sched(7)).
         SYS_sched_setscheduler,
-        SYS_prctl(Only::OneOf(0, &[&[SET_NAME, SET_TIMER_SLACK, SET_VMA]])),
+        SYS_prctl(ArgumentRule::OneOf(
+            0,
+            &[&[SET_NAME, SET_TIMER_SLACK, SET_VMA]]
+        )),
         SYS_exit,
         SYS_exit_group,
     ],
@@ -188,7 +195,8 @@ const SIGNALS: CallPurpose = CallPurpose {
         SYS_rt_sigreturn,
         SYS_sigaltstack,
         SYS_restart_syscall,
-        // How abort(3) ends the process, after a panic in a panic; other processes are out of reach of who has no capability.
+        // abort(3) uses it to end the process after a panic during a panic. Without capabilities, processes of other
+        // users cannot be reached.
         SYS_tgkill,
     ],
 };
@@ -201,7 +209,7 @@ const TIME: CallPurpose = CallPurpose {
         SYS_clock_nanosleep,
         SYS_nanosleep,
         SYS_gettimeofday,
-        // Setting it takes CAP_SYS_TIME.
+        // Setting the clock requires CAP_SYS_TIME.
         SYS_clock_adjtime,
         SYS_adjtimex,
         SYS_getrusage,
@@ -246,7 +254,7 @@ const FILES: CallPurpose = CallPurpose {
     ],
 };
 
-const ITSELF: CallPurpose = CallPurpose {
+const OWN_PROCESS: CallPurpose = CallPurpose {
     name: "what it is",
     calls: calls![
         SYS_getpid,
@@ -286,8 +294,8 @@ const SOCKETS: CallPurpose = CallPurpose {
     ],
 };
 
-/// The older forms of calls above, which newer processors never had.
-const OF_X86_64: CallPurpose = CallPurpose {
+/// Older forms of the calls above, which newer processor architectures never had.
+const OLD_X86_64_CALLS: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
     #[cfg(not(target_arch = "x86_64"))]
     calls: &[],
@@ -309,7 +317,7 @@ const OF_X86_64: CallPurpose = CallPurpose {
     ],
 };
 
-const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
+const OLD_X86_64_JOURNAL_CALLS: CallPurpose = CallPurpose {
     name: "on x86-64, older forms for journals",
     #[cfg(not(target_arch = "x86_64"))]
     calls: &[],
@@ -317,7 +325,7 @@ const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
     calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
 };
 
-const OF_DESCRIPTORS: &[u64] = &[
+const DESCRIPTOR_REQUESTS: &[u64] = &[
     libc::FIONBIO,
     libc::FIONREAD,
     libc::TIOCOUTQ,
@@ -326,8 +334,8 @@ const OF_DESCRIPTORS: &[u64] = &[
     libc::TCGETS2,
 ];
 
-const OF_INTERFACES: &[u64] = &[
-    // The terminal of `--tui` is put back.
+const INTERFACE_REQUESTS: &[u64] = &[
+    // These restore the terminal after `--tui`.
     libc::TCSETS,
     libc::TCSETS2,
     libc::SIOCETHTOOL,
@@ -349,16 +357,16 @@ const EXEC: u64 = libc::PROT_EXEC as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 const SET_NAME: u64 = libc::PR_SET_NAME as u64;
 const SET_TIMER_SLACK: u64 = libc::PR_SET_TIMERSLACK as u64;
-/// The C library's names for its memory.
+/// The C library names its memory by this request.
 const SET_VMA: u64 = libc::PR_SET_VMA as u64;
 
 impl SystemCall {
-    /// As the manual has it.
+    /// Returns the name as in the manual.
     pub fn name(&self) -> &'static str {
         self.constant.trim_start_matches("SYS_")
     }
 
-    /// The rules of which one must hold; none where any arguments will do.
+    /// Returns the rules of which at least one must match; empty if any arguments are allowed.
     fn rules(&self) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
         use SeccompCmpArgLen::{Dword, Qword};
         let one = |argument, length, operator, value| {
@@ -366,17 +374,17 @@ impl SystemCall {
                 argument, length, operator, value,
             )?])
         };
-        match self.only {
-            Only::Any => Ok(Vec::new()),
-            Only::OneOf(argument, lists) => {
+        match self.arguments {
+            ArgumentRule::Any => Ok(Vec::new()),
+            ArgumentRule::OneOf(argument, lists) => {
                 let of = |value: &u64| one(argument, Dword, SeccompCmpOp::Eq, *value);
                 lists.iter().copied().flatten().map(of).collect()
             }
-            Only::With(argument, bits) => {
+            ArgumentRule::With(argument, bits) => {
                 let masked = SeccompCmpOp::MaskedEq(bits);
                 Ok(vec![one(argument, Qword, masked, bits)?])
             }
-            Only::Without(argument, bits) => {
+            ArgumentRule::Without(argument, bits) => {
                 let masked = SeccompCmpOp::MaskedEq(bits);
                 Ok(vec![one(argument, Qword, masked, 0)?])
             }
@@ -384,13 +392,13 @@ impl SystemCall {
     }
 }
 
-/// Has `threads` make no other system calls than `allowed`, for good, and sets no_new_privs. Another call kills the process with
-/// SIGSYS.
+/// Restricts `threads` to the system calls `allowed` permanently, and sets no_new_privs. Any other call kills the
+/// process with SIGSYS.
 ///
 /// # Errors
 /// The kernel has no seccomp, or there is no filter for this processor.
-pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
-    // Both are made before either counts.
+pub fn install(allowed: AllowedCalls, threads: Threads) -> Result<(), SeccompError> {
+    // Both filters are built before either is installed.
     let filters = [without_clone3(), allow_list(allowed)];
     for filter in filters {
         let filter = filter.map_err(SeccompError::Processor)?;
@@ -403,10 +411,11 @@ pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
     Ok(())
 }
 
-/// Whether this kernel takes filters and can kill a process by one, told by asking (seccomp(2), `SECCOMP_GET_ACTION_AVAIL`).
+/// Returns whether this kernel accepts filters and can kill a process by one, as it reports itself (seccomp(2),
+/// `SECCOMP_GET_ACTION_AVAIL`).
 pub fn is_available() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
-    // SAFETY: the kernel reads the one number that the pointer leads to.
+    // SAFETY: the kernel reads the one number to which the pointer leads, which outlives the call.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -422,7 +431,7 @@ fn processor() -> Result<TargetArch, seccompiler::BackendError> {
     std::env::consts::ARCH.try_into()
 }
 
-fn allow_list(allowed: Allowed) -> Result<BpfProgram, seccompiler::BackendError> {
+fn allow_list(allowed: AllowedCalls) -> Result<BpfProgram, seccompiler::BackendError> {
     let calls = allowed.iter().flat_map(|purpose| purpose.calls);
     let rules: Result<BTreeMap<_, _>, _> =
         calls.map(|call| Ok((call.number, call.rules()?))).collect();
@@ -441,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_lists_allow_is_documented() {
+    fn allowed_calls_are_documented() {
         let page = include_str!("../../../../docs/hardening.md");
         for purpose in FAR_END.iter().chain(EMULATOR) {
             assert!(page.contains(purpose.name), "{}", purpose.name);
@@ -453,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_is_listed_twice_since_the_last_one_would_count() {
+    fn no_call_is_listed_twice() {
         for list in [FAR_END, EMULATOR] {
             let mut names: Vec<_> = list
                 .iter()

@@ -1,4 +1,4 @@
-//! Reads which privileges threads still have (proc_pid_status(5)).
+//! Reads the privileges that threads still have (proc_pid_status(5)).
 
 use std::fs;
 use std::io;
@@ -7,14 +7,15 @@ use caps::Capability;
 
 use super::{SandboxError, Threads};
 
-/// The sets of which nothing but what is kept may be left. The bounding set is not among them: lowering it takes a capability
-/// that the caller may not have had, and with no_new_privs it gives nothing.
+/// The sets in which only kept capabilities may remain. The bounding set is not among them: lowering it requires a
+/// capability that the caller may not have, and with no_new_privs it has no effect.
 const SETS: [&str; 4] = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
 
-/// Finds a thread of `threads` that has a capability beside `kept`, no no_new_privs, or no filter where `filtered`.
+/// Checks that no thread of `threads` has a capability other than `kept`, that all have no_new_privs, and, if
+/// `filtered`, that all have a filter.
 ///
 /// # Errors
-/// There is one: says what it has; or /proc cannot be read.
+/// A thread that fails the check, with the privilege that it has; or /proc cannot be read.
 pub(super) fn check(
     kept: &[Capability],
     filtered: bool,
@@ -42,7 +43,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The first line of `status` that says more than is allowed.
+/// Returns the first line of `status` that has more than is allowed.
 fn left_in(status: &str, allowed: u64, filtered: bool) -> Option<String> {
     let is_right = |name: &str, value: &str| match name {
         "NoNewPrivs" => value == "1",
@@ -60,8 +61,11 @@ fn left_in(status: &str, allowed: u64, filtered: bool) -> Option<String> {
         return Some(format!("{name} {}", value.trim()));
     }
     let names: Vec<&str> = lines.map(|(name, _)| name).collect();
-    let missing = SETS.iter().chain(&["NoNewPrivs"]);
-    let missing = missing.copied().find(|name| !names.contains(name));
+    let missing = SETS
+        .iter()
+        .chain(&["NoNewPrivs"])
+        .copied()
+        .find(|name| !names.contains(name));
     missing.map(|name| format!("no line {name}"))
 }
 
@@ -77,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_found() {
+    fn a_remaining_privilege_is_found() {
         let admin = Capability::CAP_NET_ADMIN.bitmask();
         let (none, one) = ("0000000000000000", "0000000000001000");
         assert_eq!(left_in(&status(none, 1, 2), 0, true), None);

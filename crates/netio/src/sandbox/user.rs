@@ -9,23 +9,23 @@ use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
 use super::SandboxError;
 use crate::userns::outside;
 
-/// The user that owns nothing, where the system has none of that name: the kernel's overflow user (user_namespaces(7)).
+/// The user that owns nothing, if the system has none of that name: the kernel's overflow user (user_namespaces(7)).
 const NOBODY: u32 = 65534;
 
-/// A user to go on as.
+/// A user as whom the process can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherUser {
-    /// As the system knows it.
+    /// Name in the system's user database.
     pub name: String,
     uid: Uid,
     gid: Gid,
 }
 
 impl OtherUser {
-    /// The user `name`; nothing if that is who runs this.
+    /// Looks up the user `name`; `None` if this process already runs as that user.
     ///
     /// # Errors
-    /// There is none of that name, or this process may not become another user.
+    /// There is no such user, or this process may not change to another user.
     pub fn named(name: &str) -> Result<Option<Self>, SandboxError> {
         let found =
             User::from_name(name).map_err(|errno| SandboxError::user(name, errno.into()))?;
@@ -50,7 +50,8 @@ impl OtherUser {
         }
     }
 
-    /// The user nobody, if this process is root's; nothing if it is another user's, or may not become another.
+    /// Returns the user nobody if this process is root's; `None` if it belongs to another user or may not change to
+    /// another user.
     pub fn nobody() -> Option<Self> {
         let found = User::from_name("nobody").ok().flatten();
         let (uid, gid) = match found {
@@ -65,12 +66,13 @@ impl OtherUser {
         (geteuid().is_root() && nobody.obstacle().is_none()).then_some(nobody)
     }
 
-    /// Becomes this user, for good, with no other group than its own; the calling thread keeps its capabilities.
+    /// Changes to this user permanently, with no group other than the user's primary one. The calling thread keeps its
+    /// capabilities.
     ///
-    /// To be called before any thread is started: the others would lose theirs.
+    /// Call it before any thread is started, because other threads would lose their capabilities.
     ///
     /// # Errors
-    /// The kernel refuses, as it does where [`OtherUser::named`] says so.
+    /// The kernel refuses in the cases in which [`OtherUser::named`] fails.
     pub fn become_it(&self) -> Result<(), SandboxError> {
         let failed = |error: io::Error| SandboxError::user(&self.name, error);
         let caps_failed = |error: caps::errors::CapsError| failed(io::Error::other(error));
@@ -80,25 +82,27 @@ impl OtherUser {
             .and_then(|()| setresgid(gid, gid, gid))
             .and_then(|()| setresuid(uid, uid, uid))
             .map_err(|errno| failed(errno.into()))?;
-        // With the user, what was effective is only permitted any more (capabilities(7)).
+        // Effective capabilities are lost with the change of the user, but remain permitted (capabilities(7)).
         let permitted = caps::read(None, CapSet::Permitted).map_err(caps_failed)?;
         caps::set(None, CapSet::Effective, &permitted).map_err(caps_failed)?;
         caps::securebits::set_keepcaps(false).map_err(caps_failed)
     }
 
-    /// What keeps this process from becoming the user, if something does.
+    /// Returns the reason why this process cannot change to the user, if there is one.
     fn obstacle(&self) -> Option<&'static str> {
         let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
         if !has(Capability::CAP_SETUID) || !has(Capability::CAP_SETGID) {
-            return Some("CAP_SETUID and CAP_SETGID are not both held: run as root");
+            return Some("this process lacks CAP_SETUID or CAP_SETGID: run as root");
         }
         let maps = |file: &str, id: u32| {
             let map = fs::read_to_string(format!("/proc/self/{file}"));
-            // Without /proc nothing is known of maps, and the kernel will say.
+            // Without /proc the maps are unknown, and the kernel will decide.
             map.map_or(true, |map| outside(&map, id).is_some())
         };
         let mapped = maps("uid_map", self.uid.as_raw()) && maps("gid_map", self.gid.as_raw());
-        (!mapped).then_some("the user namespace does not have it (/proc/self/uid_map, gid_map)")
+        (!mapped).then_some(
+            "the user namespace does not contain this user (/proc/self/uid_map, gid_map)",
+        )
     }
 }
 
@@ -107,11 +111,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_that_is_not_there_is_named() {
+    fn a_missing_user_is_named_in_the_error() {
         let error = OtherUser::named("no-such-user").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "cannot go on as the user `no-such-user`: there is no such user"
+            "cannot change to the user `no-such-user`: there is no such user"
         );
     }
 }

@@ -9,25 +9,25 @@ use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg, sendmsg};
 use crate::packet_info::{self, SourceAddress};
 use crate::timestamped::address;
 
-/// A UDP socket whose answers leave from the address that was asked, also where the host has several.
+/// A UDP socket whose answers leave from the address to which the request was sent, even if the host has several.
 #[derive(Debug)]
 pub struct AskedUdp {
     socket: UdpSocket,
 }
 
-/// A datagram that came.
+/// A datagram that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpRequest {
-    /// Payload bytes; what the buffer had no room for is cut off.
+    /// Payload bytes; a payload that is longer than the buffer is truncated.
     pub length: usize,
-    /// Who sent it, as the socket's family has it.
+    /// Address of the sender in the socket's family.
     pub from: SocketAddr,
-    /// Which of this host's addresses it was sent to, if the kernel says so: of IPv4 never mapped.
+    /// The address of this host to which it was sent, if the kernel reports it. An IPv4 address is never mapped.
     pub asked: Option<IpAddr>,
 }
 
 impl UdpRequest {
-    /// Who sent it; of IPv4 never mapped.
+    /// Returns the address of the sender. An IPv4 address is never mapped.
     pub fn peer(&self) -> SocketAddr {
         match self.from.ip().to_canonical() {
             ip @ IpAddr::V4(_) => SocketAddr::new(ip, self.from.port()),
@@ -35,11 +35,12 @@ impl UdpRequest {
         }
     }
 
-    /// The address that was asked, with `port`, to bind a socket to that [`peer`](Self::peer) can be answered from.
+    /// Returns the address to which the request was sent, with `port`. A socket bound to it can answer
+    /// [`peer`](Self::peer).
     pub fn local(&self, port: u16) -> Option<SocketAddr> {
         match (self.asked?, self.peer()) {
             (IpAddr::V4(asked), SocketAddr::V4(_)) => Some((asked, port).into()),
-            // An address of a link is one with that link only.
+            // A link-local address is complete only with its link.
             (IpAddr::V6(asked), SocketAddr::V6(peer)) if !asked.is_multicast() => {
                 Some(SocketAddrV6::new(asked, port, 0, peer.scope_id()).into())
             }
@@ -49,25 +50,25 @@ impl UdpRequest {
 }
 
 impl AskedUdp {
-    /// Has the kernel say where each datagram was sent to.
+    /// Makes the kernel report the destination address of each datagram.
     ///
     /// # Errors
-    /// The socket refuses to.
+    /// The socket refuses the option.
     pub fn new(socket: UdpSocket) -> io::Result<Self> {
         let is_ipv6 = socket.local_addr()?.is_ipv6();
         packet_info::ask(&socket, is_ipv6)?;
         Ok(Self { socket })
     }
 
-    /// The socket itself.
+    /// Returns the socket itself.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// The next datagram, waited for as the socket's read time-out has it.
+    /// Receives the next datagram, for which it waits up to the socket's read time-out.
     ///
     /// # Errors
-    /// As recvmsg(2) has it: time-outs, and ICMP errors that earlier answers met.
+    /// Those of recvmsg(2), such as time-outs and ICMP errors for earlier answers.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<UdpRequest> {
         let mut slices = [IoSliceMut::new(buffer)];
         let mut control = nix::cmsg_space!(libc::in6_pktinfo, libc::in_pktinfo);
@@ -88,14 +89,14 @@ impl AskedUdp {
         })
     }
 
-    /// Answers `request`, from the address that it was sent to.
+    /// Answers `request` from the address to which it was sent.
     ///
     /// # Errors
-    /// As sendmsg(2) has it.
+    /// Those of sendmsg(2).
     pub fn answer(&self, request: &UdpRequest, datagram: &[u8]) -> io::Result<()> {
         let to = SockaddrStorage::from(request.from);
         let asked = request.asked.map(|asked| match asked {
-            // A socket of IPv6 takes an address of IPv4 mapped.
+            // An IPv6 socket requires a mapped IPv4 address.
             IpAddr::V4(asked) if request.from.is_ipv6() => asked.to_ipv6_mapped().into(),
             asked => asked,
         });
@@ -122,9 +123,9 @@ impl AsFd for AskedUdp {
 mod tests {
     use super::*;
 
-    /// All of 127.0.0.0/8 is this host's, and 127.0.0.1 is what it prefers.
+    /// All addresses of 127.0.0.0/8 belong to this host, and 127.0.0.1 is the preferred one.
     #[test]
-    fn an_answer_leaves_from_the_address_that_was_asked() {
+    fn an_answer_leaves_from_the_address_of_the_request() {
         for (bound, asked) in [
             ("0.0.0.0:0", "127.0.0.7"),
             ("[::]:0", "127.0.0.7"),

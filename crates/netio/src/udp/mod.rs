@@ -22,14 +22,14 @@ pub use self::shared_port::SharedPort;
 /// Datagrams of the longest train: `UDP_MAX_SEGMENTS` of kernels before 6.9, which later ones exceed.
 pub const MOST_SEGMENTS: usize = 64;
 
-/// Payload bytes of the longest train: it travels as one IPv4 packet of at most 65,535 bytes until it is cut.
+/// Payload bytes of the longest train, which is one IPv4 packet of at most 65,535 bytes until it is segmented.
 pub const LONGEST_TRAIN: usize = 65_507;
 
-/// Takes any datagram and any train.
+/// Size of a buffer that can hold any datagram and any train.
 const RECEIVE_BYTES: usize = 1 << 16;
 
-/// After which a send that finds no room in the socket's buffer gives up.
-const SEND_PATIENCE: Duration = Duration::from_millis(100);
+/// Time after which a send gives up that finds no room in the socket's buffer.
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The sending end of a stream of datagrams of one length.
 #[derive(Debug)]
@@ -40,7 +40,8 @@ pub struct TrainSender {
 }
 
 impl TrainSender {
-    /// Prepares a connected socket for datagrams of `segment` payload bytes and asks for a send buffer of `buffer` bytes.
+    /// Prepares a connected socket for datagrams of `segment` payload bytes and requests a send buffer of `buffer`
+    /// bytes.
     ///
     /// # Errors
     /// `segment` is 0 or above [`LONGEST_TRAIN`], or the socket refuses its options.
@@ -51,7 +52,7 @@ impl TrainSender {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         socket.set_nonblocking(false)?;
-        socket.set_write_timeout(Some(SEND_PATIENCE))?;
+        socket.set_write_timeout(Some(SEND_TIMEOUT))?;
         if setsockopt(&socket, sockopt::SndBufForce, &buffer).is_err() {
             setsockopt(&socket, sockopt::SndBuf, &buffer)?;
         }
@@ -67,10 +68,10 @@ impl TrainSender {
         Ok(sender)
     }
 
-    /// The same for a socket that sends one datagram a call.
+    /// Prepares a socket in the same way that sends one datagram per call.
     ///
     /// # Errors
-    /// As [`TrainSender::new`].
+    /// The same as for [`TrainSender::new`].
     pub fn one_by_one(socket: UdpSocket, segment: usize, buffer: usize) -> io::Result<Self> {
         let mut sender = Self::new(socket, segment, buffer)?;
         if sender.most > 1 {
@@ -80,19 +81,20 @@ impl TrainSender {
         Ok(sender)
     }
 
-    /// Datagrams that one call can send; 1 where the kernel or the interface cuts no trains.
+    /// Returns the number of datagrams that one call can send; 1 if the kernel or the interface does not segment
+    /// trains.
     pub fn most_segments(&self) -> usize {
         self.most
     }
 
-    /// Sends a train of whole datagrams; how many of them left.
+    /// Sends a train of whole datagrams and returns how many of them left.
     ///
-    /// Where the kernel refuses trains (the datagrams are longer than the MTU, or the interface completes no
-    /// checksums) they leave one by one, now and from now on.
+    /// If the kernel refuses trains, because the datagrams are longer than the MTU or the interface completes no
+    /// checksums, they are sent one by one from now on.
     ///
     /// # Errors
-    /// As send(2) has it: `WouldBlock` when the buffer stays full for 100 ms, `ConnectionRefused` when the far
-    /// end has said that nobody listens. The datagrams then did not leave.
+    /// Those of send(2): `WouldBlock` if the buffer remains full for 100 ms, `ConnectionRefused` if an ICMP error says
+    /// that nobody listens at the far end. The datagrams were then not sent.
     pub fn send(&mut self, train: &[u8]) -> io::Result<usize> {
         let count = train.len().div_ceil(self.segment);
         if count == 1 || self.most > 1 {
@@ -115,10 +117,10 @@ impl TrainSender {
         Ok(count)
     }
 
-    /// Reads what the peer sent to this end: one datagram into `buffer`, if one waits; how long it is.
+    /// Receives one datagram from the peer into `buffer`, if one waits, and returns its length.
     ///
     /// # Errors
-    /// As recv(2) has it.
+    /// Those of recv(2).
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match nix::sys::socket::recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
             Ok(length) => Ok(Some(length)),
@@ -130,7 +132,7 @@ impl TrainSender {
     /// Sends one datagram beside the stream.
     ///
     /// # Errors
-    /// As send(2) has it.
+    /// Those of send(2).
     pub fn answer(&self, datagram: &[u8]) -> io::Result<()> {
         self.socket.send(datagram).map(drop)
     }
@@ -141,7 +143,7 @@ impl TrainSender {
     }
 }
 
-/// Whether the kernel says no to a train, not to the datagrams (`udp_send_skb` of net/ipv4/udp.c).
+/// Returns whether the kernel refuses trains and not the datagrams (`udp_send_skb` of net/ipv4/udp.c).
 fn refuses_trains(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -149,45 +151,46 @@ fn refuses_trains(error: &io::Error) -> bool {
     )
 }
 
-/// The receiving end of a stream of datagrams; it never blocks.
+/// The receiving end of a stream of datagrams. It never blocks.
 #[derive(Debug)]
 pub struct TrainReceiver {
     socket: UdpSocket,
     causes: DropCauses,
 }
 
-/// Where trains are received into, one after the other.
+/// The buffer into which trains are received, one after the other.
 #[derive(Debug)]
 pub struct TrainBuffer {
     bytes: Vec<u8>,
     control: Vec<u8>,
 }
 
-/// One or more datagrams of one peer that arrived together.
+/// One or more datagrams from one peer that arrived together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedTrain<'a> {
     /// The payloads of all of them.
     pub bytes: &'a [u8],
-    /// Payload bytes of each but the last, which may be shorter.
+    /// Payload bytes of each datagram except the last, which may be shorter.
     pub segment: usize,
-    /// When the kernel took the first of them in (`CLOCK_REALTIME`), if it says so.
+    /// The time in `CLOCK_REALTIME` at which the kernel received the first of them, if it reports that.
     pub stamp: Option<Nanos>,
-    /// Trains and datagrams that the socket had dropped since it was opened when this one was queued (`SO_RXQ_OVFL`): it was full, or
-    /// their checksum was wrong ([`TrainReceiver::full_drops`]).
+    /// Number of trains and datagrams that the socket had dropped since it was opened when this one was queued
+    /// (`SO_RXQ_OVFL`), because it was full or because their checksum was wrong ([`TrainReceiver::full_drops`]).
     pub drops: u32,
 }
 
 impl TrainReceiver {
-    /// Prepares a connected socket and asks for a receive buffer of `buffer` bytes.
+    /// Prepares a connected socket and requests a receive buffer of `buffer` bytes.
     ///
     /// # Errors
-    /// The socket refuses to be made non-blocking or to have its buffer set.
+    /// The socket refuses to be non-blocking or to have its buffer set.
     pub fn new(socket: UdpSocket, buffer: usize) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         if setsockopt(&socket, sockopt::RcvBufForce, &buffer).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &buffer)?;
         }
-        // Each of these is done without where the kernel has it not: datagrams one by one, no stamps, no count of drops.
+        // Each of these is optional. Without them, datagrams arrive one by one, without timestamps, or without a count
+        // of drops.
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
         let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
@@ -195,10 +198,10 @@ impl TrainReceiver {
         Ok(Self { socket, causes })
     }
 
-    /// Takes what arrived next; `None` when nothing waits.
+    /// Receives the next train; `None` if none waits.
     ///
     /// # Errors
-    /// As recvmsg(2) has it: `ConnectionRefused` when the far end has said that nobody listens.
+    /// Those of recvmsg(2): `ConnectionRefused` if an ICMP error says that nobody listens at the far end.
     pub fn receive<'a>(
         &self,
         buffer: &'a mut TrainBuffer,
@@ -235,19 +238,19 @@ impl TrainReceiver {
         Ok(Some(train))
     }
 
-    /// Bytes that the socket can hold, by the kernel's own count; 0 when it does not say.
+    /// Returns the bytes that the socket can hold, as the kernel counts them; 0 if it does not report them.
     pub fn room(&self) -> usize {
-        // What it says is twice what was asked for: half of it is for the kernel's own use.
+        // The kernel reports twice the requested size, half of which is for its own use.
         getsockopt(&self.socket, sockopt::RcvBuf).unwrap_or(0) / 2
     }
 
-    /// Trains and datagrams that the socket has dropped until now, whether or not anything came after them: it was full, or their
-    /// checksum was wrong.
+    /// Returns the number of trains and datagrams that the socket has dropped so far, because it was full or because
+    /// their checksum was wrong. It does not require a later datagram.
     ///
     /// # Errors
-    /// The kernel does not say (before 4.12).
+    /// The kernel does not report it (before 4.12).
     pub fn drops(&self) -> io::Result<u32> {
-        /// `SK_MEMINFO_DROPS` of linux/sock_diag.h, the last of the variables.
+        /// Index of `SK_MEMINFO_DROPS` of linux/sock_diag.h, the last of the variables.
         const DROPS: usize = 8;
         let variables: [u8; 4 * (DROPS + 1)] =
             socket_option::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
@@ -255,22 +258,23 @@ impl TrainReceiver {
         Ok(u32::from_ne_bytes([a, b, c, d]))
     }
 
-    /// How many of the first `drops` drops found the socket full; the calling thread is in the socket's network namespace.
+    /// Returns how many of the first `drops` drops found the socket full. The calling thread must be in the socket's
+    /// network namespace.
     pub fn full_drops(&self, drops: u32) -> FullDrops {
         self.causes.full(drops.into())
     }
 
-    /// Sends one datagram back to the peer.
+    /// Sends one datagram to the peer.
     ///
     /// # Errors
-    /// As send(2) has it.
+    /// Those of send(2).
     pub fn answer(&self, datagram: &[u8]) -> io::Result<()> {
         self.socket.send(datagram).map(drop)
     }
 }
 
 impl Default for TrainBuffer {
-    /// An empty one.
+    /// Creates an empty buffer.
     fn default() -> Self {
         Self {
             bytes: vec![0; RECEIVE_BYTES],
@@ -308,7 +312,7 @@ mod tests {
         assert_eq!(poll(&mut fds, PollTimeout::from(5000u16)).unwrap(), 1);
     }
 
-    /// All that is sent, in order, as segments.
+    /// Receives all bytes that were sent, in order, as segments.
     fn receive(receiver: &TrainReceiver, bytes: usize) -> Vec<Vec<u8>> {
         let (mut buffer, mut segments, mut got) = (TrainBuffer::default(), Vec::new(), 0);
         while got < bytes {
@@ -321,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_arrives_as_the_datagrams_that_it_was_made_of() {
+    fn a_train_arrives_as_its_datagrams() {
         let (mut sender, receiver) = pair();
         let train: Vec<u8> = (0..=u8::MAX).cycle().take(10 * SEGMENT).collect();
         assert_eq!(sender.send(&train).unwrap(), 10);
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_stamps_what_arrives() {
+    fn the_kernel_timestamps_arriving_datagrams() {
         let (mut sender, receiver) = pair();
         sender.send(&[7; SEGMENT]).unwrap();
         await_datagram(&receiver);
@@ -351,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_socket_dropped_is_counted_at_once_and_with_what_comes_next() {
+    fn drops_of_a_full_socket_are_counted_immediately_and_with_the_next_datagram() {
         let (mut sender, receiver) = pair();
         setsockopt(&receiver.socket, sockopt::RcvBuf, &1).unwrap();
         let datagram = [0; SEGMENT];

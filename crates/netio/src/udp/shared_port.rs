@@ -1,4 +1,4 @@
-//! One UDP port for many peers, each of which has its own connected socket.
+//! One UDP port for many peers, each of which gets a separate connected socket.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -16,36 +16,37 @@ use super::asked::{AskedUdp, UdpRequest};
 use crate::socket_option;
 use crate::timestamped::address as address_of;
 
-/// Addresses of one host that are answered from although its routes prefer another one.
+/// Largest number of addresses of one host from which it answers although its routes prefer another one.
 const MOST_ADDRESSES: usize = 64;
-/// What is kept of a datagram that came too early: greetings are short.
-const LONGEST_STRAY: usize = 64;
+/// Bytes that are kept of a datagram that arrived too early; the first datagrams of a peer are short.
+const LONGEST_EARLY_DATAGRAM: usize = 64;
 
-/// A port whose datagrams go to one socket, except those of peers that got a connected socket of their own.
+/// A port whose datagrams go to one socket, except those from peers that have a connected socket.
 ///
-/// All its sockets form a reuse-port group whose selection is a program that always takes the first one. So no
-/// datagram of another peer is lost or strays while a socket of a new peer is bound, but not yet connected; plain
-/// `SO_REUSEADDR` gives it to the newest socket in that moment. Where a peer asks at an address that the host's routes would
-/// not answer from, sockets have to be bound to that address, and have a group and a first socket of their own.
+/// All its sockets form a reuse-port group with a selection program that always chooses the first one. Therefore no
+/// datagram from another peer is lost or misdirected while the socket of a new peer is bound but not yet connected;
+/// with plain `SO_REUSEADDR` it would go to the newest socket in that moment. If a peer sends to an address from which
+/// the host's routes would not answer, its sockets must be bound to that address, and have a separate group with a
+/// first socket.
 ///
-/// Since 6.13 the kernel takes connected sockets out of their group (`udp_lib_hash4` of net/ipv4/udp.c), and a socket that is
-/// then bound to the address of one joins none that has the program. What other peers sent to it before it was connected
-/// waits in it, and is taken from there.
+/// Since 6.13 the kernel removes connected sockets from their group (`udp_lib_hash4` of net/ipv4/udp.c), and a socket
+/// that is then bound to the same address joins no group with the program. Datagrams from other peers that arrived
+/// before it was connected wait in it, and are read from there.
 #[derive(Debug)]
 pub struct SharedPort {
     address: SocketAddr,
     interface: Option<String>,
-    /// The first socket of each group, with what it is bound to.
+    /// The first socket of each group, with the address to which it is bound.
     firsts: Vec<(SocketAddr, AskedUdp)>,
-    /// What came into a socket before it was connected.
-    strays: Vec<(UdpRequest, Vec<u8>)>,
+    /// Datagrams that arrived at a socket before it was connected.
+    early_datagrams: Vec<(UdpRequest, Vec<u8>)>,
 }
 
 impl SharedPort {
-    /// Binds `address`, and `interface` if there is one; port 0 takes a free one. An IPv6 wildcard takes IPv4 too.
+    /// Binds `address`, and `interface` if there is one; port 0 selects a free one. An IPv6 wildcard includes IPv4.
     ///
     /// # Errors
-    /// The address is in use by another program or not of this host, or there is no such interface.
+    /// The address is in use by another program or does not belong to this host, or there is no such interface.
     pub fn bind(address: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
         let first = first(address, interface)?;
         let address = first.socket().local_addr()?;
@@ -53,20 +54,20 @@ impl SharedPort {
             address,
             interface: interface.map(str::to_owned),
             firsts: vec![(address, first)],
-            strays: Vec::new(),
+            early_datagrams: Vec::new(),
         })
     }
 
-    /// The next datagram of a peer without a socket of its own, if one comes within `longest`.
+    /// Returns the next datagram from a peer without a connected socket; `None` if none arrives within `longest`.
     ///
     /// # Errors
-    /// As poll(2) and recvmsg(2) have it.
+    /// Those of poll(2) and recvmsg(2).
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
         longest: Duration,
     ) -> io::Result<Option<UdpRequest>> {
-        if let Some((request, datagram)) = self.strays.pop() {
+        if let Some((request, datagram)) = self.early_datagrams.pop() {
             let length = request.length.min(buffer.len());
             buffer[..length].copy_from_slice(&datagram[..length]);
             return Ok(Some(UdpRequest { length, ..request }));
@@ -87,7 +88,8 @@ impl SharedPort {
             .transpose()
     }
 
-    /// A socket on this port, and at the address that was asked, for what the sender of `request` sends from now on.
+    /// Returns a socket on this port, at the address to which `request` was sent, that receives all further datagrams
+    /// from its sender.
     ///
     /// # Errors
     /// The process has no file descriptor left.
@@ -110,17 +112,17 @@ impl SharedPort {
         self.own(asked, request.peer())
     }
 
-    /// A socket at `address` for what `peer` sends.
+    /// Returns a socket at `address` that is connected to `peer`.
     fn own(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<UdpSocket> {
         let socket = bound(address, self.interface.as_deref())?;
         socket.connect(peer)?;
-        self.keep_strays(&socket, address);
+        self.keep_early_datagrams(&socket, address);
         Ok(socket)
     }
 
-    /// Takes out what came into `socket`, which was bound to `address`, before it was connected.
-    fn keep_strays(&mut self, socket: &UdpSocket, address: SocketAddr) {
-        let mut datagram = [0; LONGEST_STRAY];
+    /// Reads the datagrams that arrived at `socket`, which was bound to `address`, before it was connected.
+    fn keep_early_datagrams(&mut self, socket: &UdpSocket, address: SocketAddr) {
+        let mut datagram = [0; LONGEST_EARLY_DATAGRAM];
         let flags = MsgFlags::MSG_DONTWAIT;
         let mut next = || {
             let fd = socket.as_raw_fd();
@@ -136,19 +138,19 @@ impl SharedPort {
                 from,
                 asked,
             };
-            self.strays.push((request, datagram));
+            self.early_datagrams.push((request, datagram));
         }
     }
 }
 
-/// The first socket of a group on `address`.
+/// Returns the first socket of a group on `address`.
 fn first(address: SocketAddr, interface: Option<&str>) -> io::Result<AskedUdp> {
     let first = bound(address, interface)?;
     always_first(&first)?;
     AskedUdp::new(first)
 }
 
-/// A socket on `address` that shares its port with others of this program.
+/// Returns a socket on `address` that shares its port with other sockets of this program.
 fn bound(address: SocketAddr, interface: Option<&str>) -> io::Result<UdpSocket> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::Inet,
@@ -160,14 +162,14 @@ fn bound(address: SocketAddr, interface: Option<&str>) -> io::Result<UdpSocket> 
         setsockopt(&fd, sockopt::BindToDevice, &name.into())?;
     }
     if address.is_ipv6() {
-        // All addresses are those of IPv4 too, whatever net.ipv6.bindv6only says.
+        // The wildcard includes IPv4, regardless of net.ipv6.bindv6only.
         setsockopt(&fd, sockopt::Ipv6V6Only, &false)?;
     }
     bind(fd.as_raw_fd(), &SockaddrStorage::from(address))?;
     Ok(fd.into())
 }
 
-/// Has the reuse-port group of `socket` give every datagram to the group's first socket.
+/// Makes the reuse-port group of `socket` pass every datagram to the group's first socket.
 fn always_first(socket: &UdpSocket) -> io::Result<()> {
     let mut take_first = libc::sock_filter {
         code: u16::try_from(libc::BPF_RET | libc::BPF_K).expect("an opcode"),
@@ -179,7 +181,7 @@ fn always_first(socket: &UdpSocket) -> io::Result<()> {
         len: 1,
         filter: &raw mut take_first,
     };
-    // The program points at its one instruction, and both outlive the call.
+    // The program points to its only instruction, and both outlive the call.
     socket_option::set(
         socket,
         libc::SOL_SOCKET,
@@ -203,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_port_gives_each_peer_its_socket_and_the_rest_to_the_first() {
-        // The host prefers 127.0.0.1 for what goes to it.
+    fn a_shared_port_separates_connected_peers_from_the_others() {
+        // The host prefers 127.0.0.1 for packets to itself.
         for (wildcard, asked) in [
             ("0.0.0.0:0", "127.0.0.1"),
             ("[::]:0", "127.0.0.1"),
@@ -232,7 +234,7 @@ mod tests {
                 await_datagram(socket);
                 assert_eq!(socket.recv(&mut buffer).unwrap(), 1);
                 assert_eq!(buffer[0], number, "{wildcard}");
-                // A connected peer takes answers from the address that it asked only.
+                // A connected peer accepts answers only from the address to which it sent.
                 socket.send(&[number]).unwrap();
                 await_datagram(peer);
                 assert_eq!(peer.recv(&mut buffer).unwrap(), 1);
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_bound_but_not_connected_takes_nobodys_datagrams() {
+    fn a_bound_but_unconnected_socket_gets_no_datagrams() {
         let mut port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let _unconnected: Vec<UdpSocket> =
             (0..8).map(|_| bound(port.address, None).unwrap()).collect();
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_into_a_socket_before_it_was_connected_is_not_lost() {
+    fn datagrams_before_the_connection_of_a_socket_are_not_lost() {
         for (address, asked) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.7")] {
             let mut port = SharedPort::bind(address.parse().unwrap(), None).unwrap();
             let to = SocketAddr::new(asked.parse().unwrap(), port.address.port());
@@ -265,7 +267,7 @@ mod tests {
             let early = bound(to, None).unwrap();
             third.send_to(b"hello", to).unwrap();
             early.connect(second.local_addr().unwrap()).unwrap();
-            port.keep_strays(&early, to);
+            port.keep_early_datagrams(&early, to);
             let request = greeting(&mut port);
             let came = (request.peer(), request.asked, request.length);
             let expected = (third.local_addr().unwrap(), Some(to.ip()), 5);
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_another_socket_is_refused() {
+    fn a_port_in_use_is_refused() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let error = SharedPort::bind(taken.local_addr().unwrap(), None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);

@@ -1,4 +1,4 @@
-//! The test bed, crossed by real packets.
+//! Tests of the test bed with real packets.
 
 use std::fs;
 
@@ -12,14 +12,14 @@ use rtnetlink::{LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use crate::helper::{PATIENCE_MS, run};
+use crate::helper::{TIMEOUT_MS, run};
 
-/// A bed as most tests want it.
+/// A bed with the default configuration.
 pub(crate) fn plain() -> Bed {
     Bed::build(&BedConfig::default()).unwrap()
 }
 
-/// A bed whose packets the kernel carries.
+/// A bed whose packets the kernel forwards.
 pub(crate) fn bridged(config: &BedConfig) -> Bed {
     let bed = Bed::build(config).unwrap();
     bed.bridge().unwrap();
@@ -32,7 +32,7 @@ fn a_chain_routes_between_any_two_nodes() {
         segments: 3,
         ..BedConfig::default()
     });
-    // Node N is on the segments N - 1 and N; what crosses N routers has lost N of its 64 hops.
+    // Node N is on the segments N - 1 and N. A packet that crosses N routers has lost N of its 64 hops.
     let ways = [
         (0, Endpoint::on(2, SegmentEnd::Server), 62),
         (3, Endpoint::on(0, SegmentEnd::Client), 62),
@@ -56,7 +56,7 @@ fn ping(bed: &Bed, options: &[&str]) -> String {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ping"))]
-fn the_first_ping_crosses_over_ipv4_and_ipv6() {
+fn the_first_ping_passes_over_ipv4_and_ipv6() {
     let bed = bridged(&BedConfig::default());
     for address in [SERVER.v4.to_string(), SERVER.v6.to_string()] {
         let out = ping(&bed, &["-c", "1", "-W", "5", &address]);
@@ -65,7 +65,7 @@ fn the_first_ping_crosses_over_ipv4_and_ipv6() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ping"))]
-fn a_jumbo_ping_crosses_whole() {
+fn a_jumbo_ping_passes_unfragmented() {
     let bed = bridged(&BedConfig {
         mtu: 9000,
         ..BedConfig::default()
@@ -79,7 +79,7 @@ fn a_jumbo_ping_crosses_whole() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ping"))]
-fn a_small_mtu_leaves_ipv4() {
+fn a_small_mtu_disables_ipv6() {
     let bed = bridged(&BedConfig {
         mtu: 576,
         ..BedConfig::default()
@@ -102,9 +102,9 @@ fn an_mtu_out_of_range_is_refused() {
     assert_eq!(error, "an MTU of 67 is out of range: 68 to 65535");
 }
 
-/// Tells by an interface in a namespace of the test's own, whose other half stands in the bed and goes with it.
+/// The check uses an interface in a namespace of the test itself, whose peer is in the bed and disappears with it.
 #[test_support::test(serial, Namespaces)]
-fn nothing_is_left_when_it_is_dropped() {
+fn nothing_is_left_after_a_bed_is_dropped() {
     let before = open_namespaces();
     let outside = NetNs::create().unwrap();
     let bed = plain();
@@ -127,7 +127,7 @@ fn nothing_is_left_when_it_is_dropped() {
     let mut gone = false;
     while !gone {
         let mut fds = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut fds, PATIENCE_MS), Ok(1), "the namespace lives on");
+        assert_eq!(poll(&mut fds, TIMEOUT_MS), Ok(1), "the namespace lives on");
         let changes = watcher.changes().unwrap();
         gone = changes
             .iter()
@@ -138,7 +138,7 @@ fn nothing_is_left_when_it_is_dropped() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn the_ends_keep_their_offloads_but_cut_tunnels_themselves() {
+fn the_ends_keep_their_offloads_except_for_tunnels() {
     let bed = plain();
     for end in [bed.client(), bed.server()] {
         assert!(active(end, "tx-tcp-segmentation"));
@@ -150,7 +150,7 @@ fn the_ends_keep_their_offloads_but_cut_tunnels_themselves() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn without_offloads_the_ends_cut_all_themselves() {
+fn without_offloads_the_ends_segment_everything() {
     let bed = Bed::build(&BedConfig {
         offloads: false,
         ..BedConfig::default()
@@ -202,7 +202,7 @@ fn the_emulators_ports_have_no_address() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn an_interface_is_found_with_its_facts() {
+fn an_interface_is_found_with_its_properties() {
     let bed = plain();
     let (loopback, wan, routed) = bed
         .client()
@@ -230,11 +230,11 @@ fn an_interface_is_found_with_its_facts() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels() {
+fn addresses_and_routes_not_added_by_the_kernel_count_as_configured() {
     let bed = plain();
     let configured = |name| Interface::find(name).unwrap().is_configured().unwrap();
     assert!(bed.client().run(|| configured(WAN)).unwrap());
-    // Brings a link-local address and its routes.
+    // This adds a link-local address and its routes.
     let ipv6 = format!("net/ipv6/conf/{CLIENT_PORT}/disable_ipv6");
     bed.emulator().write_sysctl(&ipv6, "0").unwrap();
     let (local, routed) = bed
@@ -254,7 +254,7 @@ fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels()
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_missing_interface_is_named() {
+fn a_missing_interface_is_named_in_the_error() {
     for name in ["nosuch", "", "a-name-that-no-kernel-takes"] {
         let error = Interface::find(name).unwrap_err().to_string();
         assert_eq!(error, format!("there is no interface {name}"));
@@ -262,7 +262,7 @@ fn a_missing_interface_is_named() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_panic_goes_on_in_the_caller() {
+fn a_panic_continues_in_the_caller() {
     let ns = NetNs::create().unwrap();
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -271,7 +271,7 @@ fn a_panic_goes_on_in_the_caller() {
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"inside"));
 }
 
-/// One rtnetlink request in the calling thread's namespace.
+/// Executes one rtnetlink request in the namespace of the calling thread.
 fn netlink(request: impl AsyncFnOnce(rtnetlink::Handle) -> Result<(), rtnetlink::Error>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -289,7 +289,7 @@ fn active(ns: &NetNs, feature: &str) -> bool {
     features[feature].active
 }
 
-/// How many descriptors of network namespaces this process holds.
+/// Returns the number of descriptors of network namespaces that this process has.
 fn open_namespaces() -> usize {
     let links = fs::read_dir("/proc/self/fd")
         .unwrap()

@@ -1,22 +1,22 @@
-//! What is changed on an interface is seen, and put back.
+//! Tests that changes of an interface are seen and undone.
 
 use std::fs;
 use std::process::Command;
 
 use farwire_netio::bed::{CLIENT_PORT, WAN};
 use farwire_netio::iface::{Interface, LinkChange, LinkWatcher};
-use farwire_netio::lease::{InterfaceLease, Replaced};
-use farwire_netio::offloads::{Offloads, Switched};
+use farwire_netio::lease::{InterfaceLease, ReplacedSetting};
+use farwire_netio::offloads::{Offloads, SwitchResult};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd as _;
 use tempfile::TempDir;
 
 use crate::bed::plain;
-use crate::helper::{self, PATIENCE_MS};
+use crate::helper::{self, TIMEOUT_MS};
 
 const TSO: &str = "tx-tcp-segmentation";
 
-/// Runs `within` beside an interface WAN, with a directory for journals; none must be left in it.
+/// Runs `within` beside an interface WAN, with a directory for journals, and checks that no journal remains.
 fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
     let dir = tempfile::tempdir().unwrap();
     plain().client().run(|| within(&dir)).unwrap();
@@ -24,14 +24,14 @@ fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_feature_and_the_state_are_put_back() {
+fn a_feature_and_the_state_are_restored() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
-        assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Changed);
-        assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Unchanged);
+        assert_eq!(lease.switch(TSO, false).unwrap(), SwitchResult::Changed);
+        assert_eq!(lease.switch(TSO, false).unwrap(), SwitchResult::Unchanged);
         assert!(lease.set_up(false).unwrap());
         assert_eq!(lease.replaced().len(), 2);
-        assert_eq!(lease.replaced()[1], Replaced::Up(true));
+        assert_eq!(lease.replaced()[1], ReplacedSetting::Up(true));
         assert_eq!(state(), (false, false));
         drop(lease);
         assert_eq!(state(), (true, true));
@@ -39,7 +39,7 @@ fn a_feature_and_the_state_are_put_back() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn what_a_killed_process_left_is_put_back() {
+fn changes_of_a_killed_process_are_undone() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
@@ -49,7 +49,7 @@ fn what_a_killed_process_left_is_put_back() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ip"))]
-fn what_a_killed_process_left_is_put_back_under_another_name() {
+fn changes_of_a_killed_process_are_undone_after_a_rename() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         ip(&["link", "set", WAN, "name", "lan"]);
@@ -59,9 +59,9 @@ fn what_a_killed_process_left_is_put_back_under_another_name() {
     });
 }
 
-/// It may be another one, which has got the number of the first.
+/// It may be another interface, which has got the number of the first one.
 #[test_support::test(serial, Namespaces, Tool("ip"))]
-fn an_interface_of_another_address_is_left_alone() {
+fn an_interface_with_another_address_is_left_alone() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
@@ -72,7 +72,7 @@ fn an_interface_of_another_address_is_left_alone() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ip"))]
-fn a_renamed_interface_is_put_back() {
+fn a_renamed_interface_is_restored() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         lease.switch(TSO, false).unwrap();
@@ -97,7 +97,7 @@ fn ip(arguments: &[&str]) {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn an_interface_is_leased_once() {
+fn an_interface_cannot_be_leased_twice() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
@@ -110,23 +110,23 @@ fn an_interface_is_leased_once() {
     let pid = std::process::id();
     assert_eq!(
         error,
-        format!("interface wan is already in use by another farwire (pid {pid})")
+        format!("another farwire already uses interface wan (pid {pid})")
     );
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_feature_that_is_unknown_or_fixed_is_told() {
+fn an_unknown_or_fixed_feature_is_reported() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         let absent = lease.switch("no-such-feature", true).unwrap();
-        assert_eq!(absent, Switched::Absent);
-        assert_eq!(lease.switch("rx-lro", true).unwrap(), Switched::Refused);
+        assert_eq!(absent, SwitchResult::Absent);
+        assert_eq!(lease.switch("rx-lro", true).unwrap(), SwitchResult::Refused);
         assert_eq!(lease.replaced(), []);
     });
 }
 
 #[test_support::test(serial, Namespaces)]
-fn the_carrier_is_seen_to_go_and_come() {
+fn loss_and_return_of_the_carrier_are_reported() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
     let port = bed
@@ -142,11 +142,11 @@ fn the_carrier_is_seen_to_go_and_come() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn the_last_state_is_told_though_changes_were_lost() {
+fn the_last_state_is_reported_after_lost_notifications() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
     let wan = bed.client().run(|| Offloads::open(WAN).unwrap()).unwrap();
-    // Each change tells the watcher; together they are more than its socket holds.
+    // Each change sends a notification, and together they exceed the watcher's socket buffer.
     for mtu in (1400..1500).cycle().take(2000) {
         wan.set_mtu(mtu).unwrap();
     }
@@ -167,11 +167,11 @@ fn watch_wan(bed: &farwire_netio::bed::Bed) -> (LinkWatcher, u32) {
 fn wait_for(watcher: &mut LinkWatcher, wanted: impl Fn(&LinkChange) -> bool) {
     while !watcher.changes().unwrap().iter().any(&wanted) {
         let mut fds = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut fds, PATIENCE_MS), Ok(1), "the change is not told");
+        assert_eq!(poll(&mut fds, TIMEOUT_MS), Ok(1), "the change is not told");
     }
 }
 
-/// Whether the feature is on and the interface up, in the calling thread's namespace.
+/// Returns whether the feature is on and whether the interface is up, in the namespace of the calling thread.
 fn state() -> (bool, bool) {
     state_of(WAN)
 }

@@ -1,4 +1,4 @@
-//! Contained commands: how they end, and that nothing of them stays.
+//! Tests of contained commands: how they end, and that nothing of them remains.
 
 use std::io::{BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -12,14 +12,14 @@ use nix::unistd::Pid;
 use crate::helper::{self, DAEMON, command, run, wait_ready};
 
 #[test_support::test(serial, Namespaces)]
-fn the_exit_code_is_the_commands() {
+fn the_exit_code_is_that_of_the_command() {
     let ns = NetNs::create().unwrap();
     assert_eq!(run(&ns, &["true"]).0, 0);
     assert_eq!(run(&ns, &["sh", "-c", "exit 3"]).0, 3);
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_signal_that_ended_it_counts_from_128() {
+fn a_fatal_signal_is_reported_as_128_plus_its_number() {
     let ns = NetNs::create().unwrap();
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130)] {
         let script = format!("kill -{signal} $$");
@@ -28,7 +28,7 @@ fn a_signal_that_ended_it_counts_from_128() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_command_that_cannot_run_is_named_in_one_line() {
+fn a_command_that_cannot_run_is_named_on_one_line() {
     let ns = NetNs::create().unwrap();
     for (program, code) in [("no-such-command", 127), ("/etc/passwd", 126), ("/", 126)] {
         let (ended, _, err) = run(&ns, &[program]);
@@ -52,7 +52,7 @@ fn environment_and_streams_reach_the_command() {
     assert_eq!(contained.wait().unwrap(), 0);
 }
 
-/// The daemon holds the pipe for as long as it lives.
+/// The daemon holds the pipe as long as it lives.
 #[test_support::test(serial, Namespaces)]
 fn a_daemon_dies_with_the_command() {
     let ns = NetNs::create().unwrap();
@@ -69,7 +69,7 @@ fn a_daemon_dies_with_the_command() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn terminate_reaches_the_command_alone() {
+fn terminate_signals_only_the_command() {
     let ns = NetNs::create().unwrap();
     let script = "trap 'exit 7' TERM; sleep 1000 & echo ready; wait";
     let mut command = command(&ns, &["sh", "-c", script]);
@@ -85,7 +85,7 @@ fn terminate_reaches_the_command_alone() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn kill_ends_what_ignores_all_signals() {
+fn kill_ends_a_command_that_ignores_all_signals() {
     let ns = NetNs::create().unwrap();
     let script = format!("trap '' TERM HUP INT USR1; {DAEMON} sleep 1000");
     let mut command = command(&ns, &["sh", "-c", &script]);
@@ -103,7 +103,7 @@ fn kill_ends_what_ignores_all_signals() {
 fn the_terminals_interrupt_reaches_the_command() {
     let ns = NetNs::create().unwrap();
     let mut command = command(&ns, &["sh", "-c", "echo ready; exec sleep 1000"]);
-    // The terminal signals a whole process group; the test's own must not be it.
+    // The terminal signals a whole process group, which must not be that of the test.
     command.process_group(0).stdout(Stdio::piped());
     let mut contained = Contained::spawn(&mut command).unwrap();
     wait_ready(&mut BufReader::new(

@@ -1,4 +1,4 @@
-//! This program once more, as a process that the tests may kill.
+//! Another instance of this program, as a process that the tests may kill.
 
 use std::ffi::OsString;
 use std::io::{BufReader, Read as _};
@@ -17,16 +17,16 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 const SUBCOMMAND: &str = "__helper";
 
-/// What a helper prints when it has done its part and waits to be killed.
+/// The line that a helper prints when it is ready and waits to be killed.
 pub(crate) const READY: &str = "ready\n";
 
-/// A daemon that says [`READY`] and then sleeps for long.
+/// A daemon that prints [`READY`] and then sleeps for a long time.
 pub(crate) const DAEMON: &str = "setsid sh -c 'echo ready; exec sleep 1000' &";
 
-/// How long the tests wait for what must happen, before they fail.
-pub(crate) const PATIENCE_MS: u16 = 30_000;
+/// Time in milliseconds for which the tests wait for an event before they fail.
+pub(crate) const TIMEOUT_MS: u16 = 30_000;
 
-/// Becomes a helper, if this process was started as one.
+/// Runs the helper, if this process was started as one.
 pub(crate) fn divert() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -37,7 +37,7 @@ pub(crate) fn divert() {
     }
 }
 
-/// Starts a helper in the calling thread's namespace and waits until it is ready.
+/// Starts a helper in the namespace of the calling thread and waits until it is ready.
 pub(crate) fn start(arguments: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut helper = Command::new("/proc/self/exe")
         .arg(SUBCOMMAND)
@@ -57,7 +57,7 @@ pub(crate) fn wait_ready(output: &mut impl std::io::BufRead) {
     assert_eq!(line, READY);
 }
 
-/// Whether nobody holds the other end of `pipe` any longer, now.
+/// Returns whether nobody holds the other end of `pipe` any longer.
 pub(crate) fn is_closed(pipe: &mut (impl std::io::Read + AsFd)) -> bool {
     fcntl(&*pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
     pipe.read_to_end(&mut Vec::new()).is_ok()
@@ -67,20 +67,20 @@ pub(crate) fn is_closed(pipe: &mut (impl std::io::Read + AsFd)) -> bool {
 pub(crate) fn wait_closed(pipe: OwnedFd) {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     assert_eq!(
-        poll(&mut fds, PATIENCE_MS),
+        poll(&mut fds, TIMEOUT_MS),
         Ok(1),
         "a process still holds it"
     );
     assert_eq!(fds[0].revents(), Some(PollFlags::POLLHUP));
 }
 
-/// The contained command `argv` in `ns`.
+/// Prepares the contained command `argv` in `ns`.
 pub(crate) fn command(ns: &NetNs, argv: &[&str]) -> Command {
     let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
     contain::command(ns, &argv).unwrap()
 }
 
-/// Runs `argv` contained in `ns`; its exit code and what it wrote to stdout and stderr.
+/// Runs `argv` contained in `ns`, and returns its exit code and its output on stdout and stderr.
 pub(crate) fn run(ns: &NetNs, argv: &[&str]) -> (i32, String, String) {
     let mut command = command(ns, argv);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -102,7 +102,7 @@ fn contain_and_wait() {
     wait_to_be_killed();
 }
 
-/// The command itself says that it is ready, where the caller is not.
+/// The command itself reports that it is ready, in a namespace other than the caller's.
 fn spawn_in_and_wait() {
     let (here, ns) = (NetNs::current().unwrap(), NetNs::create().unwrap());
     let inode = |ns: &NetNs| nix::sys::stat::fstat(ns).unwrap().st_ino;

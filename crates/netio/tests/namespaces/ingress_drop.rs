@@ -1,4 +1,4 @@
-//! The drop at ingress: deaf host, open taps.
+//! Tests of the drop at ingress: the host gets no packets, but taps do.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -10,7 +10,7 @@ use crate::bed::{bridged, plain};
 use crate::helper::run;
 
 #[test_support::test(serial, Namespaces, Tool("ping"), Ingress)]
-fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
+fn the_host_gets_no_packets_while_it_exists_but_taps_do() {
     let bed = bridged(&BedConfig::default());
     assert!(answers(&bed));
 
@@ -26,7 +26,7 @@ fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
 }
 
 #[test_support::test(serial, Namespaces, Ingress)]
-fn two_interfaces_are_guarded_at_once() {
+fn two_interfaces_are_guarded_simultaneously() {
     let bed = plain();
     let guards = bed
         .emulator()
@@ -35,7 +35,7 @@ fn two_interfaces_are_guarded_at_once() {
 }
 
 #[test_support::test(serial, Namespaces, Ingress)]
-fn an_interface_is_guarded_once() {
+fn an_interface_cannot_be_guarded_twice() {
     let bed = plain();
     let within = || {
         let _first = IngressDrop::new(&[WAN]).unwrap();
@@ -46,7 +46,7 @@ fn an_interface_is_guarded_once() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_missing_interface_is_named() {
+fn a_missing_interface_is_named_in_the_error() {
     let error = IngressDrop::new(&["nosuch"]).err().unwrap().to_string();
     assert!(error.contains("nosuch"), "{error}");
 }
@@ -57,19 +57,19 @@ fn answers(bed: &Bed) -> bool {
     run(bed.client(), &ping).0 == 0
 }
 
-/// A packet socket on all interfaces of the calling thread's namespace.
+/// Opens a packet socket on all interfaces in the namespace of the calling thread.
 fn tap() -> OwnedFd {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let all = SockProtocol::EthAll;
     socket(AddressFamily::Packet, SockType::Raw, flags, all).unwrap()
 }
 
-/// How many ICMP echo requests have come in.
+/// Returns the number of ICMP echo requests that were received.
 fn echo_requests(tap: &OwnedFd) -> usize {
     let mut frame = [0; 2048];
     let mut count = 0;
     while let Ok(length) = recv(tap.as_raw_fd(), &mut frame, MsgFlags::empty()) {
-        // IPv4 at offset 12 of Ethernet, ICMP at 9 of IPv4, echo request at 0 of ICMP.
+        // The offsets are 12 of Ethernet for IPv4, 9 of IPv4 for ICMP, and 0 of ICMP for the echo request.
         let is_ping = frame[12..14] == [8, 0] && frame[14 + 9] == 1 && frame[14 + 20] == 8;
         count += usize::from(length > 34 && is_ping);
     }

@@ -1,4 +1,5 @@
-//! Datagrams that leave in one call: joined where that can be undone, and the same bytes in any case.
+//! Tests of datagrams that leave in one call: they are joined if that can be reversed, and the bytes remain the same in
+//! any case.
 
 use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
 use farwire_netio::offloads::Offloads;
@@ -8,10 +9,10 @@ use model::Nanos;
 use crate::bed::plain;
 use crate::tunnel_out::{SLOTS, receive, word};
 
-/// In these groups, as each could be one GSO frame.
+/// The sizes of the groups that can each be one GSO frame.
 const GROUPS: [usize; 11] = [6, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1];
 
-/// The sum of 16-bit words, as RFC 1071 has it.
+/// Returns the sum of 16-bit words as in RFC 1071.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)
@@ -21,7 +22,7 @@ fn sum(bytes: &[u8]) -> u16 {
     u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap()
 }
 
-/// A datagram from `port`, of `payload` bytes, whose checksum the kernel is to complete.
+/// Returns a datagram from `port` with `payload` bytes, whose checksum the kernel is to complete.
 fn datagram(v6: bool, id: u16, port: u8, payload: usize) -> TxFrame<'static> {
     let length = word(8 + payload);
     let mut ip = if v6 {
@@ -56,7 +57,7 @@ fn datagram(v6: bool, id: u16, port: u8, payload: usize) -> TxFrame<'static> {
     }
 }
 
-/// Of every kind, in [`GROUPS`].
+/// Returns frames of all kinds, in the order of [`GROUPS`].
 fn frames() -> Vec<TxFrame<'static>> {
     let v4 = |id, port, payload| datagram(false, id, port, payload);
     let spoilt = |id, at: usize| {
@@ -68,15 +69,15 @@ fn frames() -> Vec<TxFrame<'static>> {
         offload: Offload::default(),
         ..v4(id, 1, 64)
     };
-    // The identifier wraps round; a shorter one ends a frame.
+    // The identifier wraps around, and a shorter datagram ends a frame.
     let mut frames: Vec<_> = (0..5)
         .map(|n| v4(65_534_u16.wrapping_add(n), 1, 64))
         .collect();
     frames.push(v4(3, 1, 10));
-    // Not the next identifier; another port; longer than the first.
+    // These have a wrong identifier, another port, and more payload than the first.
     frames.extend([v4(5, 1, 10), v4(6, 2, 10), v4(7, 2, 11)]);
     frames.extend((0..3).map(|n| datagram(true, n, 1, 1)));
-    // A wrong IP checksum; a wrong sum for the kernel to complete; a sum that is complete.
+    // These have a wrong IP checksum, a wrong sum for the kernel to complete, and a complete checksum.
     frames.extend(
         [24, 41]
             .iter()
@@ -86,7 +87,8 @@ fn frames() -> Vec<TxFrame<'static>> {
     frames
 }
 
-/// What arrives of [`frames`] where the sending interface has segmentation of datagrams switched so.
+/// Returns the frames that arrive from [`frames`], with segmentation of datagrams switched on or off at the sending
+/// interface.
 fn cross(segments: bool, count: usize) -> Vec<(Offload, Vec<u8>)> {
     let bed: Bed = plain();
     let mut port = bed
@@ -110,7 +112,7 @@ fn cross(segments: bool, count: usize) -> Vec<(Offload, Vec<u8>)> {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn whom_the_kernel_takes_them_apart_for_gets_them_as_they_were() {
+fn joined_datagrams_arrive_unchanged_after_segmentation() {
     let frames = frames();
     let arrived = cross(false, frames.len());
     assert_eq!(arrived.len(), frames.len());
@@ -125,7 +127,7 @@ fn whom_the_kernel_takes_them_apart_for_gets_them_as_they_were() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn alike_leave_as_one_and_no_others() {
+fn only_matching_datagrams_are_joined() {
     let arrived = cross(true, GROUPS.len());
     let frames = frames();
     let mut rest = frames.as_slice();

@@ -1,4 +1,5 @@
-//! Tests in namespaces of their own, with real interfaces, packets and processes; as root or, by a user namespace, not.
+//! Tests in separate namespaces with real interfaces, packets and processes. They run as root or, with a user
+//! namespace, without privileges.
 //!
 //! They count descriptors and processes, so each runs alone.
 #![allow(

@@ -1,4 +1,5 @@
-//! Whole trains of a tunnel: they arrive as they were sent, in their place among packets, and leave nothing behind.
+//! Tests of whole trains of a tunnel: they arrive as they were sent, in order with other packets, and leave nothing
+//! behind.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ pub(crate) const SLOTS: RingSlots = RingSlots {
     large: 60,
 };
 
-/// The emulator's port to the client, which takes tunnels and segments none of them.
+/// Returns the emulator's port towards the client, which sends trains of tunnels without segmenting them.
 fn out(bed: &Bed) -> AfPacket {
     let opened = bed.emulator().run(|| {
         let offloads = Offloads::open(CLIENT_PORT).unwrap();
@@ -35,7 +36,8 @@ fn out(bed: &Bed) -> AfPacket {
     opened.unwrap()
 }
 
-/// VXLAN over one family of IP around TCP over the other or the same; the payload tells `number`.
+/// Returns a train of VXLAN over one IP family around TCP over the same or the other family. Its payload contains
+/// `number`.
 fn train(outer_v6: bool, inner_v6: bool, outer_checksum: bool, number: u8) -> TxFrame<'static> {
     const SIZE: u16 = 1_000;
     let payload: Vec<u8> = (0..30_500u32)
@@ -106,7 +108,7 @@ pub(crate) fn word(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap().to_be_bytes()
 }
 
-/// A packet of nobody's protocol.
+/// Returns a packet of an unused protocol.
 fn packet(number: u8) -> TxFrame<'static> {
     let mut bytes = vec![2; 12];
     bytes.extend([0x88, 0xb5]);
@@ -114,7 +116,7 @@ fn packet(number: u8) -> TxFrame<'static> {
     bytes.into()
 }
 
-/// What arrives, as bytes and what is left undone in them.
+/// Returns the bytes of the frames that arrive, and the work that is left to be done on them.
 pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8>)> {
     let end = Instant::now() + Duration::from_secs(10);
     let mut all = Vec::new();
@@ -124,7 +126,7 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
             let ReceivedFrame::Frame(frame) = received else {
                 panic!("no whole frame: {received:?}");
             };
-            // The kernel's own talk aside.
+            // Packets that the kernel itself sends are ignored.
             if !is_link_control(frame.bytes()) && frame.bytes()[..12] == [2; 12] {
                 all.push((frame.offload, frame.bytes().to_vec()));
             }
@@ -134,11 +136,13 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
 }
 
 #[test_support::test(serial, Namespaces, TunnelGso)]
-fn a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between() {
+fn a_train_arrives_unsegmented_and_in_order() {
     let bed = plain();
     let mut port = out(&bed);
-    let client = bed.client().run(|| AfPacket::open(WAN, SLOTS).unwrap());
-    let mut client = client.unwrap();
+    let mut client = bed
+        .client()
+        .run(|| AfPacket::open(WAN, SLOTS).unwrap())
+        .unwrap();
     let kinds = (0..8u8).map(|bits| [1, 2, 4].map(|bit| bits & bit != 0));
     let frames: Vec<TxFrame<'_>> = (0..)
         .zip(kinds)
@@ -178,7 +182,7 @@ fn a_train_that_the_interface_refuses_is_counted() {
 }
 
 #[test_support::test(serial, Namespaces, TunnelGso)]
-fn its_interface_goes_with_the_port() {
+fn the_tap_disappears_with_the_port() {
     let bed = plain();
     let count = || bed.emulator().run(interfaces).unwrap();
     let before = count();
@@ -193,17 +197,19 @@ fn interfaces() -> usize {
 }
 
 #[test_support::test(serial, Namespaces, TunnelGso, Tool("ip"))]
-fn a_port_of_several_queues_has_none() {
+fn a_port_with_several_queues_sends_no_trains() {
     let bed = plain();
     let add = "ip link add many numtxqueues 2 numrxqueues 2 type veth peer name other";
     let words: Vec<&str> = add.split(' ').collect();
     assert_eq!(run(bed.emulator(), &words).0, 0);
-    let refused = bed.emulator().run(|| {
-        let mut port = AfPacket::open("many", SLOTS).unwrap();
-        let refused = port.take_tunnels("many").unwrap_err();
-        assert!(!port.capabilities().tunnel_gso);
-        refused.to_string()
-    });
-    let refused = refused.unwrap();
+    let refused = bed
+        .emulator()
+        .run(|| {
+            let mut port = AfPacket::open("many", SLOTS).unwrap();
+            let refused = port.take_tunnels("many").unwrap_err();
+            assert!(!port.capabilities().tunnel_gso);
+            refused.to_string()
+        })
+        .unwrap();
     assert!(refused.contains("several transmit queues"), "{refused}");
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const REPEATS: u32 = 6;
 
-/// Two cases of six repeats, and a run of each.
+/// A record with two cases of six repeats each.
 fn record() -> Record {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -46,7 +46,7 @@ fn invalid(run: Run, attempt: u32) -> Run {
     }
 }
 
-/// `record` with these runs, by this host, as the lines of a file.
+/// Returns the lines of `record` with these runs on this host.
 fn lines(record: &Record, host: &str, runs: &[Run], finished: bool) -> Vec<u8> {
     let mut head = record.head.clone();
     head.host.name = host.to_owned();
@@ -64,7 +64,7 @@ fn lines(record: &Record, host: &str, runs: &[Run], finished: bool) -> Vec<u8> {
     bytes
 }
 
-/// Each of `records` in a directory of its own.
+/// Writes each of `records` into a separate directory.
 fn directories(records: &[Vec<u8>]) -> (TempDir, Vec<PathBuf>) {
     let all = tempfile::tempdir().unwrap();
     let directory = |(at, bytes): (usize, &Vec<u8>)| {
@@ -90,11 +90,11 @@ fn refusal(records: &[Vec<u8>]) -> String {
     format!("{:#}", Merge::of(&paths).unwrap_err())
 }
 
-/// The case and the repeat of a run, and when it began.
+/// The case and the repeat of a run, and the time at which it began.
 type Begun = (String, u32, String);
 
-/// What three hosts have of the experiment after losses, repetitions and sudden ends; and of each run when it began on which host, as far
-/// as its line is whole.
+/// Returns the records that three hosts have of the experiment after random losses, repetitions and truncations, and
+/// all runs whose lines are complete, with the time at which each began.
 fn drawn(record: &Record, random: &mut fastrand::Rng) -> (Vec<Vec<u8>>, Vec<Begun>) {
     let (mut files, mut whole) = (Vec::new(), Vec::new());
     for at in 0..random.usize(1..5) {
@@ -109,9 +109,10 @@ fn drawn(record: &Record, random: &mut fastrand::Rng) -> (Vec<Vec<u8>>, Vec<Begu
         random.shuffle(&mut runs);
         let bytes = lines(record, &format!("host-{}", at % 3), &runs, random.bool());
         let head = lines(record, "host-0", &[], false).len();
-        let end = match random.bool() {
-            true => bytes.len(),
-            false => random.usize(head..=bytes.len()),
+        let end = if random.bool() {
+            bytes.len()
+        } else {
+            random.usize(head..=bytes.len())
         };
         let mut length = head;
         for run in &runs {
@@ -122,7 +123,7 @@ fn drawn(record: &Record, random: &mut fastrand::Rng) -> (Vec<Vec<u8>>, Vec<Begu
         }
         files.push(bytes[..end].to_vec());
         if random.u32(..4) == 0 {
-            // The same directory, copied.
+            // This is a copy of the same directory.
             files.push(bytes[..end].to_vec());
             let own = whole.len() - runs_in(&bytes[..end]);
             whole.extend_from_within(own..);
@@ -139,7 +140,7 @@ fn runs_in(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn after_any_losses_duplicates_and_sudden_ends_every_run_is_there_once_or_named() {
+fn after_losses_duplicates_and_truncations_every_run_is_present_once_or_missing() {
     let record = record();
     for seed in 0..150 {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -175,7 +176,7 @@ fn after_any_losses_duplicates_and_sudden_ends_every_run_is_there_once_or_named(
 }
 
 #[test]
-fn what_went_on_elsewhere_is_of_both_hosts() {
+fn a_record_continued_elsewhere_has_both_hosts() {
     let record = record();
     let mut file = lines(&record, "b", &[run(&record, 0, 1, 10)], false);
     let elsewhere = HostFacts {
@@ -196,12 +197,12 @@ fn what_went_on_elsewhere_is_of_both_hosts() {
         .map(|run| merged.head.hosts[run.host.unwrap() - 1].name.as_str())
         .collect();
     assert_eq!(names, ["b", "a"]);
-    // It is resumed where it is, as any that was not merged.
+    // It is resumed where it is, like any record that was not merged.
     assert!(merge.owner(&record.plan().cases[1].name, 1).is_some());
 }
 
 #[test]
-fn each_run_and_baseline_says_on_which_host() {
+fn each_run_and_baseline_has_its_host() {
     let record = record();
     let files = [("b", 1), ("a", 2)]
         .map(|(host, repeat)| lines(&record, host, &[run(&record, 0, repeat, 10 * repeat)], true));
@@ -230,7 +231,7 @@ fn each_run_and_baseline_says_on_which_host() {
 }
 
 #[test]
-fn what_was_merged_is_merged_again_and_never_resumed() {
+fn a_merged_record_can_be_merged_again_but_not_resumed() {
     let record = record();
     let files = [("b", 1), ("a", 2), ("c", 3)]
         .map(|(host, repeat)| lines(&record, host, &[run(&record, 0, repeat, 10 * repeat)], true));
@@ -248,7 +249,7 @@ fn what_was_merged_is_merged_again_and_never_resumed() {
 }
 
 #[test]
-fn of_two_the_one_with_all_its_attempts_is_kept_then_the_sound_one_then_the_first() {
+fn a_complete_group_is_kept_before_a_valid_one_and_that_before_the_first() {
     let record = record();
     let at = |second| run(&record, 0, 1, second);
     let owed = vec![invalid(at(1), 1), invalid(at(2), 2)];
@@ -270,7 +271,7 @@ fn of_two_the_one_with_all_its_attempts_is_kept_then_the_sound_one_then_the_firs
 }
 
 #[test]
-fn a_run_whose_attempts_did_not_all_take_place_is_kept_and_missing() {
+fn a_run_with_attempts_left_is_kept_and_missing() {
     let record = record();
     let (_all, paths) = directories(&[lines(
         &record,
@@ -286,7 +287,7 @@ fn a_run_whose_attempts_did_not_all_take_place_is_kept_and_missing() {
 }
 
 #[test]
-fn where_the_scatter_decides_what_is_missing_is_what_the_first_five_say() {
+fn missing_runs_follow_from_the_scatter_of_the_first_five() {
     let mut record = record();
     record.head.plan.cases.truncate(1);
     let of: FigureName = "ping.rtt_ms.median".parse().unwrap();
@@ -324,7 +325,7 @@ fn where_the_scatter_decides_what_is_missing_is_what_the_first_five_say() {
 }
 
 #[test]
-fn who_owes_a_run_is_its_shard() {
+fn the_owner_of_a_missing_run_is_its_shard() {
     let mut record = record();
     let name = record.plan().cases[0].name.clone();
     let shard = |index: u32, repeats: &[u32]| Shard {
@@ -346,7 +347,7 @@ fn who_owes_a_run_is_its_shard() {
 }
 
 #[test]
-fn records_of_other_experiments_and_versions_are_refused_with_both_named() {
+fn records_of_other_experiments_and_versions_are_refused_with_both_names() {
     let record = record();
     let own = lines(&record, "a", &[], false);
     let changed = |change: &dyn Fn(&mut Record)| {
@@ -354,8 +355,10 @@ fn records_of_other_experiments_and_versions_are_refused_with_both_named() {
         change(&mut other);
         lines(&other, "b", &[], false)
     };
-    let newer = String::from_utf8(own.clone()).unwrap();
-    let newer = newer.replacen("\"version\":1", "\"version\":2", 1);
+    let newer =
+        String::from_utf8(own.clone())
+            .unwrap()
+            .replacen("\"version\":1", "\"version\":2", 1);
     for (other, causes) in [
         (
             changed(&|r| r.head.farwire = "9.9.9".to_owned()),
@@ -391,7 +394,7 @@ fn records_of_other_experiments_and_versions_are_refused_with_both_named() {
 }
 
 #[test]
-fn a_run_that_its_plan_has_not_and_damage_before_the_end_are_refused() {
+fn an_unplanned_run_and_damage_before_the_end_are_refused() {
     let record = record();
     for wrong in [
         Run {
@@ -430,7 +433,7 @@ fn a_run_that_its_plan_has_not_and_damage_before_the_end_are_refused() {
 }
 
 #[test]
-fn one_of_the_records_is_never_replaced_by_them_all() {
+fn a_merged_record_never_replaces_one_of_its_sources() {
     let record = record();
     let (_all, paths) = directories(&[lines(&record, "a", &[run(&record, 0, 1, 1)], true)]);
     let before = fs::read(paths[0].join(FILE)).unwrap();
@@ -441,7 +444,7 @@ fn one_of_the_records_is_never_replaced_by_them_all() {
 }
 
 #[test]
-fn files_are_referred_to_from_where_the_merged_record_is() {
+fn file_paths_are_relative_to_the_merged_record() {
     let record = record();
     let with_files = |repeat| {
         let mut run = run(&record, 0, repeat, repeat);
@@ -462,7 +465,7 @@ fn files_are_referred_to_from_where_the_merged_record_is() {
         run
     };
     let own = lines(&record, "a", &[with_files(1), with_files(2)], true);
-    // Copies: the files of the first by name are referred to, in whatever order they are given.
+    // For copies, the files of the first one by name are referred to, whatever the order in which they are given.
     let (all, mut paths) = directories(&[own.clone(), own]);
     let out = all.path().join("deep/er");
     for _ in 0..2 {
@@ -476,7 +479,7 @@ fn files_are_referred_to_from_where_the_merged_record_is() {
         }
         paths.reverse();
     }
-    // Merged again it is the way from there, without what cancels out where the files are.
+    // After a second merge, the path is relative to the new directory and contains no parts that cancel out.
     fs::create_dir(all.path().join("shard-0/artifacts")).unwrap();
     fs::write(all.path().join("shard-0/artifacts/x.pcapng"), "x").unwrap();
     let again = all.path().join("again");

@@ -1,4 +1,4 @@
-//! What stages that lose or copy packets at random came to, beside what was asked of them.
+//! Shares of packets that stages lost or copied at random, compared with the requested shares.
 
 use std::fmt;
 
@@ -11,47 +11,47 @@ use crate::quantity::counted;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_964;
-/// The mean run of a stage that loses every packet.
+/// Mean length of a burst in a stage that loses every packet.
 const ENDLESS_RUN: f64 = 1e9;
-/// Runs of which the mean length has an interval.
+/// Fewest bursts for which the mean length has an interval.
 const FEWEST_RUNS: u64 = 10;
 
-/// How many of the packets that came to a stage it lost or copied at random, in the model's account.
+/// The packets that a stage lost or copied at random, as the model counted them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShareSummary {
-    /// The stage's name: "box.up.loss".
+    /// Name of the stage: "box.up.loss".
     pub stage: String,
-    /// What it did to them: "lost" or "copied".
+    /// The effect on the packets: "lost" or "copied".
     pub what: String,
-    /// Packets and copies that came to it.
+    /// Packets and copies that reached the stage.
     pub packets: u64,
-    /// Those to which it did that.
+    /// Those of them that were lost or copied.
     pub count: u64,
-    /// How often it began to; absent of copies.
+    /// Number of bursts of losses; absent for copies.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub runs: u64,
-    /// To how many it should in the long run, in percent.
+    /// Expected share in percent, in the long run.
     pub asked_percent: f64,
-    /// How many that should be in a row, in the mean.
+    /// Expected mean number of consecutive losses.
     pub asked_run: f64,
-    /// Whether both are what netem's correlation makes of what was asked for.
+    /// Whether both expected values are those that netem's correlation makes of the requested ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_correlation: bool,
 }
 
-/// A mean and its 95 % interval.
+/// A mean and its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AchievedMean {
     /// The mean.
     pub mean: f64,
-    /// Where it may lie in the long run.
+    /// The 95 % confidence interval of the long-run mean.
     pub interval: [f64; 2],
 }
 
 impl ShareSummary {
-    /// What the model says of the stages that lose or copy at random, have had the same to do all the time, and that packets
-    /// came to.
+    /// Returns the shares of all stages that lose or copy packets at random, that received packets, and whose
+    /// conditions never changed.
     pub fn of<'s>(stages: impl Iterator<Item = StageReport<'s>>) -> Vec<Self> {
         let of = |stage: StageReport<'s>| {
             let expected = ExpectedShare::of(stage.effect?, stage.longest_queue)?;
@@ -75,9 +75,9 @@ impl ShareSummary {
         stages.filter_map(of).filter(is_met).collect()
     }
 
-    /// The share of packets that the stage lost or copied, in percent; absent of no packets.
+    /// Returns the share of packets that the stage lost or copied, in percent; `None` if it received none.
     ///
-    /// Its interval takes losses for as bursty as they were, or as they were meant to be, whichever is more.
+    /// The interval assumes that losses are as bursty as observed or as requested, whichever is more.
     pub fn share(&self) -> Option<AchievedMean> {
         let counts = Losses {
             of: self.packets,
@@ -92,11 +92,12 @@ impl ShareSummary {
         })
     }
 
-    /// How many it lost in a row; absent where too few runs say it, or no run of more than one was asked for.
+    /// Returns the mean number of consecutive losses; `None` if there are too few bursts, or if no bursts of more than
+    /// one packet were requested.
     pub fn run(&self) -> Option<AchievedMean> {
         let is_said = self.runs >= FEWEST_RUNS && self.asked_run > 1.05;
         let mean = self.count as f64 / self.runs as f64;
-        // Of geometric lengths.
+        // The length of a burst has a geometric distribution.
         let half = Z * (mean * (mean - 1.0) / self.runs as f64).sqrt();
         is_said.then(|| AchievedMean {
             mean,
@@ -105,7 +106,7 @@ impl ShareSummary {
     }
 }
 
-/// What a stage should do in the long run.
+/// The expected behaviour of a stage in the long run.
 struct ExpectedShare {
     is_copy: bool,
     share: f64,
@@ -114,8 +115,9 @@ struct ExpectedShare {
 }
 
 impl ExpectedShare {
-    /// Of effects that lose or copy packets at random, whatever their length and rate, and that always drop what they could mark;
-    /// none of an effect that also dropped packets because it had no room, as `longest_queue` tells.
+    /// Returns the expected share of an effect that loses or copies packets at random, independently of their length and
+    /// rate, and never marks them. `None` for other effects, and if the effect also dropped packets for lack of room,
+    /// which `longest_queue` shows.
     fn of(effect: &Effect, longest_queue: u64) -> Option<Self> {
         let stage = effect.behaviour();
         let is_full = match stage.room {
@@ -126,7 +128,7 @@ impl ExpectedShare {
             _ if stage.marks || is_full => return None,
             (LossLaw::Random(share), None) => share.long_run(),
             (LossLaw::Bursts(loss), None) => loss,
-            // Copies that enter netem again count among the packets that came to it.
+            // Copies that enter netem again count among the packets that reached it.
             (LossLaw::Never, Some(copies)) if stage.netem.is_none() => LongRunLoss {
                 burst: Some(1.0),
                 ..copies.long_run()
@@ -155,7 +157,7 @@ impl fmt::Display for ShareSummary {
             self.asked(f, share, self.asked_percent, " %")?;
         }
         if let Some(run) = self.run() {
-            write!(f, "; {run} in a row")?;
+            write!(f, "; average burst {run}")?;
             self.asked(f, run, self.asked_run, "")?;
         }
         Ok(())
@@ -163,7 +165,7 @@ impl fmt::Display for ShareSummary {
 }
 
 impl ShareSummary {
-    /// What was asked for, and whether the interval holds it.
+    /// Writes the requested value, and whether the interval contains it.
     fn asked(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -172,29 +174,31 @@ impl ShareSummary {
         unit: &str,
     ) -> fmt::Result {
         let [low, high] = achieved.interval;
-        let how = match self.by_correlation {
-            true => "is what the correlation leaves",
-            false => "was asked for",
+        let how = if self.by_correlation {
+            "expected with this correlation"
+        } else {
+            "requested"
         };
-        write!(f, " where {}{unit} {how}", Short(asked))?;
-        match (low..=high).contains(&asked) {
-            true => Ok(()),
-            false => f.write_str(" (outside, as 1 in 20 by chance)"),
+        write!(f, " ({}{unit} {how}", ThreeDigits(asked))?;
+        if (low..=high).contains(&asked) {
+            f.write_str(")")
+        } else {
+            f.write_str(", outside of the interval, as 1 in 20 is by chance)")
         }
     }
 }
 
 impl fmt::Display for AchievedMean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [low, high] = self.interval.map(Short);
-        write!(f, "{} [{low}, {high}]", Short(self.mean))
+        let [low, high] = self.interval.map(ThreeDigits);
+        write!(f, "{} [{low}, {high}]", ThreeDigits(self.mean))
     }
 }
 
-/// Three digits, or as many as are before the point.
-struct Short(f64);
+/// A number that is printed with three digits, or with all digits before the point if there are more.
+struct ThreeDigits(f64);
 
-impl fmt::Display for Short {
+impl fmt::Display for ThreeDigits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = match self.0 {
             0.0 => 0,
@@ -205,9 +209,10 @@ impl fmt::Display for Short {
             _ => 0,
         };
         let text = format!("{:.digits$}", self.0);
-        match text.contains('.') {
-            true => f.write_str(text.trim_end_matches('0').trim_end_matches('.')),
-            false => f.write_str(&text),
+        if text.contains('.') {
+            f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+        } else {
+            f.write_str(&text)
         }
     }
 }
@@ -219,7 +224,7 @@ mod tests {
     use super::*;
     use conditions::LinkSpec;
 
-    /// What a link's stages came to after so many packets from side A.
+    /// Returns the shares of a link's stages after this many packets from side A.
     fn after(packets: u64, text: &str) -> Vec<ShareSummary> {
         let spec: LinkSpec = toml::from_str(text).unwrap();
         let config: LinkConfig = spec.to_link("box").unwrap().config;
@@ -229,13 +234,13 @@ mod tests {
             link.offer(at, Side::A, Packet::new(PacketId(number), Bytes(1_000)));
             while link.poll(at).is_some() {}
         }
-        // As an emulator ends.
+        // An emulator stops its link when it ends.
         link.stop();
         ShareSummary::of(link.stages())
     }
 
     #[test]
-    fn what_was_asked_for_is_said_beside_what_it_came_to() {
+    fn requested_shares_are_printed_beside_achieved_ones() {
         let all = after(100_000, "up.loss = '1%'\nup.duplicate = '2%'");
         let [loss, copies] = all.as_slice() else {
             panic!("{all:?}");
@@ -250,40 +255,40 @@ mod tests {
         assert_eq!(loss.run(), None);
         assert_eq!(copies.what, "copied");
         let text = loss.to_string();
-        assert!(text.ends_with("] % where 1 % was asked for"), "{text}");
+        assert!(text.ends_with("] % (1 % requested)"), "{text}");
     }
 
     #[test]
-    fn runs_widen_the_interval_and_are_held_against_those_asked_for() {
+    fn bursts_widen_the_interval_and_are_compared_with_requested_ones() {
         let all = after(400_000, "up.loss = '1%,burst=8'");
         let bursts = &all[0];
         let (share, run) = (bursts.share().unwrap(), bursts.run().unwrap());
         assert!(share.interval[0] < 1.0, "{share:?}");
         assert!(1.0 < share.interval[1], "{share:?}");
         assert!(run.interval[0] < 8.0 && 8.0 < run.interval[1], "{run:?}");
-        // Of as many independent losses it is 0.06 wide.
+        // The interval would be 0.06 wide for as many independent losses.
         assert!(share.interval[1] - share.interval[0] > 0.2, "{share:?}");
     }
 
     #[test]
-    fn of_netem_it_is_what_the_correlation_leaves() {
+    fn for_netem_the_expected_share_follows_from_the_correlation() {
         let all = after(400_000, "up.netem = 'delay 1ms loss 10% 25%'");
         let text = all[0].to_string();
         assert!(text.starts_with("box.up.netem: "), "{text}");
         assert!(
-            text.contains("] % where 1.75 % is what the correlation leaves; "),
+            text.contains("] % (1.75 % expected with this correlation); "),
             "{text}"
         );
         let bursts = after(400_000, "up.netem = 'loss gemodel 1% 10%'");
         let text = bursts[0].to_string();
-        assert!(text.contains("] % where 9.09 % was asked for; "), "{text}");
-        assert!(text.ends_with("where 10 was asked for"), "{text}");
-        // What found no room is no loss that was asked for.
+        assert!(text.contains("] % (9.09 % requested); "), "{text}");
+        assert!(text.ends_with("(10 requested)"), "{text}");
+        // Packets that were dropped for lack of room are not part of the requested loss.
         assert_eq!(after(1_000, "up.netem = 'limit 5 delay 10ms loss 1%'"), []);
     }
 
     #[test]
-    fn what_is_not_as_asked_is_said_to_be_outside() {
+    fn a_requested_share_outside_the_interval_is_marked() {
         let share = ShareSummary {
             stage: "box.up.loss".to_owned(),
             what: "lost".to_owned(),
@@ -296,12 +301,12 @@ mod tests {
         };
         assert_eq!(
             share.to_string(),
-            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.3] % where 1 % was asked for (outside, as 1 in 20 by chance)"
+            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.3] % (1 % requested, outside of the interval, as 1 in 20 is by chance)"
         );
     }
 
     #[test]
-    fn what_changes_or_does_nothing_is_not_held_against_anything() {
+    fn changed_or_inactive_stages_have_no_share() {
         assert_eq!(after(100, "up.loss = '0%'\ndown.loss = '1%'"), []);
         let changes = "up.loss = '1%'\nup.schedule = [{ at = '5ms', loss = '2%' }]";
         assert_eq!(after(100, changes), []);

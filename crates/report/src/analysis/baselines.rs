@@ -1,4 +1,4 @@
-//! What a machine does with nothing in the way, measured several times: in words, and whether it stayed the same.
+//! The host baselines of a record in words, and whether the machine stayed the same between them.
 
 use record::quantity;
 use record::{Baseline, Metric};
@@ -7,13 +7,15 @@ use record::{Baseline, Metric};
 struct Measure {
     name: &'static str,
     of: fn(&Baseline) -> Option<f64>,
-    /// With its unit.
+    /// Formats a value with its unit.
     shown: fn(f64) -> String,
-    /// How many times the least the greatest may be on a machine that stayed the same; absent of what only scatters.
+    /// Largest quotient of the greatest and the least value on a machine that did not change; absent for a quantity
+    /// that merely scatters.
     alike: Option<f64>,
 }
 
-/// Rates of one machine, each measured for a moment, differ by no more than a third of the greater one.
+/// Each rate is measured only briefly. On an unchanged machine, the smaller of two rates is at least two thirds of the
+/// greater.
 const RATES: Option<f64> = Some(1.5);
 const ROUND_TRIPS: Option<f64> = Some(2.0);
 
@@ -43,15 +45,15 @@ const MEASURES: [Measure; 5] = [
         alike: None,
     },
     Measure {
-        name: "sleepers wake late by",
+        name: "wake-up latency",
         of: |baseline| baseline.timer_floor_us,
         shown: |late| format!("{late:.0} us"),
         alike: None,
     },
 ];
 
-/// The machine with nothing in the way, in one line: what was measured first, and how far what was measured later is off.
-/// Nothing where nothing was measured.
+/// Formats the baselines in one line: the first value of each quantity and the relative deviations of later ones. Empty
+/// if nothing was measured.
 pub(crate) fn in_words(baselines: &[Baseline]) -> String {
     let measured = MEASURES.iter().filter_map(|measure| {
         let mut values = baselines.iter().filter_map(measure.of);
@@ -59,23 +61,25 @@ pub(crate) fn in_words(baselines: &[Baseline]) -> String {
         let (name, shown) = (measure.name, (measure.shown)(first));
         Some(format!("{name} {shown}{}", later(first, values)))
     });
-    let failures = baselines.iter().filter_map(|one| one.failure.as_ref());
-    let failures = failures.map(|cause| format!("not all of it was measured: {cause}"));
+    let failures = baselines
+        .iter()
+        .filter_map(|one| one.failure.as_ref())
+        .map(|cause| format!("not everything was measured: {cause}"));
     measured.chain(failures).collect::<Vec<_>>().join(", ")
 }
 
-/// " (later -14 %, then +2 %)"; nothing where there is nothing later.
+/// Formats the relative deviations of later values, as in " (later -14 %, then +2 %)"; empty if there are none.
 fn later(first: f64, values: impl Iterator<Item = f64>) -> String {
-    let off = values.map(|value| format!("{:+.0} %", 100.0 * (value / first - 1.0)));
-    let off: Vec<String> = off.collect();
+    let off: Vec<String> = values
+        .map(|value| format!("{:+.0} %", 100.0 * (value / first - 1.0)))
+        .collect();
     if first <= 0.0 || off.is_empty() {
         return String::new();
     }
     format!(" (later {})", off.join(", then "))
 }
 
-/// In what the machine changed while one experiment ran, a line each: where the least and the greatest differ by more than one
-/// machine's do.
+/// Returns a line for each quantity that changed during the experiment by more than it varies on an unchanged machine.
 pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
     let change = |measure: &Measure| {
         let mut all: Vec<(&str, f64)> = baselines
@@ -92,7 +96,7 @@ pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
         differ(measure, least.1, most.1).then(|| {
             let [from, to] = moments([before.0, after.0]);
             format!(
-                "the machine itself changed between {from} and {to}: {} from {} to {}",
+                "this machine changed between {from} and {to}: {} from {} to {}",
                 measure.name,
                 (measure.shown)(before.1),
                 (measure.shown)(after.1)
@@ -102,22 +106,27 @@ pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
     MEASURES.iter().filter_map(change).collect()
 }
 
-/// In what the machines of two records differ with nothing in the way: "TCP with nothing in the way: 9400 Mbit/s against 5000 Mbit/s".
+/// Returns a line for each quantity in which the machines of two records differ: "TCP with nothing in the way: 9400
+/// Mbit/s against 5000 Mbit/s".
 pub(crate) fn against(reference: &[Baseline], record: &[Baseline]) -> Vec<String> {
     let words = |measure: &Measure| {
         let both = [reference, record].map(|all| range(measure, all));
         let [Some(old), Some(new)] = both else {
             return None;
         };
-        // What lies between the two: a machine that changed while one record was made is no other machine.
+        // The gap between the two ranges. A machine whose values changed during a record does not count as another
+        // machine.
         let [least, most] = [old.1.min(new.1), old.0.max(new.0)];
-        let in_words = |(least, most): (f64, f64)| match least < most {
-            true => format!("{} to {}", (measure.shown)(least), (measure.shown)(most)),
-            false => (measure.shown)(least),
+        let in_words = |(least, most): (f64, f64)| {
+            if least < most {
+                format!("{} to {}", (measure.shown)(least), (measure.shown)(most))
+            } else {
+                (measure.shown)(least)
+            }
         };
         differ(measure, least, most).then(|| {
             format!(
-                "{} with nothing in the way: {} against {}",
+                "{} without emulation: {} in the reference, {} in the record",
                 measure.name,
                 in_words(old),
                 in_words(new)
@@ -127,7 +136,7 @@ pub(crate) fn against(reference: &[Baseline], record: &[Baseline]) -> Vec<String
     MEASURES.iter().filter_map(words).collect()
 }
 
-/// The least and the greatest.
+/// Returns the least and the greatest value.
 fn range(measure: &Measure, baselines: &[Baseline]) -> Option<(f64, f64)> {
     let values = || baselines.iter().filter_map(measure.of);
     let least = values().min_by(f64::total_cmp)?;
@@ -138,19 +147,18 @@ fn differ(measure: &Measure, least: f64, most: f64) -> bool {
     measure.alike.is_some_and(|alike| most > alike * least)
 }
 
-/// Two times in RFC 3339 to the second, with what says that they are UTC; of one day without their date: "10:02:00 UTC".
+/// Formats two times, given in RFC 3339 to the second, with "UTC" if they are in UTC. If both are on the same day, the
+/// date is left out: "10:02:00 UTC".
 fn moments(both: [&str; 2]) -> [String; 2] {
     let [from, to] = both.map(|at| at.split_once('T').unwrap_or((at, "")));
     let is_one_day = from.0 == to.0;
     [from, to].map(|(date, time)| {
-        let offset = match time.ends_with('Z') {
-            true => " UTC",
-            false => "",
-        };
+        let offset = if time.ends_with('Z') { " UTC" } else { "" };
         let time = time.trim_end_matches('Z').split('.').next().unwrap_or(time);
-        match is_one_day {
-            true => format!("{time}{offset}"),
-            false => format!("{date} {time}{offset}"),
+        if is_one_day {
+            format!("{time}{offset}")
+        } else {
+            format!("{date} {time}{offset}")
         }
     })
 }
@@ -169,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_first_has_beside_it_how_far_later_ones_are_off() {
+    fn the_first_baseline_is_followed_by_the_deviations_of_later_ones() {
         let first = baseline(2, 9.4e9, 0.05);
         assert_eq!(
             in_words(std::slice::from_ref(&first)),
@@ -188,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_differs_by_more_than_a_third_is_told_with_its_times() {
+    fn a_rate_that_changes_by_more_than_a_third_is_reported_with_times() {
         let alike = [baseline(2, 10e9, 0.05), baseline(31, 6.67e9, 0.1)];
         assert!(changes(&alike).is_empty(), "{:?}", changes(&alike));
         let slower = [
@@ -199,7 +207,7 @@ mod tests {
         assert_eq!(
             changes(&slower),
             [
-                "the machine itself changed between 10:02:00 UTC and 10:31:00 UTC: TCP from 10000 Mbit/s to 6600 Mbit/s"
+                "this machine changed between 10:02:00 UTC and 10:31:00 UTC: TCP from 10000 Mbit/s to 6600 Mbit/s"
             ]
         );
         let quicker = [baseline(2, 6.6e9, 0.05), baseline(31, 10e9, 0.05)];
@@ -212,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_doubles_is_told() {
+    fn a_round_trip_that_doubles_is_reported() {
         let change = changes(&[baseline(2, 1e9, 0.05), baseline(31, 1e9, 0.101)]);
         assert_eq!(change.len(), 1);
         assert!(change[0].contains("round trip from 0.050 ms to 0.101 ms"));
     }
 
     #[test]
-    fn two_records_are_told_apart_where_their_baselines_lie_apart_and_none_from_itself() {
+    fn records_differ_if_their_baseline_ranges_do_not_overlap() {
         let [old, new] = [[baseline(2, 10e9, 0.05)], [baseline(2, 5e9, 0.05)]];
         assert!(against(&old, &old).is_empty());
         assert!(against(&old, &[]).is_empty());
@@ -228,7 +236,7 @@ mod tests {
             ["TCP with nothing in the way: 10000 Mbit/s against 5000 Mbit/s"]
         );
         let both = [old, new].concat();
-        // 5 and 10 Gbit/s in one record, as in itself and as in another that has one of them.
+        // One record has 5 and 10 Gbit/s. It differs neither from itself nor from a record with one of these values.
         assert!(against(&both, &both).is_empty());
         assert!(against(&both, &both[..1]).is_empty());
         let slow = [baseline(2, 3e9, 0.05)];

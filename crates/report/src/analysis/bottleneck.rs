@@ -1,6 +1,6 @@
-//! Which segment of a chain limits the whole path.
+//! Finds the segment of a chain that limits the whole path.
 
-use super::{Across, CaseFigures};
+use super::{CaseFigures, FigureOverRuns};
 use crate::case_conditions;
 use crate::changes;
 use conditions::LinkSpec;
@@ -9,37 +9,39 @@ use record::figure_name::FigureName;
 use record::{Metric, Statistic, quantity};
 use stats::change::Change;
 
-/// A CPU that is busy for so much of a test has no time to spare, in percent.
+/// CPU time in percent from which a CPU counts as busy during the whole test.
 const BUSY: f64 = 95.0;
-/// A whole path that carries so much less than its slowest segment loses it elsewhere, in percent.
+/// Deficit in percent from which a whole path counts as slower than its slowest segment, so that something else limits
+/// it.
 const MARKED: f64 = 5.0;
 
-/// What the segments of a chain carry, and the path over all of them, by one instrument.
+/// Goodputs of the segments of a chain and of the whole path, measured by one instrument.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainBottleneck {
-    /// The plan's name for it.
+    /// The plan's name for the instrument.
     instrument: String,
-    /// The whole path.
+    /// Goodput of the whole path.
     whole: PathGoodput,
-    /// From the slowest segment to the fastest; two at least.
+    /// Goodputs of at least two segments, in ascending order.
     segments: Vec<PathGoodput>,
-    /// The whole path against its slowest segment.
+    /// The whole path compared with its slowest segment.
     change: Option<Change>,
-    /// Ends whose CPU had no time to spare.
+    /// Ends whose CPU was busy all the time.
     busy: Vec<String>,
     /// The slowest segment's conditions in words.
     link: String,
 }
 
-/// What one case carried.
+/// The goodput of one case.
 #[derive(Clone, Debug, PartialEq)]
 struct PathGoodput {
-    /// "PC2 to router (lan)": from where to where, and the case.
+    /// The two nodes and the name of the case: "PC2 to router (lan)".
     path: String,
     bit_per_s: f64,
 }
 
-/// Those of `cases`, by every instrument that measured a chain's whole path and two of its segments or more.
+/// Returns the bottlenecks for every instrument that measured the whole path of a chain and at least two of its
+/// segments.
 pub(crate) fn bottlenecks(cases: &[CaseFigures<'_>]) -> Vec<ChainBottleneck> {
     let wholes = cases.iter().filter(|whole| {
         let length = |case: &CaseFigures<'_>| ends(case).map_or(0, Ends::segments);
@@ -59,7 +61,7 @@ fn is_rate(name: &FigureName) -> bool {
         && name.phase.is_none()
 }
 
-/// Of a case on a chain.
+/// Returns the nodes between which a case on a chain measures.
 fn ends(figures: &CaseFigures<'_>) -> Option<Ends> {
     match &figures.case.bed {
         Bed::Chain(chain) => chain.ends(figures.case.between.as_ref()).ok(),
@@ -72,15 +74,17 @@ impl ChainBottleneck {
         cases: &[CaseFigures<'_>],
         whole: &CaseFigures<'_>,
         name: &FigureName,
-        figure: &Across,
+        figure: &FigureOverRuns,
     ) -> Option<Self> {
         let path = ends(whole)?;
-        let segments = cases.iter().filter_map(|case| {
-            let within = ends(case).is_some_and(|own| own.segments() == 1 && path.covers(own));
-            let alike = case.case.bed == whole.case.bed;
-            Some((case, case.figures.get(name).filter(|_| within && alike)?))
-        });
-        let mut segments: Vec<_> = segments.collect();
+        let mut segments: Vec<_> = cases
+            .iter()
+            .filter_map(|case| {
+                let within = ends(case).is_some_and(|own| own.segments() == 1 && path.covers(own));
+                let alike = case.case.bed == whole.case.bed;
+                Some((case, case.figures.get(name).filter(|_| within && alike)?))
+            })
+            .collect();
         segments.sort_by(|(_, a), (_, b)| a.value().total_cmp(&b.value()));
         let (slowest, slowest_figure) = *segments.first().filter(|_| segments.len() > 1)?;
         let busy = [whole, slowest].map(|case| busy_ends(case, &name.instrument));
@@ -97,7 +101,8 @@ impl ChainBottleneck {
         })
     }
 
-    /// In one sentence: the segment, by how much, and whether hosts had a part in it.
+    /// Describes the bottleneck in one sentence: the segment, how much faster the next one is, and whether a host's CPU
+    /// was busy.
     pub(crate) fn words(&self) -> String {
         let [slowest, next, ..] = &self.segments[..] else {
             unreachable!("there are two segments at least");
@@ -109,7 +114,7 @@ impl ChainBottleneck {
             .as_ref()
             .map(|change| changes::in_words(change, None, Metric::GoodputBitPerS));
         let mut words = format!(
-            "{}: the bottleneck is {} with {}; the next, {}, carries {factor:.1} times as much. The whole, {}, carries {}",
+            "{}: the bottleneck is {} with {}; the next segment, {}, carries {factor:.1} times as much. The whole path, {}, carries {}",
             self.instrument,
             slowest.path,
             rate(slowest),
@@ -121,7 +126,7 @@ impl ChainBottleneck {
             words += &format!(" ({against})");
         }
         if self.loses_elsewhere() {
-            words += ", less than any of its segments: what is between them limits it too";
+            words += ", less than any of its segments, so something between them limits it too";
         }
         if self.busy.is_empty() {
             words += &format!(
@@ -144,7 +149,7 @@ impl ChainBottleneck {
 }
 
 impl PathGoodput {
-    fn of(figures: &CaseFigures<'_>, figure: &Across) -> Self {
+    fn of(figures: &CaseFigures<'_>, figure: &FigureOverRuns) -> Self {
         let case = figures.case;
         let path = match (&case.bed, &case.between) {
             (Bed::Chain(_), Some([client, server])) => format!("{client} to {server}"),
@@ -158,7 +163,7 @@ impl PathGoodput {
     }
 }
 
-/// The conditions of the one segment that a case of a chain measures.
+/// Returns the conditions of the segment that a case of a chain measures.
 fn link(figures: &CaseFigures<'_>) -> String {
     let case = figures.case;
     let (Bed::Chain(chain), Some(ends)) = (&case.bed, ends(figures)) else {
@@ -169,7 +174,7 @@ fn link(figures: &CaseFigures<'_>) -> String {
     case_conditions::link(spec.unwrap_or(&LinkSpec::default()))
 }
 
-/// The ends whose CPU an instrument kept busy all the time.
+/// Returns the ends whose CPU an instrument kept busy all the time.
 fn busy_ends(figures: &CaseFigures<'_>, instrument: &str) -> Vec<String> {
     let cpu = figures.figures.iter().filter_map(|(name, figure)| {
         let end = match name.metric {
@@ -192,7 +197,8 @@ mod tests {
     use record::Record;
     use record::plan::Repeats;
 
-    /// Five runs each of a-b, b-c and a-c with these goodputs in Mbit/s, and this CPU of the receiver in percent.
+    /// A record with five runs each of a-b, b-c and a-c with these goodputs in Mbit/s and this CPU time of the receiver
+    /// in percent.
     fn chain(goodputs: [f64; 3], cpu: f64) -> Record {
         let mut record = record();
         let (case, run) = (record.head.plan.cases[0].clone(), record.runs[0].clone());
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_segment_is_named_with_how_much_faster_the_next_is() {
+    fn the_slowest_segment_is_named_with_the_lead_of_the_next() {
         let words = words([94.0, 20.0, 20.0], 3.0);
         assert!(
             words.contains("the bottleneck is b to c (b-c) with 20.06 Mbit/s"),
@@ -255,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_path_that_loses_more_than_its_segments_do_says_so() {
+    fn a_path_slower_than_its_slowest_segment_is_reported() {
         let words = words([94.0, 20.0, 15.0], 99.0);
         assert!(words.contains("slower"), "{words}");
         assert!(words.contains("less than any of its segments"), "{words}");
@@ -263,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_chain_there_is_none() {
+    fn without_a_chain_there_is_no_bottleneck() {
         assert!(bottlenecks(&Analysis::of(&record()).cases).is_empty());
     }
 }

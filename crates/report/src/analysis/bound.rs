@@ -1,4 +1,4 @@
-//! What the conditions of a case allow a goodput, so that a report can hold the measured one against it.
+//! Computes the goodput that the conditions of a case allow, with which a report compares the measured one.
 
 use std::time::Duration;
 
@@ -13,28 +13,29 @@ use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, GoodputLimits};
 use stats::theory::loss::Congestion;
 
-/// The least of all limits that the conditions set.
+/// The smallest of all limits that follow from the conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bound {
-    /// Payload (L4).
+    /// Payload rate (L4).
     pub(crate) bit_per_s: f64,
-    /// Which limit it is: "shaper", "CUBIC's law of loss".
+    /// The limit: "shaper", "CUBIC's law of loss".
     pub(crate) name: String,
-    /// Whether it is what a law of loss expects on average, which a transfer can exceed, and not a limit.
+    /// Whether the value is the average that a law of loss predicts, which a transfer can exceed, and not a limit.
     pub(crate) is_average: bool,
 }
 
 impl Bound {
-    /// "at most", "expected".
+    /// Returns "at most" for a limit or "expected" for an average.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.is_average {
-            true => "expected",
-            false => "at most",
+        if self.is_average {
+            "expected"
+        } else {
+            "at most"
         }
     }
 
-    /// On the goodput of `instrument` this way in `case`, of all its clients together; nothing where the conditions set no limit. A test bed's own wire
-    /// has none but the rate that the case gives it.
+    /// Returns the bound on the goodput of `instrument` in this direction, over all clients of `case`, or `None` if the
+    /// conditions set no limit. The wire of a test bed has only the rate that the case sets.
     pub(crate) fn of(
         case: &Case,
         instrument: &PlannedInstrument,
@@ -70,8 +71,9 @@ impl Bound {
             congestion: congestion(case, carrier),
         };
         let theory = GoodputLimits::of(&conditions).ok()?.least();
-        let servers = data.shared_servers();
-        let servers = servers.filter_map(|server| of_server(server, stack, full));
+        let servers = data
+            .shared_servers()
+            .filter_map(|server| of_server(server, stack, full));
         let known = (theory.cause != Cause::Line).then(|| Self {
             bit_per_s: theory.bit_per_s,
             name: theory.cause.name(),
@@ -88,8 +90,8 @@ impl Bound {
     }
 }
 
-/// Of a full packet, at L2; none where a bucket lets bursts pass, which a short run is made of, nor of a netem whose delay varies,
-/// because packets then pass others and their rate.
+/// Returns the L2 rate for a full packet. `None` if a token bucket lets bursts pass, because a short run may consist of
+/// bursts, and for a netem stage with a varying delay, in which packets overtake others and exceed the rate.
 fn shaper(data: &PathStages, full: Counted) -> Option<BitsPerSec> {
     let (rate, stage) = data.slowest(Bytes(full.l2))?;
     let passes_bursts = stage.bottleneck.is_some_and(|of| of.passes_bursts());
@@ -97,10 +99,11 @@ fn shaper(data: &PathStages, full: Counted) -> Option<BitsPerSec> {
     (!passes_bursts && !is_passed).then_some(rate)
 }
 
-/// No wire is as fast: it stands for a line without a rate of its own.
+/// A line rate that no other limit reaches, for a path without a line rate.
 const ENDLESS_BIT_PER_S: u64 = 1_000_000_000_000_000;
 
-/// The law of loss holds for one stream of a congestion control that has one; for others none is claimed, as for BBR.
+/// Returns the congestion control for the law of loss, which describes a single stream. For other cases BBR is
+/// returned, for which no law is claimed.
 fn congestion(case: &Case, carrier: &Carrier) -> Congestion {
     let Carrier::Tcp {
         streams: 1,
@@ -116,7 +119,8 @@ fn congestion(case: &Case, carrier: &Carrier) -> Congestion {
     }
 }
 
-/// Without queues: propagation both ways, and what the size of a full packet adds on its way.
+/// Returns the round-trip time without queues: propagation in both directions, and the time that stages add for the
+/// size of a full packet.
 fn round_trip_s(route: &Route, full: Counted) -> f64 {
     let sized_us = |stages: &PathStages| -> f64 {
         let factors = stages.by_size();
@@ -132,14 +136,15 @@ fn round_trip_s(route: &Route, full: Counted) -> f64 {
     propagation as f64 / 1e9 + sized / 1e6
 }
 
-/// Of data packets, over all hops.
+/// Returns the loss of data packets over all hops.
 fn lost(data: &PathStages) -> Option<Probability> {
     Probability::from_percent(data.loss_percent())
         .ok()
         .filter(|loss| loss.fraction() > 0.0)
 }
 
-/// TOFFEE's server serves both directions: a full segment and, of TCP, half an acknowledgement each.
+/// Returns the bound by TOFFEE's server, which serves both directions: a full segment and, for TCP, half an
+/// acknowledgement each.
 fn of_server(server: Bottleneck<'_>, stack: Stack, full: Counted) -> Option<Bound> {
     let served_s = |packet: Counted| server.time_for(Bytes(packet.l2)).0 as f64 / 1e9;
     let back = match stack.protocol {
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slower_of_two_rates_binds() {
+    fn the_slower_of_two_rates_is_the_bound() {
         let of = |link, way| bound(link, way).unwrap().bit_per_s / 1448.0 * 1514.0 / 1e6;
         assert!((of("", None) - 60.9).abs() < 1e-6);
         assert!((of("rate = '10mbit'", None) - 10.0).abs() < 1e-6);
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goodput_of_several_clients_is_bound_by_all_their_links() {
+    fn the_bound_of_several_clients_is_the_sum_over_their_links() {
         let mut case = record().head.plan.cases[0].clone();
         let of = |case: &Case| Bound::of(case, &case.instruments[1], None).unwrap();
         case.bed = bed("rate = '10mbit'");
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_netem_binds_where_nothing_passes_it() {
+    fn a_rate_of_netem_is_a_bound_without_reordering() {
         let of = |options: &str| bound(&format!("netem = '{options}'"), None);
         let binding = of("rate 8mbit 100").unwrap().bit_per_s;
         assert!(
@@ -210,16 +215,16 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_a_shared_server_bind_by_name() {
+    fn loss_and_a_shared_server_are_named_as_bounds() {
         let lossy = bound("toffee = 'drop=1'", None).unwrap();
-        assert_eq!(lossy.name, "Padhye's law of loss");
+        assert_eq!(lossy.name, "Padhye's loss model");
         let served = bound("toffee = 'delay=1ms'", None).unwrap();
         assert_eq!(served.name, "TOFFEE's server");
         assert!((served.bit_per_s / 8e6 - 0.9653).abs() < 1e-3, "{served:?}");
     }
 
     #[test]
-    fn without_a_condition_nothing_is_claimed() {
+    fn without_conditions_there_is_no_bound() {
         let mut case = record().head.plan.cases[0].clone();
         let instrument = case.instruments[1].clone();
         assert_eq!(Bound::of(&case, &instrument, None), None);

@@ -1,4 +1,4 @@
-//! Figures that come near to what the machine does with nothing in the way: those are the tool's or the host's, not the link's.
+//! Marks figures that come near to the machine's own limits, which describe the tool or the host and not the link.
 
 use crate::analysis::Analysis;
 use record::Baseline;
@@ -8,19 +8,21 @@ use record::profile::HostLimit;
 use record::quantity;
 use record::{Metric, Statistic};
 
-/// A share of the ceiling, or of a delay, from which on the machine counts as the limit.
+/// Share of the machine's limit, or of the delay, from which on the machine counts as the cause.
 const NEAR: f64 = 0.8;
 
 /// A figure's metric, statistic and value.
 pub(crate) type MeasuredFigure = (Metric, Statistic, f64);
 
-/// A line for every case and instrument whose results are the machine's own.
+/// Returns a line for every case and instrument whose results come near to the machine's limits.
 pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     for figures in &analysis.cases {
         for instrument in &figures.case.instruments {
-            let own = figures.figures.iter();
-            let own = own.filter(|(name, _)| name.instrument == instrument.name);
+            let own = figures
+                .figures
+                .iter()
+                .filter(|(name, _)| name.instrument == instrument.name);
             let values: Vec<MeasuredFigure> = own
                 .map(|(name, across)| (name.metric, name.statistic, across.value()))
                 .collect();
@@ -35,15 +37,15 @@ pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
     lines
 }
 
-/// Whether what `instrument` measured in `case` is near to the machine's own, in words. Of several baselines the lowest ceiling
-/// and the greatest floor count: what may be the machine's is not taken for the link's.
+/// Returns a message if the figures of `instrument` in `case` come near to the machine's limits. Of several baselines,
+/// the lowest rate and the greatest delay count, so that the machine's limit is not mistaken for the link's.
 pub(crate) fn near(
     record: &Record,
     case: &Case,
     instrument: &PlannedInstrument,
     values: &[MeasuredFigure],
 ) -> Option<String> {
-    // Another MTU, or other offloads, would have other ceilings.
+    // The limits depend on MTU and offloads.
     let bed = (case.bed.mtu(), case.bed.offloads());
     let measured = |value: fn(&Baseline) -> Option<f64>| {
         let all = record.baselines.iter();
@@ -62,8 +64,8 @@ pub(crate) fn near(
             let (rtt, floor) = rtt.zip(measured(|one| one.rtt_floor_ms).max_by(f64::total_cmp))?;
             (NEAR * rtt <= floor).then(|| {
                 format!(
-                    "a round trip of {rtt:.3} ms, of which hosts and emulator take {floor:.3} ms with nothing in the way: \
-                     it is theirs more than the link's"
+                    "a round trip of {rtt:.3} ms, to which hosts and emulator contribute {floor:.3} ms without emulation: \
+                     it shows them more than the link"
                 )
             })
         }
@@ -95,7 +97,7 @@ pub(crate) fn near(
 fn limited(rate: f64, ceiling: f64, what: &str, shown: impl Fn(f64) -> String) -> Option<String> {
     (ceiling > 0.0 && rate >= NEAR * ceiling).then(|| {
         format!(
-            "{} is {:.0} % of what {what} does here with nothing in the way ({}): limited by this machine, not by the link",
+            "{} is {:.0} % of what {what} reaches here without emulation ({}): this machine is the limit, not the link",
             shown(rate),
             100.0 * rate / ceiling,
             shown(ceiling)
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_within_80_percent_of_the_ceiling_is_marked() {
+    fn a_rate_above_80_percent_of_the_machine_s_limit_is_marked() {
         let ceiling = |tcp| Baseline {
             tcp_bit_per_s: Some(tcp),
             ..Baseline::default()
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_is_mostly_the_hosts_is_marked() {
+    fn a_delay_mostly_caused_by_the_hosts_is_marked() {
         let floor = |rtt| Baseline {
             rtt_floor_ms: Some(rtt),
             ..Baseline::default()
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bed_of_another_mtu_is_held_against_nothing() {
+    fn a_bed_with_another_mtu_is_not_compared() {
         let mut record = record();
         record.baselines.push(Baseline {
             mtu: 9000,

@@ -1,9 +1,10 @@
-//! How often chance alone would have a rule end NOT MET: the recorded experiment done again, many times over, in numbers.
+//! Estimates how often chance alone would make a rule end with NOT MET, by simulating the recorded experiment many
+//! times.
 //!
-//! Each of these experiments has as many runs as the record. Where all recorded values are above 0 they are drawn from the normal
-//! distribution whose mean and standard deviation their logarithms have (B. Efron and R. J. Tibshirani, "An Introduction to the
-//! Bootstrap", 1993, §6.5), so that values come that lie further out than the few that were seen; else from the recorded values
-//! themselves, which knows nothing beyond them.
+//! Each simulated experiment has as many runs as the record. If all recorded values are above 0, its values are drawn
+//! from the normal distribution with the mean and the standard deviation of their logarithms (B. Efron and R. J.
+//! Tibshirani, "An Introduction to the Bootstrap", 1993, §6.5), so that they can lie beyond the few observed ones.
+//! Otherwise they are drawn from the recorded values themselves, and never lie beyond them.
 
 use super::decided::{Decision, RuleTest};
 use super::verdict::{steps, values, values_of};
@@ -11,33 +12,39 @@ use super::{Analysis, CaseFigures};
 use stats::deciding::{BEYOND, above_zero};
 use stats::t_interval::{mean, sample_sd};
 
-/// Experiments drawn for a rule.
+/// Number of simulated experiments per rule.
 pub(crate) const DRAWS: usize = 10_000;
-/// Of fewer runs, how they scatter is not known.
+/// Fewest runs from which their scatter is estimated.
 const FEWEST: usize = 5;
 const SEED: u64 = 1;
 
-/// A rule, and how often it would end NOT MET.
+/// A rule, and how often it would end with NOT MET.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FalseAlarms<'a> {
-    /// The case; of trends none.
+    /// The case; absent for trends.
     pub(crate) case: Option<&'a str>,
-    /// In words.
+    /// The rule in words.
     pub(crate) rule: String,
-    /// Runs of the case that has the fewest.
+    /// Number of runs of the case with the fewest.
     pub(crate) runs: usize,
-    /// Experiments of [`DRAWS`] in which it is not met.
+    /// Number of the [`DRAWS`] experiments in which the rule is not met.
     pub(crate) not_met: usize,
-    /// Whether something was drawn from the recorded values themselves.
+    /// Whether values were drawn from the recorded values themselves.
     pub(crate) from_values: bool,
 }
 
-/// Of every rule and trend all of whose cases have five runs or more.
+/// Returns the result for every rule and trend whose cases all have at least five runs.
 pub(crate) fn false_alarms<'a>(analysis: &Analysis<'a>) -> Vec<FalseAlarms<'a>> {
-    let reference = analysis.record.plan().reference.as_deref();
-    let reference = reference.and_then(|name| analysis.case(name));
-    let own = analysis.cases.iter();
-    let own = own.flat_map(|figures| of_case(figures, reference));
+    let reference = analysis
+        .record
+        .plan()
+        .reference
+        .as_deref()
+        .and_then(|name| analysis.case(name));
+    let own = analysis
+        .cases
+        .iter()
+        .flat_map(|figures| of_case(figures, reference));
     own.chain(of_trends(analysis)).collect()
 }
 
@@ -48,14 +55,17 @@ fn of_case<'a>(
     let case = figures.case;
     let alarms = case.expect.iter().filter_map(|expectation| {
         let (of, rule) = (&expectation.of, expectation.rule);
-        let base = reference.filter(|_| rule.is_relative());
-        let base = base.and_then(|reference| values(&reference.figures, of));
+        let base = reference
+            .filter(|_| rule.is_relative())
+            .and_then(|reference| values(&reference.figures, of));
         let samples: Vec<_> = [values(&figures.figures, of), base]
             .into_iter()
             .flatten()
             .collect();
-        let published = case.published.get(of);
-        let published = published.and_then(|known| known.over(expectation.judgement.over));
+        let published = case
+            .published
+            .get(of)
+            .and_then(|known| known.over(expectation.judgement.over));
         let decide = |drawn: &[Vec<f64>]| {
             let base = drawn.get(1).map(Vec::as_slice);
             let question = RuleTest::of_rule(rule, &drawn[0], base, published);
@@ -78,7 +88,7 @@ fn of_trends<'a>(analysis: &Analysis<'a>) -> impl Iterator<Item = FalseAlarms<'a
 }
 
 impl<'a> FalseAlarms<'a> {
-    /// Nothing of too few runs, or where the recorded ones decide nothing.
+    /// Returns the result, or `None` if there are too few runs or the recorded runs decide nothing.
     fn of(
         case: Option<&'a str>,
         rule: String,
@@ -106,9 +116,9 @@ impl<'a> FalseAlarms<'a> {
     }
 }
 
-/// What experiments are drawn from.
+/// The distribution from which experiments are drawn.
 enum Source<'a> {
-    /// Of the logarithms.
+    /// The normal distribution of the logarithms.
     Normal {
         mean: f64,
         sd: f64,
@@ -144,7 +154,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A value of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
+/// Draws a value of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
 pub(super) fn normal(random: &mut fastrand::Rng) -> f64 {
     let (radius, angle) = (1.0 - random.f64(), random.f64());
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
@@ -174,7 +184,7 @@ mod tests {
         "download.goodput_bit_per_s.mean".parse().unwrap()
     }
 
-    /// A case for each list of values, one a run, without rules.
+    /// A record with a case for each list of values, one per run, without rules.
     fn of(cases: &[Vec<f64>]) -> Record {
         let mut record = record();
         let (mut case, mut run) = (record.head.plan.cases[0].clone(), record.runs[0].clone());
@@ -207,15 +217,16 @@ mod tests {
         }];
     }
 
-    /// Goodputs about each of these, whose logarithms scatter by `sd`.
+    /// Goodputs around each of these values, whose logarithms scatter by `sd`.
     fn drawn(middles: &[f64], sd: f64, runs: usize, seed: u64) -> Vec<Vec<f64>> {
-        // Seeds that follow one another give draws that are too much alike.
+        // Successive seeds would give correlated draws.
         let draws = draws(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             middles.len() * runs,
         );
-        let draws = draws.chunks(runs).zip(middles);
         draws
+            .chunks(runs)
+            .zip(middles)
             .map(|(draws, middle)| {
                 draws
                     .iter()
@@ -225,7 +236,7 @@ mod tests {
             .collect()
     }
 
-    /// How many of so many experiments end with each verdict on the trend: met, not met.
+    /// Returns in how many of these experiments the trend is met, and in how many it is not.
     fn verdicts(middles: &[f64], judgement: Judgement, experiments: u64) -> [usize; 2] {
         let mut record = of(&drawn(middles, 0.3, 5, 0));
         falls(&mut record, judgement);
@@ -245,10 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn cases_that_are_alike_contradict_a_trend_in_fewer_than_one_in_a_thousand_experiments() {
+    fn equal_cases_contradict_a_trend_in_fewer_than_one_in_a_thousand_experiments() {
         let [_, not_met] = verdicts(&[1e8, 1e8, 1e8], UNLESS_CONTRADICTED, 20_000);
         assert!(not_met < 20, "{not_met}");
-        // By value a trend of three cases that are alike is met in one of six.
+        // By value, a trend of three equal cases is met in one experiment of six.
         let [met, _] = verdicts(&[1e8, 1e8, 1e8], Judgement::default(), 1_000);
         assert!((120..220).contains(&met), "{met}");
     }
@@ -274,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_share_is_that_of_the_normal_distribution_of_the_logarithms() {
-        // Five values whose logarithms have a mean of 0 and a standard deviation of 0.1: their mean lies above
+        // The logarithms of the five values have a mean of 0 and a standard deviation of 0.1. The mean lies above
         // exp(0.1 * 1.645 / sqrt(5)) in one experiment of twenty.
         let unit = [-2.0, -1.0, 0.0, 1.0, 2.0];
         let values = unit.map(|value: f64| (0.1 * value / 2.5_f64.sqrt()).exp());
@@ -296,13 +307,13 @@ mod tests {
         };
         assert!((430..620).contains(&by_value), "{by_value}");
         assert!(contradicted <= 3, "{contradicted}");
-        // The same draws whenever it is asked.
+        // The draws are the same each time.
         assert_eq!(not_met(&record), not_met(&record));
     }
 
     #[test]
-    fn values_that_have_no_logarithm_are_drawn_again_themselves() {
-        // One of five is 10: the mean of five such is 0 in 0.8^5 of experiments, 33 %.
+    fn values_without_a_logarithm_are_resampled() {
+        // One of five values is 10. The mean of five draws is 0 in 0.8^5 of experiments, which is 33 %.
         let mut record = of(&[vec![0.0, 0.0, 0.0, 0.0, 10.0]]);
         record.head.plan.cases[0].expect = vec![Expectation {
             of: goodput(),
@@ -319,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn trends_are_drawn_case_by_case_and_too_few_runs_show_nothing() {
+    fn trends_are_drawn_case_by_case_and_need_enough_runs() {
         let mut record = of(&drawn(&[2e8, 1e8, 1e8], 0.1, 5, 1));
         falls(&mut record, Judgement::default());
         let [(by_value, false)] = not_met(&record)[..] else {
@@ -330,7 +341,7 @@ mod tests {
         assert!(not_met(&record)[0].0 <= 10);
         record.runs.remove(0);
         assert_eq!(not_met(&record), []);
-        // Nor is a trend decided by them.
+        // A trend is not decided by them, either.
         assert_eq!(Analysis::of(&record).trends[0].verdict, Verdict::Invalid);
         let measured = &Analysis::of(&record).trends[0].measured;
         assert!(measured.contains("too few runs"), "{measured}");

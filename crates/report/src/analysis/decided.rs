@@ -1,48 +1,48 @@
-//! Whether what several runs say is what a rule asks.
+//! Decides whether the figures of several runs meet a rule.
 
 use record::expectation::{ExpectationRule, FEWEST_FOR_SPREAD, Judgement, Met, TrendWay};
 use stats::deciding::{Centre, above_zero};
 use stats::sample_summary::SampleSummary;
 
-/// What a rule holds against a range.
+/// A quantity that a rule compares with a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleTest<'a> {
-    held: TestedValue,
-    /// One of each run.
+    tested: TestedValue,
+    /// The values of the figure, one per run.
     values: &'a [f64],
-    /// Those of the case that it is held against; empty where there is none.
+    /// The values of the reference; empty if the rule needs none.
     base: &'a [f64],
-    /// Both ends included.
+    /// The required range, both ends included.
     asked: [f64; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
 enum TestedValue {
     Value,
-    /// Above the base.
+    /// Difference from the reference.
     Difference,
-    /// Over the base.
+    /// Quotient of the value and the reference.
     Ratio,
-    /// Of the runs, in percent of their mean.
+    /// Spread of the runs in percent of their median.
     Spread,
 }
 
-/// The answer.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Decision {
     Decided {
         met: bool,
-        /// By which it was decided; none where the value itself did.
+        /// The interval that decided; absent if the value itself did.
         interval: Option<[f64; 2]>,
     },
-    /// Fewer runs than an interval takes.
+    /// There are too few runs for an interval.
     TooFew,
-    /// A ratio of values that are not all above 0.
+    /// Not all values are above 0, so there is no ratio.
     NoRatio,
 }
 
 impl<'a> RuleTest<'a> {
-    /// What `rule` asks of a case; nothing without the reference or the published value that it needs.
+    /// Returns the comparison that `rule` requires; `None` if the reference or the published value is missing.
     pub(super) fn of_rule(
         rule: ExpectationRule,
         values: &'a [f64],
@@ -54,7 +54,7 @@ impl<'a> RuleTest<'a> {
             let (lowest, highest) = (f64::NEG_INFINITY, f64::INFINITY);
             [least.unwrap_or(lowest), most.unwrap_or(highest)]
         };
-        let (held, asked) = match rule {
+        let (tested, asked) = match rule {
             ExpectationRule::Range { least, most } => (TestedValue::Value, between(least, most)),
             ExpectationRule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
             ExpectationRule::Value { value, within } => (TestedValue::Value, about(value, within)),
@@ -80,24 +80,22 @@ impl<'a> RuleTest<'a> {
             }
         };
         Some(Self {
-            held,
+            tested,
             values,
-            base: match rule.is_relative() {
-                true => base?,
-                false => &[],
-            },
+            base: if rule.is_relative() { base? } else { &[] },
             asked,
         })
     }
 
-    /// What a trend asks of a case and the one before.
+    /// Returns the comparison of a case with the one before that a trend requires.
     pub(super) fn of_step(way: TrendWay, before: &'a [f64], values: &'a [f64]) -> Self {
-        let (held, alike) = match above_zero(before) && above_zero(values) {
-            true => (TestedValue::Ratio, 1.0_f64),
-            false => (TestedValue::Difference, 0.0),
+        let (tested, alike) = if above_zero(before) && above_zero(values) {
+            (TestedValue::Ratio, 1.0_f64)
+        } else {
+            (TestedValue::Difference, 0.0)
         };
         Self {
-            held,
+            tested,
             values,
             base: before,
             asked: match way {
@@ -107,11 +105,11 @@ impl<'a> RuleTest<'a> {
         }
     }
 
-    /// The answer, where the truth lies beyond an end of an interval in one of `beyond` experiments.
+    /// Decides the comparison by intervals of which the truth lies beyond one given end in one of `beyond` experiments.
     pub(super) fn decide(&self, judgement: Judgement, beyond: u32) -> Decision {
         let [least, most] = self.asked;
         let Judgement { over, met } = judgement;
-        match self.held {
+        match self.tested {
             TestedValue::Spread if self.values.len() < FEWEST_FOR_SPREAD => {
                 return Decision::TooFew;
             }
@@ -129,7 +127,7 @@ impl<'a> RuleTest<'a> {
         }
         let Some([low, high]) = self.interval(over, beyond) else {
             let above_zero = above_zero(self.values) && above_zero(self.base);
-            return match self.held {
+            return match self.tested {
                 TestedValue::Ratio if !above_zero => Decision::NoRatio,
                 _ => Decision::TooFew,
             };
@@ -143,10 +141,10 @@ impl<'a> RuleTest<'a> {
         }
     }
 
-    /// What the runs say, in the unit of the range.
+    /// Returns the tested value, in the unit of the range.
     fn value(&self, over: Centre) -> Option<f64> {
         let value = over.of(self.values)?;
-        Some(match self.held {
+        Some(match self.tested {
             TestedValue::Value => value,
             TestedValue::Difference => value - over.of(self.base)?,
             TestedValue::Ratio => value / over.of(self.base)?,
@@ -155,7 +153,7 @@ impl<'a> RuleTest<'a> {
     }
 
     fn interval(&self, over: Centre, beyond: u32) -> Option<[f64; 2]> {
-        match self.held {
+        match self.tested {
             TestedValue::Value => over.interval(self.values, beyond),
             TestedValue::Difference => over.difference(self.base, self.values, beyond),
             TestedValue::Ratio => over.ratio(self.base, self.values, beyond),
@@ -176,7 +174,7 @@ mod tests {
         Judgement { over, met }
     }
 
-    /// About 100, by 2 % or so: at 99.9 % 93 to 107.
+    /// Values around 100 that scatter by about 2 %; their 99.9 % interval is 93 to 107.
     const RUNS: [f64; 5] = [98.0, 99.0, 100.0, 101.0, 102.0];
 
     fn range(least: f64, most: f64) -> ExpectationRule {
@@ -212,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Of a case whose reference is half of it.
+    /// Returns the verdict on a case whose reference is half of it.
     fn is_met(rule: ExpectationRule, values: &[f64], judgement: Judgement) -> bool {
         let base = RUNS.map(|value| value / 2.0);
         let question = RuleTest::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
@@ -226,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_met_by_the_value_unless_its_interval_contradicts_or_when_that_shows_it() {
+    fn a_rule_is_met_by_value_or_by_its_interval() {
         let by_value = Judgement::default();
-        // What is asked; whether it is met by the value, unless contradicted, when shown.
+        // The columns are by value, unless contradicted, and when shown.
         for (rule, expected) in [
             (range(90.0, 110.0), [true, true, true]),
             (range(99.0, 110.0), [true, true, false]),
@@ -244,14 +242,14 @@ mod tests {
             (ratio(2.1, 0.01), [false, true, false]),
             (ratio(2.0, 0.1), [true, true, true]),
             (ratio(3.0, 0.1), [false, false, false]),
-            // Twice the reference's, give or take a tenth.
+            // The value is twice the reference's, give or take a tenth.
             (at_least(1.5), [true, true, true]),
             (at_least(2.05), [false, true, false]),
             (at_least(3.0), [false, false, false]),
             (at_most(3.0), [true, true, true]),
             (at_most(1.95), [false, true, false]),
             (at_most(1.5), [false, false, false]),
-            // 80 was published.
+            // The published value is 80.
             (
                 ExpectationRule::Published { within: 0.2 },
                 [false, true, false],
@@ -287,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_held_against_its_ends_in_percent_of_the_median() {
+    fn a_spread_is_compared_in_percent_of_the_median() {
         let decide = |least, most, values: &[f64]| {
             let rule = ExpectationRule::Spread { least, most };
             let question = RuleTest::of_rule(rule, values, None, None).unwrap();
             question.decide(Judgement::default(), BEYOND)
         };
-        // 2 of 100, without either end.
+        // The spread is 2 of 100 when one run at either end is left out.
         for (least, most, expected) in [
             (Some(1.0), Some(3.0), true),
             (Some(2.5), None, false),
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_contradicted_only_by_an_interval_wholly_on_the_wrong_side() {
+    fn a_step_is_contradicted_only_by_an_interval_entirely_on_the_wrong_side() {
         let times = |factor: f64| RUNS.map(|value| value * factor);
         let falls =
             |values: &[f64], judgement| match RuleTest::of_step(TrendWay::Falling, &RUNS, values)
@@ -343,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_does_not_follow_one_run_that_lies_far_out() {
+    fn the_median_ignores_one_outlier() {
         let runs = [100.0, 101.0, 99.0, 100.5, 500.0];
         let rule = range(95.0, 105.0);
         assert!(!is_met(rule, &runs, Judgement::default()));
@@ -351,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_too_few_runs_say_is_not_decided() {
+    fn too_few_runs_decide_nothing() {
         let of = |values, judgement| {
             let question = RuleTest::of_rule(range(0.0, 1.0), values, None, None).unwrap();
             question.decide(judgement, BEYOND)

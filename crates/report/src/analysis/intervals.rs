@@ -1,8 +1,8 @@
-//! The rates that an instrument's samples state interval by interval, each under the name of what was counted.
+//! Rates per interval from an instrument's samples, labelled with the quantity that was counted.
 
 use record::{Direction, Measurement, Metric, Sample};
 
-/// Each direction by itself; a download of a web server states none.
+/// Samples with each of the two directions, or without any, as from a download from a web server.
 pub(crate) const DIRECTIONS: [Option<Direction>; 3] =
     [None, Some(Direction::Up), Some(Direction::Down)];
 
@@ -11,19 +11,19 @@ pub(crate) type ThroughputInterval = (f64, f64, f64);
 
 /// The quantity that the amounts of a series of intervals count.
 ///
-/// Everything that is derived from a series carries this value, and every title, axis and column takes its words from it. So
-/// what was sent cannot be shown as what arrived.
+/// All values derived from a series carry this quantity, and every title, axis and column takes its words from it.
+/// Therefore a sent rate can never be shown as a received one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RateQuantity {
-    /// Payload that arrived: the bytes that a receiver counted, or the goodput that an instrument states.
+    /// Received payload: the bytes that a receiver counted, or the goodput that an instrument reports.
     Goodput,
-    /// IP packets that arrived (L3), as a search for the capacity counts them.
+    /// Received IP packets (L3), as a search for the capacity counts them.
     IpCapacity,
-    /// Payload that a sender handed to its socket. Not all of it need have arrived.
+    /// Payload that a sender handed to its socket, some of which may not have arrived.
     Sent,
 }
 
-/// The intervals of one direction of one measurement, and what they count.
+/// The intervals of one direction of one measurement, with the quantity that they count.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RateSeries {
     quantity: RateQuantity,
@@ -31,10 +31,10 @@ pub(crate) struct RateSeries {
 }
 
 impl RateQuantity {
-    /// Every quantity, in the order of reports.
+    /// All quantities in the order of reports.
     pub(crate) const ALL: [Self; 3] = [Self::Goodput, Self::IpCapacity, Self::Sent];
 
-    /// The metric of its rate: it names the quantity and says what it is.
+    /// Returns the metric of the rate, which names and explains the quantity.
     pub(crate) fn metric(self) -> Metric {
         match self {
             Self::Goodput => Metric::GoodputBitPerS,
@@ -43,7 +43,7 @@ impl RateQuantity {
         }
     }
 
-    /// The name in reports: "goodput", "sent rate".
+    /// Returns the name in reports: "goodput", "sent rate".
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -52,7 +52,7 @@ impl RateQuantity {
         }
     }
 
-    /// The samples that state it, the best ones first.
+    /// Returns the samples from which the series can be computed, the preferred ones first.
     fn sources(self) -> &'static [SampleSource] {
         match self {
             Self::Goodput => &[
@@ -69,7 +69,8 @@ impl RateQuantity {
 }
 
 impl RateSeries {
-    /// Of this quantity in this direction; nothing where the measurement has fewer than two intervals of it.
+    /// Computes the series of this quantity in this direction; `None` if the measurement has fewer than two intervals
+    /// of it.
     pub(crate) fn of(
         measurement: &Measurement,
         direction: Option<Direction>,
@@ -84,28 +85,29 @@ impl RateSeries {
         })
     }
 
-    /// The series of one direction that reports show: what arrived where the measurement says that, and else what was sent.
+    /// Returns the series of one direction that reports show: the received quantity if the measurement has it, or else
+    /// the sent one.
     pub(crate) fn shown(measurement: &Measurement, direction: Option<Direction>) -> Option<Self> {
         let mut all = RateQuantity::ALL.into_iter();
         all.find_map(|quantity| Self::of(measurement, direction, quantity))
     }
 
-    /// The quantity.
+    /// Returns the quantity.
     pub(crate) fn quantity(&self) -> RateQuantity {
         self.quantity
     }
 
-    /// The intervals in the order of time.
+    /// Returns the intervals in order of time.
     pub(crate) fn intervals(&self) -> &[ThroughputInterval] {
         &self.intervals
     }
 }
 
-/// Samples that a series is made of.
+/// The samples from which a series is computed.
 enum SampleSource {
-    /// Each is the amount of an interval, in bytes.
+    /// Each sample is the amount of an interval, in bytes.
     Bytes(Metric),
-    /// Each is the rate over an interval, in bit/s.
+    /// Each sample is the rate over an interval, in bit/s.
     Rate(Metric),
 }
 
@@ -123,7 +125,7 @@ impl SampleSource {
     }
 }
 
-/// Samples of one interval, which are of several streams, added up.
+/// Adds up the samples of one interval over all streams.
 fn joined(samples: &[&Sample], source: &SampleSource, from_s: f64) -> Vec<ThroughputInterval> {
     let whole = samples.iter().any(|sample| sample.stream.is_none());
     let mut samples: Vec<&Sample> = samples
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn sent_bytes_never_become_a_goodput() {
-        // 2,496,250 bytes each second are 19.97 Mbit/s, of which a link of 10 Mbit/s lets less than half pass.
+        // A sender of 2,496,250 bytes per second sends 19.97 Mbit/s, of which a link of 10 Mbit/s drops more than half.
         let sent = sampled(Metric::SentBytes, 2_496_250.0);
         let up = Some(Direction::Up);
         assert_eq!(RateSeries::of(&sent, up, RateQuantity::Goodput), None);
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_is_shown_before_what_was_sent() {
+    fn received_rates_are_shown_before_sent_ones() {
         let mut both = sampled(Metric::SentBytes, 2e6);
         both.samples
             .extend(sampled(Metric::ReceivedBytes, 1e6).samples);
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_of_ip_packets_is_no_goodput_of_payload() {
+    fn an_ip_capacity_is_not_a_goodput() {
         let capacity = sampled(Metric::IpCapacityBitPerS, 9e6);
         let series = RateSeries::shown(&capacity, Some(Direction::Up)).unwrap();
         assert_eq!(series.quantity(), RateQuantity::IpCapacity);

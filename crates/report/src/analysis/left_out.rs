@@ -1,4 +1,4 @@
-//! What does not count of a run that counts.
+//! Invalid figures of runs that otherwise count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use record::figure_name::FigureName;
 use record::{Measured, Run};
 
-/// Figures that do not count though the bulk of what their instrument measured does.
+/// Invalid figures of an instrument whose other figures are valid.
 pub(crate) struct LeftOut {
     figures: String,
     cause: String,
@@ -18,7 +18,8 @@ impl Display for LeftOut {
     }
 }
 
-/// What of several runs does not count: a line for the same figures, with the cause in the first of them.
+/// Returns the invalid figures of several runs: one line for all runs that lack the same figures, with the cause from
+/// the first.
 pub(super) fn of_all<'r>(runs: impl Iterator<Item = &'r Run>) -> Vec<String> {
     let mut found: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
     for run in runs {
@@ -27,18 +28,18 @@ pub(super) fn of_all<'r>(runs: impl Iterator<Item = &'r Run>) -> Vec<String> {
         }
     }
     let line = |(figures, runs): (String, Vec<(u32, String)>)| match runs.as_slice() {
-        [(number, cause)] => format!("run {number} does not count for {figures}: {cause}"),
+        [(number, cause)] => format!("run {number} is left out of {figures}: {cause}"),
         _ => {
             let (first, cause) = &runs[0];
             let numbers: Vec<String> = runs.iter().map(|(number, _)| number.to_string()).collect();
             let numbers = numbers.join(", ");
-            format!("runs {numbers} do not count for {figures}: in run {first} {cause}")
+            format!("runs {numbers} are left out of {figures}; in run {first}: {cause}")
         }
     };
     found.into_iter().map(line).collect()
 }
 
-/// What of `run` does not count, and why: one an instrument.
+/// Returns the invalid figures of `run` and the cause, one entry per instrument.
 pub(crate) fn left_out(run: &Run) -> Vec<LeftOut> {
     let sound = run.measurements.iter().filter(|one| one.invalid.is_none());
     let line = |measured: &Measured| {
@@ -62,7 +63,7 @@ mod tests {
     use crate::analysis::tests::late_pings;
 
     #[test]
-    fn runs_that_lack_the_same_figures_are_one_line() {
+    fn runs_without_the_same_figures_share_a_line() {
         let record = late_pings(2);
         let mut second = record.runs[0].clone();
         second.repeat = 2;
@@ -70,13 +71,13 @@ mod tests {
         assert_eq!(
             of_all([&record.runs[0], &second].into_iter()),
             [format!(
-                "runs 1, 2 do not count for ping.lost_percent.mean, ping.rtt_ms.p99: in run 1 {cause}"
+                "runs 1, 2 are left out of ping.lost_percent.mean, ping.rtt_ms.p99; in run 1: {cause}"
             )]
         );
         assert_eq!(
             of_all(std::iter::once(&second)),
             [format!(
-                "run 2 does not count for ping.lost_percent.mean, ping.rtt_ms.p99: {cause}"
+                "run 2 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}"
             )]
         );
     }

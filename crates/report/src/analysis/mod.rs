@@ -1,5 +1,5 @@
-//! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
-//! for it: statistics, and what theory allows.
+//! Analysis of a record: the figures of each case, compared with the reference, with published values and with
+//! expectations.
 
 pub(crate) mod baselines;
 mod bottleneck;
@@ -29,20 +29,20 @@ use stats::sample_summary::SampleSummary;
 
 pub(crate) use bottleneck::ChainBottleneck;
 pub(crate) use left_out::left_out;
-use verdict::ToCome;
+use verdict::PendingRuns;
 pub use verdict::{ExpectationCheck, Verdict};
 
-/// A whole record, judged.
+/// The analysis of a whole record.
 #[derive(Clone, Debug)]
 pub struct Analysis<'a> {
     pub(crate) record: &'a Record,
-    /// In the order of the plan.
+    /// The cases in the order of the plan.
     pub(crate) cases: Vec<CaseFigures<'a>>,
-    /// What was expected of several cases together.
+    /// Expectations about several cases together.
     pub(crate) trends: Vec<ExpectationCheck>,
-    /// Of chains whose segments were measured.
+    /// Bottlenecks of chains whose segments were measured.
     pub(crate) bottlenecks: Vec<ChainBottleneck>,
-    /// The gravest of all.
+    /// The gravest of all verdicts.
     pub verdict: Verdict,
 }
 
@@ -50,68 +50,68 @@ pub struct Analysis<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct CaseFigures<'a> {
     pub(crate) case: &'a Case,
-    /// Those that count: of each repeat the last attempt, unless the machine spoilt that too.
+    /// The runs that count, which are the last attempts of each repeat, unless the machine spoilt those, too.
     pub(crate) runs: Vec<&'a Run>,
-    /// Of all streams together.
-    pub(crate) figures: BTreeMap<FigureName, Across>,
+    /// The figures over all streams.
+    pub(crate) figures: BTreeMap<FigureName, FigureOverRuns>,
     pub(crate) checks: Vec<ExpectationCheck>,
-    /// Runs that failed, are missing, or are invalid and too many to do without.
+    /// Runs that failed, are missing, or are invalid and too many to be ignored.
     pub(crate) faults: Vec<Fault>,
-    /// What does not count while the case stands: invalid runs that are few ([`FEW`]), figures that came late of a run whose
-    /// others count; which, and why.
+    /// Data that is ignored while the case as a whole counts: invalid runs, if they are few ([`FEW`]), and late figures
+    /// of runs that otherwise count. Each entry names them and the cause.
     pub(crate) left_out: Vec<String>,
-    /// Whether runs are missing because the experiment was interrupted, or is under way.
-    pub(crate) to_come: bool,
-    /// Attempts that the machine spoilt and that were repeated.
+    /// Whether runs are missing because the experiment was interrupted or is still running.
+    pub(crate) has_pending_runs: bool,
+    /// Number of attempts that the machine spoilt and that were repeated.
     pub(crate) repeated: usize,
     pub(crate) verdict: Verdict,
 }
 
-/// A figure across the runs of a case.
+/// A figure over the runs of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Across {
-    /// One of each run that counts, in the order of the repeats.
+pub(crate) struct FigureOverRuns {
+    /// The values of the runs that count, in the order of the repeats.
     pub(crate) values: Vec<f64>,
     pub(crate) summary: SampleSummary,
-    /// A run found a lower bound alone, so that the mean is one.
+    /// Whether a run has only a lower bound, so that the mean is one, too.
     pub(crate) at_least: bool,
-    /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
-    /// many runs there are, Stein's; none of a lower bound.
+    /// The 95 % confidence interval: Student's t over the runs; for a single run, the interval that it reports; for the
+    /// figure that decided the number of runs, Stein's. Absent for a lower bound.
     pub(crate) interval: Option<ConfidenceInterval>,
-    /// In one of the runs its samples are too few for what it says, or for an interval.
+    /// Whether a run has too few samples for the figure or for its interval.
     pub(crate) too_few: bool,
-    /// Of the mean against the reference case's; absent for the reference, or without its figure.
+    /// The change of the mean from the reference case; absent for the reference, and without its figure.
     pub(crate) change: Option<Change>,
-    /// Between the values of both; absent where the change is.
+    /// The shift between the values of both cases; absent if the change is.
     pub(crate) shift: Option<Shift>,
 }
 
-/// A run that did not yield what it should.
+/// A run that did not yield its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
-    /// Anything but [`Verdict::Met`] and [`Verdict::NotMet`].
+    /// The verdict, which is neither [`Verdict::Met`] nor [`Verdict::NotMet`].
     pub(crate) verdict: Verdict,
-    /// Which run, and the cause.
+    /// The run and the cause.
     pub(crate) text: String,
 }
 
 impl<'a> Analysis<'a> {
-    /// Of `record`.
+    /// Analyses `record`.
     pub fn of(record: &'a Record) -> Self {
         let plan = record.plan();
         let latest = record.latest();
         let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
         let base = reference.map(|case| across(&latest, case));
-        let to_come = |case: &Case| {
+        let has_pending_runs = |case: &Case| {
             let owed = |run: &Run| {
                 matches!(run.outcome, RunOutcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
             };
             let done = latest.runs(case).filter(|run| !owed(run)).count();
-            // What a shard lacks is another's.
+            // A run that a shard lacks belongs to another shard.
             let unfinished = record.finished_at.is_none() || plan.shard.is_some();
             unfinished && done < case.repeats.least as usize
         };
-        let of_reference = reference.is_some_and(to_come);
+        let of_reference = reference.is_some_and(has_pending_runs);
         let cases: Vec<_> = plan
             .cases
             .iter()
@@ -126,8 +126,8 @@ impl<'a> Analysis<'a> {
                             against.and_then(|against| Shift::of(against, &figure.values));
                     }
                 }
-                let of_case = to_come(case);
-                let runs = ToCome {
+                let of_case = has_pending_runs(case);
+                let runs = PendingRuns {
                     of_case,
                     of_reference,
                 };
@@ -148,13 +148,13 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Every expectation of every case, and those of several.
+    /// Returns the expectations about single cases and those about several.
     pub(crate) fn checks(&self) -> impl Iterator<Item = &ExpectationCheck> {
         let cases = self.cases.iter().flat_map(|figures| &figures.checks);
         cases.chain(&self.trends)
     }
 
-    /// The case of this name.
+    /// Returns the case of this name.
     pub(crate) fn case(&self, name: &str) -> Option<&CaseFigures<'a>> {
         self.cases.iter().find(|figures| figures.case.name == name)
     }
@@ -164,14 +164,14 @@ impl<'a> CaseFigures<'a> {
     fn new(
         latest: &Latest<'a>,
         case: &'a Case,
-        figures: BTreeMap<FigureName, Across>,
+        figures: BTreeMap<FigureName, FigureOverRuns>,
         checks: Vec<ExpectationCheck>,
-        to_come: bool,
+        has_pending_runs: bool,
     ) -> Self {
-        let (faults, few) = faults(latest, case, to_come);
+        let (faults, few) = faults(latest, case, has_pending_runs);
         let verdicts = checks.iter().map(|check| check.verdict);
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
-        // The attempts before the one that counts.
+        // Attempts before the one that counts.
         let repeated = latest.runs(case).map(|run| run.attempt as usize - 1).sum();
         Self {
             case,
@@ -182,7 +182,7 @@ impl<'a> CaseFigures<'a> {
                 .into_iter()
                 .chain(left_out::of_all(counted(latest, case)))
                 .collect(),
-            to_come,
+            has_pending_runs,
             repeated,
             runs: counted(latest, case).collect(),
             verdict,
@@ -191,12 +191,12 @@ impl<'a> CaseFigures<'a> {
 }
 
 impl<'a> CaseFigures<'a> {
-    /// The case's.
+    /// Returns the name of the case.
     pub(crate) fn name(&self) -> &'a str {
         &self.case.name
     }
 
-    /// What an instrument measured where that counts, with the number of each repeat.
+    /// Returns the measurements of an instrument that count, each with the number of its repeat.
     pub(crate) fn measured(
         &self,
         instrument: &str,
@@ -210,39 +210,39 @@ impl<'a> CaseFigures<'a> {
     }
 }
 
-impl Across {
-    /// The mean over the runs.
+impl FigureOverRuns {
+    /// Returns the mean over the runs.
     pub(crate) fn value(&self) -> f64 {
         self.summary.mean
     }
 }
 
-/// The runs of a case that count: of each repeat the last attempt, unless the machine spoilt all of that too. Figures of
-/// instruments may still not ([`Run::spoilt`]).
+/// Returns the runs of a case that count, which are the last attempts of each repeat, unless the machine spoilt all of
+/// that, too. Figures of single instruments may still be invalid ([`Run::spoilt`]).
 pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Item = &'a Run> {
     let runs = latest.runs(case);
     runs.filter(|run| run.spoilt_as_a_whole().is_none())
 }
 
-/// What the runs of a case state of a figure.
+/// The values of a figure in the runs of a case.
 #[derive(Default)]
-struct Stated {
+struct RunValues {
     values: Vec<f64>,
-    /// One of them is a lower bound.
+    /// Whether one of them is a lower bound.
     at_least: bool,
-    /// What the last run states.
+    /// The interval that the last run reports.
     interval: Option<[f64; 2]>,
-    /// One of them is of too few samples.
+    /// Whether one of them has too few samples.
     too_few: bool,
-    /// The packets that each run's share of losses is of, of those that tell.
+    /// The number of packets and losses of each run, from the runs that report it.
     losses: Vec<Losses>,
-    /// The coarsest step in which one of them was read.
+    /// The coarsest step to which one of them was rounded.
     resolution: Option<f64>,
 }
 
-/// Every figure of a case, of all streams together. What failed half-way states none.
-fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
-    let mut found: BTreeMap<FigureName, Stated> = BTreeMap::new();
+/// Returns every figure of a case over all streams. A measurement that failed half-way has none.
+fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRuns> {
+    let mut found: BTreeMap<FigureName, RunValues> = BTreeMap::new();
     let all = counted(latest, case).flat_map(|run| run.measurements.iter().map(move |m| (run, m)));
     for (run, measured) in all {
         let measurement = &measured.measurement;
@@ -262,10 +262,10 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             };
         }
     }
-    let across = |(name, stated): (FigureName, Stated)| {
+    let across = |(name, stated): (FigureName, RunValues)| {
         let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
-        // A mean of rounded readings may be off by half a step, however alike they are.
+        // A mean of rounded readings may be off by half a step, even if they are equal.
         let half = stated.resolution.map(|step| step / 2.0);
         let rounded = |[low, high]: [f64; 2]| match half {
             Some(half) => [(low - half).max(low.min(0.0)), high + half],
@@ -277,19 +277,20 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             .or(of_step)
             .filter(|_| runs == 1)
             .map(rounded);
-        // Shares of losses are pooled: Student's t would end below 0, and take runs without a loss for certain.
-        let over = match stated.losses.len() == runs && runs > 1 {
-            true => {
-                Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
-            }
-            false => summary
+        // Shares of losses are pooled. The interval by Student's t could end below 0, and would have no width for runs
+        // without losses.
+        let over = if stated.losses.len() == runs && runs > 1 {
+            Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
+        } else {
+            summary
                 .interval
-                .map(|ends| within_limits(name.metric, rounded(ends))),
+                .map(|ends| within_limits(name.metric, rounded(ends)))
         };
         let over = over.map(|ends| (ends, IntervalScope::Runs(runs)));
-        let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
-        let interval = interval.filter(|_| !stated.at_least);
-        let across = Across {
+        let interval = over
+            .or(own.map(|ends| (ends, IntervalScope::TheRun)))
+            .filter(|_| !stated.at_least);
+        let across = FigureOverRuns {
             values: stated.values,
             summary,
             at_least: stated.at_least,
@@ -300,7 +301,8 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         };
         Some((name, across))
     };
-    let mut found: BTreeMap<FigureName, Across> = found.into_iter().filter_map(across).collect();
+    let mut found: BTreeMap<FigureName, FigureOverRuns> =
+        found.into_iter().filter_map(across).collect();
     if let Some(narrow) = &case.repeats.until {
         let values = latest.deciding(case);
         let mut decided = found.iter_mut().filter(|(name, _)| name.is_of(&narrow.of));
@@ -318,15 +320,15 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     found
 }
 
-/// `ends` within what a value of `metric` can be: shares lie between 0 and 100 %, and nothing that is measured lies below 0 except for
-/// differences of two clocks.
+/// Restricts `ends` to the possible values of `metric`: 0 to 100 % for shares, and at least 0 for everything except
+/// differences between two clocks.
 fn within_limits(metric: Metric, [low, high]: [f64; 2]) -> [f64; 2] {
     let [least, most] = metric.limits();
     [low.max(least), high.min(most)]
 }
 
-/// The figures of a case that people look for first, over the runs that there are.
-pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
+/// Returns the main figures of a case over the runs so far.
+pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRuns> {
     let mut figures = across(latest, case);
     figures.retain(|name, _| {
         let own = case.instrument(&name.instrument);
@@ -335,7 +337,7 @@ pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName
     figures
 }
 
-/// Why no run's figure of this name counts, where one was measured.
+/// Returns the reason why no run has a valid figure of this name, if one was measured.
 fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     let mut runs = counted(latest, case);
     runs.find_map(|run| {
@@ -344,11 +346,12 @@ fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     })
 }
 
-/// One run in so many may be invalid: the others speak for the case, and its rules say themselves how many runs they take.
+/// If at most one run in this many is invalid, the others represent the case. Rules check themselves whether the runs
+/// suffice.
 const FEW: usize = 5;
 
-/// What is wrong with the runs of a case; and, where those that are invalid are few, what these say, which is then not wrong.
-fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<String>) {
+/// Returns the faults of a case's runs and, if few runs are invalid, descriptions of those, which then are not faults.
+fn faults(latest: &Latest<'_>, case: &Case, has_pending_runs: bool) -> (Vec<Fault>, Vec<String>) {
     let runs: Vec<&Run> = latest.runs(case).collect();
     let mut faults = Vec::new();
     let mut invalid = Vec::new();
@@ -361,24 +364,27 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
                 text: format!("run {number} failed: {cause}"),
             }),
             RunOutcome::Invalid { cause } => invalid.push(Fault {
-                verdict: match to_come && run.attempt < MOST_ATTEMPTS {
-                    true => Verdict::Incomplete,
-                    false => Verdict::Invalid,
+                verdict: if has_pending_runs && run.attempt < MOST_ATTEMPTS {
+                    Verdict::Incomplete
+                } else {
+                    Verdict::Invalid
                 },
                 text: format!("run {number} is invalid: {cause}"),
             }),
         }
     }
     let mut few = Vec::new();
-    match invalid.len() * FEW <= runs.len() && !to_come {
-        true => few.extend(invalid.into_iter().map(|fault| fault.text)),
-        false => faults.extend(invalid),
+    if invalid.len() * FEW <= runs.len() && !has_pending_runs {
+        few.extend(invalid.into_iter().map(|fault| fault.text));
+    } else {
+        faults.extend(invalid);
     }
     if runs.len() < case.repeats.least as usize {
         faults.push(Fault {
-            verdict: match to_come {
-                true => Verdict::Incomplete,
-                false => Verdict::Failed,
+            verdict: if has_pending_runs {
+                Verdict::Incomplete
+            } else {
+                Verdict::Failed
             },
             text: format!(
                 "{} of {} took place",
@@ -413,13 +419,13 @@ pub(crate) mod tests {
         }
     }
 
-    /// So many values of the standard normal distribution.
+    /// Returns this many values of the standard normal distribution.
     pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
         let mut random = fastrand::Rng::with_seed(seed);
         (0..count).map(|_| chance::normal(&mut random)).collect()
     }
 
-    /// Two cases; everything that is expected is met.
+    /// A record of two cases in which every expectation is met.
     pub(crate) fn record() -> Record {
         let file = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -451,7 +457,7 @@ pub(crate) mod tests {
             let figure = analysis.cases[1].figures[&name("ping.lost_percent.mean")].clone();
             figure.interval.unwrap().ends
         };
-        // Wilson's interval of 0 and of 4 in 2,000. Student's t would say 0 to 0, and -2.34 to 2.74 %.
+        // Wilson's intervals for 0 and for 4 of 2,000. Student's t would give 0 to 0, and -2.34 to 2.74 %.
         let [low, high] = interval([0, 0]);
         assert!(low == 0.0 && (high - 0.1917).abs() < 1e-3, "{low} {high}");
         let [low, high] = interval([2, 2]);
@@ -469,7 +475,7 @@ pub(crate) mod tests {
         let rtt = &slow[&name("ping.rtt_ms.median")];
         assert_eq!(rtt.values, [3.05, 3.2]);
         assert!((rtt.value() - 3.125).abs() < 1e-9 && rtt.interval.is_some());
-        // 3.125 less 1.1, both of which stand in the report.
+        // The change is 3.125 minus 1.1, both of which are in the report.
         let change = rtt.change.as_ref().unwrap();
         assert_eq!(change.means, [1.1, rtt.value()]);
         assert!((change.difference.value - 2.025).abs() < 1e-9);
@@ -479,7 +485,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn whole_percent_readings_that_are_alike_are_no_surer_than_their_step() {
+    fn equal_rounded_readings_have_an_interval_of_one_step() {
         let mut record = record();
         for run in &mut record.runs {
             let cpu = Figure::new(Metric::ReceiverCpuPercent, Statistic::Mean, 0.0);
@@ -499,7 +505,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_figure_that_decides_the_repeats_has_steins_interval() {
+    fn the_figure_that_decides_the_repeats_has_an_interval_by_stein() {
         let mut record = record();
         let (one, of) = (record.runs[0].clone(), name("ping.rtt_ms.median"));
         record.head.plan.cases.truncate(1);
@@ -536,7 +542,7 @@ pub(crate) mod tests {
             Some(ConfidenceInterval { ends: stated, of })
         );
         let findings = crate::findings::findings(&Analysis::of(&record));
-        let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
+        let told = "ping.rtt_ms.median within ± 1 % needs 173 runs; there are 5 valid runs";
         assert!(
             findings.iter().any(|line| line.contains(told)),
             "{findings:?}"
@@ -544,7 +550,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_expectation_that_is_not_met_fails_its_case_and_the_whole() {
+    fn an_unmet_expectation_fails_its_case_and_the_experiment() {
         let mut record = record();
         record.runs[0].measurements[1].measurement = downloaded(1e6);
         let analysis = Analysis::of(&record);
@@ -555,7 +561,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
+    fn a_failed_or_missing_run_fails_its_case_with_the_cause() {
         let mut record = record();
         spoil(&mut record.runs[0], "the ring dropped 3");
         record.runs.pop();
@@ -569,7 +575,7 @@ pub(crate) mod tests {
         assert_eq!(analysis.verdict, Verdict::Failed);
     }
 
-    /// The machine spoilt all of `run`, as the runner records it.
+    /// Marks all of `run` as spoilt by the machine, as the runner does.
     pub(crate) fn spoil(run: &mut Run, cause: &str) {
         let cause = cause.to_owned();
         for measured in &mut run.measurements {
@@ -578,7 +584,7 @@ pub(crate) mod tests {
         run.outcome = RunOutcome::Invalid { cause };
     }
 
-    /// Of 100 packets of the ping in the first run so many are late, as the runner records it.
+    /// Marks this many of the 100 packets of the first run's ping as late, as the runner does.
     pub(crate) fn late_pings(late: u64) -> Record {
         let mut record = record();
         let run = &mut record.runs[0];
@@ -601,7 +607,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_invalid_run_in_five_is_told_and_the_others_stand() {
+    fn one_invalid_run_in_five_is_left_out_and_reported() {
         let mut record = record();
         record.head.plan.cases.truncate(1);
         record.head.plan.trends.clear();
@@ -636,7 +642,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_instrument_that_is_spoilt_takes_none_with_it_and_is_named() {
+    fn a_spoilt_instrument_does_not_affect_others_and_is_named() {
         let record = late_pings(10);
         let analysis = Analysis::of(&record);
         let base = &analysis.cases[0];
@@ -662,7 +668,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_median_is_held_against_the_median_of_published_runs_and_a_mean_against_their_mean() {
+    fn a_median_is_compared_with_the_published_median_and_a_mean_with_the_mean() {
         let mut record = record();
         let of = name("ping.rtt_ms.median");
         let slow = &mut record.head.plan.cases[1];
@@ -703,8 +709,12 @@ pub(crate) mod tests {
             judgement: Judgement::default(),
         }];
         let slow = slow.name.clone();
-        let run = record.runs.iter().find(|run| run.case == slow);
-        let run = run.unwrap().clone();
+        let run = record
+            .runs
+            .iter()
+            .find(|run| run.case == slow)
+            .unwrap()
+            .clone();
         record.runs.retain(|run| run.case != slow);
         for (repeat, median) in (1..).zip([3.0, 3.1, 9.0, 3.0, 1.0]) {
             let mut run = run.clone();
@@ -726,14 +736,14 @@ pub(crate) mod tests {
             ),
             (
                 Verdict::Met,
-                "ping.rtt_ms.median: a spread over the runs, one at either end left out, of at most 50 %",
+                "ping.rtt_ms.median: a spread over the runs, without the lowest and the highest, of at most 50 %",
                 "3.33 % (published: 20.00 %)"
             )
         );
     }
 
     #[test]
-    fn late_packets_in_the_tail_mark_the_p99_and_the_loss_and_nothing_else() {
+    fn late_packets_in_the_tail_mark_only_the_p99_and_the_loss() {
         let mut record = late_pings(2);
         let p99 = name("ping.rtt_ms.p99");
         let expectation = &mut record.head.plan.cases[0].expect;
@@ -754,8 +764,7 @@ pub(crate) mod tests {
         let cause = "2 of 100 packets up left more than 1 ms late";
         assert_eq!(check.verdict, Verdict::Invalid);
         assert_eq!(check.measured.as_str(), cause);
-        let told =
-            format!("run 1 does not count for ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
+        let told = format!("run 1 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
             crate::formats::junit::junit(&record).unwrap(),
@@ -769,7 +778,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_has_not_run_yet_is_incomplete_and_nothing_about_it_is_decided() {
+    fn an_unfinished_case_is_incomplete_and_undecided() {
         let mut record = record();
         record.finished_at = None;
         record.runs.pop();
@@ -780,12 +789,12 @@ pub(crate) mod tests {
         assert_eq!(analysis.cases[0].verdict, Verdict::Met);
         assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
         assert_eq!(analysis.verdict, Verdict::Incomplete);
-        // Attempts are owed to what was spoilt.
+        // A spoilt run will be attempted again.
         spoil(&mut record.runs[1], "the ring dropped 3");
         assert_eq!(Analysis::of(&record).verdict, Verdict::Incomplete);
         record.runs[1].attempt = MOST_ATTEMPTS;
         assert_eq!(Analysis::of(&record).verdict, Verdict::Invalid);
-        // What is known to be wrong stays so.
+        // A known failure remains one.
         record.runs[0].outcome = RunOutcome::Failed {
             cause: "no route".to_owned(),
         };
@@ -793,7 +802,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_was_attempted_again_counts_as_the_last_attempt() {
+    fn the_last_attempt_of_a_run_counts() {
         let mut record = record();
         let mut again = record.runs[0].clone();
         again.attempt = 2;
@@ -805,7 +814,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_expectation_about_nothing_measured_has_failed() {
+    fn an_expectation_without_a_measurement_has_failed() {
         let mut record = record();
         record.runs[1].measurements.clear();
         record.runs[2].measurements.clear();
@@ -819,7 +828,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lower_bound_in_one_run_makes_the_figure_one() {
+    fn a_lower_bound_in_one_run_makes_the_figure_a_lower_bound() {
         let mut record = record();
         let figure = &mut record.runs[0].measurements[1].measurement.figures[0];
         *figure = figure.clone().at_least(figure.value * 0.99);

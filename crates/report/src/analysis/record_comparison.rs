@@ -1,4 +1,4 @@
-//! Two records of one scenario, case by case.
+//! Compares two records of one scenario, case by case.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,71 +16,71 @@ use stats::change::Change;
 use stats::hodges_lehmann::{Sense, Shift, ShiftVerdict};
 use stats::welch;
 
-/// Of a whole comparison: how often it may call worse what is not.
+/// Accepted probability that a whole comparison calls a figure worse that is not.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// One figure of one case in both records.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// Of this case.
+    /// Name of the case.
     pub case: String,
-    /// What is compared.
+    /// The figure.
     pub figure: FigureName,
-    /// Means over the runs, in the metric's unit: of the reference, then of the record.
+    /// Means over the runs of the reference and of the record, in the metric's unit.
     pub means: [f64; 2],
     /// The change from one mean to the other.
     pub change: Change,
-    /// Between the values of the reference and those of the record.
+    /// The shift between the values of the reference and those of the record.
     pub shift: Shift,
-    /// How likely such a difference is where there is none, among all figures compared: [`welch`]'s p, adjusted by Holm. Absent
-    /// where there are too few runs to tell.
+    /// Probability of such a difference if there is none, over all compared figures: [`welch`]'s p, adjusted by Holm's
+    /// method. Absent if there are too few runs.
     pub p: Option<f64>,
 }
 
-/// What cannot be compared, because the one record has it and the other not, or neither.
+/// A case or figure that cannot be compared because one of the records, or both, lack it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Of this case.
+    /// Name of the case.
     pub case: String,
-    /// A figure, or an instrument of which there is no figure; the whole case when absent.
+    /// A figure, or an instrument without figures; absent if the whole case is missing.
     pub what: Option<String>,
-    /// Where it is not.
-    pub lacking: Lacking,
+    /// The record that lacks it.
+    pub lacking: MissingFrom,
 }
 
-/// Which record lacks something.
+/// The record that lacks something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Lacking {
-    /// The reference.
+pub enum MissingFrom {
+    /// The reference lacks it.
     Reference,
-    /// The record that is held against it.
+    /// The record that is compared with the reference lacks it.
     Record,
-    /// Both.
+    /// Both lack it.
     Both,
 }
 
-/// What the records have in common, and what not.
+/// The comparison of two records.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What both have.
+    /// The figures that both have.
     pub compared: Vec<Compared>,
     /// Cases and figures that one of them lacks.
     pub missing: Vec<Missing>,
     /// Cases whose links differ, with both links in words.
     pub across: Vec<String>,
-    /// What differs between the machines, in words.
+    /// Differences between the machines, in words.
     pub hosts: Vec<String>,
-    /// Which of the two have runs to come: "reference", "record".
+    /// The records that have runs to come: "reference", "record".
     pub unfinished: Vec<&'static str>,
 }
 
 impl Comparison {
-    /// Of `record` against `reference`, in those figures that `wanted` picks; a case may have another link in each with
-    /// `across_links`.
+    /// Compares `record` with `reference` in the figures that `wanted` selects. With `across_links`, the links of a
+    /// case may differ between the records.
     ///
     /// # Errors
-    /// They are of different scenarios: another name, or a case of other conditions or instruments.
+    /// Records of different scenarios: the names differ, or the conditions or instruments of a case.
     pub fn of(
         reference: &Record,
         record: &Record,
@@ -93,7 +93,7 @@ impl Comparison {
         for old in &before.cases {
             let case = &old.case.name;
             let Some(new) = after.case(case) else {
-                missing.push(Missing::case(case, Lacking::Record));
+                missing.push(Missing::case(case, MissingFrom::Record));
                 continue;
             };
             missing.extend(Missing::instruments(old, new));
@@ -107,8 +107,8 @@ impl Comparison {
                             case: case.clone(),
                             what: Some(name.to_string()),
                             lacking: match old {
-                                None => Lacking::Reference,
-                                Some(_) => Lacking::Record,
+                                None => MissingFrom::Reference,
+                                Some(_) => MissingFrom::Record,
                             },
                         });
                         continue;
@@ -129,9 +129,12 @@ impl Comparison {
                 }));
             }
         }
-        let added = after.cases.iter().map(|new| &new.case.name);
-        let added = added.filter(|name| before.case(name).is_none());
-        missing.extend(added.map(|name| Missing::case(name, Lacking::Reference)));
+        let added = after
+            .cases
+            .iter()
+            .map(|new| &new.case.name)
+            .filter(|name| before.case(name).is_none());
+        missing.extend(added.map(|name| Missing::case(name, MissingFrom::Reference)));
         let told = || compared.iter().filter_map(|one: &Compared| one.p);
         let mut adjusted = welch::holm(&told().collect::<Vec<_>>()).into_iter();
         for one in compared.iter_mut().filter(|one| one.p.is_some()) {
@@ -150,18 +153,19 @@ impl Comparison {
         })
     }
 
-    /// Of how many figures and cases nobody can tell whether they got worse.
+    /// Returns the number of figures and cases for which it is undecided whether they got worse.
     pub fn untold(&self) -> usize {
         let few = self.compared.iter().filter(|one| one.is_too_few());
         few.count() + self.missing.len()
     }
 
-    /// How many figures are held against chance together.
+    /// Returns the number of figures that are tested together.
     pub fn family(&self) -> usize {
         self.compared.iter().filter(|one| one.p.is_some()).count()
     }
 
-    /// What got worse by more than `percent`, beyond chance: one or more of those that did not in at most 5 % of comparisons.
+    /// Returns the figures that got worse by more than `percent` and beyond chance. At most 5 % of comparisons report a
+    /// figure that did not get worse.
     pub fn regressions(&self, percent: f64) -> impl Iterator<Item = &Compared> {
         self.compared
             .iter()
@@ -170,23 +174,23 @@ impl Comparison {
 }
 
 impl Compared {
-    /// In plain words.
+    /// Describes the change in words.
     pub fn words(&self) -> String {
         let metric = self.figure.metric;
         if self.is_too_few() {
             let enough = self.shift.enough();
-            return format!("cannot tell: {enough} runs in each would do");
+            return format!("too few runs: {enough} per record needed");
         }
         changes::in_words(&self.change, Some(&self.shift), metric)
     }
 
-    /// Whether there are too few runs to tell a change from chance.
+    /// Returns whether there are too few runs to distinguish a change from chance.
     pub fn is_too_few(&self) -> bool {
         self.shift.change() == ShiftVerdict::TooFew
     }
 
-    /// Whether it got worse beyond chance, and the interval's near end by more than `percent`. Of what has no percentage, a
-    /// loss from or to nothing, any change beyond chance counts.
+    /// Returns whether the figure got worse beyond chance, and the nearer end of the change's interval by more than
+    /// `percent`. For a change without a percentage, such as a loss from or to 0, any change beyond chance counts.
     fn is_worse_by(&self, percent: f64) -> bool {
         let beyond_chance = self.p.is_some_and(|p| p <= SIGNIFICANCE);
         let worse = match self.change.verdict(self.figure.metric.unit()) {
@@ -201,7 +205,7 @@ impl Compared {
 }
 
 impl Missing {
-    fn case(case: &str, lacking: Lacking) -> Self {
+    fn case(case: &str, lacking: MissingFrom) -> Self {
         Self {
             case: case.to_owned(),
             what: None,
@@ -209,7 +213,7 @@ impl Missing {
         }
     }
 
-    /// Instruments of a case that both have, without a figure in either.
+    /// Returns the instruments of a case without a figure in either record.
     fn instruments(old: &CaseFigures<'_>, new: &CaseFigures<'_>) -> Vec<Self> {
         let has = |figures: &CaseFigures<'_>, instrument: &str| {
             let mut names = figures.figures.keys();
@@ -221,7 +225,7 @@ impl Missing {
             .map(|name| Self {
                 case: old.case.name.clone(),
                 what: Some(name.clone()),
-                lacking: Lacking::Both,
+                lacking: MissingFrom::Both,
             })
             .collect()
     }
@@ -234,39 +238,44 @@ impl fmt::Display for Missing {
             write!(f, ": {what}")?;
         }
         f.write_str(match self.lacking {
-            Lacking::Reference => ": not in the reference",
-            Lacking::Record => ": not in the record",
-            Lacking::Both => ": in neither record",
+            MissingFrom::Reference => ": not in the reference",
+            MissingFrom::Record => ": not in the record",
+            MissingFrom::Both => ": in neither record",
         })
     }
 }
 
-/// What differs between the machines of two records: their facts, and what they do with nothing in the way.
+/// Returns the differences between the machines of two records: their facts and their limits without emulated
+/// conditions.
 fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     let (old, new) = (&reference.head.host, &record.head.host);
+    let [old_cpus, new_cpus] = [old, new].map(|host| host.cpus.to_string());
     let pairs = [
         ("kernel", &old.kernel, &new.kernel),
         ("CPU", &old.cpu, &new.cpu),
-        ("CPUs", &old.cpus.to_string(), &new.cpus.to_string()),
+        ("CPUs", &old_cpus, &new_cpus),
         ("memory", &old.memory, &new.memory),
         ("clock source", &old.clocksource, &new.clocksource),
         ("farwire", &reference.head.farwire, &record.head.farwire),
-    ];
-    let pairs = pairs.into_iter().filter(|(_, old, new)| old != new);
+    ]
+    .into_iter()
+    .filter(|(_, old, new)| old != new);
     let mut words: Vec<String> = pairs
-        .map(|(what, old, new)| format!("{what}: {old} against {new}"))
+        .map(|(what, old, new)| format!("{what}: {old} in the reference, {new} in the record"))
         .collect();
     for (tool, old) in &old.tools {
         if let Some(new) = new.tools.get(tool).filter(|new| *new != old) {
-            words.push(format!("{tool}: {old} against {new}"));
+            words.push(format!(
+                "{tool}: {old} in the reference, {new} in the record"
+            ));
         }
     }
     words.extend(baselines::against(&reference.baselines, &record.baselines));
     words
 }
 
-/// A case of one name must mean the same in both; but for its link, with `across_links`. Then, the links that differ, in
-/// words.
+/// Checks that cases of the same name have the same conditions and instruments, apart from their links if
+/// `across_links` is set. Returns the links that differ, in words.
 fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Result<Vec<String>> {
     let (old, new) = (reference.plan(), record.plan());
     require!(
@@ -277,7 +286,7 @@ fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Resul
     );
     require!(
         old.quick == new.quick,
-        "one of the records was shortened by --quick, the other not"
+        "only one of the records was shortened by --quick"
     );
     let mut across = Vec::new();
     for case in &old.cases {
@@ -291,17 +300,20 @@ fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Resul
         ] {
             require!(
                 alike,
-                "records of different scenarios: case `{}` has another {what}",
+                "records of different scenarios: case `{}` differs in its {what}",
                 case.name
             );
         }
         if case.link != other.link {
             let links = [link(&case.link), link(&other.link)];
-            let links = format!("case `{}`: {} against {}", case.name, links[0], links[1]);
+            let links = format!(
+                "case `{}`: {} in the reference, {} in the record",
+                case.name, links[0], links[1]
+            );
             require!(
                 across_links,
-                "the links differ: {links}; if that is on purpose, have both links as cases of one scenario and name \
-                 one as its `reference`, or compare with --across-links"
+                "the links differ: {links}; to compare links, make them cases of one scenario with one of them as its \
+                 `reference`, or use --across-links"
             );
             across.push(links);
         }
@@ -317,7 +329,7 @@ mod tests {
     use record::plan::Repeats;
     use record::{Baseline, Run};
 
-    /// The case "base" with `runs` runs, whose goodputs are drawn about a mean times `factor`.
+    /// The case "base" with `runs` runs, whose goodputs are drawn around a mean times `factor`.
     fn repeated(runs: u32, factor: f64, seed: u64) -> Record {
         let mut record = record();
         let one = record.runs[0].clone();
@@ -357,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn two_percent_show_with_thirty_runs() {
+    fn a_change_of_two_percent_is_found_with_thirty_runs() {
         let comparison = compare(&repeated(30, 1.0, 1), &repeated(30, 0.98, 2));
         let slower: Vec<_> = comparison.regressions(0.0).collect();
         assert_eq!(slower.len(), 1);
@@ -371,15 +383,15 @@ mod tests {
         assert_eq!(faster.regressions(0.0).count(), 0);
     }
 
-    /// `figures` cases of one goodput each, which scatters by 2 %; that of the first case is `factor` times as much.
+    /// A record with `figures` cases of one goodput each, which scatters by 2 %. That of the first case is multiplied
+    /// by `factor`.
     fn many(figures: usize, runs: u32, factor: f64, seed: u64) -> Record {
         let mut record = repeated(1, 1.0, 1);
         let (case, mut one) = (record.head.plan.cases[0].clone(), record.runs[0].clone());
         one.measurements.remove(0);
         record.runs.clear();
         record.head.plan.cases.clear();
-        let draws = draws(seed, figures * runs as usize);
-        let mut draws = draws.iter();
+        let mut draws = draws(seed, figures * runs as usize).into_iter();
         for number in 0..figures {
             let mut case = case.clone();
             case.name = number.to_string();
@@ -398,7 +410,7 @@ mod tests {
         record
     }
 
-    /// The share of seeds in which something got worse by more than `percent`.
+    /// Returns the share of seeds for which a figure got worse by more than `percent`.
     fn worse(seeds: u64, figures: usize, factor: f64, percent: f64) -> f64 {
         let worse = |seed: &u64| {
             let before = many(figures, 5, 1.0, *seed);
@@ -409,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_records_of_many_figures_few_are_called_worse() {
+    fn few_equal_records_with_many_figures_are_called_worse() {
         let share = worse(2_000, 50, 1.0, 0.0);
         assert!(share <= 0.06, "{share}");
     }
@@ -425,7 +437,7 @@ mod tests {
         let (reference, mut other) = (record(), record());
         assert!(compare(&reference, &other).hosts.is_empty());
         other.head.host.cpus = 64;
-        assert!(compare(&reference, &other).hosts[0].ends_with(" against 64"));
+        assert!(compare(&reference, &other).hosts[0].ends_with(" 64 in the record"));
     }
 
     #[test]
@@ -447,38 +459,41 @@ mod tests {
     }
 
     #[test]
-    fn links_that_differ_are_compared_when_asked_for() {
+    fn different_links_are_compared_on_request() {
         let reference = record();
         let mut other = record();
         let both = &mut other.head.plan.cases[1].link.both;
         both.at_first.set("1ms".parse::<DelaySpec>().unwrap());
-        let refusal = Comparison::of(&reference, &other, false, |_, _| true).unwrap_err();
-        let refusal = refusal.to_string();
+        let refusal = Comparison::of(&reference, &other, false, |_, _| true)
+            .unwrap_err()
+            .to_string();
         assert!(refusal.contains("`reference`"), "{refusal}");
         assert!(refusal.contains("--across-links"), "{refusal}");
         let comparison = Comparison::of(&reference, &other, true, |_, _| true).unwrap();
         let [across] = &comparison.across[..] else {
             panic!("{:?}", comparison.across);
         };
-        assert!(across.starts_with("case `slow`: ") && across.ends_with(" against delay 1ms"));
+        assert!(
+            across.starts_with("case `slow`: ") && across.ends_with(" delay 1ms in the record")
+        );
         assert!(compare(&reference, &reference).across.is_empty());
     }
 
     #[test]
-    fn too_few_runs_cannot_tell_and_say_how_many_would_do() {
+    fn too_few_runs_are_undecided_with_the_number_needed() {
         let comparison = compare(&repeated(3, 1.0, 1), &repeated(3, 3.0, 2));
         assert_eq!(comparison.untold(), comparison.compared.len());
         for one in &comparison.compared {
             let words = one.words();
-            assert!(words.starts_with("cannot tell: "), "{words}");
-            assert!(words.ends_with("4 runs in each would do"), "{words}");
+            assert!(words.starts_with("too few runs: "), "{words}");
+            assert!(words.ends_with("4 per record needed"), "{words}");
         }
         let enough = compare(&repeated(4, 1.0, 1), &repeated(4, 1.0, 2));
         assert_eq!(enough.untold(), 0);
     }
 
     #[test]
-    fn what_one_record_lacks_is_named() {
+    fn missing_figures_and_cases_are_named() {
         let mut other = record();
         other.head.plan.cases.truncate(1);
         let lacks = |reference: &Record, record: &Record| {
@@ -504,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_differ_with_nothing_in_the_way_are_told() {
+    fn different_machine_limits_are_reported() {
         let [reference, record] = [1e9, 5e8].map(|rate| {
             let mut record = repeated(4, 1.0, 1);
             record.baselines.push(Baseline {
@@ -518,7 +533,8 @@ mod tests {
             comparison.unwrap().hosts
         };
         assert!(hosts(&reference).is_empty());
-        let words = "TCP with nothing in the way: 1000 Mbit/s against 500.0 Mbit/s";
+        let words =
+            "TCP without emulation: 1000 Mbit/s in the reference, 500.0 Mbit/s in the record";
         assert_eq!(hosts(&record), [words]);
     }
 }

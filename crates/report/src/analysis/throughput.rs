@@ -1,4 +1,4 @@
-//! How fast an instrument was once it had reached its speed, and how long it took to.
+//! The steady rate of an instrument, and the time until it was reached.
 
 use model::Nanos;
 
@@ -9,41 +9,44 @@ use record::{Direction, Metric, Statistic};
 use stats::autocorrelation::SeriesMean;
 use stats::{order_statistics, steady, t_interval};
 
-/// One instrument's rate in one direction, over the runs of a case.
+/// The rate of one instrument in one direction, over the runs of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Throughput {
-    /// What the rate counts: what arrived, or what was sent.
+    /// The quantity that the rate counts, received or sent.
     pub(crate) quantity: RateQuantity,
-    /// Which way; none of what states none.
+    /// The direction; absent for samples without one.
     pub(crate) direction: Option<Direction>,
-    /// Without the warm-up, in bit/s: the mean over the runs.
+    /// Mean over the runs of the rate after the warm-up, in bit/s.
     pub(crate) steady: f64,
-    /// The rate that the sender was asked for, in bit/s; of a sent rate only, where it is known.
+    /// The requested rate in bit/s; only for a sent rate, and if it is known.
     pub(crate) requested: Option<f64>,
-    /// Its 95 % interval: Student's t over the runs; of one run, batch means over its autocorrelation.
+    /// The 95 % confidence interval of the steady rate: Student's t over the runs, or, for a single run, batch means
+    /// with its autocorrelation.
     pub(crate) interval: Option<ConfidenceInterval>,
-    /// Whether the interval is what it says. Not that of one run whose values are too few, or too much alike.
+    /// Whether the interval can be trusted. That of a single run cannot if its values are too few or too strongly
+    /// correlated.
     pub(crate) trusted: bool,
-    /// What each run left out at its start.
+    /// The time that each run leaves out at its start.
     pub(crate) warm_ups: Vec<LeftOutStart>,
-    /// After how many seconds each run first reached its steady rate, of those that did; from the least.
+    /// Seconds after which each run first reached its steady rate, in ascending order. Runs that never did are left
+    /// out.
     pub(crate) ramps_s: Vec<f64>,
 }
 
-/// What was left out at the start of a run.
+/// The time left out at the start of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LeftOutStart {
-    /// So many seconds, as the scenario has it.
+    /// Seconds that the scenario sets.
     Fixed(f64),
-    /// So many seconds, found by [`steady::warm_up`].
+    /// Seconds that [`steady::warm_up`] found.
     Found(f64),
-    /// Nothing: the rate did not settle in the first half, or at all.
+    /// Nothing, because the rate did not settle in the first half, or at all.
     Unsettled,
-    /// Nothing: too few intervals to tell.
+    /// Nothing, because there are too few intervals.
     TooShort,
 }
 
-/// One run.
+/// The steady rate of one run.
 struct Steady {
     mean: f64,
     series: Option<SeriesMean>,
@@ -52,14 +55,15 @@ struct Steady {
 }
 
 impl Throughput {
-    /// Each way of an instrument that a case's runs have intervals of.
+    /// Returns the throughput of an instrument for each direction in which the runs of a case have intervals.
     pub(crate) fn of(case: &CaseFigures<'_>, instrument: &str) -> Vec<Self> {
         let fixed = case.case.instrument(instrument).and_then(|i| i.warm_up);
         let ways = DIRECTIONS.into_iter().flat_map(|direction| {
             let measured = case.measured(instrument);
             let runs = measured.filter(|(_, measurement)| measurement.failure.is_none());
-            let series = runs.filter_map(|(_, m)| RateSeries::shown(m, direction));
-            let series: Vec<RateSeries> = series.collect();
+            let series: Vec<RateSeries> = runs
+                .filter_map(|(_, m)| RateSeries::shown(m, direction))
+                .collect();
             RateQuantity::ALL.into_iter().filter_map(move |quantity| {
                 let own = series.iter().filter(|one| one.quantity() == quantity);
                 let runs = own.filter_map(|one| Steady::of(one.intervals(), fixed));
@@ -95,7 +99,7 @@ impl Throughput {
     }
 }
 
-/// The rate in bit/s that an instrument was asked to send at in one direction, as its runs state it.
+/// Returns the rate in bit/s at which an instrument was to send in one direction, as its runs report it.
 pub(crate) fn requested(
     case: &CaseFigures<'_>,
     instrument: &str,
@@ -111,7 +115,7 @@ pub(crate) fn requested(
 }
 
 impl Steady {
-    /// Of a run's intervals; nothing of fewer than two.
+    /// Computes the steady rate from a run's intervals; `None` if there are fewer than two.
     fn of(intervals: &[ThroughputInterval], fixed: Option<Nanos>) -> Option<Self> {
         let whole = whole(intervals);
         let (first, last) = (whole.first()?, whole.last()?);
@@ -126,7 +130,7 @@ impl Steady {
             (None, Some(found)) if !found.settles => LeftOutStart::Unsettled,
             (None, Some(found)) => LeftOutStart::Found(found.values as f64 * length_s),
         };
-        // An interval counts from the middle on, so that rounding does not decide.
+        // An interval counts from its middle on, so that rounding has no influence.
         let from = first.0 + warm_up.seconds() - length_s / 2.0;
         let left = whole.iter().position(|(start, ..)| *start >= from)?;
         let mean = t_interval::mean(&rates[left..])?;
@@ -144,7 +148,7 @@ impl Steady {
 }
 
 impl LeftOutStart {
-    /// What it left out.
+    /// Returns the seconds that were left out.
     pub(crate) fn seconds(self) -> f64 {
         match self {
             Self::Fixed(seconds) | Self::Found(seconds) => seconds,
@@ -153,7 +157,8 @@ impl LeftOutStart {
     }
 }
 
-/// All but a last interval cut short, which holds too few packets for a rate; nothing of fewer than two.
+/// Returns the intervals without a truncated last one, which has too few packets for a rate; empty if there are fewer
+/// than two.
 fn whole(intervals: &[ThroughputInterval]) -> &[ThroughputInterval] {
     let length = |(start, end, _): &ThroughputInterval| end - start;
     match intervals {
@@ -170,7 +175,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::draws;
 
-    /// 100 intervals of 0.1 s at 1,000 bit/s, of which the first `slow` rise from 0; then one cut short.
+    /// 100 intervals of 0.1 s at 1,000 bit/s, of which the first `slow` rise from 0, and then a truncated one.
     fn rising(slow: usize) -> Vec<ThroughputInterval> {
         let noise = draws(1, 100);
         let whole = noise.iter().enumerate().map(|(at, noise)| {
@@ -182,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_start_is_left_out_and_its_length_is_said() {
+    fn a_slow_start_is_left_out_and_its_length_is_reported() {
         let run = Steady::of(&rising(12), None).unwrap();
         assert!(matches!(run.warm_up, LeftOutStart::Found(s) if (s - 1.5).abs() < 1e-9));
         assert!((run.mean - 1_000.0).abs() < 1.0, "{}", run.mean);
@@ -191,18 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_warm_up_is_left_out_whatever_is_found() {
+    fn a_fixed_warm_up_is_left_out() {
         let run = Steady::of(&rising(12), Some(Nanos(5_000_000_000))).unwrap();
         assert_eq!(run.warm_up, LeftOutStart::Fixed(5.0));
         let ramp = run.ramp_s.unwrap();
         assert!((1.2..=1.6).contains(&ramp), "{ramp}");
         assert!(run.series.unwrap().enough);
-        // As long as the measurement: nothing is left.
+        // The warm-up is as long as the measurement, so nothing is left.
         assert!(Steady::of(&rising(12), Some(Nanos(20_000_000_000))).is_none());
     }
 
     #[test]
-    fn what_does_not_settle_or_is_short_is_left_whole_and_said() {
+    fn unsettled_and_short_series_are_kept_whole_and_marked() {
         let unsettled = Steady::of(&rising(100), None).unwrap();
         assert_eq!(unsettled.warm_up, LeftOutStart::Unsettled);
         assert_eq!(unsettled.ramp_s, None);
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_is_as_sure_as_its_series_and_several_as_their_spread() {
+    fn one_run_has_an_interval_from_its_series_and_several_from_their_spread() {
         let run = || Steady::of(&rising(0), None).unwrap();
         let one = Throughput::over(RateQuantity::Goodput, None, &[run()]).unwrap();
         assert!(one.trusted && one.interval.is_some());

@@ -1,10 +1,10 @@
-//! Whether what was measured is what was expected.
+//! Compares measured figures with expectations.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::decided::{Decision, RuleTest};
-use super::{Across, CaseFigures};
+use super::{CaseFigures, FigureOverRuns};
 use record::expectation::{Expectation, ExpectationRule, Trend};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
@@ -12,48 +12,48 @@ use record::quantity;
 use stats::deciding::BEYOND;
 use stats::sample_summary::SampleSummary;
 
-/// How an expectation, a case or a whole experiment stands; the later, the graver.
+/// The verdict on an expectation, a case or a whole experiment, in order of gravity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// As expected, or nothing was expected.
+    /// The expectation is met, or there is none.
     Met,
-    /// Runs are still to come: the experiment was interrupted, or is under way.
+    /// Runs are still to come, because the experiment was interrupted or is still running.
     Incomplete,
-    /// Measured, and not as expected.
+    /// The expectation is not met.
     NotMet,
-    /// Measured on a machine that did not keep up: neither met nor not.
+    /// The machine did not keep up while it was measured, so the expectation is neither met nor not met.
     Invalid,
-    /// A run failed, or did not measure what was expected of it.
+    /// A run failed, or did not measure the expected figure.
     Failed,
 }
 
-/// One expectation beside what was measured, in words.
+/// One expectation and the measured value, in words.
 #[derive(Clone, Debug)]
 pub struct ExpectationCheck {
-    /// What is expected: "median ping gain 2.00 ms +- 0.15".
+    /// The expectation: "median ping gain 2.00 ms +- 0.15".
     pub(crate) expected: String,
-    /// What was measured: "2.03 ms".
+    /// The measured value: "2.03 ms".
     pub(crate) measured: String,
     pub(crate) verdict: Verdict,
 }
 
-type Figures = BTreeMap<FigureName, Across>;
+type Figures = BTreeMap<FigureName, FigureOverRuns>;
 
-/// Whose runs are not all there yet.
+/// Whether runs are still to come.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ToCome {
+pub(super) struct PendingRuns {
     pub(super) of_case: bool,
     pub(super) of_reference: bool,
 }
 
-/// Every expectation of `case` against its figures and those of the reference; what the machine spoilt (`spoilt` says why) is
-/// neither met nor not, what was not measured has failed, but
-/// where runs are still to come, of the case or for what is relative of the reference, nothing is decided.
+/// Compares the figures of `case` with its expectations. A figure that the machine spoilt, for the reason that `spoilt`
+/// returns, is neither met nor not met. A figure that was not measured has failed. If runs of the case, or of the
+/// reference that a rule needs, are still to come, nothing is decided.
 pub(super) fn checks(
     case: &Case,
     figures: &Figures,
     reference: Option<&Figures>,
-    to_come: ToCome,
+    pending_runs: PendingRuns,
     spoilt: &dyn Fn(&FigureName) -> Option<String>,
 ) -> Vec<ExpectationCheck> {
     let check = |expectation: &Expectation| {
@@ -76,8 +76,8 @@ pub(super) fn checks(
                 Some(values) => measured(expectation, values, base, published, decision),
             },
             verdict: match why_not {
-                _ if to_come.of_case => Verdict::Incomplete,
-                _ if rule.is_relative() && to_come.of_reference => Verdict::Incomplete,
+                _ if pending_runs.of_case => Verdict::Incomplete,
+                _ if rule.is_relative() && pending_runs.of_reference => Verdict::Incomplete,
                 Some(_) => Verdict::Invalid,
                 None => decision.map_or(Verdict::Failed, Verdict::of),
             },
@@ -86,11 +86,11 @@ pub(super) fn checks(
     case.expect.iter().map(check).collect()
 }
 
-/// What is expected of several cases together.
+/// Compares the figures of several cases with the trends.
 pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<ExpectationCheck> {
     let check = |trend: &Trend| {
         let mut own = cases.iter().filter(|c| trend.cases.contains(&c.case.name));
-        let to_come = own.any(|figures| figures.to_come);
+        let has_pending_runs = own.any(|figures| figures.has_pending_runs);
         let values = values_of(trend, cases);
         let decisions = values.as_ref().map(|values| steps(trend, values));
         let words = |(values, decisions): (&Vec<&[f64]>, &Vec<Decision>)| {
@@ -104,7 +104,7 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
             match beside[..] {
                 [] => own.join(", "),
                 _ => format!(
-                    "{} (each against the one before, {}: {})",
+                    "{} (each compared with the one before, {}: {})",
                     own.join(", "),
                     percent(trend.beyond()),
                     beside.join(", ")
@@ -117,7 +117,7 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
                 .as_ref()
                 .zip(decisions.as_ref())
                 .map_or("not measured".to_owned(), words),
-            verdict: match (to_come, decisions) {
+            verdict: match (has_pending_runs, decisions) {
                 (true, _) => Verdict::Incomplete,
                 (false, None) => Verdict::Failed,
                 (false, Some(decisions)) => Verdict::of_all(decisions.into_iter().map(Verdict::of)),
@@ -127,7 +127,7 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
     trends.iter().map(check).collect()
 }
 
-/// What the runs of each of the trend's cases say; nothing where one of them says nothing.
+/// Returns the values of each of the trend's cases; `None` if one of them has none.
 pub(super) fn values_of<'c>(trend: &Trend, cases: &'c [CaseFigures<'_>]) -> Option<Vec<&'c [f64]>> {
     let of = |name: &String| {
         let case = cases.iter().find(|figures| figures.case.name == *name)?;
@@ -136,7 +136,7 @@ pub(super) fn values_of<'c>(trend: &Trend, cases: &'c [CaseFigures<'_>]) -> Opti
     trend.cases.iter().map(of).collect()
 }
 
-/// Each case of a trend against the one before.
+/// Compares each case of a trend with the one before.
 pub(super) fn steps<V: AsRef<[f64]>>(trend: &Trend, values: &[V]) -> Vec<Decision> {
     let step = |pair: &[V]| {
         let question = RuleTest::of_step(trend.way, pair[0].as_ref(), pair[1].as_ref());
@@ -145,7 +145,8 @@ pub(super) fn steps<V: AsRef<[f64]>>(trend: &Trend, values: &[V]) -> Vec<Decisio
     values.windows(2).map(step).collect()
 }
 
-/// The figure of this name, one of each run; one that says no direction is also the only one of several directions.
+/// Returns the values of the figure of this name, one per run. A name without a direction also matches a figure with
+/// one, if it is the only match.
 pub(super) fn values<'f>(figures: &'f Figures, of: &FigureName) -> Option<&'f [f64]> {
     let found = figures.get(of).or_else(|| {
         let mut any = figures.iter().filter(|(name, _)| name.is_of(of));
@@ -156,7 +157,7 @@ pub(super) fn values<'f>(figures: &'f Figures, of: &FigureName) -> Option<&'f [f
     found.map(|figure| figure.values.as_slice())
 }
 
-/// What the runs say, how that stands to what it is compared with, and the interval that decided.
+/// Describes the measured value, its relation to the value it is compared with, and the interval that decided.
 fn measured(
     expectation: &Expectation,
     values: &[f64],
@@ -184,26 +185,28 @@ fn measured(
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
         }
         ExpectationRule::Spread { .. } => {
-            let published = published.and_then(|published| Some(published.runs()?.1));
-            let published = published.and_then(|summary| spread_words(&summary));
+            let published = published
+                .and_then(|published| Some(published.runs()?.1))
+                .and_then(|summary| spread_words(&summary));
             published.map(|words| format!("published: {words}"))
         }
     };
-    let interval = decision.and_then(|decision| match (decision, rule.is_relative()) {
-        (
-            Decision::Decided {
-                interval: Some([low, high]),
-                ..
-            },
-            false,
-        ) => Some(format!(
-            "{} to {}",
-            quantity(of.metric, low),
-            quantity(of.metric, high)
-        )),
-        _ => interval_words(&decision),
-    });
-    let interval = interval.map(|words| format!("{}: {words}", percent(BEYOND)));
+    let interval = decision
+        .and_then(|decision| match (decision, rule.is_relative()) {
+            (
+                Decision::Decided {
+                    interval: Some([low, high]),
+                    ..
+                },
+                false,
+            ) => Some(format!(
+                "{} to {}",
+                quantity(of.metric, low),
+                quantity(of.metric, high)
+            )),
+            _ => interval_words(&decision),
+        })
+        .map(|words| format!("{}: {words}", percent(BEYOND)));
     let own = match rule {
         ExpectationRule::Spread { .. } => {
             SampleSummary::of(values).and_then(|summary| spread_words(&summary))
@@ -218,35 +221,35 @@ fn measured(
     }
 }
 
-/// From the least to the greatest in percent of the mean: "17.32 %".
+/// Formats the spread in percent of the median: "17.32 %".
 fn spread_words(summary: &SampleSummary) -> Option<String> {
     Some(format!("{:.2} %", summary.spread()? * 100.0))
 }
 
-/// The interval that decided, as it is, or why there is none.
+/// Formats the interval that decided, or the reason why there is none.
 fn interval_words(decision: &Decision) -> Option<String> {
     match decision {
         Decision::Decided { interval, .. } => {
             interval.map(|[low, high]| format!("{low:.3} to {high:.3}"))
         }
         Decision::TooFew => Some("too few runs".to_owned()),
-        Decision::NoRatio => Some("a ratio takes values above 0".to_owned()),
+        Decision::NoRatio => Some("a ratio needs values above 0".to_owned()),
     }
 }
 
-/// How many experiments in a hundred have the truth in such an interval: "99.9 %".
+/// Formats the share of experiments whose interval contains the truth: "99.9 %".
 fn percent(beyond: u32) -> String {
     let percent = 100.0 - 200.0 / f64::from(beyond);
     format!("{} %", (percent * 1000.0).round() / 1000.0)
 }
 
 impl Verdict {
-    /// The gravest of all.
+    /// Returns the gravest of the verdicts.
     pub(crate) fn of_all(verdicts: impl IntoIterator<Item = Self>) -> Self {
         verdicts.into_iter().max().unwrap_or(Self::Met)
     }
 
-    /// What was decided; what too few runs say is neither met nor not.
+    /// Returns the verdict of a decision. Too few runs make it neither met nor not met.
     fn of(decision: Decision) -> Self {
         match decision {
             Decision::Decided { met: true, .. } => Self::Met,

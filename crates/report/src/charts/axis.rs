@@ -1,9 +1,9 @@
-//! An axis: which values it spans, where each stands, and what its ticks say.
+//! An axis: its range, the positions of values, and its ticks.
 
-/// From one value to another.
+/// An axis from one value to another.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The title, with the unit.
     pub title: String,
     scale: Scale,
     low: f64,
@@ -15,27 +15,27 @@ enum Scale {
     Linear {
         step: f64,
     },
-    /// Ticks at powers of ten, or of two for sizes in bytes.
+    /// The ticks are at powers of ten, or of two for sizes in bytes.
     Log {
         base: f64,
     },
-    /// Values 0, 1, 2... by name.
+    /// The values 0, 1, 2 and so on are shown as names.
     Names(Vec<String>),
 }
 
-/// About so many ticks fit.
+/// Approximate number of ticks.
 const TICKS: f64 = 5.0;
 
 impl Axis {
-    /// From 0 to a round number above every value.
+    /// Creates a linear axis from 0 to a round number above every value.
     pub fn from_zero(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::linear(title, std::iter::once(0.0).chain(values))
     }
 
-    /// Between round numbers around the values.
+    /// Creates a linear axis between round numbers around the values.
     pub fn linear(title: &str, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = ends(values).unwrap_or((0.0, 1.0));
-        // A single value has no span of its own.
+        // A single value has no range.
         let high = if high > low {
             high
         } else {
@@ -52,12 +52,12 @@ impl Axis {
         }
     }
 
-    /// Logarithmic around those of the values that are above 0.
+    /// Creates a logarithmic axis around those of the values that are above 0.
     pub fn log(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::logarithmic(title, 10.0, values)
     }
 
-    /// Logarithmic in powers of two, for sizes in bytes.
+    /// Creates a logarithmic axis in powers of two, for sizes in bytes.
     pub fn log2(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::logarithmic(title, 2.0, values)
     }
@@ -80,7 +80,8 @@ impl Axis {
         }
     }
 
-    /// Logarithmic where the values, all above 0, span more than a factor of 20; else from 0.
+    /// Creates a logarithmic axis if the values, which are all above 0, span more than a factor of 20, or else a linear
+    /// one from 0.
     pub(super) fn fitting(title: &str, values: impl Iterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.collect();
         match ends(values.iter().copied()) {
@@ -91,7 +92,7 @@ impl Axis {
         }
     }
 
-    /// Things without a number, side by side.
+    /// Creates an axis with names side by side.
     pub fn names(title: &str, names: Vec<String>) -> Self {
         Self {
             title: title.to_owned(),
@@ -101,7 +102,7 @@ impl Axis {
         }
     }
 
-    /// The numbers from 1 to `last`, each with its tick.
+    /// Creates an axis of the numbers from 1 to `last`, each with its tick.
     pub fn counts(title: &str, last: u64) -> Self {
         Self {
             low: 0.5,
@@ -110,7 +111,8 @@ impl Axis {
         }
     }
 
-    /// Where a value stands: 0 at the low end, 1 at the high end; what lies beyond stands at the end.
+    /// Returns the position of a value from 0 at the low end to 1 at the high end. Values outside are placed at the
+    /// nearer end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Log { .. } => {
@@ -121,19 +123,19 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
-    /// What stands behind the last comma of the title, or the whole title.
+    /// Returns the text after the last comma of the title, or the whole title.
     pub(super) fn unit(&self) -> &str {
         self.title
             .rsplit_once(", ")
             .map_or(self.title.as_str(), |(_, unit)| unit)
     }
 
-    /// The greatest value that it shows.
+    /// Returns the greatest value of the axis.
     pub(super) fn high(&self) -> f64 {
         self.high
     }
 
-    /// The values from the low end to the high one and whether they are logarithms, for who reads the drawing by program.
+    /// Returns the ends of the axis and whether it is logarithmic, as an attribute for programs that read the drawing.
     pub(super) fn data(&self) -> String {
         let kind = match self.scale {
             Scale::Linear { .. } => "lin",
@@ -143,7 +145,7 @@ impl Axis {
         format!("{} {} {kind}", self.low, self.high)
     }
 
-    /// Where ticks stand, and what they say.
+    /// Returns the positions and the texts of the ticks.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         match &self.scale {
             Scale::Linear { step } => {
@@ -175,7 +177,7 @@ impl Axis {
     }
 }
 
-/// The least and the greatest that are finite.
+/// Returns the least and the greatest finite value.
 fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values
         .filter(|value| value.is_finite())
@@ -185,7 +187,7 @@ fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
         })
 }
 
-/// The next of 1, 2, 5 times a power of ten.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn round_step(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let step = [1.0, 2.0, 5.0]
@@ -206,7 +208,7 @@ fn round_down(value: f64) -> f64 {
     step.unwrap_or(1.0) * power
 }
 
-/// Ticks of a logarithmic axis: 1, 2 and 5 of each decade, or where there are many decades only the 1.
+/// Returns the ticks of a logarithmic axis: 1, 2 and 5 of each decade, or only the 1 if there are many decades.
 fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
     let many = high / low > 300.0;
     let steps: &[f64] = if many { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -228,12 +230,12 @@ fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Without the noise that adding steps leaves.
+/// Removes the rounding error that adding steps leaves.
 fn clean(value: f64, step: f64) -> f64 {
     if value.abs() < step / 2.0 { 0.0 } else { value }
 }
 
-/// A number in few characters: "0.05", "250", "1.5M".
+/// Formats a number in few characters: "0.05", "250", "1.5M".
 pub(super) fn short(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, "G"),
@@ -256,7 +258,7 @@ pub(super) fn short(value: f64) -> String {
     format!("{text}{suffix}")
 }
 
-/// A number of bytes: "64", "4 Ki".
+/// Formats a number of bytes: "64", "4 Ki".
 fn binary(value: f64) -> String {
     let units = [
         (1024.0_f64.powi(3), " Gi"),
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_in_proportion_and_never_outside() {
+    fn values_are_placed_in_proportion_and_within_the_axis() {
         let axis = Axis::log("", [1.0, 100.0].into_iter());
         assert!((axis.place(10.0) - 0.5).abs() < 1e-12);
         assert_eq!((axis.place(0.0), axis.place(1e9)), (0.0, 1.0));

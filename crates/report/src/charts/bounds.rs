@@ -1,4 +1,4 @@
-//! What held it up? Measured goodput as a bar beside the least limit that the conditions set.
+//! The chart "What held it up?": measured goodputs as bars beside the smallest limit that follows from the conditions.
 
 use std::fmt::Write;
 
@@ -14,9 +14,9 @@ use record::{Metric, Statistic};
 const WIDTH: f64 = 440.0;
 const ROW: f64 = 50.0;
 const LEFT: f64 = 8.0;
-/// 100 % stands here, so that what is above still shows.
+/// Horizontal position of 100 %, which leaves room for greater values.
 const FULL: f64 = 375.0;
-/// Of one drawing.
+/// Greatest number of rows in one drawing.
 const MOST_ROWS: usize = 24;
 
 /// One goodput and its limit.
@@ -27,39 +27,42 @@ struct BoundedGoodput {
     bound: Bound,
 }
 
-/// Measured against theory.
+/// Returns the chart of measured goodput against theory.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
-    let held = held(analysis);
-    let drawings = held
+    let bounded = bounded(analysis);
+    let drawings = bounded
         .chunks(MOST_ROWS)
         .enumerate()
-        .map(|(part, held)| Drawing {
+        .map(|(part, bounded)| Drawing {
             file: format!("theory-{}", part + 1),
-            caption: "Goodput in percent of the limit that binds, or of what a law of loss expects"
-                .to_owned(),
+            caption:
+                "Goodput in percent of the lowest limit, or of the expectation of a loss model"
+                    .to_owned(),
             below: String::new(),
             about: Metric::GoodputBitPerS.meaning().to_owned(),
-            svg: draw(held),
+            svg: draw(bounded),
         });
     ChartQuestion {
-        heading: "Measured against theory",
-        note: "The limit is the least of what rates, headers, loss and a shared server allow under a case's conditions (docs/theory.md); \
-               the whole box is 100 %. A law of loss is no limit but a model's average, of senders that wait for time-outs more often than today's: it is called expected, and can be \
-               passed. Without a law (several streams, BBR) only what is not lost binds. Cases without a limit among their conditions are left out."
+        heading: "Measured and theory",
+        note: "The limit is the lowest of what rates, headers, loss and a shared server allow under the conditions of a case (docs/theory.md); \
+               the full box is 100 %. A loss model gives no limit but an average, for senders that wait for timeouts more often than today's: the figure calls it expected, and goodput \
+               can exceed it. Without a model (several streams, BBR), only the packets that are not lost are a limit. Cases without a limit are left out."
             .to_owned(),
         drawings: drawings.collect(),
     }
 }
 
-fn held(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
+fn bounded(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
     let mut all = Vec::new();
     for figures in &analysis.cases {
         for (name, across) in &figures.figures {
             let goodput =
                 (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean);
-            // Small messages are limited by the exchange, which has no limit here.
-            let instrument = figures.case.instrument(&name.instrument);
-            let instrument = instrument.filter(|_| goodput && name.size.is_none());
+            // Small messages are limited by their exchange, for which there is no bound here.
+            let instrument = figures
+                .case
+                .instrument(&name.instrument)
+                .filter(|_| goodput && name.size.is_none());
             let bound = instrument.and_then(|i| Bound::of(figures.case, i, name.direction));
             let Some(bound) = bound else {
                 continue;
@@ -78,33 +81,33 @@ fn held(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
     all
 }
 
-fn draw(held: &[BoundedGoodput]) -> String {
-    let height = ROW * held.len() as f64 + 8.0;
+fn draw(bounded: &[BoundedGoodput]) -> String {
+    let height = ROW * bounded.len() as f64 + 8.0;
     let mut svg = open(
         WIDTH,
         height,
-        "Measured goodput in percent of the limit that binds, or of what a law of loss expects",
+        "Measured goodput in percent of the lowest limit, or of the expectation of a loss model",
         "",
     );
-    for (row, held) in held.iter().enumerate() {
+    for (row, bounded) in bounded.iter().enumerate() {
         let top = ROW * row as f64 + 4.0;
-        let share = |value: f64| LEFT + (value / held.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
-        let percent = 100.0 * held.measured / held.bound.bit_per_s;
-        let of = held
+        let share = |value: f64| LEFT + (value / bounded.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
+        let percent = 100.0 * bounded.measured / bounded.bound.bit_per_s;
+        let of = bounded
             .interval
             .map(|own| format!(", 95 % {}", own.of.words()));
         let rate = |value: f64| quantity(Metric::GoodputBitPerS, value);
-        let (by, unit) = scale_for(Metric::GoodputBitPerS, held.measured);
-        let own = held.interval.map(|own| own.in_units_of(by).ends);
-        let limit = rate(held.bound.bit_per_s);
-        let (kind, name) = (held.bound.kind(), &held.bound.name);
+        let (by, unit) = scale_for(Metric::GoodputBitPerS, bounded.measured);
+        let own = bounded.interval.map(|own| own.in_units_of(by).ends);
+        let limit = rate(bounded.bound.bit_per_s);
+        let (kind, name) = (bounded.bound.kind(), &bounded.bound.name);
         let hover = format!(
             "{}: {} {unit}{} of {limit} {kind}, {name}: {percent:.1} %",
-            held.what,
-            with_interval(held.measured / by, own),
+            bounded.what,
+            with_interval(bounded.measured / by, own),
             of.unwrap_or_default(),
         );
-        let words = format!("{} of {limit} {kind}, {name}", rate(held.measured));
+        let words = format!("{} of {limit} {kind}, {name}", rate(bounded.measured));
         // Writing to a String cannot fail.
         let _ = write!(
             svg,
@@ -116,14 +119,14 @@ fn draw(held: &[BoundedGoodput]) -> String {
             hover = escaped(&hover),
             first = px(top + 10.0),
             second = px(top + 23.0),
-            what = escaped(&shortened(&held.what, 60)),
+            what = escaped(&shortened(&bounded.what, 60)),
             right = WIDTH - 6.0,
             limit = escaped(&shortened(&words, 72)),
             bar = px(top + 28.0),
-            wide = px(share(held.measured) - LEFT),
+            wide = px(share(bounded.measured) - LEFT),
             colour = Look(0).colour(),
         );
-        if let Some([low, high]) = held.interval.map(|own| own.ends) {
+        if let Some([low, high]) = bounded.interval.map(|own| own.ends) {
             let _ = write!(
                 svg,
                 "<path d=\"M{0} {2}H{1}m0 -4v8M{0} {2}m0 -4v8\" stroke=\"currentColor\" stroke-width=\"1.4\"/>",

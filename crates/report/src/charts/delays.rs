@@ -1,4 +1,4 @@
-//! How long did packets take? The share of delays up to each value, a curve a case.
+//! The chart "How long did packets take?": the cumulative distribution of delays, one curve per case.
 
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
@@ -9,15 +9,15 @@ use crate::meaning;
 use record::profile::SampleKind;
 use record::{Direction, Metric};
 
-/// Steps of a curve; more are not seen.
+/// Greatest number of steps in a curve; more would not be visible.
 const MOST_POINTS: usize = 200;
-/// The axis ends here, so that one straggler does not squeeze all others.
+/// Share of the delays at which the axis ends, so that single outliers do not compress the rest.
 const SHOWN_SHARE: f64 = 0.995;
 
-/// A case's delays, sorted, and the one size that they are of.
+/// A case's delays in ascending order, and the single message size that they have.
 type Delays = (Vec<f64>, Option<u64>);
 
-/// Cumulative distributions of delays.
+/// Returns the chart of cumulative distributions of delays.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let kinds = [SampleKind::Probes, SampleKind::Messages];
     let shown = [
@@ -44,7 +44,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     ChartQuestion {
         heading: "Distribution of delays",
         note: format!(
-            "All runs of a case together. The axis ends where every case has {} % of its delays; what is later counts. \
+            "All runs of a case together. The axis ends where every case has {} % of its delays; later ones are counted. \
              Curves have at most {MOST_POINTS} steps.",
             SHOWN_SHARE * 100.0
         ),
@@ -52,7 +52,8 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     }
 }
 
-/// Every delay of a case; of several sizes those of the smallest, as sizes do not mix.
+/// Returns all delays of a case. If there are several sizes, those of the smallest are returned, because sizes cannot
+/// be mixed.
 fn delays(
     case: &CaseFigures<'_>,
     instrument: &str,
@@ -74,7 +75,7 @@ fn delays(
     (values, size)
 }
 
-/// That of all cases, so that drawings of some of them compare.
+/// Returns the axis for all cases, so that drawings of some of them can be compared.
 fn axis(metric: Metric, cases: &[(&str, Delays)]) -> Axis {
     let ends = cases
         .iter()
@@ -130,7 +131,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     stats::order_statistics::quantile(sorted, share).unwrap_or_default()
 }
 
-/// The distribution as corners of steps, up to `end`.
+/// Returns the corners of the distribution's steps, up to `end`.
 fn steps(sorted: &[f64], end: f64) -> Vec<Point> {
     let count = sorted.len();
     let every = count.div_ceil(MOST_POINTS).max(1);
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_rise_to_all_whatever_the_count() {
+    fn steps_end_at_one_for_any_count() {
         for count in [2_u32, 199, 200, 201, 12_345] {
             let values: Vec<f64> = (1..=count).map(f64::from).collect();
             let points = steps(&values, f64::from(count));

@@ -1,4 +1,4 @@
-//! Does loss come alone or in bursts? How many losses in a row, how often, a curve a case.
+//! The chart "Does loss come alone or in bursts?": how often how many losses occurred in a row, one curve per case.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use record::profile::SampleKind;
 use record::quantity::counted;
 use record::{Direction, Measurement, Metric, Statistic};
 
-/// Losses of a case one way.
+/// Losses of a case in one direction.
 #[derive(Default)]
 struct Losses {
-    /// Runs of losses by their length.
+    /// Number of bursts by their length.
     runs: BTreeMap<u64, u64>,
     lost: u64,
-    /// As [`Metric::SentPackets`] says; 0 where nothing does.
+    /// The total of [`Metric::SentPackets`]; 0 if there is none.
     sent: f64,
 }
 
-/// The lengths of consecutive losses.
+/// Returns the chart of the lengths of consecutive losses.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let mut drawings = Vec::new();
     for name in instruments(cases, &[SampleKind::Probes]) {
@@ -36,9 +36,9 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
         }
     }
     ChartQuestion {
-        heading: "Losses in a row",
-        note: "How many runs of consecutive lost probes had each length, over all runs of a case. In the legend: how many of all were lost. Hollow: as many as were to be \
-               expected if each probe were lost on its own with the same probability."
+        heading: "Bursts of losses",
+        note: "Number of bursts of consecutive lost probes by their length, over all runs of a case. Legend: the share of lost probes. Hollow: the number expected if each \
+               probe were lost independently with the same probability."
             .to_owned(),
         drawings,
     }
@@ -54,11 +54,12 @@ impl Losses {
     }
 
     fn add(&mut self, measurement: &Measurement, way: Option<Direction>) {
-        let lost = measurement
+        let mut lost: Vec<u64> = measurement
             .samples
             .iter()
-            .filter(|s| s.metric == Metric::LostPackets && s.direction == way);
-        let mut lost: Vec<u64> = lost.map(|sample| sample.index).collect();
+            .filter(|s| s.metric == Metric::LostPackets && s.direction == way)
+            .map(|sample| sample.index)
+            .collect();
         lost.sort_unstable();
         lost.dedup();
         for run in lost.chunk_by(|a, b| a + 1 == *b) {
@@ -70,7 +71,8 @@ impl Losses {
             .unwrap_or_default();
     }
 
-    /// Of `sent` probes that are each lost with the share `p`, sent (1 - p)^2 p^k runs have the length k, but for the ends.
+    /// Returns the expected number of bursts of this length if losses are independent: (1 - p)^2 p^k per sent probe for
+    /// a share p and a length k, apart from the ends of the series.
     fn expected(&self, length: u64) -> f64 {
         let share = self.lost as f64 / self.sent;
         self.sent * (1.0 - share).powi(2) * share.powf(length as f64)
@@ -92,7 +94,7 @@ fn draw(
     let mut curves = Vec::new();
     for (look, (case, losses)) in cases.iter().enumerate() {
         let point = |(length, count): (&u64, &u64)| Point {
-            hover: format!("{case}: {} {length} in a row", counted(*count, "time")),
+            hover: format!("{case}: {} {length} in a burst", counted(*count, "time")),
             ..Point::at(*length as f64, *count as f64)
         };
         let label = format!("{case}: {} of {:.0}", losses.lost, losses.sent);
@@ -100,7 +102,7 @@ fn draw(
         curves.push(Curve::new(Some(label), look, Shape::Marked, points));
         let expected = |length: u64| Point {
             hover: format!(
-                "{case}: {:.1} times {length} in a row expected of independent losses",
+                "{case}: {:.1} times {length} in a burst expected for independent losses",
                 losses.expected(length)
             ),
             ..Point::at(length as f64, losses.expected(length))
@@ -114,9 +116,9 @@ fn draw(
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let plot = Plot {
         x: if longest <= 8 {
-            Axis::counts("losses in a row", longest)
+            Axis::counts("losses in a burst", longest)
         } else {
-            Axis::fitting("losses in a row", points().map(|point| point.x))
+            Axis::fitting("losses in a burst", points().map(|point| point.x))
         },
         y: Axis::fitting("how often", points().map(|point| point.y)),
         height: 200.0,
@@ -126,7 +128,7 @@ fn draw(
     let [file, more] = super::part(part);
     Drawing {
         file: file_name(&["losses", instrument, way.unwrap_or("both")]) + &file,
-        svg: plot.draw(&format!("Losses in a row of {instrument}")),
+        svg: plot.draw(&format!("Bursts of losses of {instrument}")),
         caption: format!(
             "{instrument}{}",
             way.map_or(String::new(), |way| format!(", {way}"))
@@ -142,7 +144,7 @@ mod tests {
     use record::{Figure, Sample};
 
     #[test]
-    fn neighbouring_losses_are_one_run() {
+    fn consecutive_losses_are_one_burst() {
         let lost =
             |index: u64| Sample::new(0.0, Metric::LostPackets, index, 1.0).toward(Direction::Up);
         let measurement = Measurement {

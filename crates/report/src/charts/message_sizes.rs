@@ -1,4 +1,4 @@
-//! What does the size of a message cost? Time and throughput against size, a curve a case.
+//! The chart "What does the size of a message cost?": time and throughput over message size, one curve per case.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
-use crate::analysis::{Across, Analysis, CaseFigures};
+use crate::analysis::{Analysis, CaseFigures, FigureOverRuns};
 use crate::interval::with_interval;
 use crate::meaning;
 use record::figure_name::FigureName;
@@ -15,7 +15,7 @@ use record::quantity::{counted, number, scale_for};
 use record::{Metric, Statistic};
 use stats::deciding::Centre;
 
-/// What is worth a figure against the size, and how it is summed up.
+/// The figures that are drawn over the size.
 const SHOWN: [(Metric, Statistic); 6] = [
     (Metric::RttMs, Statistic::Mean),
     (Metric::GoodputBitPerS, Statistic::Mean),
@@ -25,12 +25,12 @@ const SHOWN: [(Metric, Statistic); 6] = [
     (Metric::LostPercent, Statistic::Mean),
 ];
 
-/// By what a metric's values are divided in a drawing, and what they then are.
+/// The divisor of a metric's values in a drawing, and the unit of the quotient.
 pub(super) type Unit = (f64, &'static str);
-/// The unit of a count of values.
+/// The unit of values that are not scaled.
 const USUAL: Unit = (1.0, "");
 
-/// Round-trip time and throughput against message size.
+/// Returns the chart of round-trip time and throughput over message size.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut families: BTreeSet<FigureName> = BTreeSet::new();
     for name in analysis.cases.iter().flat_map(|case| case.figures.keys()) {
@@ -45,13 +45,13 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         .iter()
         .flat_map(|family| of_family(analysis, family));
     ChartQuestion {
-        heading: "Against the size of a message",
-        note: "Means over the runs; bars: 95 % intervals, each mark says of what, a little apart so that none hides another. Hollow: published.".to_owned(),
+        heading: "By message size",
+        note: "Means over the runs. Bars: 95 % intervals, whose scope each mark names; marks are moved slightly apart so that none hides another. Hollow: published values.".to_owned(),
         drawings: drawings.collect(),
     }
 }
 
-/// The drawings of one figure of all sizes, so many cases in each as can be told apart.
+/// Returns the drawings of one figure for all sizes, each with as many cases as can be distinguished.
 fn of_family(analysis: &Analysis<'_>, family: &FigureName) -> Vec<Drawing> {
     let cases: Vec<&CaseFigures<'_>> = analysis
         .cases
@@ -68,7 +68,7 @@ fn of_family(analysis: &Analysis<'_>, family: &FigureName) -> Vec<Drawing> {
         .collect()
 }
 
-/// Of all cases, so that drawings of some of them compare.
+/// Returns the axes for all cases, so that drawings of some of them can be compared.
 fn axes(family: &FigureName, (_, unit): Unit, curves: &[Curve]) -> [Axis; 2] {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let title = family.metric.title();
@@ -119,21 +119,18 @@ fn draw(
     let [file, more] = super::part(part);
     Drawing {
         file: file_name(&["sizes", &family.to_string()]) + &file,
-        svg: plot.draw(&format!(
-            "{title} of {} against message size",
-            family.instrument
-        )),
+        svg: plot.draw(&format!("{title} of {} by message size", family.instrument)),
         caption: format!("{}: {title}{way}", family.instrument) + &more,
         below: String::new(),
         about: meaning::of(family.metric, family.statistic, family.direction, None),
     }
 }
 
-/// The measured values of a case, from the least size.
+/// Returns the measured values of a case in ascending order of size.
 fn of_sizes<'a>(
     case: &'a CaseFigures<'_>,
     family: &'a FigureName,
-) -> impl Iterator<Item = (u64, &'a Across)> {
+) -> impl Iterator<Item = (u64, &'a FigureOverRuns)> {
     case.figures.iter().filter_map(|(name, across)| {
         let whole = FigureName {
             size: None,
@@ -153,8 +150,8 @@ fn curve(case: &CaseFigures<'_>, family: &FigureName, unit: Unit, look: usize) -
     Curve::new(Some(label), look, Shape::Marked, points.collect())
 }
 
-/// A figure across the runs at `x`, in this unit.
-pub(super) fn point((by, unit): Unit, x: f64, across: &Across, what: &str) -> Point {
+/// Returns a figure over the runs as a point at `x`, in this unit.
+pub(super) fn point((by, unit): Unit, x: f64, across: &FigureOverRuns, what: &str) -> Point {
     let interval = across.interval.map(|own| own.in_units_of(by));
     let ends = interval.map(|own| own.ends);
     let of = interval.map_or_else(
@@ -199,7 +196,7 @@ mod tests {
     use record::Figure;
 
     #[test]
-    fn every_size_is_a_mark_with_its_interval_and_what_was_published_beside() {
+    fn every_size_has_a_mark_with_interval_and_published_value() {
         let mut record = record();
         for run in &mut record.runs {
             let of = |size: u64| {

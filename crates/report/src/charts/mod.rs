@@ -1,4 +1,4 @@
-//! The figures of a report: one a question, each an SVG that stands alone.
+//! The charts of a report: one for each question, with drawings that are self-contained SVG.
 
 mod axis;
 mod bounds;
@@ -17,27 +17,27 @@ use crate::analysis::{Analysis, CaseFigures};
 use crate::distinct;
 use record::profile::SampleKind;
 
-/// Figures that answer one question.
+/// The drawings that answer one question.
 pub(super) struct ChartQuestion {
     pub(super) heading: &'static str,
-    /// How to read them, and what was left out.
+    /// Notes on how to read them and on what was left out.
     pub(super) note: String,
     pub(super) drawings: Vec<Drawing>,
 }
 
-/// One figure.
+/// One drawing.
 pub(super) struct Drawing {
-    /// Of its file, without the ending.
+    /// Name of the file without the extension.
     pub(super) file: String,
     pub(super) caption: String,
-    /// A second line below the caption; empty where that says all.
+    /// A second line below the caption; empty if none is needed.
     pub(super) below: String,
-    /// What it shows, in sentences.
+    /// A description of the contents, in sentences.
     pub(super) about: String,
     pub(super) svg: String,
 }
 
-/// Every question that the record answers.
+/// Returns all charts for which the record has data.
 pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
     let cases = &analysis.cases;
     let all = [
@@ -53,7 +53,7 @@ pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
         .collect()
 }
 
-/// Every instrument with samples of these kinds that some case uses, once, in the order of the plan.
+/// Returns every instrument with samples of these kinds that a case uses, once, in the order of the plan.
 pub(super) fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[SampleKind]) -> Vec<&'a str> {
     let all = cases.iter().flat_map(|figures| &figures.case.instruments);
     let own = all.filter(|one| {
@@ -64,7 +64,7 @@ pub(super) fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[SampleKind]
     distinct(own.map(|instrument| instrument.name.as_str()))
 }
 
-/// The name of a file: what is neither letter nor digit becomes a hyphen.
+/// Builds the name of a file, in which every character other than letters and digits becomes a hyphen.
 pub(super) fn file_name(parts: &[&str]) -> String {
     let safe = |char: char| {
         if char.is_ascii_alphanumeric() || char == '_' {
@@ -77,7 +77,7 @@ pub(super) fn file_name(parts: &[&str]) -> String {
     text.chars().take(120).collect()
 }
 
-/// What tells one of several drawings of the same kind from the first: in its file's name, and in its caption.
+/// Returns the suffixes of the file name and of the caption that number several drawings of the same kind.
 fn part(number: usize) -> [String; 2] {
     match number {
         0 => [String::new(), String::new()],
@@ -91,7 +91,7 @@ pub(super) mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn drawings_are_svg_with_a_name_of_their_own() {
+    fn drawings_are_svg_with_unique_names() {
         let record = record();
         let analysis = Analysis::of(&record);
         let questions = questions(&analysis);
@@ -114,7 +114,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_name_leads_nowhere_else() {
+    fn a_file_name_contains_no_path() {
         assert_eq!(file_name(&["delay", "../../etc"]), "delay-------etc");
     }
 }

@@ -1,5 +1,5 @@
-//! What happened when? The rate of each interval, and below it, of the same seconds, round-trip times and losses: a drawing for
-//! each case and what ran at the same time in it.
+//! The chart "What happened when?": rates, and below them the round-trip times and losses of the same seconds. There is
+//! a drawing for each case and each group of instruments that ran simultaneously.
 
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape, stack};
@@ -10,69 +10,81 @@ use crate::analysis::intervals::RateQuantity;
 use crate::distinct;
 use record::quantity::scale_for;
 
-/// More points than this only blacken a curve of this width: neighbours are averaged.
+/// Greatest number of points in a curve of this width; with more, neighbouring values are averaged.
 const MOST_POINTS: usize = 220;
-/// Of all drawings together, so that a page of many runs stays a page.
+/// Greatest number of points in all drawings together, which limits the size of the page.
 const MOST_IN_ALL: usize = 60_000;
-/// More repeats than this are not followed by eye.
+/// Greatest number of repeats, beyond which curves cannot be followed by eye.
 const MOST_REPEATS: usize = 8;
-/// Drawings of the same instruments share their vertical axes unless the greatest is so many times the least.
+/// Drawings of the same instruments share their vertical axes unless the greatest value is more than this many times
+/// the least.
 const SHARED_WITHIN: f64 = 10.0;
 
-/// Of each quantity, what its axis reaches to in several drawings.
-type Tops = [Option<f64>; FROM_TOP.len()];
+/// The upper ends of the vertical axes that several drawings share, by quantity.
+type SharedMaxima = [Option<f64>; FROM_TOP.len()];
 
-/// One case, and instruments that ran at the same time in it.
+/// One case, and a group of instruments that ran simultaneously in it.
 struct Panel<'a> {
     case: &'a CaseFigures<'a>,
-    /// Joined by "+".
+    /// Names of the instruments, joined by "+".
     names: String,
     seen: ObservedGroup,
     left_out: usize,
 }
 
-/// What each case did over time.
+/// Returns the chart of each case over time.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let tracks: usize = cases
         .iter()
         .map(|case| case.runs.len().min(MOST_REPEATS) * case.case.instruments.len())
         .sum();
     let most = (MOST_IN_ALL / tracks.max(1)).clamp(12, MOST_POINTS);
-    let panels = cases.iter().flat_map(|case| {
-        let groups = case.case.groups().into_iter();
-        groups.map(move |group| Panel {
-            case,
-            names: names(group.iter().map(|instrument| instrument.name.as_str())),
-            seen: ObservedGroup::of(case, group, most, MOST_REPEATS),
-            left_out: case.runs.len().saturating_sub(MOST_REPEATS),
+    let mut panels: Vec<Panel<'_>> = cases
+        .iter()
+        .flat_map(|case| {
+            let groups = case.case.groups().into_iter();
+            groups.map(move |group| Panel {
+                case,
+                names: names(group.iter().map(|instrument| instrument.name.as_str())),
+                seen: ObservedGroup::of(case, group, most, MOST_REPEATS),
+                left_out: case.runs.len().saturating_sub(MOST_REPEATS),
+            })
         })
-    });
-    let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
-    // Those of the same instruments side by side, to be compared; those with rates first.
+        .filter(|panel| !panel.seen.is_empty())
+        .collect();
+    // Drawings of the same instruments are neighbours, to be compared; those with rates come first.
     panels.sort_by_key(|panel| !has_rate(&panel.seen));
     let kinds = distinct(panels.iter().map(|panel| panel.names.clone()));
     panels.sort_by_key(|panel| kinds.iter().position(|names| *names == panel.names));
-    let tops: Vec<Tops> = kinds.iter().map(|names| tops(&panels, names)).collect();
+    let shared_maxima: Vec<SharedMaxima> = kinds
+        .iter()
+        .map(|names| shared_maxima(&panels, names))
+        .collect();
     let drawings = panels.iter().map(|panel| {
-        let kind = kinds.iter().zip(&tops);
+        let kind = kinds.iter().zip(&shared_maxima);
         let mut own = kind.filter(|(names, _)| **names == panel.names);
-        panel.draw(own.next().map_or(&[None; FROM_TOP.len()], |(_, tops)| tops))
+        panel.draw(
+            own.next()
+                .map_or(&[None; FROM_TOP.len()], |(_, shared_maxima)| shared_maxima),
+        )
     });
     ChartQuestion {
         heading: "Over time",
-        note: note(&panels, &tops, most),
+        note: note(&panels, &shared_maxima, most),
         drawings: drawings.collect(),
     }
 }
 
-/// The greatest value of each quantity in the drawings of these instruments; none where they differ too much for one axis.
-fn tops(panels: &[Panel<'_>], names: &str) -> Tops {
+/// Returns the greatest value of each quantity in the drawings of these instruments; `None` if they differ too much to
+/// share an axis.
+fn shared_maxima(panels: &[Panel<'_>], names: &str) -> SharedMaxima {
     FROM_TOP.map(|quantity| {
         let own = panels.iter().filter(|panel| panel.names == names);
-        let tops = own.filter_map(|panel| panel.seen.top(quantity));
-        let (least, greatest) = tops.fold((f64::INFINITY, 0.0_f64), |(least, most), top| {
-            (least.min(top), most.max(top))
-        });
+        let shared_maxima = own.filter_map(|panel| panel.seen.top(quantity));
+        let (least, greatest) = shared_maxima
+            .fold((f64::INFINITY, 0.0_f64), |(least, most), top| {
+                (least.min(top), most.max(top))
+            });
         (quantity == TrackQuantity::Loss || greatest <= least * SHARED_WITHIN).then_some(greatest)
     })
 }
@@ -81,8 +93,8 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(" + ")
 }
 
-/// How to read the drawings that there are.
-fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
+/// Returns the note on how to read the drawings.
+fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
     let any = |quantity: TrackQuantity| panels.iter().any(|panel| panel.seen.has(quantity));
     let tracks = || panels.iter().flat_map(|panel| &panel.seen.tracks);
     let several = panels.iter().any(|panel| panel.case.runs.len() > 1);
@@ -93,14 +105,14 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
         }
     }
     if any(TrackQuantity::RoundTrip) {
-        parts.push("RTT: of each probe, at the moment it was sent.".to_owned());
+        parts.push("RTT: of each probe, at its sending time.".to_owned());
     }
     if tracks().any(|track| track.is_smoothed) {
-        parts.push("TCP's own is as the sending kernel smooths it.".to_owned());
+        parts.push("The RTT of TCP is the smoothed value of the sending kernel.".to_owned());
     }
     if any(TrackQuantity::Loss) {
         parts.push(
-            "Loss: the share of neighbouring probes, ten or more; not drawn where none was lost."
+            "Loss: the share in groups of ten or more neighbouring probes; not drawn if none was lost."
                 .to_owned(),
         );
     }
@@ -111,19 +123,19 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
         parts.push("Dashed beside a goodput: the published mean.".to_owned());
     }
     if panels.iter().any(|panel| panel.seen.requested.is_some()) {
-        parts.push("Dashed beside a sent rate: the rate that was asked for.".to_owned());
+        parts.push("Dashed beside a sent rate: the requested rate.".to_owned());
     }
     if shared.iter().flatten().any(Option::is_none) {
         parts.push("The vertical axes differ.".to_owned());
     }
     if tracks().any(|track| track.is_thinned) {
         parts.push(format!(
-            "Curves have at most {most} points: of neighbouring intervals the mean, of neighbouring probes the least and the greatest."
+            "Curves have at most {most} points: the mean of neighbouring intervals, the least and the greatest of neighbouring probes."
         ));
     }
     if panels.iter().any(|panel| panel.left_out > 0) {
         parts.push(format!(
-            "Of a case's repeats the first {MOST_REPEATS} are drawn."
+            "The first {MOST_REPEATS} repeats of a case are drawn."
         ));
     }
     parts.join(" ")
@@ -134,28 +146,29 @@ fn has_rate(seen: &ObservedGroup) -> bool {
     all.any(|quantity| seen.has(TrackQuantity::Rate(quantity)))
 }
 
-/// How to read the curves of a rate.
+/// Explains how to read the curves of a rate.
 fn in_words(quantity: RateQuantity) -> &'static str {
     match quantity {
         RateQuantity::Goodput => {
-            "Goodput: the payload that arrived in each interval over its length."
+            "Goodput: the payload that arrived in each interval, divided by its length."
         }
         RateQuantity::IpCapacity => {
-            "IP-layer capacity: the IP packets that arrived in each interval over its length."
+            "IP-layer capacity: the IP packets that arrived in each interval, divided by its length."
         }
         RateQuantity::Sent => {
-            "Sent rate: the payload that the sender handed to its socket in each interval over its length; not all of it need have arrived."
+            "Sent rate: the payload that the sender handed to its socket in each interval, divided by its length; not all of it need have arrived."
         }
     }
 }
 
 impl Panel<'_> {
-    fn draw(&self, shared: &Tops) -> Drawing {
+    fn draw(&self, shared: &SharedMaxima) -> Drawing {
         let x = Axis::from_zero("seconds", self.seen.times());
         let looks = self.looks();
-        let frames = FROM_TOP.into_iter().zip(shared);
-        let frames = frames.filter(|(quantity, _)| self.seen.has(*quantity));
-        let frames: Vec<Plot> = frames
+        let frames: Vec<Plot> = FROM_TOP
+            .into_iter()
+            .zip(shared)
+            .filter(|(quantity, _)| self.seen.has(*quantity))
             .map(|(quantity, shared)| {
                 let top = shared.or(self.seen.top(quantity)).unwrap_or_default();
                 self.frame(quantity, &x, top, &looks)
@@ -172,10 +185,11 @@ impl Panel<'_> {
         }
     }
 
-    /// What its frames show, in a sentence each.
+    /// Describes each of its frames in a sentence.
     fn about(&self) -> String {
-        let shown = FROM_TOP.into_iter();
-        let shown = shown.filter(|quantity| self.seen.has(*quantity));
+        let shown = FROM_TOP
+            .into_iter()
+            .filter(|quantity| self.seen.has(*quantity));
         let sentences = shown.map(|quantity| {
             let (title, metric) = quantity.axis();
             format!("{title}: {}", metric.meaning())
@@ -192,7 +206,7 @@ impl Panel<'_> {
         )
     }
 
-    /// What is told apart in the legend, each with the look of its place.
+    /// Returns the labels of the legend, whose positions determine the looks.
     fn looks(&self) -> Vec<String> {
         distinct(self.seen.tracks.iter().map(|track| track.label.clone()))
     }
@@ -229,7 +243,7 @@ impl Panel<'_> {
 }
 
 impl Track {
-    /// Draws the values in a unit that is `by` times the metric's own.
+    /// Returns the curve in a unit that is `by` times the metric's own.
     fn curve(&self, looks: &[String], nth: usize, by: f64) -> Curve {
         let look = looks.iter().position(|known| *known == self.label);
         Curve {
@@ -252,7 +266,7 @@ mod tests {
     use crate::analysis::Analysis;
     use record::{Metric, Record, Sample};
 
-    /// The small record, whose ping and download run at the same time, the download half a second later.
+    /// The small record, with ping and download running simultaneously, the download half a second later.
     fn together() -> Record {
         let mut record = crate::analysis::tests::record();
         for instrument in record
@@ -281,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_stand_under_the_goodput_of_the_same_seconds_on_one_axis() {
+    fn round_trips_are_below_the_goodput_on_the_same_time_axis() {
         let question = question_of(&together());
         assert_eq!(question.drawings.len(), 2);
         for drawing in &question.drawings {
@@ -311,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_have_a_frame_below_where_there_are_any() {
+    fn losses_have_a_frame_if_there_are_any() {
         let mut record = together();
         let losses = |record: &Record| {
             let question = question_of(record);
@@ -335,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_later_is_drawn_later() {
+    fn an_instrument_that_started_later_is_drawn_later() {
         let record = together();
         let analysis = Analysis::of(&record);
         let case = &analysis.cases[0];
@@ -347,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_run_at_the_same_time_shares_no_axis() {
+    fn instruments_that_did_not_run_simultaneously_share_no_axis() {
         let record = crate::analysis::tests::record();
         let drawings = question_of(&record).drawings;
         assert_eq!(drawings.len(), 4);

@@ -1,21 +1,22 @@
-//! A drawing with two axes: curves, marks with error bars, and a legend below.
+//! A drawing with two axes, curves, marks with error bars, and a legend below.
 
 use std::fmt::Write;
 
 use super::axis::Axis;
 use super::svg::{Look, escaped, points, px, shortened, width};
 
-/// As wide as a phone, so that its text is legible there and a desk screen has room for two or three.
+/// Width in pixels: that of a phone, so that the text is legible there, and two or three drawings fit side by side on a
+/// desktop screen.
 const WIDTH: f64 = 440.0;
 const TOP: f64 = 10.0;
 const RIGHT: f64 = 14.0;
 const LEFT: f64 = 56.0;
-/// Below the frame: the ticks' and the axis' text.
+/// Space below the frame for the texts of ticks and axis.
 const BOTTOM: f64 = 40.0;
-/// Between a frame and the next below it, which has the same horizontal axis.
+/// Space between frames that share a horizontal axis.
 const GAP: f64 = 18.0;
 const LEGEND_LINE: f64 = 18.0;
-/// Of the mark before a label, with the space behind it.
+/// Width of the mark before a label, including the space behind it.
 const KEY: f64 = 30.0;
 const LABEL_MOST: usize = 52;
 
@@ -23,31 +24,31 @@ const LABEL_MOST: usize = 52;
 pub struct Plot {
     /// The horizontal axis.
     pub x: Axis,
-    /// The vertical one.
+    /// The vertical axis.
     pub y: Axis,
-    /// Of the frame, in pixels.
+    /// Height of the frame in pixels.
     pub height: f64,
-    /// What is drawn in it, the later over the earlier.
+    /// The curves; later ones are drawn over earlier ones.
     pub curves: Vec<Curve>,
 }
 
 /// A series of points.
 #[derive(Default)]
 pub struct Curve {
-    /// In the legend; curves without are variants of one that has it.
+    /// Label in the legend. A curve without one is a variant of another that has it.
     pub label: Option<String>,
-    /// The number of its colour, dashes and mark; 4 is black.
+    /// Number of the colour, dashes and mark; 4 is black.
     pub look: usize,
-    /// In the order in which a line joins them.
+    /// The points in the order in which a line joins them.
     pub points: Vec<Point>,
-    /// How it is drawn.
+    /// The kind of line or marks.
     pub shape: Shape,
-    /// Drawn pale.
+    /// Whether the curve is pale.
     pub faint: bool,
 }
 
 impl Curve {
-    /// A curve that is not pale.
+    /// Creates a curve that is not pale.
     pub(super) fn new(
         label: Option<String>,
         look: usize,
@@ -64,39 +65,39 @@ impl Curve {
     }
 }
 
-/// How a series is drawn.
+/// The kind of line or marks of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// A line in the look's dashes.
+    /// A line with the dashes of its look.
     #[default]
     Line,
-    /// A thin line of many points, dashed by its number in the frame: the first is not.
+    /// A thin line of many points, dashed by its number in the frame; the first is solid.
     Trace(usize),
-    /// A thin straight line that is never dashed, and marks on it.
+    /// A thin, solid line with marks.
     Marked,
-    /// Hollow marks alone: what others published.
+    /// Hollow marks without a line, for published values.
     Hollow,
-    /// A dashed line: a level that was published or computed.
+    /// A dashed line for a published or computed level.
     Level,
-    /// A line that is never dashed, and what lies below it: a histogram.
+    /// A solid line with the area below it, for a histogram.
     Area,
 }
 
 /// A point of a series.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
-    /// Where it stands across.
+    /// Horizontal value.
     pub x: f64,
-    /// How high.
+    /// Vertical value.
     pub y: f64,
-    /// Drawn as an error bar.
+    /// The ends of an error bar.
     pub interval: Option<[f64; 2]>,
-    /// What a pointer over its mark is told.
+    /// Text that is shown when a pointer is over the mark.
     pub hover: String,
 }
 
 impl Point {
-    /// Without more.
+    /// Creates a point without an interval or a text.
     pub fn at(x: f64, y: f64) -> Self {
         Self {
             x,
@@ -105,21 +106,21 @@ impl Point {
         }
     }
 
-    /// What an axis must have room for: the value, and the interval's ends above 0.
+    /// Returns the values that the axis must include: the value itself and those ends of the interval that are above 0.
     pub(super) fn reach(&self) -> impl Iterator<Item = f64> {
         let ends = self.interval.into_iter().flatten();
         ends.filter(|end| *end > 0.0).chain([self.y])
     }
 }
 
-/// Frames above one another with one horizontal axis, which the last one shows, and one legend; `title` is for those who cannot
-/// see it.
+/// Draws frames above one another with a common horizontal axis, which the last frame shows, and one legend. `title` is
+/// the text for screen readers.
 pub fn stack(plots: &[Plot], title: &str) -> String {
     let legend = legend(plots.iter().flat_map(|plot| &plot.curves));
     let frames: f64 = plots.iter().map(|plot| plot.height).sum();
     let gaps = plots.len().saturating_sub(1) as f64 * GAP;
     let below = TOP + frames + gaps + BOTTOM;
-    // Whoever has no pointer walks along the points by the arrow keys.
+    // The drawing can be focused, so that arrow keys move along the points without a pointer.
     let mut svg = open(WIDTH, below + legend.height, title, " tabindex=\"0\"");
     let mut top = 0.0;
     for (at, plot) in plots.iter().enumerate() {
@@ -137,12 +138,13 @@ pub fn stack(plots: &[Plot], title: &str) -> String {
 }
 
 impl Plot {
-    /// As SVG that stands alone or in a page; `title` is for those who cannot see it.
+    /// Draws the plot as SVG that is self-contained and can be part of a page. `title` is the text for screen readers.
     pub fn draw(self, title: &str) -> String {
         stack(&[self], title)
     }
 
-    /// The frame and what is in it, so far from the top; with the horizontal axis' text if it is the last.
+    /// Draws the frame and its contents at this distance from the top, with the horizontal axis' text if it is the last
+    /// frame.
     fn draw_frame(&self, svg: &mut String, top: f64, last: bool) {
         let frame = [LEFT, TOP, WIDTH - LEFT - RIGHT, self.height]
             .map(px)
@@ -181,7 +183,7 @@ impl Plot {
         for (value, text) in self.y.ticks() {
             let y = self.top(value);
             let _ = write!(svg, "<path d=\"M{LEFT} {0}H{right}\" {grid}/>", px(y));
-            // In a low frame every second one, so that they can be read.
+            // A low frame shows only every second text, so that they do not overlap.
             if y > free {
                 continue;
             }
@@ -206,7 +208,7 @@ impl Plot {
             if !last {
                 continue;
             }
-            // Where names are long some are left out rather than written over one another.
+            // Long names are left out where they would overlap.
             if x - half > free {
                 let at = px(x.min(WIDTH - half));
                 let _ = write!(
@@ -236,7 +238,7 @@ impl Plot {
         }
     }
 
-    /// By how much a series moves sideways, so that error bars of several at one place stay apart.
+    /// Returns the sideways shift of a series, which separates the error bars of several series at the same value.
     fn dodge(&self, curve: &Curve) -> f64 {
         let marked = || {
             self.curves
@@ -327,7 +329,7 @@ impl Plot {
             Shape::Hollow => "none",
             _ => look.colour(),
         };
-        // An invisible disc widens what a pointer or a finger must meet.
+        // An invisible disc enlarges the target for a pointer or a finger.
         let _ = write!(
             svg,
             "<circle cx=\"{}\" cy=\"{}\" r=\"8\" fill=\"transparent\" stroke=\"none\"/><path d=\"{}\" fill=\"{fill}\" stroke-width=\"1.4\"/></g>",
@@ -338,13 +340,13 @@ impl Plot {
     }
 }
 
-/// What each curve is, in lines as wide as the drawing.
+/// Lays out the legend in lines as wide as the drawing.
 fn legend<'a>(curves: impl Iterator<Item = &'a Curve>) -> Legend {
     let mut legend = Legend::default();
     let (mut x, mut line) = (8.0, 0.0);
     let mut known: Vec<&String> = Vec::new();
     for curve in curves.filter(|curve| !curve.faint) {
-        // What has a curve in several frames is named once.
+        // A curve that occurs in several frames is named once.
         let Some(label) = curve.label.as_ref().filter(|label| !known.contains(label)) else {
             continue;
         };
@@ -375,7 +377,7 @@ struct Legend {
     height: f64,
 }
 
-/// What stands before a label.
+/// Draws the key before a label.
 fn key(curve: &Curve, x: f64, y: f64) -> String {
     let look = Look(curve.look);
     let dash = match curve.shape {
@@ -417,7 +419,7 @@ fn key(curve: &Curve, x: f64, y: f64) -> String {
     key + "</g>"
 }
 
-/// The head of a drawing of this size, with further attributes.
+/// Returns the opening of an SVG drawing of this size, with further attributes.
 pub(super) fn open(width: f64, height: f64, title: &str, more: &str) -> String {
     let title = escaped(title);
     format!(
@@ -432,18 +434,18 @@ pub(super) fn open(width: f64, height: f64, title: &str, more: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What stands between this and the next quote.
+    /// Returns the number before the next quote.
     fn number(text: &str) -> f64 {
         text.split(['"', ' ']).next().unwrap().parse().unwrap()
     }
 
     #[test]
-    fn no_mark_of_a_legend_begins_before_the_text_in_front_of_it_ends() {
+    fn legend_entries_do_not_overlap() {
         let curve = |name: &str| Curve {
             label: Some(name.to_owned()),
             ..Curve::default()
         };
-        // As wide as a browser draws them in DejaVu Sans.
+        // A browser draws these texts in DejaVu Sans with these widths.
         let names = [("blocks[mtu=1500]", 107.4), ("download, run 1", 93.2)];
         let curves = names.map(|(name, _)| curve(name));
         let svg = legend(curves.iter()).svg;

@@ -1,4 +1,4 @@
-//! What instruments that ran at the same time saw, as curves over the same seconds.
+//! The samples of instruments that ran simultaneously, as curves over the same seconds.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use record::profile::SampleKind;
 use record::{Direction, Measured, Measurement, Metric, Sample, Statistic};
 use stats::deciding::Centre;
 
-/// Losses are counted over so many parts of the time at most.
+/// Greatest number of parts of the time in which losses are counted.
 const MOST_PARTS: usize = 40;
-/// Of fewer probes the share that was lost says little.
+/// Least mean number of probes per part, because a share of fewer probes means little.
 const PROBES_A_PART: usize = 10;
 
-/// Seconds, and the value then in the metric's unit.
-type Curved = Vec<(f64, f64)>;
+/// Points of a curve: seconds, and the value in the metric's unit.
+type CurvePoints = Vec<(f64, f64)>;
 
-/// What frames show, from top to bottom.
+/// The quantities of the frames, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrackQuantity {
     Rate(RateQuantity),
@@ -35,12 +35,12 @@ pub(super) const FROM_TOP: [TrackQuantity; 5] = [
     TrackQuantity::Loss,
 ];
 
-/// All that a group of instruments saw in the runs of a case.
+/// All curves of a group of instruments in the runs of a case.
 pub(super) struct ObservedGroup {
     pub(super) tracks: Vec<Track>,
     /// The published mean goodput in bit/s.
     pub(super) published: Option<f64>,
-    /// The rate that senders were asked for, in bit/s, where it is one for all that is drawn.
+    /// The requested rate of the senders in bit/s, if it is the same for all curves.
     pub(super) requested: Option<f64>,
 }
 
@@ -48,21 +48,22 @@ pub(super) struct ObservedGroup {
 pub(super) struct Track {
     pub(super) quantity: TrackQuantity,
     pub(super) instrument: String,
-    /// What tells it from others of the drawing, but for its run.
+    /// The label in the legend, which is the same for all runs.
     pub(super) label: String,
     pub(super) repeat: u32,
-    /// Of the first run that is drawn.
+    /// Whether the curve is from the first run that is drawn.
     pub(super) is_first: bool,
-    /// The direction that it states.
+    /// The direction of the samples.
     pub(super) direction: Option<Direction>,
-    /// Whether it is what a sending kernel made of its round-trip times.
+    /// Whether the values are the sending kernel's smoothed round-trip times.
     pub(super) is_smoothed: bool,
     pub(super) is_thinned: bool,
-    pub(super) points: Curved,
+    pub(super) points: CurvePoints,
 }
 
 impl ObservedGroup {
-    /// By the instruments of `group`, in the first runs, with about so many points a curve at most.
+    /// Collects the curves of the instruments in `group` from the first runs, with at most about this many points per
+    /// curve.
     pub(super) fn of(
         case: &CaseFigures<'_>,
         group: &[PlannedInstrument],
@@ -77,16 +78,16 @@ impl ObservedGroup {
                 .collect();
             let starts = starts(&together);
             for ((instrument, measured), start_s) in together.iter().zip(starts) {
-                let of_one = seen(instrument, &measured.measurement, most);
+                let of_one = tracks_of(instrument, &measured.measurement, most);
                 tracks.extend(of_one.into_iter().map(|track| Track {
                     repeat: run.repeat,
                     is_first: at == 0,
-                    points: later(track.points, start_s),
+                    points: shifted(track.points, start_s),
                     ..track
                 }));
             }
         }
-        // Sent bytes are not compared with bytes that arrived elsewhere.
+        // Sent bytes are not compared with bytes that arrived.
         let goodput = TrackQuantity::Rate(RateQuantity::Goodput);
         let arrived = tracks.iter().any(|track| track.quantity == goodput);
         Self {
@@ -109,7 +110,7 @@ impl ObservedGroup {
         tracks.filter(move |track| track.quantity == quantity)
     }
 
-    /// What a frame shows beside its curves: what it is, and its value in the metric's unit.
+    /// Returns the level that a frame shows beside its curves: its name, and its value in the metric's unit.
     pub(super) fn level(&self, quantity: TrackQuantity) -> Option<(&'static str, f64)> {
         match quantity {
             TrackQuantity::Rate(RateQuantity::Goodput) => Some(("published mean", self.published?)),
@@ -118,13 +119,13 @@ impl ObservedGroup {
         }
     }
 
-    /// Of every point.
+    /// Returns the times of all points.
     pub(super) fn times(&self) -> impl Iterator<Item = f64> {
         let points = self.tracks.iter().flat_map(|track| &track.points);
         points.map(|point| point.0)
     }
 
-    /// The greatest value.
+    /// Returns the greatest value.
     pub(super) fn top(&self, quantity: TrackQuantity) -> Option<f64> {
         let points = self.of_quantity(quantity).flat_map(|track| &track.points);
         let level = self.level(quantity).map(|(_, level)| level);
@@ -134,7 +135,7 @@ impl ObservedGroup {
 }
 
 impl TrackQuantity {
-    /// The name on its axis, and its metric.
+    /// Returns the name on the axis and the metric.
     pub(super) fn axis(self) -> (&'static str, Metric) {
         match self {
             Self::Rate(quantity) => (quantity.name(), quantity.metric()),
@@ -144,7 +145,7 @@ impl TrackQuantity {
     }
 }
 
-/// How many seconds after the first of them each began; 0 where the record does not say.
+/// Returns how many seconds after the first instrument each one started; 0 if the record does not say.
 fn starts(together: &[(&PlannedInstrument, &Measured)]) -> Vec<f64> {
     let at = |measured: &Measured| measured.started_at.parse::<jiff::Timestamp>().ok();
     let first = together
@@ -158,13 +159,13 @@ fn starts(together: &[(&PlannedInstrument, &Measured)]) -> Vec<f64> {
     together.iter().map(after).collect()
 }
 
-fn later(mut points: Curved, by_s: f64) -> Curved {
+fn shifted(mut points: CurvePoints, by_s: f64) -> CurvePoints {
     points.iter_mut().for_each(|point| point.0 += by_s);
     points
 }
 
-/// Every curve of one measurement.
-fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) -> Vec<Track> {
+/// Returns all curves of one measurement.
+fn tracks_of(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) -> Vec<Track> {
     let track = |quantity, what: Option<&str>, points, is_thinned| Track {
         quantity,
         instrument: instrument.name.clone(),
@@ -182,8 +183,9 @@ fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) 
     let mut tracks = Vec::new();
     match instrument.profile.samples {
         Some(SampleKind::Intervals) => {
-            let ways = DIRECTIONS.into_iter();
-            let ways = ways.filter_map(|way| Some((way, RateSeries::shown(measurement, way)?)));
+            let ways = DIRECTIONS
+                .into_iter()
+                .filter_map(|way| Some((way, RateSeries::shown(measurement, way)?)));
             for (way, series) in ways {
                 let (found, quantity) = (series.intervals(), series.quantity());
                 let points = thinned(found, most);
@@ -239,8 +241,9 @@ fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) 
     tracks
 }
 
-/// Samples of the first of these metrics that has any, of the first stream and of no size, in the order of time.
-fn of_first(measurement: &Measurement, metrics: &[Metric]) -> Curved {
+/// Returns the samples of the first of these metrics that has any, without size and of the first stream, in order of
+/// time.
+fn of_first(measurement: &Measurement, metrics: &[Metric]) -> CurvePoints {
     let of = |metric: &Metric| {
         let own = |sample: &&Sample| {
             let one = sample.size.is_none() && sample.stream.is_none_or(|stream| stream == 1);
@@ -250,15 +253,16 @@ fn of_first(measurement: &Measurement, metrics: &[Metric]) -> Curved {
         own.map(|sample| (sample.at_s, sample.value)).collect()
     };
     let mut all = metrics.iter().map(of);
-    let mut found: Curved = all
-        .find(|found: &Curved| !found.is_empty())
+    let mut found: CurvePoints = all
+        .find(|found: &CurvePoints| !found.is_empty())
         .unwrap_or_default();
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found
 }
 
-/// Of neighbours the least and the greatest, in their order, so that no peak is lost.
-fn envelope(values: &[(f64, f64)], most: usize) -> Curved {
+/// Thins a curve by keeping the least and the greatest of neighbouring values in their order, so that every peak
+/// remains.
+fn envelope(values: &[(f64, f64)], most: usize) -> CurvePoints {
     if values.len() <= most {
         return values.to_vec();
     }
@@ -279,13 +283,13 @@ fn envelope(values: &[(f64, f64)], most: usize) -> Curved {
     points
 }
 
-/// The share that was lost of the probes of each part of the time, in percent, at its middle.
-fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
+/// Returns the share of probes that were lost in each part of the time, in percent, at the middle of the part.
+fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> CurvePoints {
     let count = answered.len() + lost.len();
     let count = (count / PROBES_A_PART).clamp(1, MOST_PARTS) as f64;
     let times = answered.iter().chain(lost).map(|probe| probe.0);
     let part_s = (times.fold(0.0, f64::max) / count).max(f64::MIN_POSITIVE);
-    // Of each part, those answered and those lost.
+    // Each part has the number of answered and of lost probes.
     let mut parts: BTreeMap<u64, [u32; 2]> = BTreeMap::new();
     for (column, probes) in [answered, lost].into_iter().enumerate() {
         for (at_s, _) in probes {
@@ -305,7 +309,7 @@ fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
     parts.into_iter().map(share).collect()
 }
 
-/// The mean goodput that somebody else measured, in bit/s.
+/// Returns the published mean goodput in bit/s.
 fn published(case: &CaseFigures<'_>, group: &[PlannedInstrument]) -> Option<f64> {
     let of = |name: &FigureName| {
         group.iter().any(|instrument| {
@@ -319,7 +323,7 @@ fn published(case: &CaseFigures<'_>, group: &[PlannedInstrument]) -> Option<f64>
     published.over(Centre::Mean)
 }
 
-/// The rate that the senders of these curves were asked for, in bit/s; nothing where it differs among them.
+/// Returns the requested rate of the senders of these curves in bit/s; `None` if it differs among them.
 fn requested(case: &CaseFigures<'_>, tracks: &[Track]) -> Option<f64> {
     let sent = TrackQuantity::Rate(RateQuantity::Sent);
     let mut sent = tracks.iter().filter(|track| track.quantity == sent);
@@ -329,15 +333,15 @@ fn requested(case: &CaseFigures<'_>, tracks: &[Track]) -> Option<f64> {
     is_one.then_some(first)
 }
 
-/// A point at the middle of each interval, thinned by averaging neighbours.
-fn thinned(intervals: &[ThroughputInterval], most: usize) -> Curved {
+/// Returns a point at the middle of each interval, thinned by averaging neighbours.
+fn thinned(intervals: &[ThroughputInterval], most: usize) -> CurvePoints {
     let together = intervals.len().div_ceil(most).max(1);
     let mut usual_s = None;
     let mut points = Vec::new();
     for group in intervals.chunks(together) {
         let (start_s, end_s) = (group[0].0, group[group.len() - 1].1);
         let length_s = end_s - start_s;
-        // A last interval cut short holds too few packets for a rate.
+        // A truncated last interval has too few packets for a rate.
         if length_s > *usual_s.get_or_insert(length_s) / 2.0 {
             let bits: f64 = group.iter().map(|(.., bits)| bits).sum();
             points.push((f64::midpoint(start_s, end_s), bits / length_s));
@@ -384,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_add_up_and_rates_are_rates() {
+    fn streams_are_summed_and_rates_are_kept() {
         let bytes = measurement(Metric::ReceivedBytes, 10, 3, 1e5);
         let series = RateSeries::shown(&bytes, Some(Direction::Down)).unwrap();
         let curve = thinned(series.intervals(), 100);
@@ -397,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_called_so_and_not_held_against_what_was_published() {
+    fn a_sent_rate_is_labelled_and_not_compared_with_a_published_goodput() {
         let mut record = crate::analysis::tests::record();
         let case = &mut record.head.plan.cases[0];
         let instrument = &mut case.instruments[0];
@@ -415,13 +419,13 @@ mod tests {
             measurement.figures.push(asked.clone().toward(way));
             let analysis = crate::analysis::Analysis::of(&record);
             let case = &analysis.cases[0];
-            let seen = ObservedGroup::of(case, &case.case.instruments[..1], 100, 1);
-            let track = &seen.tracks[0];
+            let group = ObservedGroup::of(case, &case.case.instruments[..1], 100, 1);
+            let track = &group.tracks[0];
             let (axis, ..) = track.quantity.axis();
-            let level = seen.level(track.quantity);
+            let level = group.level(track.quantity);
             (track.label.clone(), axis, level)
         };
-        // Whichever end sent it: the requested rate is drawn beside it, and never what was published of a goodput.
+        // The requested rate is drawn for either sender, but never a published goodput.
         let requested = Some(("requested rate", 20e6));
         assert_eq!(
             found(Direction::Up, Metric::SentBytes),
@@ -448,13 +452,13 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_shares_of_the_probes_of_the_same_time() {
+    fn losses_are_shares_of_simultaneous_probes() {
         let at = |from: u32, to: u32| (from..to).map(|n| (f64::from(n), 1.0)).collect::<Vec<_>>();
         let shares = lost_share(&at(0, 30), &at(30, 40));
         assert_eq!(shares.len(), 4);
         assert!(shares[..3].iter().all(|(_, share)| *share == 0.0));
         assert!(shares[3].1 > 90.0, "{shares:?}");
-        // A single probe is no share of its own.
+        // A single probe does not form a part.
         assert_eq!(lost_share(&at(0, 3), &at(3, 4))[0].1, 25.0);
         assert_eq!(
             lost_share(&at(0, 9_000), &at(9_000, 9_001)).len(),

@@ -1,9 +1,10 @@
-//! SVG as text: escaping, and the looks that tell one series from another without colour too.
+//! SVG as text: escaping, and looks that distinguish series even without colour.
 
 use std::fmt::Write;
 
-/// The palette of M. Okabe and K. Ito, "Color Universal Design" (2008), which colour-blind readers tell apart, in an order
-/// in which neighbours differ in lightness. Black is what the page writes in; yellow is left out, as it fades on white.
+/// The palette of M. Okabe and K. Ito, "Color Universal Design" (2008), whose colours colour-blind readers can
+/// distinguish, in an order in which neighbours differ in lightness. Black is the colour of the page's text; yellow is
+/// left out, because it is too pale on white.
 const COLOURS: [&str; 7] = [
     "#0072B2",
     "#D55E00",
@@ -13,12 +14,12 @@ const COLOURS: [&str; 7] = [
     "#E69F00",
     "#56B4E9",
 ];
-/// A second sign beside the colour.
+/// Dash patterns, which distinguish series besides the colour.
 const DASHES: [&str; 7] = ["", "6 3", "2 3", "8 3 2 3", "12 4", "1 2", "8 3 2 3 2 3"];
-/// How many series can be told from one another.
+/// Number of series that can be distinguished.
 pub(super) const MOST_SERIES: usize = COLOURS.len();
 
-/// How the series of this number looks.
+/// The look of the series with this number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look(pub(super) usize);
 
@@ -31,7 +32,7 @@ impl Look {
         DASHES[self.0 % DASHES.len()]
     }
 
-    /// The outline of this series' mark around a point, and whether it is filled.
+    /// Returns the outline of the series' mark around a point, filled or not.
     pub(super) fn mark(self, x: f64, y: f64, r: f64) -> String {
         match self.0 % 4 {
             0 => format!(
@@ -59,13 +60,13 @@ impl Look {
     }
 }
 
-/// A coordinate to a tenth of a pixel.
+/// Formats a coordinate to a tenth of a pixel.
 pub(super) fn px(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// Points as the attribute of a polyline.
+/// Formats points as the attribute of a polyline.
 pub(super) fn points(points: impl Iterator<Item = (f64, f64)>) -> String {
     let mut text = String::new();
     for (x, y) in points {
@@ -76,7 +77,7 @@ pub(super) fn points(points: impl Iterator<Item = (f64, f64)>) -> String {
     text
 }
 
-/// Text between tags or within a quoted attribute. What XML 1.0 (§2.2) has no character for is replaced.
+/// Escapes text between tags or within a quoted attribute. Characters that XML 1.0 (§2.2) does not allow are replaced.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
@@ -95,7 +96,7 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// At most so many characters, the last three dots if some are left out.
+/// Shortens a text to this many characters, the last three of which are dots if some are left out.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -106,13 +107,14 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// How wide a text of the drawings' font size is at most: in DejaVu Sans, the widest of the usual fonts of desktops.
+/// Returns an upper bound for the width of a text in the drawings' font size, computed for DejaVu Sans, the widest of
+/// the usual fonts of desktops.
 pub(super) fn width(text: &str) -> f64 {
     const SIZE: f64 = 11.5;
     text.chars().map(|char| SIZE * em(char)).sum()
 }
 
-/// How far a character of DejaVu Sans moves on, in parts of the font's size, rounded up.
+/// Returns the advance width of a character in DejaVu Sans, in units of the font size, rounded up.
 fn em(char: char) -> f64 {
     match char {
         'i' | 'j' | 'l' | '\'' => 0.28,
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_name_says_becomes_markup() {
+    fn markup_in_names_is_escaped() {
         let hostile = "<script>\"&'\u{0}\u{1b}[1m\n</svg>";
         let safe = "&lt;script&gt;&quot;&amp;&#39;\u{fffd}\u{fffd}[1m &lt;/svg&gt;";
         assert_eq!(escaped(hostile), safe);
@@ -141,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_the_room_that_the_widest_font_needs() {
-        // As a browser measures them in DejaVu Sans of 11.5 px.
+    fn the_estimated_width_suffices_for_the_widest_font() {
+        // A browser measures these widths in DejaVu Sans of 11.5 px.
         let measured = [
             ("blocks[mtu=1500]", 107.4),
             ("queue[queue=300ms], published", 193.1),
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_differ_in_more_than_colour() {
+    fn neighbouring_series_differ_in_more_than_colour() {
         for first in 0..MOST_SERIES - 1 {
             let (a, b) = (Look(first), Look(first + 1));
             assert!(a.colour() != b.colour() && a.dash() != b.dash());

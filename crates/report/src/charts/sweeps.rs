@@ -1,4 +1,4 @@
-//! What does a condition do? Every headline figure against the fields that a sweep set.
+//! The chart "What does a condition do?": every main figure over the fields that a sweep set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use record::figure_name::FigureName;
 use record::quantity::{number, scale_for};
 use stats::deciding::Centre;
 
-/// Fewer values make no curve.
+/// Fewest values of a field for a curve.
 const FEWEST_VALUES: usize = 3;
 
-/// The measured against each swept field.
+/// Returns the chart of measured values over each swept field.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut drawings = Vec::new();
     for path in paths(&analysis.cases) {
@@ -29,15 +29,15 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         }
     }
     ChartQuestion {
-        heading: "Against the swept conditions",
+        heading: "By the swept conditions",
         note:
-            "Means over the runs; bars: 95 % intervals, each mark says of what. Hollow: published."
+            "Means over the runs. Bars: 95 % intervals, whose scope each mark names. Hollow: published values."
                 .to_owned(),
         drawings,
     }
 }
 
-/// Every swept field that has enough values.
+/// Returns the paths of all swept fields that have enough values.
 fn paths(cases: &[CaseFigures<'_>]) -> Vec<String> {
     let mut values: Vec<(&str, BTreeSet<&str>)> = Vec::new();
     for (path, value) in cases.iter().flat_map(|case| &case.case.axes) {
@@ -52,14 +52,14 @@ fn paths(cases: &[CaseFigures<'_>]) -> Vec<String> {
     enough.map(|(path, _)| path.to_owned()).collect()
 }
 
-/// One figure against one field; the cases that differ in other fields are curves of their own.
+/// Draws one figure over one field. Cases that differ in other fields are separate curves.
 fn against(analysis: &Analysis<'_>, path: &str, name: &FigureName) -> Vec<Drawing> {
     let swept: Vec<&CaseFigures<'_>> = analysis
         .cases
         .iter()
         .filter(|case| value_of(case, path).is_some())
         .collect();
-    let Some(scaled) = Scaled::of(path, &swept) else {
+    let Some(scaled) = FieldValues::of(path, &swept) else {
         return Vec::new();
     };
     let others = others(path, &swept);
@@ -84,14 +84,16 @@ fn against(analysis: &Analysis<'_>, path: &str, name: &FigureName) -> Vec<Drawin
 }
 
 fn draw(
-    scaled: &Scaled,
+    scaled: &FieldValues,
     path: &str,
     name: &FigureName,
     part: usize,
     series: &[(String, Vec<(f64, &CaseFigures<'_>)>)],
 ) -> Drawing {
-    let values = series.iter().flat_map(|(_, cases)| cases);
-    let values = values.map(|(_, case)| case.figures[name].value().abs());
+    let values = series
+        .iter()
+        .flat_map(|(_, cases)| cases)
+        .map(|(_, case)| case.figures[name].value().abs());
     let unit = scale_for(name.metric, values.fold(0.0, f64::max));
     let mut curves = Vec::new();
     for (look, (label, cases)) in series.iter().enumerate() {
@@ -105,9 +107,10 @@ fn draw(
         let measured = measured.collect();
         curves.push(Curve::new(Some(own), look, Shape::Marked, measured));
         let theirs = format!("{label} published").trim().to_owned();
-        let points = cases.iter();
-        let points = points.filter_map(|(x, case)| published(case, name, unit, *x));
-        let points = points.collect();
+        let points = cases
+            .iter()
+            .filter_map(|(x, case)| published(case, name, unit, *x))
+            .collect();
         curves.push(Curve::new(Some(theirs), look, Shape::Hollow, points));
     }
     curves.retain(|curve| !curve.points.is_empty());
@@ -132,8 +135,8 @@ fn draw(
     let [file, more] = super::part(part);
     Drawing {
         file: file_name(&["sweep", path, &name.to_string()]) + &file,
-        svg: plot.draw(&format!("{column} of {} against {path}", name.instrument)),
-        caption: format!("{}: {column} against {path}", name.instrument) + &more,
+        svg: plot.draw(&format!("{column} of {} by {path}", name.instrument)),
+        caption: format!("{}: {column} by {path}", name.instrument) + &more,
         below: String::new(),
         about: meaning::of(name.metric, name.statistic, name.direction, name.phase),
     }
@@ -159,7 +162,7 @@ fn value_of<'a>(case: &'a CaseFigures<'_>, path: &str) -> Option<&'a str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// The other fields, but for those that go along with `path`, as in a zip.
+/// Returns the other fields, except for those that change together with `path`, as in a zip.
 fn others<'a>(path: &str, all: &[&'a CaseFigures<'_>]) -> BTreeSet<&'a str> {
     let follows = |other: &str| {
         let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
@@ -177,7 +180,7 @@ fn others<'a>(path: &str, all: &[&'a CaseFigures<'_>]) -> BTreeSet<&'a str> {
     own.collect()
 }
 
-/// What these fields are in a case: "bed.mtu 9000".
+/// Formats the values of these fields in a case: "bed.mtu 9000".
 fn label(case: &CaseFigures<'_>, fields: &BTreeSet<&str>) -> String {
     let axes = case.case.axes.iter();
     let own = axes.filter(|(known, _)| fields.contains(known.as_str()));
@@ -187,17 +190,17 @@ fn label(case: &CaseFigures<'_>, fields: &BTreeSet<&str>) -> String {
     words.join(", ")
 }
 
-/// What a text is in a unit.
+/// A function that parses a text as a number in a unit.
 type Number = fn(&str) -> Option<f64>;
 
-/// Values of a field as numbers.
-enum Scaled {
+/// The values of a field on an axis.
+enum FieldValues {
     Unit(&'static str, Number),
-    /// Not numbers: in the order of the plan.
+    /// Values that are not numbers, in the order of the plan.
     Names(Vec<String>),
 }
 
-impl Scaled {
+impl FieldValues {
     fn of(path: &str, cases: &[&CaseFigures<'_>]) -> Option<Self> {
         const UNITS: [(&str, Number); 5] = [
             ("", |text| text.parse().ok()),
@@ -255,7 +258,7 @@ mod tests {
     use crate::analysis::tests::record;
     use record::Record;
 
-    /// The small record's second case, swept.
+    /// The small record's second case, swept over these fields.
     fn swept(axes: &[&[(&str, &str)]]) -> Record {
         let mut record = record();
         let (case, run) = (record.head.plan.cases[1].clone(), record.runs[1].clone());
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_headline_is_drawn_against_a_field_of_three_values() {
+    fn each_main_figure_is_drawn_over_a_field_with_three_values() {
         let record = swept(&[
             &[("link.delay", "1ms")],
             &[("link.delay", "10ms")],
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_go_together_are_one_curve_and_others_are_several() {
+    fn fields_that_change_together_are_one_curve() {
         let zipped = swept(&[
             &[("a", "1"), ("b", "x")],
             &[("a", "2"), ("b", "y")],
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_numbers_are_names() {
+    fn values_that_are_not_numbers_are_names() {
         let record = swept(&[&[("tcp", "cubic")], &[("tcp", "bbr")], &[("tcp", "reno")]]);
         let analysis = Analysis::of(&record);
         let svg = &question(&analysis).drawings[0].svg;

@@ -1,4 +1,4 @@
-//! Every sample of a record in the long form: one a line.
+//! All samples of a record as CSV in the long form, one per line.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -20,10 +20,10 @@ const HEADER: [&str; 11] = [
     "value",
 ];
 
-/// Writes the samples of `record` as RFC 4180 has it.
+/// Writes the samples of `record` in the format of RFC 4180.
 ///
 /// # Errors
-/// `target` cannot be written.
+/// Those of writing to `target`.
 pub fn write_csv(record: &Record, target: &mut dyn Write) -> io::Result<()> {
     write_lines(record, target).map_err(|error| match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -58,11 +58,13 @@ fn write_lines(record: &Record, target: &mut dyn Write) -> csv::Result<()> {
     Ok(())
 }
 
-/// A name that no spreadsheet takes for a formula: behind an apostrophe where it begins as one.
+/// Returns a name that no spreadsheet interprets as a formula: one that starts like a formula gets an apostrophe in
+/// front.
 fn no_formula(name: &str) -> Cow<'_, str> {
-    match name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
-        true => Cow::Owned(format!("'{name}")),
-        false => Cow::Borrowed(name),
+    if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+        Cow::Owned(format!("'{name}"))
+    } else {
+        Cow::Borrowed(name)
     }
 }
 
@@ -76,7 +78,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn a_name_that_begins_as_a_formula_is_none() {
+    fn a_name_that_starts_like_a_formula_is_quoted() {
         let mut record = record();
         record.runs.truncate(1);
         record.runs[0].case = "=cmd|' /C calc'!A0".to_owned();

@@ -1,7 +1,9 @@
-//! Runs as flent's data files, so that flent plots them (flent 2.3.0, doc/data-format.rst, file format version 4).
+//! Runs in the format of flent's data files, so that flent can plot them (flent 2.3.0, doc/data-format.rst, file format
+//! version 4).
 //!
-//! A file is what ran at the same time: a run, or where instruments ran one after the other, one of them. flent knows plots
-//! by the name of its own test, and series by theirs: what no test of flent has is left out.
+//! A file has the instruments that ran simultaneously: all of a run, or one of them if they ran one after the other.
+//! flent chooses its plots by the name of its test and of the series, so a series that no test of flent has is left
+//! out.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,7 @@ use record::profile::FlentSeries;
 use record::{Measured, Record, Run};
 use record::{Measurement, Metric};
 
-/// From one value to the next on the common axis of time; the raw values keep their own times.
+/// Step of the common time axis in seconds; the raw values keep their own times.
 const STEP_S: f64 = 0.1;
 
 /// The longest time in seconds that a file may span, which is 1,000,000 values of each series: more than a day.
@@ -27,21 +29,21 @@ const LONGEST_S: f64 = 100_000.0;
 
 /// A data file.
 struct DataFile {
-    /// Without the ending.
+    /// Name without the extension.
     name: String,
     content: Value,
 }
 
-/// Seconds since the start of what ran together, and a value in the series' unit.
+/// Seconds since the start of the group of instruments, and a value in the series' unit.
 type Points = Vec<(f64, f64)>;
 
-/// A file for each group of instruments of every run that counts, in the order of the plan.
+/// Returns a file for each group of instruments of every run that counts, in the order of the plan.
 ///
 /// # Errors
 /// No instrument of the record has a test in flent, or samples of one span more than [`LONGEST_S`].
 pub(crate) fn flent(record: &Record) -> Result<NamedFiles> {
-    let files = data_files(record)?.into_iter();
-    let files: NamedFiles = files
+    let files: NamedFiles = data_files(record)?
+        .into_iter()
         .map(|file| (format!("{}.flent", file.name), file.content.to_string()))
         .collect();
     require!(
@@ -89,7 +91,7 @@ fn file(
         let offset_s = began.duration_since(start).as_secs_f64();
         for (name, mut points) in of_instrument(&instrument.profile.flent, &measured.measurement) {
             points.iter_mut().for_each(|point| point.0 += offset_s);
-            // flent tells several of one kind apart so.
+            // flent numbers several series of the same name in this way.
             let again = (2..).map(|n| format!("{name}::{n}"));
             let free = std::iter::once(name.to_owned())
                 .chain(again)
@@ -107,7 +109,7 @@ fn file(
         .fold(0.0, f64::max);
     require!(
         length_s <= LONGEST_S,
-        "case `{}`, repeat {}: its samples span {length_s:.0} s: a data file of flent has at most {LONGEST_S} s",
+        "case `{}`, repeat {}: the samples span {length_s:.0} s, more than the {LONGEST_S} s of a flent data file",
         case.name,
         run.repeat
     );
@@ -129,16 +131,15 @@ fn file(
     }))
 }
 
-/// The series of flent's names that the measurement has, in Mbit/s and ms.
+/// Returns the series that the measurement has under flent's names, in Mbit/s and ms.
 fn of_instrument<'a>(
     series: &'a [FlentSeries],
     measurement: &Measurement,
 ) -> Vec<(&'a str, Points)> {
     let points = |series: &FlentSeries| -> Points {
         if series.metric == Metric::GoodputBitPerS {
-            // flent's names are of what arrived: a rate that was sent has no place under them.
-            let arrived = [RateQuantity::Goodput, RateQuantity::IpCapacity];
-            let mut arrived = arrived.into_iter();
+            // flent's names are for received data, so a sent rate has no place under them.
+            let mut arrived = [RateQuantity::Goodput, RateQuantity::IpCapacity].into_iter();
             let found = arrived.find_map(|of| RateSeries::of(measurement, series.direction, of));
             let intervals = found.iter().flat_map(RateSeries::intervals);
             return intervals
@@ -157,7 +158,7 @@ fn of_instrument<'a>(
     all.filter(|(_, points)| !points.is_empty()).collect()
 }
 
-/// The test of flent that has plots for these series.
+/// Returns the test of flent that has plots for these series.
 fn test(series: &BTreeMap<String, Points>) -> Option<&'static str> {
     let has = |name: &str| series.contains_key(name);
     match (has("TCP download"), has("TCP upload")) {
@@ -175,7 +176,7 @@ fn axis(length_s: f64) -> impl Iterator<Item = f64> {
     steps.take_while(move |at_s| *at_s <= length_s + STEP_S)
 }
 
-/// The values at the steps of the axis, between neighbours in a straight line; null before the first and after the last.
+/// Interpolates the values linearly at the steps of the axis; null before the first and after the last value.
 fn interpolated(points: &Points, length_s: f64) -> Vec<Option<f64>> {
     let mut sorted = points.clone();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -201,7 +202,7 @@ fn raw(points: &Points, start: Timestamp) -> Vec<Value> {
         .collect()
 }
 
-/// What [`metadata`] says of the file itself.
+/// The facts about the file itself for [`metadata`].
 struct Meta<'a> {
     test: &'static str,
     title: &'a str,
@@ -226,7 +227,7 @@ fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
     json!({
         "NAME": meta.test,
         "TITLE": meta.title,
-        "NOTE": format!("{}: {}; box: {box_of}; bed: {bed}; seed {}", record.plan().title, case.title, run.seed),
+        "NOTE": format!("{}: {}; link: {box_of}; bed: {bed}; seed {}", record.plan().title, case.title, run.seed),
         "TIME": time,
         "T0": time,
         "LENGTH": meta.length_s.ceil(),
@@ -251,7 +252,7 @@ mod tests {
     use record::Direction;
 
     #[test]
-    fn what_ran_apart_is_a_file_of_its_own() {
+    fn instruments_that_ran_separately_have_separate_files() {
         let files = data_files(&record()).unwrap();
         let tests: Vec<_> = files
             .iter()
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_no_series_of_flents_which_are_of_what_arrived() {
+    fn a_sent_rate_is_not_a_series_of_flent() {
         let series = FlentSeries::of_streams("UDP");
         let of = |metric| {
             let sample = |index: u64| record::Sample::new(index as f64, metric, index, 1e6);
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_together_shares_a_file_and_its_axis() {
+    fn instruments_that_ran_simultaneously_share_a_file_and_its_axis() {
         let mut record = record();
         for instrument in &mut record.head.plan.cases[0].instruments {
             instrument.group = Some("both".to_owned());

@@ -1,4 +1,4 @@
-//! The HTML report: one file, nothing fetched.
+//! The HTML report: one file that loads nothing else.
 
 mod values;
 
@@ -23,13 +23,13 @@ use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
 use record::{LinkCounts, Record, Run, RunOutcome};
 
-/// What a fact says in different runs is listed up to so often.
+/// Largest number of different values of a fact that is listed.
 const MOST_VALUES: usize = 4;
 
-/// The record as a page that stands alone.
+/// Formats the record as a self-contained page.
 ///
 /// # Errors
-/// None but those of the template.
+/// Those of the template.
 pub fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let values = figure_tables::tables(&analysis);
@@ -38,7 +38,7 @@ pub fn html(record: &Record) -> Result<String> {
         record,
         analysis: &analysis,
         questions: charts::questions(&analysis),
-        cases: standings(&analysis),
+        cases: case_statuses(&analysis),
         values: values.iter().map(Values::of).collect(),
         trust: figure_tables::trust(&values, !ramps.is_empty()),
         ramps,
@@ -54,7 +54,7 @@ struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
     questions: Vec<ChartQuestion>,
-    cases: Vec<Standing<'a>>,
+    cases: Vec<CaseStatus<'a>>,
     values: Vec<Values<'a>>,
     trust: Vec<OccurringRow>,
     ramps: Vec<Table>,
@@ -67,7 +67,7 @@ impl Page<'_> {
         findings::quick(self.record.plan().quick)
     }
 
-    /// "2 cases, 1 run".
+    /// Formats the size: "2 cases, 1 run".
     fn size(&self) -> String {
         let cases = counted(self.analysis.cases.len(), "case");
         format!("{cases}, {}", counted(self.record.runs.len(), "run"))
@@ -81,15 +81,12 @@ impl Page<'_> {
     fn order(&self) -> String {
         let plan = self.record.plan();
         match plan.order {
-            Order::Random => format!(
-                "each round in an order of its own, drawn by seed {}",
-                plan.seed
-            ),
-            Order::AsWritten => format!("as written; seed {}", plan.seed),
+            Order::Random => format!("each round in a random order (seed {})", plan.seed),
+            Order::AsWritten => format!("in the order of the scenario; seed {}", plan.seed),
         }
     }
 
-    /// Every instrument as used, with what it says of its own numbers.
+    /// Returns every instrument with its options and the facts about its numbers.
     fn methods(&self) -> Vec<Method<'_>> {
         let mut methods: Vec<Method<'_>> = Vec::new();
         for instrument in self.record.plan().instruments() {
@@ -104,17 +101,17 @@ impl Page<'_> {
         methods
     }
 
-    /// The machines, held against each other where there are several.
+    /// Returns the comparison of the machines, if there are several.
     fn hosts(&self) -> Option<Table> {
         hosts::table(self.analysis)
     }
 
-    /// What was in effect within the rigs.
+    /// Returns the settings that were in force in the test beds.
     fn environment(&self) -> Vec<(&str, String)> {
         values(self.record.runs.iter().flat_map(|run| &run.environment))
     }
 
-    /// A row a run: how it ended, and what the links did.
+    /// Returns a table with a row for each run: its outcome, and the counters of the links.
     fn runs(&self) -> Table {
         let columns = [
             Column::words("run"),
@@ -127,7 +124,7 @@ impl Page<'_> {
         Table::new("", columns).with(self.record.runs.iter().map(run))
     }
 
-    /// Cases of which something is to be said.
+    /// Returns the cases that have notes.
     fn noted(&self) -> impl Iterator<Item = &CaseFigures<'_>> {
         self.analysis
             .cases
@@ -135,7 +132,7 @@ impl Page<'_> {
             .filter(|figures| !figures.case.note.is_empty())
     }
 
-    /// The colour of the whole.
+    /// Returns the class of the page's colour.
     fn class(&self) -> &'static str {
         match self.analysis.verdict {
             Verdict::Met => "met",
@@ -145,31 +142,32 @@ impl Page<'_> {
     }
 }
 
-/// A case, the conditions in force in it, and how it stands.
-struct Standing<'a> {
+/// A case, the conditions in force in it, and its verdict.
+struct CaseStatus<'a> {
     name: &'a str,
     title: &'a str,
     conditions: CaseConditions,
     verdict: Cell,
 }
 
-fn standings<'a>(analysis: &Analysis<'a>) -> Vec<Standing<'a>> {
+fn case_statuses<'a>(analysis: &Analysis<'a>) -> Vec<CaseStatus<'a>> {
     let standing = |figures: &CaseFigures<'a>| {
         let judged = !figures.checks.is_empty() || !figures.faults.is_empty();
-        Standing {
+        CaseStatus {
             name: &figures.case.name,
             title: &figures.case.title,
             conditions: case_conditions::in_force(figures.case),
-            verdict: match judged {
-                true => findings::verdict(figures.verdict),
-                false => Cell::from("–"),
+            verdict: if judged {
+                findings::verdict(figures.verdict)
+            } else {
+                Cell::from("–")
             },
         }
     };
     analysis.cases.iter().map(standing).collect()
 }
 
-/// An instrument, how it was used, and its facts.
+/// An instrument, its options, and its facts.
 struct Method<'a> {
     name: &'a str,
     kind: &'a str,
@@ -203,13 +201,18 @@ fn run(run: &Run) -> [Cell; 6] {
         RunOutcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),
         RunOutcome::Invalid { cause } => Cell::marked(format!("INVALID: {cause}"), Mark::Bad),
     };
-    // Median, 99th percentile and worst.
+    // The three numbers are median, 99th percentile and maximum.
     let departure_error = |link: &Summary| {
         let error = &link.departure_error;
         let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(|ns| ns as f64 / 1e3);
         format!("{p50:.1} / {p99:.1} / {max:.0}")
     };
     let packets = |link: &Summary| format!("up {}; down {}", counts(&link.up), counts(&link.down));
+    let packets = if run.links.len() > MOST_LINKS {
+        sum(&run.links)
+    } else {
+        each_link(&run.links, packets)
+    };
     [
         format!("{}, {}{attempt}", run.case, run.repeat).into(),
         run.seed.to_string().into(),
@@ -224,25 +227,22 @@ fn run(run: &Run) -> [Cell; 6] {
             None => each_link(&run.links, departure_error),
         }
         .into(),
-        match run.links.len() > MOST_LINKS {
-            true => sum(&run.links),
-            false => each_link(&run.links, packets),
-        }
-        .into(),
+        packets.into(),
     ]
 }
 
-/// More links than a chain can have are clients', and shown together.
+/// Greatest number of links shown one by one, which is that of a chain; more are those of clients and are shown
+/// together.
 const MOST_LINKS: usize = 16;
 
-/// Of many links, the one whose packets left latest, by their 99th percentile.
+/// Returns, of many links, the one with the greatest 99th percentile of the departure error.
 fn latest(links: &[LinkCounts]) -> Option<&LinkCounts> {
     let many = links.len() > MOST_LINKS;
     let latest = links.iter().filter(|_| many);
     latest.max_by_key(|link| link.summary.departure_error.p99_ns)
 }
 
-/// What many links carried together.
+/// Returns the sums of the counters of many links.
 fn sum(links: &[LinkCounts]) -> String {
     let way = |of: fn(&Summary) -> &DirectionSummary| {
         let ways = links.iter().map(|link| of(&link.summary));
@@ -255,7 +255,7 @@ fn sum(links: &[LinkCounts]) -> String {
     format!("all {} links: up {up}; down {down}", links.len())
 }
 
-/// A line a link, which names it if there are several.
+/// Returns a line for each link, with its name if there are several.
 fn each_link(links: &[LinkCounts], line: impl Fn(&Summary) -> String) -> String {
     let lines = links.iter().map(|link| match links.len() {
         1 => line(&link.summary),
@@ -265,19 +265,25 @@ fn each_link(links: &[LinkCounts], line: impl Fn(&Summary) -> String) -> String 
 }
 
 fn counts(direction: &DirectionSummary) -> String {
-    let own = direction.emulator_lost.iter();
-    let own = own.map(|own| format!(", emulator lost {} ({})", own.count, own.cause));
-    let model = direction.in_words().into_iter();
-    let model = model.filter(|(_, count)| *count > 0);
-    let drops = model.map(|(what, count)| format!(", {count} {what}"));
-    let drops: String = drops.chain(own).collect();
+    let own = direction
+        .emulator_lost
+        .iter()
+        .map(|own| format!(", emulator lost {} ({})", own.count, own.cause));
+    let model = direction
+        .in_words()
+        .into_iter()
+        .filter(|(_, count)| *count > 0);
+    let drops: String = model
+        .map(|(what, count)| format!(", {count} {what}"))
+        .chain(own)
+        .collect();
     format!(
         "{} in, {} delivered{drops}",
         direction.packets, direction.delivered
     )
 }
 
-/// Every name with what it says in all runs: several values where they differ.
+/// Returns every name with its value in all runs, or with several values if they differ.
 fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a str, String)> {
     let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, value) in pairs {
@@ -307,7 +313,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn the_page_stands_alone_and_has_a_row_and_a_curve_a_case() {
+    fn the_page_is_self_contained_with_a_row_and_a_curve_per_case() {
         let page = html(&record()).unwrap();
         assert!(page.starts_with("<!doctype html>"));
         for foreign in ["http://", "https://", "<link", "@import", "url(", " src="] {
@@ -318,7 +324,7 @@ mod tests {
         assert!(page.contains("4 of 4 expectations met"), "{page}");
     }
 
-    /// Every record that the tests have.
+    /// Returns all records of the test fixtures.
     fn fixtures() -> Vec<Record> {
         let files = ["small", "grid", "every-kind"].map(|name| {
             let root = env!("CARGO_MANIFEST_DIR");
@@ -330,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn every_heading_of_a_figure_carries_its_meaning() {
+    fn every_heading_of_a_figure_has_its_meaning() {
         for record in fixtures() {
             let page = html(&record).unwrap();
             let analysis = Analysis::of(&record);
@@ -356,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn every_heading_of_a_figure_leads_to_how_far_to_trust_it_on_the_same_page() {
+    fn every_heading_of_a_figure_links_to_its_row_of_trust() {
         for record in fixtures() {
             let page = html(&record).unwrap();
             let links: Vec<&str> = page.split("href=\"#trust-").skip(1).collect();
@@ -381,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conditions_of_a_swept_case_are_its_values() {
+    fn a_swept_case_shows_its_swept_values() {
         let mut record = record();
         let case = &mut record.head.plan.cases[1];
         case.axes = vec![("link.queue".to_owned(), "300ms".to_owned())];
@@ -389,14 +395,14 @@ mod tests {
         let page = html(&record).unwrap();
         let row = page
             .split("<tr>")
-            .find(|row| row.contains("data-label=\"conditions\"") && row.contains(">slow<"));
-        let row = row.unwrap();
+            .find(|row| row.contains("data-label=\"conditions\"") && row.contains(">slow<"))
+            .unwrap();
         assert!(row.contains("<li class=\"swept\">queue 300ms<li>"), "{row}");
         assert!(row.contains("<li>rate 20mbit"), "{row}");
     }
 
     #[test]
-    fn every_table_scrolls_in_a_box_of_its_own_and_folds_with_its_labels() {
+    fn every_table_scrolls_separately_and_folds_with_its_labels() {
         for record in fixtures() {
             let page = html(&record).unwrap();
             let tables = page.matches("<table").count();
@@ -411,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_stands_below_its_value_and_adds_no_column() {
+    fn a_change_is_below_its_value_and_adds_no_column() {
         let record = record();
         let page = html(&record).unwrap();
         let table = page.split("<table class=\"values\">").nth(1).unwrap();
@@ -426,19 +432,19 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_that_expects_nothing_is_not_said_to_have_met_it() {
+    fn an_experiment_without_expectations_is_not_reported_as_met() {
         let mut record = record();
         for case in &mut record.head.plan.cases {
             case.expect.clear();
         }
         record.head.plan.trends.clear();
         let page = html(&record).unwrap();
-        assert!(page.contains("nothing was expected"), "{page}");
+        assert!(page.contains("no expectations defined"), "{page}");
         assert!(!page.contains("expectations met"), "{page}");
     }
 
     #[test]
-    fn nothing_that_a_user_or_a_peer_says_becomes_markup() {
+    fn markup_from_users_and_peers_is_escaped() {
         const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&";
         let mut record = record();
         let plan = &mut record.head.plan;

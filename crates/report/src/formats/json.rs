@@ -7,7 +7,7 @@ use record::Record;
 /// Writes the record as one document, indented for people.
 ///
 /// # Errors
-/// `target` cannot be written.
+/// Those of writing to `target`.
 pub(crate) fn write_json(record: &Record, target: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *target, record)?;
     writeln!(target)

@@ -1,4 +1,4 @@
-//! Every figure of every run as JSON Lines: one object a line, which pandas, jq and DuckDB read without a schema.
+//! Every figure of every run as JSON Lines: one object per line, which pandas, jq and DuckDB read without a schema.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ struct Line<'a> {
     unit: &'static str,
     /// Whether reports count it.
     valid: bool,
-    /// Why they do not.
+    /// The reason why reports do not count it.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
 }
@@ -27,7 +27,7 @@ struct Line<'a> {
 /// Writes a line for every figure, in the order in which the runs took place.
 ///
 /// # Errors
-/// `target` cannot be written.
+/// Those of writing to `target`.
 pub(crate) fn write_jsonl(record: &Record, target: &mut dyn Write) -> io::Result<()> {
     let latest = record.latest();
     for run in &record.runs {
@@ -53,7 +53,7 @@ pub(crate) fn write_jsonl(record: &Record, target: &mut dyn Write) -> io::Result
     Ok(())
 }
 
-/// Why reports do not count a figure, if so.
+/// Returns the reason why reports do not count a figure, if they do not.
 fn cause(latest: &Latest<'_>, run: &Run, measured: &Measured, figure: &Figure) -> Option<String> {
     let last = latest.run(&run.case, run.repeat)?;
     if last.attempt > run.attempt {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_reports_do_not_count_says_why() {
+    fn an_invalid_figure_has_its_cause() {
         let mut record = record();
         let mut again = record.runs[0].clone();
         spoil(&mut record.runs[0], "late");

@@ -1,4 +1,4 @@
-//! The verdicts as JUnit XML, which continuous integration systems show: a test a case, and one a trend.
+//! The verdicts as JUnit XML, which continuous integration systems show: a test for each case, and one for each trend.
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -6,10 +6,10 @@ use crate::analysis::{Analysis, CaseFigures, ExpectationCheck, Verdict};
 use crate::error::Result;
 use record::Record;
 
-/// The record's verdicts.
+/// Formats the record's verdicts.
 ///
 /// # Errors
-/// None that a record can cause: what XML has no character for is left out.
+/// Never for any record, because characters that XML does not allow are left out.
 pub(crate) fn junit(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let name = record.plan().name.as_str();
@@ -20,7 +20,7 @@ pub(crate) fn junit(record: &Record) -> Result<String> {
     for check in &analysis.trends {
         let unmet = std::slice::from_ref(check);
         let status = match check.verdict {
-            Verdict::Incomplete => skipped("cases of it are incomplete"),
+            Verdict::Incomplete => skipped("some of its cases are incomplete"),
             _ => status(unmet, &[]),
         };
         let mut test = TestCase::new(check.expected.clone(), status);
@@ -56,21 +56,21 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
     test
 }
 
-/// Of what is neither met nor not, because runs are still to come.
+/// Creates the status of a case without a verdict because runs are still to come.
 fn skipped(cause: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::skipped();
     status.set_message(format!(
-        "{cause}; --resume with the record's directory does the rest"
+        "{cause}; --resume with the record's directory continues the experiment"
     ));
     status
 }
 
-/// An error where a run went wrong, as no number can be judged then; a failure where an expectation is not met.
+/// Returns an error if a run went wrong, because no number can be judged then, or a failure if an expectation is not
+/// met.
 fn status(checks: &[ExpectationCheck], faults: &[&str]) -> TestCaseStatus {
     let decided =
         |check: &&ExpectationCheck| !matches!(check.verdict, Verdict::Met | Verdict::Incomplete);
-    let unmet = checks.iter().filter(decided);
-    let unmet: Vec<String> = unmet.map(words).collect();
+    let unmet: Vec<String> = checks.iter().filter(decided).map(words).collect();
     let (kind, what, message) = match (faults, unmet.as_slice()) {
         ([], []) => return TestCaseStatus::success(),
         ([], [first, ..]) => (NonSuccessKind::Failure, "expectation", first.clone()),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_run_yet_is_skipped_with_the_cause() {
+    fn a_case_that_has_not_run_is_skipped_with_the_cause() {
         let mut record = record();
         record.finished_at = None;
         record.runs.retain(|run| run.case == "base");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_met_fails_and_what_went_wrong_is_an_error() {
+    fn an_unmet_expectation_is_a_failure_and_a_failed_run_an_error() {
         let mut record = record();
         record.head.plan.cases[1].expect[0].of = "ping.lost_percent.mean".parse().unwrap();
         record.runs[0].outcome = RunOutcome::Failed {

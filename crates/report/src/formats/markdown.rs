@@ -1,4 +1,4 @@
-//! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, findings, conditions.
+//! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, findings and conditions.
 
 use crate::analysis::Analysis;
 use crate::error::Result;
@@ -8,10 +8,10 @@ use crate::trust::{EVERY_FIGURE, OccurringRow};
 use crate::{false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 
-/// The record as Markdown with GitHub's tables.
+/// Formats the record as Markdown with GitHub's tables.
 ///
 /// # Errors
-/// None that a record can cause.
+/// Never for any record.
 pub(crate) fn markdown(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let plan = record.plan();
@@ -50,7 +50,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     Ok(text)
 }
 
-/// What the intervals of the report's figures contain, with the places to which their headings lead.
+/// Explains the intervals of the report's figures, with the anchors to which their headings link.
 fn how_far_to_trust(rows: &[OccurringRow]) -> String {
     let mut text = format!(
         "\n## How far to trust it\n\n{EVERY_FIGURE}\n\n| figure | what its 95 % interval contains | method | least samples | invalid when \
@@ -76,7 +76,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn it_has_the_tables_of_the_terminal_and_the_conditions() {
+    fn markdown_has_the_tables_of_the_terminal_and_the_conditions() {
         let text = markdown(&record()).unwrap();
         for part in [
             "# A small experiment\n\n**Met: 4 of 4 expectations met.**",

@@ -19,34 +19,34 @@ use record::Record;
 /// A form in which a record can be shown.
 #[derive(Debug)]
 pub struct ReportFormat {
-    /// As `--format` names it.
+    /// Name for `--format`.
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// The function that makes it of a record.
+    /// The function that creates the report.
     pub make: Make,
 }
 
 /// The names of files, each with the text of its file.
 pub type NamedFiles = Vec<(String, String)>;
 
-/// The ways in which a format is made of a record.
+/// The kinds of functions that create a report.
 #[derive(Clone, Copy, Debug)]
 pub enum Make {
-    /// Text that fits a terminal; with `true`, everything that the record has to say.
+    /// A text that fits a terminal; with `true`, it has everything in the record.
     Terminal(fn(&Record, bool, Terminal) -> String),
     /// A document that fits into memory.
     Document(fn(&Record) -> Result<String>),
-    /// A document with a line for every sample or figure, which is written piece by piece.
+    /// A document with a line for every sample or figure, which is written as a stream.
     Stream(fn(&Record, &mut dyn Write) -> io::Result<()>),
     /// Several files.
     Files(fn(&Record) -> Result<NamedFiles>),
 }
 
-/// The list of formats. The comment above a format is its help.
+/// Defines the list of formats. The comment above a format is its help.
 macro_rules! formats {
     ($($(#[doc = $help:literal])+ $name:literal: $form:ident($make:path),)*) => {
-        /// Every format, in the order of the help; the first is the default.
+        /// All formats in the order of the help; the first is the default.
         pub const FORMATS: &[ReportFormat] = &[
             $(ReportFormat { name: $name, help: concat!($($help),+).trim_ascii(), make: Make::$form($make) },)*
         ];
@@ -54,15 +54,15 @@ macro_rules! formats {
 }
 
 formats! {
-    /// Tables for the terminal
+    /// Text tables for the terminal
     "text": Terminal(text::text),
-    /// The tables as Markdown
+    /// The same tables as Markdown
     "md": Document(markdown::markdown),
-    /// A page that stands alone, with figures
+    /// A self-contained page with figures
     "html": Document(html::html),
-    /// Every sample, one a line
+    /// Every sample, one per line
     "csv": Stream(csv::write_csv),
-    /// The record as one document, indented
+    /// The record as one indented document
     "json": Stream(json::write_json),
     /// Every figure of every run, one JSON object a line
     "jsonl": Stream(jsonl::write_jsonl),
@@ -70,7 +70,7 @@ formats! {
     "junit": Document(junit::junit),
     /// Every figure as a gauge of OpenMetrics, for Prometheus
     "openmetrics": Document(openmetrics::openmetrics),
-    /// Data files for flent, one for what ran at the same time
+    /// Data files for flent, one for each group of simultaneous instruments
     "flent": Files(flent::flent),
 }
 

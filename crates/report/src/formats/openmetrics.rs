@@ -1,4 +1,5 @@
-//! The figures as OpenMetrics 1.0 text, which Prometheus reads: a gauge for each metric, and one for each end of its interval.
+//! The figures as OpenMetrics 1.0 text, which Prometheus reads: a gauge for each metric, and one for each end of its
+//! interval.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use record::Record;
 use record::figure_name::FigureName;
 use record::{Direction, Phase};
 
-/// The help of every family.
+/// Help text of every family.
 const HELP: &str = "The mean over the runs of a case, or an end of its interval.";
 
 /// Names and values of labels.
@@ -24,10 +25,10 @@ type Labels = Vec<(&'static str, String)>;
 #[derive(Debug, Default)]
 struct Families(BTreeMap<String, Vec<(Labels, f64)>>);
 
-/// Every figure of every case, mean over the runs, under the record's names and in its units.
+/// Formats every figure of every case as the mean over the runs, under the record's names and in its units.
 ///
 /// # Errors
-/// None: a record's figures can always be written.
+/// None, because every figure of a record can be written.
 pub(crate) fn openmetrics(record: &Record) -> Result<String> {
     let experiment = &record.plan().name;
     let mut families = Families::default();
@@ -65,7 +66,7 @@ impl Collector for Families {
     }
 }
 
-/// What a figure is of, as far as it has that.
+/// Returns the labels of a figure, as far as it has them.
 fn labels(experiment: &str, case: &str, name: &FigureName) -> Labels {
     let labels = [
         ("experiment", Some(experiment.to_owned())),
@@ -91,7 +92,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_figure_is_a_gauge_with_its_interval_and_families_stand_together() {
+    fn every_figure_is_a_gauge_with_its_interval_in_one_family() {
         let mut record = record();
         record.head.plan.name = "a \"small\"\none".to_owned();
         let text = openmetrics(&record).unwrap();

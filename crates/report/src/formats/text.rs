@@ -1,4 +1,4 @@
-//! The report for a terminal: figures, verdicts and what spoils them; with its details all that a record has to say.
+//! The report for a terminal: figures, verdicts and causes of invalid figures; with details, everything in the record.
 
 use crate::analysis::Analysis;
 use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
@@ -7,14 +7,16 @@ use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 use record::table::Table;
 
-/// The report of a record, within the width of the terminal.
+/// Formats the report of a record within the width of the terminal.
 ///
-/// One screen has the figures that readers look for first or that the scenario expects something of, the expectations that are not met,
-/// and what makes figures invalid. With `details` it has every headline, the spread and the warm-up of each figure, the machine, and a legend.
+/// The short form has the main figures and those with expectations, the expectations that are not met, and the causes
+/// of invalid figures. With `details` it has every main figure, the spread and the warm-up of each, the machine, and a
+/// legend.
 pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
-    match details {
-        true => whole(record, terminal),
-        false => brief(record, terminal),
+    if details {
+        whole(record, terminal)
+    } else {
+        brief(record, terminal)
     }
 }
 
@@ -48,7 +50,7 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     text + &prose(&lines.join("\n"), terminal)
 }
 
-/// Tables, each below an empty line.
+/// Formats tables, each below an empty line.
 fn blocks(tables: impl IntoIterator<Item = Table>, terminal: Terminal) -> String {
     let tables = tables.into_iter();
     let texts = tables.map(|table| format!("\n{}", table_text(&table, terminal)));
@@ -71,13 +73,13 @@ mod tests {
         ..Terminal::NONE
     };
 
-    /// With what was wrapped in one line again.
+    /// Returns wrapped text in one line again.
     fn unwrapped(text: &str) -> String {
         text.replace("\n  ", " ")
     }
 
     #[test]
-    fn every_case_has_a_row_of_measured_beside_published() {
+    fn every_case_has_a_row_with_measured_and_published_values() {
         for text in [
             text(&record(), false, Terminal::NONE),
             text(&record(), true, Terminal::NONE),
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_holds_figures_verdicts_and_what_spoils_them_and_says_where_the_rest_is() {
+    fn the_short_report_has_figures_verdicts_and_faults_and_names_the_full_one() {
         let text = brief(&record(), Terminal::NONE);
         assert!(text.lines().count() <= 30, "{text}");
         for elsewhere in ["warm-up", "over the runs", "Student"] {
@@ -103,22 +105,25 @@ mod tests {
                 "{elsewhere}"
             );
         }
-        assert!(text.contains("more: --details, or the report"), "{text}");
+        assert!(
+            text.contains("for more, use --details or open the report"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn an_experiment_that_expects_nothing_says_so() {
+    fn an_experiment_without_expectations_is_reported_as_such() {
         let mut record = record();
         for case in &mut record.head.plan.cases {
             case.expect.clear();
         }
         record.head.plan.trends.clear();
         let text = text(&record, false, Terminal::NONE);
-        assert!(text.contains("nothing was expected"), "{text}");
+        assert!(text.contains("no expectations defined"), "{text}");
     }
 
     #[test]
-    fn what_is_not_met_is_named_below_the_table() {
+    fn unmet_expectations_are_listed_below_the_table() {
         let mut record = record();
         record.head.plan.cases[1].expect[0].rule = ExpectationRule::Gain {
             gain: 5.0,

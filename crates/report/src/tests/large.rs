@@ -10,7 +10,8 @@ use record::{RecordWriter, Run};
 
 const SAMPLES: usize = 1_000_000;
 
-/// The two cases of the small record with so many runs each, which share a million samples: half of them pings, half bytes.
+/// The two cases of the small record with this many runs each, which together have a million samples: half of them
+/// pings, half bytes.
 fn large(runs: u32) -> Record {
     let mut record = record();
     for case in &mut record.head.plan.cases {
@@ -53,7 +54,7 @@ fn large(runs: u32) -> Record {
 }
 
 #[test]
-fn the_page_of_a_million_samples_is_no_larger_than_one_can_send() {
+fn the_page_of_a_million_samples_is_small_enough_to_send() {
     for runs in [1, 50] {
         let record = large(runs);
         let page = html(&record).unwrap();
@@ -65,8 +66,8 @@ fn the_page_of_a_million_samples_is_no_larger_than_one_can_send() {
     }
 }
 
-/// For measuring time and memory by hand: `FARWIRE_LARGE=/tmp/large cargo test --lib large -- --ignored`, then
-/// `/usr/bin/time -v farwire report /tmp/large/50 --format html --out /tmp/page.html`.
+/// Writes records for measuring time and memory by hand: `FARWIRE_LARGE=/tmp/large cargo test --lib large --
+/// --ignored`, then `/usr/bin/time -v farwire report /tmp/large/50 --format html --out /tmp/page.html`.
 #[test]
 #[ignore = "writes two records of 80 MB into the directory FARWIRE_LARGE"]
 fn large_records_are_written() {

@@ -1,5 +1,5 @@
-//! Every report of the fixtures, as it was last looked at. After a change that is meant, `INSTA_UPDATE=always cargo test -p
-//! farwire-report snapshots` writes them anew; the difference is for the reviewer.
+//! Snapshots of all reports of the fixtures. After an intended change, `INSTA_UPDATE=always cargo test -p
+//! farwire-report snapshots` rewrites them, and the difference is reviewed.
 
 use crate::analysis::calibration::CalibrationReport;
 use crate::analysis::calibration::tests::{measured, rtt};
@@ -13,7 +13,7 @@ fn look_alike(name: &str, report: &str) {
 }
 
 #[test]
-fn the_reports_of_an_experiment_look_as_they_did() {
+fn the_reports_of_an_experiment_match_their_snapshots() {
     let record = record();
     for format in FORMATS {
         match format.make {
@@ -38,7 +38,7 @@ fn the_reports_of_an_experiment_look_as_they_did() {
 }
 
 #[test]
-fn the_reports_of_a_calibration_look_as_they_did() {
+fn the_reports_of_a_calibration_match_their_snapshots() {
     let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
     look_alike(
         "calibration_text",

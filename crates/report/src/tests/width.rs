@@ -1,4 +1,4 @@
-//! Every text report stays within the terminal's width, whatever a record holds.
+//! Checks that no text report is wider than the terminal, whatever the record contains.
 
 use std::path::Path;
 
@@ -9,8 +9,9 @@ use textwrap::core::display_width;
 
 fn fixtures() -> Vec<Record> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/records");
-    let files = std::fs::read_dir(directory).unwrap();
-    let files = files.map(|file| file.unwrap().path());
+    let files = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().path());
     let records = files.filter(|file| file.extension().is_some_and(|end| end == "jsonl"));
     records.map(|file| Record::read(&file).unwrap()).collect()
 }

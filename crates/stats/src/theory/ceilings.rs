@@ -1,26 +1,26 @@
-//! The most that each layer can carry.
+//! The largest rate of each layer.
 
 use serde::Serialize;
 
 use super::PathConditions;
 use crate::layers::Counted;
 
-/// One layer's ceiling, when every packet is as long as the MTU.
+/// The ceiling of one layer if every packet is as long as the MTU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
-    /// "L1" to "L4".
+    /// The layer, "L1" to "L4".
     pub layer: &'static str,
-    /// What is counted.
+    /// The part of a packet that the layer counts.
     pub counts: &'static str,
-    /// Bytes that it counts of a packet.
+    /// The bytes of a packet that it counts.
     pub packet_bytes: u64,
-    /// The most that it carries of them.
+    /// The largest rate of these bytes.
     pub bit_per_s: f64,
-    /// Of the line rate.
+    /// The share of the line rate, in percent.
     pub percent: f64,
 }
 
-/// From the wire up to the goodput of TCP and of UDP.
+/// Returns the ceilings from the wire up to the goodput of TCP and of UDP.
 pub fn ceilings(conditions: &PathConditions) -> Vec<Ceiling> {
     let (tcp, udp) = (full(conditions), full(&conditions.with_udp()));
     [
@@ -44,7 +44,7 @@ pub fn ceilings(conditions: &PathConditions) -> Vec<Ceiling> {
     .into()
 }
 
-/// Full packets a second: RFC 6349 §4.1's maximum frames per second.
+/// Returns the number of full packets per second: the maximum frames per second of RFC 6349 §4.1.
 pub fn packets_per_s(conditions: &PathConditions) -> f64 {
     conditions.rate.get() as f64 / 8.0 / full(conditions).l1 as f64
 }
@@ -66,7 +66,7 @@ mod tests {
         assert!((found[0].bit_per_s - 1e9).abs() < 1e-3);
         assert!((found[4].percent - 94.148).abs() < 5e-4);
         assert!((found[5].bit_per_s / 1e6 - 957.087).abs() < 5e-4);
-        // RFC 2544's well-known figure for 1518-byte frames.
+        // This is RFC 2544's well-known figure for 1518-byte frames.
         assert!((packets_per_s(&gigabit()) - 81_274.4).abs() < 0.1);
     }
 }

@@ -1,4 +1,4 @@
-//! What holds a transfer up: every limit on its goodput, and which of them binds.
+//! The limits on a transfer's goodput, and the one that binds.
 
 use std::fmt;
 
@@ -8,47 +8,48 @@ use super::loss::{self, LossLaw};
 use super::{Impossible, PathConditions};
 use crate::layers::TransportProtocol;
 
-/// Something that a goodput cannot pass.
+/// A limit that a goodput cannot exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limit {
-    /// What it is.
+    /// Its cause.
     pub cause: Cause,
-    /// Payload (L4) that it lets through.
+    /// The largest rate of payload (L4).
     pub bit_per_s: f64,
 }
 
-/// What the limit is.
+/// The cause of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The Ethernet's rate, less headers, FCS, preamble and gap.
+    /// The Ethernet's rate, minus headers, FCS, preamble and gap.
     Line,
-    /// The shaper's rate, less headers.
+    /// The shaper's rate, minus headers.
     Shaper,
-    /// The receiver's window once a round trip (RFC 6349 §3.3.2).
+    /// One receiver's window per round trip (RFC 6349 §3.3.2).
     Window,
-    /// The congestion control's answer to loss.
+    /// The response of the congestion control to loss.
     Loss(LossLaw),
-    /// What random loss behind line and shaper leaves of them: 1 - p.
+    /// The share of line and shaper that random loss behind them leaves: 1 - p.
     Delivered,
 }
 
-/// All limits of one path.
+/// All limits on one path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GoodputLimits {
-    /// From the wire to the sender; the line's is always there.
+    /// The limits from the wire to the sender; the line's limit is always present.
     pub all: Vec<Limit>,
-    /// The least of those that nothing can pass.
+    /// The least limit that cannot be exceeded.
     pub binding: Limit,
-    /// The average that a law of loss expects of long transfers, where that is less than the limit that binds. A transfer can exceed it.
+    /// The average of long transfers by a law of loss, if it is below the binding limit. A single transfer can exceed
+    /// it.
     pub expected: Option<Limit>,
 }
 
 impl GoodputLimits {
-    /// Of `conditions`.
+    /// Computes the limits of `conditions`.
     ///
     /// # Errors
-    /// PathConditions that cannot be.
+    /// Returns an error for conditions that cannot exist.
     pub fn of(conditions: &PathConditions) -> Result<Self, Impossible> {
         conditions.check()?;
         let line = line(conditions);
@@ -65,8 +66,10 @@ impl GoodputLimits {
         let (laws, hard): (Vec<Limit>, Vec<Limit>) =
             all.iter().partition(|limit| limit.cause.is_average());
         let binding = hard.into_iter().fold(line, least);
-        let expected = laws.into_iter().reduce(least);
-        let expected = expected.filter(|law| law.bit_per_s < binding.bit_per_s);
+        let expected = laws
+            .into_iter()
+            .reduce(least)
+            .filter(|law| law.bit_per_s < binding.bit_per_s);
         Ok(Self {
             all,
             binding,
@@ -74,18 +77,18 @@ impl GoodputLimits {
         })
     }
 
-    /// The least of all: what binds, or what a law of loss expects below it.
+    /// Returns the least of all: the binding limit, or the average by a law of loss below it.
     pub fn least(&self) -> Limit {
         self.expected.unwrap_or(self.binding)
     }
 
-    /// The most that the path itself carries, line and shaper, whoever sends.
+    /// Returns the largest goodput that line and shaper carry, whoever sends.
     pub fn of_path(conditions: &PathConditions) -> f64 {
         let shaper = shaper(conditions).map_or(f64::INFINITY, |limit| limit.bit_per_s);
         line(conditions).bit_per_s.min(shaper)
     }
 
-    /// A measured goodput beside the limit that binds.
+    /// Compares a measured goodput with the least limit.
     pub fn explain(&self, measured_bit_per_s: f64) -> Explained {
         Explained {
             measured_bit_per_s,
@@ -96,22 +99,22 @@ impl GoodputLimits {
     }
 }
 
-/// A measured goodput and what held it up.
+/// A measured goodput, compared with the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Explained {
     /// The goodput measured.
     pub measured_bit_per_s: f64,
-    /// Of the least limit or law; above 100 of a line or a shaper, the measured value counts something else than payload
-    /// delivered. A law of loss is an average over long runs, which a run can pass.
+    /// The goodput in percent of the least limit or law. Above 100 % of a line or a shaper, the measured value counts
+    /// something other than delivered payload. A law of loss is an average over long runs, which a run can exceed.
     pub percent: f64,
-    /// What it is compared with: the limit that binds, or what a law of loss expects below it.
+    /// The value of the comparison: the binding limit, or the average by a law of loss below it.
     pub least: Limit,
-    /// The least limit that nothing can pass.
+    /// The least limit that cannot be exceeded.
     pub binding: Limit,
 }
 
 impl Explained {
-    /// Whether more was measured than the wire or the shaper can carry, by more than the measurement's rounding.
+    /// Returns whether the measured value exceeds the wire or the shaper by more than rounding.
     fn is_impossible(&self) -> bool {
         const ROUNDING_PERCENT: f64 = 0.1;
         let hard = matches!(self.binding.cause, Cause::Line | Cause::Shaper);
@@ -121,19 +124,19 @@ impl Explained {
 }
 
 impl fmt::Display for Explained {
-    /// In words: "6.500 Mbit/s is 91.6 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss)".
+    /// Writes it in words: "6.500 Mbit/s is 91.6 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss)".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [measured, most] = [self.measured_bit_per_s, self.least.bit_per_s].map(rate_in_words);
         let (percent, name) = (self.percent, self.least.cause.name());
         write!(f, "{measured} is {percent:.1} % of {most} ({name})")?;
         if self.is_impossible() {
             f.write_str(
-                ", more than can be delivered: it counts bytes put into a buffer, or those of another layer",
+                ", more than can be delivered: it probably counts bytes handed to a buffer, or bytes of another layer",
             )?;
         } else if self.least.cause.is_average() {
             write!(
                 f,
-                ", which is the law's mean and no limit; at most {} ({})",
+                ", which is the model's average and not a limit; the limit is {} ({})",
                 rate_in_words(self.binding.bit_per_s),
                 self.binding.cause.name()
             )?;
@@ -142,15 +145,17 @@ impl fmt::Display for Explained {
     }
 }
 
-/// The unit of rates for people, of which the greatest is this many bit/s, and how many bit/s it is: below 1 Mbit/s it is kbit/s.
+/// Returns the display unit for rates of which the greatest is this many bit/s, as its size in bit/s and its name:
+/// kbit/s below 1 Mbit/s, otherwise Mbit/s.
 pub fn rate_unit(greatest: f64) -> (f64, &'static str) {
-    match greatest != 0.0 && greatest.abs() < 1e6 {
-        true => (1e3, "kbit/s"),
-        false => (1e6, "Mbit/s"),
+    if greatest != 0.0 && greatest.abs() < 1e6 {
+        (1e3, "kbit/s")
+    } else {
+        (1e6, "Mbit/s")
     }
 }
 
-/// A rate in bit/s for people: "7.094 Mbit/s", "50.312 kbit/s".
+/// Writes a rate in bit/s with its display unit: "7.094 Mbit/s", "50.312 kbit/s".
 pub fn rate_in_words(bit_per_s: f64) -> String {
     let (by, unit) = rate_unit(bit_per_s);
     format!("{:.3} {unit}", bit_per_s / by)
@@ -175,7 +180,7 @@ fn delivered(conditions: &PathConditions) -> Option<Limit> {
     (lost > 0.0).then(|| Limit::new(Cause::Delivered, rate))
 }
 
-/// What a TCP receiver and a TCP sender add.
+/// Returns the limits that a TCP receiver and a TCP sender add.
 fn of_tcp(conditions: &PathConditions) -> Vec<Limit> {
     let Some(rtt_s) = conditions.rtt_s() else {
         return Vec::new();
@@ -186,8 +191,9 @@ fn of_tcp(conditions: &PathConditions) -> Vec<Limit> {
     });
     let loss = conditions.loss.map_or(0.0, |loss| loss.fraction());
     let segment = conditions.stack.most_payload(conditions.mtu) as f64 * 8.0;
-    let laws = loss::laws(conditions.congestion, loss, rtt_s).into_iter();
-    let laws = laws.map(|(law, segments)| Limit::new(Cause::Loss(law), segments * segment));
+    let laws = loss::laws(conditions.congestion, loss, rtt_s)
+        .into_iter()
+        .map(|(law, segments)| Limit::new(Cause::Loss(law), segments * segment));
     window.into_iter().chain(laws).collect()
 }
 
@@ -198,18 +204,18 @@ impl Limit {
 }
 
 impl Cause {
-    /// Whether it is the mean that a model expects, which one transfer can pass, and no limit.
+    /// Returns whether it is an average by a model, which one transfer can exceed, and not a limit.
     pub fn is_average(self) -> bool {
         matches!(self, Self::Loss(_))
     }
 
-    /// In words: "line rate", "receiver's window", "CUBIC's law of loss".
+    /// Returns its name: "line rate", "receiver's window", "CUBIC's law of loss".
     pub fn name(self) -> String {
         match self {
             Self::Line => "line rate".to_owned(),
             Self::Shaper => "shaper".to_owned(),
             Self::Window => "receiver's window".to_owned(),
-            Self::Loss(law) => format!("{} law of loss", law.whose()),
+            Self::Loss(law) => format!("{} loss model", law.possessive()),
             Self::Delivered => "packets not lost".to_owned(),
         }
     }
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_line_is_held_up_by_itself() {
+    fn a_plain_line_is_limited_by_its_rate() {
         let (cause, megabit) = binding(&gigabit());
         assert_eq!(cause, Cause::Line);
         assert!((megabit - 941.482).abs() < 1e-3);
@@ -252,23 +258,23 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_carried_once_a_round_trip() {
+    fn a_window_is_sent_once_per_round_trip() {
         let mut conditions = wan();
         conditions.window = Some("64KiB".parse().unwrap());
         let (cause, megabit) = binding(&conditions);
         assert_eq!(cause, Cause::Window);
         assert!((megabit - 26.2144).abs() < 1e-9);
-        // No window holds datagrams up.
+        // A window does not limit datagrams.
         assert_eq!(binding(&conditions.with_udp()).0, Cause::Line);
     }
 
     #[test]
-    fn loss_holds_up_whom_its_law_says() {
+    fn loss_limits_each_congestion_control_by_its_law() {
         let mut conditions = wan();
         conditions.loss = Some("1%".parse().unwrap());
         let (cause, megabit) = binding(&conditions);
         assert_eq!(cause, Cause::Loss(LossLaw::RenoFriendlyCubic));
-        // 12.247 segments of 1448 bytes in 20 ms.
+        // These are 12.247 segments of 1448 bytes in 20 ms.
         assert!((megabit - 7.0937).abs() < 1e-3, "{megabit}");
         conditions.congestion = Congestion::Reno;
         assert_eq!(binding(&conditions).0, Cause::Loss(LossLaw::Mathis));
@@ -298,15 +304,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_documents_measured_stands_beside_its_ceiling() {
+    fn published_measurements_are_compared_with_their_ceiling() {
         let mut conditions = gigabit();
         conditions.rate = "100mbit".parse().unwrap();
         let limits = GoodputLimits::of(&conditions).unwrap();
-        // The best blast of "Experiment on Oct 10", in bytes a second.
+        // This is the fastest blast of "Experiment on Oct 10", in bytes per second.
         let blast = limits.explain(11_762_481.72 * 8.0);
         assert!((blast.percent - 99.949).abs() < 1e-3);
         assert!(!blast.is_impossible());
-        // The iperf client of "bc10-router", which counts what it has buffered.
+        // The iperf client of "bc10-router" counts the bytes that it has buffered.
         assert!(limits.explain(94.4e6).is_impossible());
     }
 }

@@ -1,4 +1,4 @@
-//! What a line, an MTU, a protocol and a path allow; pure. docs/theory.md has every formula with its source.
+//! The limits of a line, an MTU, a protocol and a path, without I/O. docs/theory.md has every formula with its source.
 
 pub mod ceilings;
 pub mod limits;
@@ -14,66 +14,68 @@ use thiserror::Error;
 use crate::layers::{Stack, TransportProtocol};
 use loss::Congestion;
 
-/// A path and what is sent over it.
+/// A path, and the traffic on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathConditions {
-    /// Of the slowest Ethernet on the path, at L1.
+    /// The rate of the slowest Ethernet on the path, at L1.
     pub rate: BitsPerSec,
-    /// Largest L3 packet in bytes.
+    /// The largest L3 packet in bytes.
     pub mtu: u32,
     /// The headers around a payload.
     pub stack: Stack,
-    /// A slower shaper on the path, at L2 without FCS, as tbf counts.
+    /// The rate of a slower shaper on the path, at L2 without FCS, as tbf counts.
     pub shaper: Option<BitsPerSec>,
-    /// Round-trip time without queues.
+    /// The round-trip time without queues.
     pub rtt: Option<Nanos>,
-    /// The receiver's window: payload bytes that may be unacknowledged.
+    /// The receiver's window: the payload bytes that may be unacknowledged.
     pub window: Option<Bytes>,
-    /// Random loss of data packets.
+    /// The random loss of data packets.
     pub loss: Option<Probability>,
-    /// How the sender answers loss.
+    /// The sender's response to loss.
     pub congestion: Congestion,
 }
 
-/// Why there can be no such path.
+/// The reason why a path cannot exist.
 #[derive(Debug, Error, PartialEq)]
 pub enum Impossible {
-    /// RFC 791: 68 bytes; RFC 8200: 1280; the length field of either ends at 65535.
-    #[error("an MTU of {mtu} bytes cannot be: {ip} takes {least} to 65535")]
+    /// The MTU is out of range: at least 68 bytes by RFC 791, 1280 by RFC 8200, and at most 65535 by the length fields.
+    #[error("an MTU of {mtu} bytes is out of range: {ip} allows {least} to 65535")]
     Mtu {
-        /// What was given, in bytes.
+        /// The given MTU, in bytes.
         mtu: u32,
         /// "IPv4" or "IPv6".
         ip: &'static str,
-        /// The least that it takes, in bytes.
+        /// The least MTU, in bytes.
         least: u32,
     },
-    /// A round trip takes some time.
-    #[error("an RTT of 0 would make every window enough: leave it out instead")]
+    /// The RTT is 0.
+    #[error("an RTT of 0 allows any goodput: leave the RTT out")]
     NoRtt,
-    /// What was given means nothing without a round-trip time.
-    #[error("{0} acts by the round-trip time: state the RTT too")]
+    /// A value has no effect without a round-trip time.
+    #[error("{0} depends on the round-trip time: state the RTT too")]
     NeedsRtt(&'static str),
-    /// A path delivers something.
+    /// Every packet is lost.
     #[error("a loss of 100% lets nothing through")]
     AllLost,
-    /// A sender may have something on its way.
-    #[error("a window of 0 bytes would let nothing through")]
+    /// The window is 0, so that nothing can be sent.
+    #[error("a window of 0 bytes lets nothing through")]
     NoWindow,
-    /// Longer than [`sizes::LONGEST`].
-    #[error("a message of {0} bytes is too long: {most} at most", most = sizes::LONGEST)]
+    /// The message is longer than [`sizes::LONGEST`].
+    #[error("a message of {0} bytes is too long: at most {most} are allowed", most = sizes::LONGEST)]
     Message(u64),
 }
 
 impl PathConditions {
-    /// Refuses what cannot be.
+    /// Refuses a path that cannot exist.
     ///
     /// # Errors
-    /// An MTU out of range, an RTT or a window of 0, a loss of everything, a window or a loss without an RTT.
+    /// Returns an error for an MTU out of range, an RTT or a window of 0, a loss of 100 %, and a window or a loss
+    /// without an RTT.
     pub fn check(&self) -> Result<(), Impossible> {
-        let (ip, least) = match self.stack.ipv6 {
-            true => ("IPv6", 1280),
-            false => ("IPv4", 68),
+        let (ip, least) = if self.stack.ipv6 {
+            ("IPv6", 1280)
+        } else {
+            ("IPv4", 68)
         };
         if !(least..=65_535).contains(&self.mtu) {
             let mtu = self.mtu;
@@ -89,7 +91,7 @@ impl PathConditions {
         }
     }
 
-    /// The same path with datagrams in full packets, which no window holds up.
+    /// Returns the same path with UDP datagrams in full packets, which no window limits.
     pub fn with_udp(&self) -> Self {
         Self {
             stack: Stack {
@@ -100,7 +102,7 @@ impl PathConditions {
         }
     }
 
-    /// The round-trip time in seconds.
+    /// Returns the round-trip time in seconds.
     fn rtt_s(&self) -> Option<f64> {
         self.rtt.map(|rtt| rtt.0 as f64 / 1e9)
     }
@@ -110,7 +112,7 @@ impl PathConditions {
 pub(crate) mod tests {
     use super::*;
 
-    /// 1gbit, MTU 1500, IPv4, TCP with timestamps and CUBIC, nothing else.
+    /// Returns a path with 1gbit, an MTU of 1500, IPv4, and TCP with timestamps and CUBIC, without anything else.
     pub(crate) fn gigabit() -> PathConditions {
         PathConditions {
             rate: "1gbit".parse().unwrap(),
@@ -129,20 +131,20 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn impossible_conditions_are_refused_by_name() {
         let cause = |change: fn(&mut PathConditions)| {
             let mut conditions = gigabit();
             change(&mut conditions);
             conditions.check().unwrap_err().to_string()
         };
         assert_eq!(gigabit().check(), Ok(()));
-        assert!(cause(|c| c.mtu = 67).contains("IPv4 takes 68 to 65535"));
+        assert!(cause(|c| c.mtu = 67).contains("IPv4 allows 68 to 65535"));
         assert!(cause(|c| c.mtu = 65_536).contains("65536"));
         let short = cause(|c| {
             c.stack.ipv6 = true;
             c.mtu = 1279;
         });
-        assert!(short.contains("IPv6 takes 1280"), "{short}");
+        assert!(short.contains("IPv6 allows 1280"), "{short}");
         assert!(cause(|c| c.rtt = Some(Nanos::ZERO)).contains("RTT of 0"));
         let all_lost = cause(|c| c.loss = Some("100%".parse().unwrap()));
         assert!(all_lost.contains("nothing through"));

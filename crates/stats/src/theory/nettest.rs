@@ -1,4 +1,4 @@
-//! The table of overheads of "Experiment on Oct 10" (nettest, kernel 2.4.10), as published and as it is.
+//! The table of overheads of "Experiment on Oct 10" (nettest, kernel 2.4.10), as published and with corrected values.
 
 use std::fmt;
 
@@ -6,43 +6,43 @@ use serde::Serialize;
 
 use crate::layers::{GAP, PREAMBLE};
 
-/// A figure that nettest's table has.
+/// A figure of nettest's table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Overhead {
-    /// What it is of.
+    /// Its name and unit.
     pub what: &'static str,
-    /// As the table has it.
+    /// The value in the table.
     pub published: TableValue,
-    /// As it is.
+    /// The correct value.
     pub correct: TableValue,
-    /// Why the two differ, or that they do not.
+    /// The reason for the difference, or that there is none.
     pub why: &'static str,
 }
 
-/// A plain number, or a share of the wire's bytes.
+/// A number, or a share of the wire's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TableValue {
-    /// In the unit that the figure names.
+    /// A number in the unit that the figure names.
     Number(u64),
-    /// Of the bytes `of`, `part`.
+    /// A share of `part` among the bytes `of`.
     Share {
-        /// Bytes.
+        /// The bytes counted.
         part: u64,
-        /// Bytes.
+        /// The bytes in total.
         of: u64,
     },
 }
 
-/// A frame with header and FCS of the largest and of the smallest packet.
+/// The frames with header and FCS of the largest and of the smallest packet, in bytes.
 const LONGEST: u64 = 1518;
 const SHORTEST: u64 = 64;
-/// The fastest blast of the same page, 98,304 bytes a message, in bytes a second.
+/// The fastest blast on the same page, with messages of 98,304 bytes, in bytes per second.
 pub const FASTEST_BLAST: f64 = 11_762_481.72;
 
-/// The table, in its own order: Ethernet at 100 Mb/s, IPv4.
+/// Returns the table, in its own order: Ethernet at 100 Mb/s, IPv4.
 pub fn overheads() -> [Overhead; 6] {
-    const GAP_LEFT_OUT: &str = "the gap of 12 bytes between frames is left out";
+    const GAP_LEFT_OUT: &str = "the gap of 12 bytes between frames is missing";
     let share = |part, of| TableValue::Share { part, of };
     let same = |what, number| Overhead {
         what,
@@ -51,7 +51,7 @@ pub fn overheads() -> [Overhead; 6] {
         why: "as published",
     };
     [
-        same("Fast Ethernet, bytes a second", 12_500_000),
+        same("Fast Ethernet, bytes/s", 12_500_000),
         Overhead {
             what: "Ethernet payload, most",
             published: share(1500, LONGEST + u64::from(PREAMBLE)),
@@ -97,7 +97,7 @@ mod tests {
     use crate::layers::tests::stack;
 
     #[test]
-    fn the_slip_is_the_gap() {
+    fn the_published_error_is_the_gap() {
         let [_, most, least, ..] = overheads();
         let share = |part, of| TableValue::Share { part, of };
         assert_eq!(most.published, share(1500, 1526));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_correct_figures_are_those_of_our_own_frames() {
+    fn the_correct_figures_equal_those_of_computed_frames() {
         let full = stack(false, TransportProtocol::Udp).full_packet(1500);
         let [_, most, ..] = overheads();
         let (part, of) = (full.l3, full.l1);

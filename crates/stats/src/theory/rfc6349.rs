@@ -9,15 +9,16 @@ use super::limits::GoodputLimits;
 /// The window that keeps a path full.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NeededWindow {
-    /// Bandwidth-delay product (RFC 6349 §3.3.1): payload that the path carries in one RTT.
+    /// The bandwidth-delay product (RFC 6349 §3.3.1): the payload that the path carries in one RTT, in bytes.
     pub bytes: f64,
     /// The same in full segments.
     pub segments: f64,
-    /// RFC 7323 §2.2: the shift without which a window of 16 bits cannot say so much; nothing above 14, the largest.
+    /// The least window scale with which 16 bits can express the window (RFC 7323 §2.2); `None` above 14, the largest
+    /// scale.
     pub scale: Option<u32>,
 }
 
-/// The window that `conditions` need; nothing without an RTT.
+/// Returns the window that `conditions` need; `None` without an RTT.
 pub fn needed_window(conditions: &PathConditions) -> Option<NeededWindow> {
     const LARGEST_UNSCALED: f64 = 65_535.0;
     const LARGEST_SCALE: u32 = 14;
@@ -31,8 +32,8 @@ pub fn needed_window(conditions: &PathConditions) -> Option<NeededWindow> {
     })
 }
 
-/// The ideal transfer time in seconds (RFC 6349 §4.1): `size` of payload at what line and shaper carry, the sender's start and
-/// the round trips left out.
+/// Returns the ideal transfer time in seconds (RFC 6349 §4.1): the time of `size` of payload at the rate of line and
+/// shaper, without the sender's start and the round trips.
 pub fn ideal_transfer_s(conditions: &PathConditions, size: Bytes) -> f64 {
     size.0 as f64 * 8.0 / GoodputLimits::of_path(conditions)
 }
@@ -48,7 +49,7 @@ mod tests {
         let mut conditions = gigabit();
         conditions.rtt = Some("20ms".parse().unwrap());
         let needed = needed_window(&conditions).unwrap();
-        // 941.482 Mb/s for 20 ms.
+        // This is 941.482 Mb/s for 20 ms.
         assert!((needed.bytes - 2_353_706.0).abs() < 1.0);
         assert!((needed.segments - 1625.5).abs() < 0.1);
         assert_eq!(needed.scale, Some(6));
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_takes_as_long_as_line_and_shaper_say() {
+    fn a_transfer_takes_the_time_of_line_and_shaper() {
         let mut conditions = gigabit();
         conditions.shaper = Some("100mbit".parse().unwrap());
         let ideal = ideal_transfer_s(&conditions, Bytes(500_000_000));

@@ -1,4 +1,4 @@
-//! The theoretical maximum against the size of a message.
+//! The theoretical maximum for each size of message.
 
 use model::Bytes;
 use serde::Serialize;
@@ -9,36 +9,36 @@ use crate::layers::{Counted, Stack};
 /// The longest message, in bytes.
 pub const LONGEST: u64 = 1_000_000_000_000;
 
-/// Messages of one size, one after another, the wire never idle.
+/// Messages of one size, one after another, on a wire that is never idle.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OfSize {
-    /// Payload of a message.
+    /// The payload of a message, in bytes.
     pub bytes: u64,
-    /// Each in TCP segments of its own, as a sender without Nagle's algorithm that writes them one by one. Messages that run
-    /// together in a stream reach the ceiling of full segments at any size.
+    /// Each message in separate TCP segments, as from a sender without Nagle's algorithm that writes them one by one.
+    /// Messages that are joined in a stream reach the ceiling of full segments at any size.
     pub tcp: MessageCost,
-    /// Each in a datagram of its own, fragmented by IP where it has to be; absent above the longest.
+    /// Each message in one datagram, fragmented by IP if necessary; absent above the longest datagram.
     pub udp: Option<MessageCost>,
 }
 
-/// How messages of one size travel.
+/// The cost of messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MessageCost {
-    /// Of one message.
+    /// The bytes of one message.
     #[serde(flatten)]
     pub counted: Counted,
-    /// How long a message occupies the wire.
+    /// The time that a message occupies the wire, in seconds.
     pub wire_s: f64,
-    /// Payload over that time.
+    /// The payload divided by that time.
     pub goodput_bit_per_s: f64,
     /// Goodput in percent of the line rate.
     pub percent: f64,
 }
 
-/// Messages of `size`, 1 byte at least, over the line; a shaper is not looked at.
+/// Returns the cost of messages of `size`, at least 1 byte, on the line; a shaper is ignored.
 ///
 /// # Errors
-/// A message above [`LONGEST`].
+/// Returns an error for a message longer than [`LONGEST`].
 pub fn of_size(conditions: &PathConditions, size: Bytes) -> Result<OfSize, Impossible> {
     let Bytes(bytes) = size;
     if bytes > LONGEST {
@@ -53,7 +53,7 @@ pub fn of_size(conditions: &PathConditions, size: Bytes) -> Result<OfSize, Impos
     })
 }
 
-/// Full segments, and one with the rest.
+/// Returns full segments, and one with the rest.
 fn segments(stack: Stack, bytes: u64, mtu: u32) -> Counted {
     let most = stack.most_payload(mtu);
     let full = stack.packet(most).times(bytes / most);
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn small_messages_pay_for_their_headers() {
         let one = of(1);
-        // 1 + 32 + 20 + 18 + 20; UDP is padded to 64.
+        // The sum is 1 + 32 + 20 + 18 + 20; UDP is padded to 64.
         assert_eq!(one.tcp.counted.l1, 91);
         assert!((one.tcp.percent - 100.0 / 91.0).abs() < 1e-9);
         assert_eq!(one.udp.unwrap().counted.l1, 84);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_beyond_all_bounds_is_refused() {
+    fn a_message_that_is_too_long_is_refused() {
         assert_eq!(of(LONGEST).bytes, LONGEST);
         let error = of_size(&gigabit(), Bytes(LONGEST + 1)).unwrap_err();
         assert!(error.to_string().contains("1000000000000 at most"));

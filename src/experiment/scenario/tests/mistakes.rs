@@ -1,8 +1,9 @@
-//! Mistakes that people make, each with the line, the key and what would be right.
+//! Mistakes that people make, each with the line, the key and the correction that its error must
+//! name.
 
 use super::parse;
 
-/// A scenario without a mistake, in which most of what a file can have stands somewhere.
+/// A correct scenario that uses most keys of a scenario file.
 const SOUND: &str = r#"name = "office"
 title = "An office line"
 reference = "idle"
@@ -61,7 +62,8 @@ of = "latency.rtt_ms.median"
 rising = ["queue"]
 "#;
 
-/// What is written in place of what, with the line at fault marked; the key that is named, and what would be right.
+/// A mistake in the correct scenario: `wrong` replaces `sound`, and the error must name the key and
+/// the correction. A mark in `wrong` shows the line at fault.
 struct Mistake {
     sound: &'static str,
     wrong: &'static str,
@@ -83,13 +85,13 @@ const fn mistake(
     }
 }
 
-/// Ends the line that an error must name.
+/// The mark at the end of the line that an error must name.
 const HERE: &str = "# here";
 
-// A mistake a line.
+// Each line holds one mistake.
 #[rustfmt::skip]
 const MISTAKES: &[Mistake] = &[
-    // Values without a unit, or of another one.
+    // Values without a unit or with a wrong one.
     mistake(r#"least = "10mbit""#, r#"least = "10" }, # here
   { of = "load.goodput_bit_per_s.mean", least = "10mbit""#, "expect", "has no unit"),
     mistake("repeats = 2\n", "repeat = 2 # here\n", "repeat", "did you mean `repeats`?"),
@@ -102,7 +104,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nloss = \"1%,8\" # here", "link: loss", "burst=8"),
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nber = 1.5 # here", "link: ber", "below 1, as in 1e-6"),
     mistake(r#"queue = "50ms""#, "queue = \"50ms\"\n[[bases.line.link.stages]]\nkind = \"four-state\"\np13 = \"1%\"\np31 = \"60%\"\np32 = \"50%\" # here",
-        "link: stages: four-state: p32", "p31 and p32, is at most 100% together"),
+        "link: stages: four-state: p32", "p31 and p32, which leave state 3, must not exceed 100%"),
     mistake(r#"queue = "50ms""#, "queue = \"50ms\"\n[[bases.line.link.stages]]\nkind = \"indexes\"\nindexes = [7, 3] # here",
         "link: stages: indexes: indexes", "in ascending order"),
     mistake(r#"link.delay = "10ms""#, "link.delay = \"10ms\"\nlink.reorder = \"5%,gap=0\" # here", "link: reorder", "gap=3"),
@@ -116,16 +118,16 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"median" = "31ms""#, r#"median" = "31 apples""#, "published: latency.rtt_ms.median", "write a time"),
     mistake(r#"median" = "31ms""#, r#"median" = ["31ms", "31 apples"]"#, "published: latency.rtt_ms.median 2", "write a time"),
     mistake(r#"median" = "31ms""#, r#"median" = ["31ms", "31"]"#, "published: latency.rtt_ms.median", "has no unit"),
-    mistake(r#"median" = "31ms""#, r#"median" = []"#, "published: latency.rtt_ms.median", "a value of each run"),
-    // Counts that cannot be.
+    mistake(r#"median" = "31ms""#, r#"median" = []"#, "published: latency.rtt_ms.median", "a value for each run"),
+    // Impossible counts.
     mistake("repeats = 2\n", "repeats = 0 # here\n", "repeats", "from 1 to 1000000"),
     mistake("[quick]\nrepeats = 1", "[quick]\nrepeats = 0 # here", "quick: repeats", "at least 1"),
     mistake("repeats = 2\n", "repeats = { of = \"latency.rtt_ms.median\", within = \"5%\", most = 99 } # here\n",
-        "repeats: most", "the first 5 say how many it takes"),
+        "repeats: most", "the first 5 decide it"),
     mistake(r#"kind = "netns""#, "kind = \"netns\"\nmtu = 150 # here", "bed: mtu", "1280 to 65535"),
     mistake("count = 20, interval", "count = \"many\", interval", "instruments 1: parameters: count", "invalid digit"),
-    mistake("kind = \"ping\"", "kind = \"ping\"\ncsv = true # here", "instruments 1: csv", "ping has none; probe has"),
-    // Keys that are not there.
+    mistake("kind = \"ping\"", "kind = \"ping\"\ncsv = true # here", "instruments 1: csv", "ping has no CSV; probe has one"),
+    // Unknown keys.
     mistake(r#"title = "An"#, r#"titel = "An"#, "unknown key `titel`", "did you mean `title`?"),
     mistake(r#"delay = "0.5ms""#, r#"dealy = "0.5ms" # here"#, "bed: wire: unknown key `dealy`", "did you mean `delay`?"),
     mistake("congestion =", "congestoin =", "tcp: unknown key `congestoin`", "`congestion`"),
@@ -138,65 +140,65 @@ const MISTAKES: &[Mistake] = &[
     mistake("least = \"10mbit\" }", "lest = \"10mbit\" }, # here", "expect 1: unknown key `lest`", "did you mean `least`?"),
     mistake("\"link.queue\" =", "\"link.qeue\" =", "link: unknown key `qeue`", "did you mean `queue`?"),
     mistake(r#"kind = "netns""#, "kind = \"netns\"\nnodes = [\"a\", \"b\"] # here",
-        "bed: unknown key `nodes`", "there are: mtu, offloads, tbf, wire"),
-    mistake(r#"link.delay = "10ms""#, r#"link.satellite = "geo" # here"#, "link: unknown key `satellite`", "there are: profile, delay"),
+        "bed: unknown key `nodes`", "use one of: mtu, offloads, tbf, wire"),
+    mistake(r#"link.delay = "10ms""#, r#"link.satellite = "geo" # here"#, "link: unknown key `satellite`", "use one of: profile, delay"),
     mistake(r#"link.delay = "10ms""#, r#"link.profile = "geo-sat" # here"#, "link: profile", "did you mean `geo-satellite`?"),
-    // Names of what is not there.
-    mistake(r#"name = "office""#, r#"name = "../office" # here"#, "name: `../office`", "the first a letter or a digit"),
+    // Names of things that do not exist.
+    mistake(r#"name = "office""#, r#"name = "../office" # here"#, "name: `../office`", "begin with a letter or a digit"),
     mistake(r#"kind = "ping""#, r#"kind = "pnig" # here"#, "instruments 1: kind", "did you mean `ping`?"),
     mistake(r#"kind = "netns""#, r#"kind = "netsn" # here"#, "bed: kind", "did you mean `netns`?"),
     mistake("name = \"idle\"\nbase = \"line\"", "name = \"idle\"\nbase = \"lien\" # here", "base", "did you mean `line`?"),
     mistake(r#"instruments = ["latency"]"#, r#"instruments = ["delay"] # here"#,
-        "instruments 1: there is no instrument `delay`", "there are: latency, load"),
+        "instruments 1: there is no instrument `delay`", "use one of: latency, load"),
     mistake("parameters.load =", "parameters.laod =", "parameters: laod", "did you mean `load`?"),
-    mistake("{ of = \"load.", "{ of = \"tcp.", "expect 1: of", "there are: latency, load"),
+    mistake("{ of = \"load.", "{ of = \"tcp.", "expect 1: of", "use one of: latency, load"),
     mistake("load.goodput_bit_per_s.mean", "load.goodput.mean", "expect 1: of", "did you mean `goodput_bit_per_s`?"),
-    mistake("latency.rtt_ms.median\", gain", "latency.rtt_ms.p99\", gain", "expect 2: of", "it states latency.rtt_ms.m"),
-    mistake("load.goodput_bit_per_s.mean", "load.goodput_bit_per_s.mean.64b", "expect 1: of", "it states load.goodput_bit_per_s.mean.up"),
-    mistake("of = \"latency.rtt_ms.median\"\nrising", "of = \"latency.rtt_ms.sd\"\nrising", "trends 1: of", "it states latency.rtt_ms.m"),
+    mistake("latency.rtt_ms.median\", gain", "latency.rtt_ms.p99\", gain", "expect 2: of", "it has latency.rtt_ms.m"),
+    mistake("load.goodput_bit_per_s.mean", "load.goodput_bit_per_s.mean.64b", "expect 1: of", "it has load.goodput_bit_per_s.mean.up"),
+    mistake("of = \"latency.rtt_ms.median\"\nrising", "of = \"latency.rtt_ms.sd\"\nrising", "trends 1: of", "it has latency.rtt_ms.m"),
     mistake("{ \"latency.rtt_ms.median\" = \"31ms\" }", "{ \"latency.rtt_ms.p90\" = \"31ms\" } # here",
-        "published: latency.rtt_ms.p90", "it states latency.rtt_ms.m"),
-    mistake("repeats = 2\n", "repeats = { of = \"latency.one_way_delay_ms.mean\", within = \"5%\" } # here\n", "repeats: of", "it states latency."),
+        "published: latency.rtt_ms.p90", "it has latency.rtt_ms.m"),
+    mistake("repeats = 2\n", "repeats = { of = \"latency.one_way_delay_ms.mean\", within = \"5%\" } # here\n", "repeats: of", "it has latency."),
     mistake(r#"reference = "idle""#, r#"reference = "idel" # here"#, "reference", "did you mean `idle`?"),
     mistake(r#"rising = ["queue"]"#, r#"rising = ["queues"] # here"#, "trends 1: rising 1", "did you mean `queue`?"),
-    // What contradicts itself.
+    // Contradictions.
     mistake("rate = \"20mbit\"\nqueue = \"50ms\"", "queue = \"50ms\" # here", "case `idle`: link: queue", "state rate too"),
     mistake("least = \"10mbit\" }", "published = { within = \"5%\" } }, # here",
-        "expect 1: load.goodput_bit_per_s.mean", "needs its value in `published`"),
-    mistake("least = \"10mbit\" }", "least = \"10mbit\", ratio = 2 }, # here", "expect 1", "say one of least and most, value, gain, ratio"),
+        "expect 1: load.goodput_bit_per_s.mean", "its value is missing in `published`"),
+    mistake("least = \"10mbit\" }", "least = \"10mbit\", ratio = 2 }, # here", "expect 1", "state one of least and most, value, gain, ratio"),
     mistake("gain = \"20ms\", within = \"10%\" }", "gain = \"20ms\" } # here", "expect 2", "say `within`"),
-    // Intervals of too few runs, of the case, of the reference and of a trend's cases.
+    // Intervals with too few runs of the case, of the reference or of a trend's cases.
     mistake("gain = \"20ms\", within = \"10%\" }", "gain = \"20ms\", within = \"10%\", met = \"unless-contradicted\" }, # here",
-        "expect 2: met", "needs at least 5 repeats for an interval; case `queue[queue=10ms]` has 2 runs"),
+        "expect 2: met", "an interval needs at least 5 repeats; case `queue[queue=10ms]` has 2 runs"),
     mistake("least = \"10mbit\" }", "least = \"10mbit\", over = \"median\", met = \"when-shown\" }, # here",
         "expect 1: met", "needs at least 11 repeats"),
     mistake("within = \"10%\" },\n]", "within = \"10%\", met = \"when-shown\" }, # here\n]\nrepeats = 5", "expect 2: met", "case `idle` has 2 runs"),
     mistake("rising = [\"queue\"]", "rising = [\"queue\"]\nmet = \"unless-contradicted\" # here", "trends 1: met", "needs at least 5 repeats"),
     // Spreads.
     mistake("least = \"10mbit\" }", "spread = { most = \"2%\" } }, # here",
-        "expect 1: spread", "needs at least 5 repeats for a spread; case `queue[queue=10ms]` has 2 runs"),
-    mistake("least = \"10mbit\" }", "spread = { most = \"2%\" }, met = \"when-shown\" }, # here", "expect 1: spread", "leave out `over` and `met`"),
-    mistake("least = \"10mbit\" }", "spread = { most = \"2ms\" } }, # here", "expect 1: spread: most", "no percentage, such as 15%"),
-    mistake("least = \"10mbit\" }", "spread = {} }, # here", "expect 1: spread", "say least, most or both"),
+        "expect 1: spread", "a spread needs at least 5 repeats; case `queue[queue=10ms]` has 2 runs"),
+    mistake("least = \"10mbit\" }", "spread = { most = \"2%\" }, met = \"when-shown\" }, # here", "expect 1: spread", "leave `over` and `met` out"),
+    mistake("least = \"10mbit\" }", "spread = { most = \"2ms\" } }, # here", "expect 1: spread: most", "not a percentage such as 15%"),
+    mistake("least = \"10mbit\" }", "spread = {} }, # here", "expect 1: spread", "state least, most or both"),
     mistake("rising = [\"queue\"]", "rising = [\"queue\"]\nmet = \"shown\" # here", "trends 1: met", "did you mean `when-shown`?"),
     mistake("rising = [\"queue\"]", "rising = [\"queue\"]\nover = \"medain\" # here", "trends 1: over", "did you mean `median`?"),
-    mistake("name = \"load\"", "name = \"latency\" # here", "instruments 2: name", "a name of its own"),
-    mistake("name = \"queue\"", "name = \"idle\"\nsweep = [] # here\n[[cases]]\nname = \"idle\"", "sweep", "sets nothing"),
+    mistake("name = \"load\"", "name = \"latency\" # here", "instruments 2: name", "its own name"),
+    mistake("name = \"queue\"", "name = \"idle\"\nsweep = [] # here\n[[cases]]\nname = \"idle\"", "sweep", "it sets no field"),
     mistake("\"link.queue\" = [\"10ms\", \"100ms\"]", "\"link.queue\" = [\"10ms\", \"100ms\"]\n\"link.loss\" = [\"1%\"] # here",
         "sweep: link.loss", "go together"),
     mistake("[[cases]]\nname = \"queue\"", "[cases] # here\nname = \"queue\"", "`cases`", "duplicate key"),
-    // What is no TOML.
+    // Text that is not TOML.
     mistake(r#"link.delay = "10ms""#, "link.delay = 10ms # here", "", "quoted"),
 ];
 
-/// The line of the mark, or else of what is wrong.
+/// Returns the line of the mark, or otherwise the line of the wrong text.
 fn line_of(text: &str, mistake: &Mistake) -> usize {
     let offset = text.find(HERE).or_else(|| text.find(mistake.wrong));
     text[..offset.unwrap()].matches('\n').count() + 1
 }
 
 #[test]
-fn what_people_write_wrongly_is_refused_at_its_line_with_its_key_and_what_is_right() {
+fn a_mistake_is_refused_with_its_line_its_key_and_the_correction() {
     parse("x.toml", SOUND, false).unwrap();
     let mut failures = Vec::new();
     for mistake in MISTAKES {
@@ -225,11 +227,11 @@ fn what_people_write_wrongly_is_refused_at_its_line_with_its_key_and_what_is_rig
 }
 
 #[test]
-fn a_base_that_is_named_where_there_are_none_is_refused_as_such() {
+fn a_base_is_refused_if_there_are_no_bases() {
     let text = "name = 'x'\n[[instruments]]\nkind = 'ping'\n[[cases]]\nname = 'a'\nbase = 'lan'\n";
     let error = parse("x.toml", text, false).unwrap_err().to_string();
     assert_eq!(
         error,
-        "x.toml:6: base: there is no `bases.lan`; there is none at all"
+        "x.toml:6: base: there is no `bases.lan`; there are none"
     );
 }

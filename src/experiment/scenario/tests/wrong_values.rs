@@ -1,20 +1,22 @@
-//! Every key of the schema with a wrong value, and in every table a key that is not known: each error has its place, its key
-//! and the correct form.
+//! Sets every key of the schema to a wrong value and adds an unknown key to every table. Each error
+//! must name the place, the key and the correct form.
 
 use serde_json::Value;
 
 use super::super::schema::schema;
 use super::parse;
 
-/// A scenario without a mistake, but for the line that a test adds: to the file, to an instrument or to a case.
+/// The tables of a correct scenario. A test adds one line to the file, to the instrument or to the
+/// case.
 const TABLES: [(&str, &str); 3] = [
     ("Document", ""),
     ("InstrumentTable", "[[instruments]]\nkind = 'ping'\n"),
     ("CaseTable", "[[cases]]\nname = 'a'\n"),
 ];
 
-/// The keys that a table of the test has already, and those that are read before their tables have a type.
-const APART: [&str; 7] = [
+/// The keys that the test's tables already have, and those that are read before their tables have a
+/// type.
+const SKIPPED_KEYS: [&str; 7] = [
     "Document.instruments",
     "Document.cases",
     "Document.bases",
@@ -24,21 +26,21 @@ const APART: [&str; 7] = [
     "CaseTable.sweep",
 ];
 
-/// What says how it would be right.
-const RIGHT: [&str; 9] = [
+/// The phrases that introduce the correct form.
+const CORRECTION_PHRASES: [&str; 9] = [
     "expected ",
     "as in ",
     "such as ",
     "did you mean ",
-    "there are: ",
+    "use one of: ",
     "there is none",
     "write ",
     "must be ",
     "at least ",
 ];
 
-/// A text with a wrong value in it, and the key that has it.
-type Wrong = (String, String);
+/// A text with a wrong value, and the key of that value.
+type WrongValue = (String, String);
 
 fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     match schema["$ref"].as_str() {
@@ -47,16 +49,17 @@ fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     }
 }
 
-/// The forms that a value may have.
+/// Returns the forms that a value may have.
 fn forms<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s Value> {
     let schema = resolved(schema, root);
-    let inner = ["oneOf", "anyOf"].into_iter();
-    let inner = inner.flat_map(|key| schema[key].as_array().into_iter().flatten());
-    let inner = inner.flat_map(|form| forms(form, root));
+    let inner = ["oneOf", "anyOf"]
+        .into_iter()
+        .flat_map(|key| schema[key].as_array().into_iter().flatten())
+        .flat_map(|form| forms(form, root));
     [schema].into_iter().chain(inner).collect()
 }
 
-/// A value that a schema does not take.
+/// Returns a value that the schema does not accept.
 fn wrong_for(schema: &Value, root: &Value) -> &'static str {
     let takes_lists = forms(schema, root).into_iter().any(|form| {
         let kinds = &form["type"];
@@ -72,8 +75,8 @@ fn wrong_for(schema: &Value, root: &Value) -> &'static str {
     }
 }
 
-/// Tables and lists of this schema, each with one wrong value in it.
-fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
+/// Returns tables and lists of this schema, each with one wrong value.
+fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<WrongValue> {
     let mut all = Vec::new();
     if depth == 0 {
         return all;
@@ -88,22 +91,23 @@ fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
             );
         }
         for (text, key) in wrong_keys(form, root, depth) {
-            let kind = form["properties"]["kind"]["const"].as_str();
-            let kind = kind.filter(|_| !text.starts_with("kind "));
-            let kind = kind.map_or(String::new(), |kind| format!("kind = '{kind}', "));
+            let kind = form["properties"]["kind"]["const"]
+                .as_str()
+                .filter(|_| !text.starts_with("kind "))
+                .map_or(String::new(), |kind| format!("kind = '{kind}', "));
             all.push((format!("{{ {kind}{text} }}"), key));
         }
     }
     all
 }
 
-/// The keys of a table, each with a wrong value, and one that is not known.
-fn wrong_keys(form: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
+/// Returns every key of a table with a wrong value, and one unknown key.
+fn wrong_keys(form: &Value, root: &Value, depth: usize) -> Vec<WrongValue> {
     let mut all = Vec::new();
     let Some(keys) = form["properties"].as_object() else {
         return all;
     };
-    all.push(("unheard_of = 1".to_owned(), "unheard_of".to_owned()));
+    all.push(("unknown_key = 1".to_owned(), "unknown_key".to_owned()));
     for (key, schema) in keys {
         let wrong = wrong_for(schema, root);
         all.push((format!("{key} = {wrong}"), key.clone()));
@@ -128,13 +132,13 @@ fn every_key_of_the_schema_with_a_wrong_value_is_refused_at_its_place_with_the_c
         };
         for (text, key) in wrong_keys(form, &root, 6) {
             let first = text.split(' ').next().unwrap();
-            if APART.contains(&format!("{table}.{first}").as_str()) {
+            if SKIPPED_KEYS.contains(&format!("{table}.{first}").as_str()) {
                 continue;
             }
             let mut file = String::new();
             let mut line = 0;
             for (name, head) in TABLES {
-                // The file has a name of its own, unless that is what is wrong.
+                // The file gets a name, unless the wrong value is the name.
                 if name == "Document" && first != "name" {
                     file += "name = 'x'\n";
                 }
@@ -152,7 +156,7 @@ fn every_key_of_the_schema_with_a_wrong_value_is_refused_at_its_place_with_the_c
             let error = format!("{error:#}");
             let is_right = error.starts_with(&format!("x.toml:{line}: "))
                 && error.contains(key.as_str())
-                && RIGHT.iter().any(|right| error.contains(right))
+                && CORRECTION_PHRASES.iter().any(|right| error.contains(right))
                 && error.lines().count() == 1;
             if !is_right {
                 failures.push(format!("line {line}, {key}: {text}\n    {error}"));

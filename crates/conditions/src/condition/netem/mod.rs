@@ -1,8 +1,9 @@
-//! netem's options as one condition, in tc's own words: `delay 100ms 10ms loss 1%` (tc-netem(8); iproute2, `tc/q_netem.c`).
+//! netem's options as one condition, with tc's names: `delay 100ms 10ms loss 1%` (tc-netem(8); iproute2,
+//! `tc/q_netem.c`).
 //!
-//! What tc reads is read and means the same, shortened options too; what tc refuses is refused. Beside that are refused a time without a
-//! unit, which is microseconds before iproute2 6.9 and nanoseconds since, an option given twice, of which tc takes the last,
-//! and values with which netem does nothing, or drops everything.
+//! Options that tc reads, also shortened ones, are read and have the same meaning; options that tc refuses are refused.
+//! In addition, it refuses a time without a unit, which means microseconds before iproute2 6.9 and nanoseconds since;
+//! an option given twice, of which tc takes the last; and values with which netem does nothing or drops everything.
 
 mod notes;
 mod options;
@@ -24,7 +25,7 @@ pub struct NetemSpec(#[schemars(with = "String")] pub Netem);
 
 describe! {
     NetemSpec: "netem" = "OPTIONS", as in "delay 100ms 10ms loss 1%", shapes Netem;
-    "What Linux's netem does, in tc's words: \"delay 100ms 10ms loss 1% 25%\""
+    "Options of tc-netem(8): \"delay 100ms 10ms loss 1%\"" + "farwire does what the kernel's netem does with them"
 }
 
 text_form!(NetemSpec);

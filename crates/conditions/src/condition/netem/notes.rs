@@ -1,14 +1,14 @@
-//! What netem does otherwise than its options say.
+//! Deviations of netem from its options.
 
 use model::{Nanos, Netem, NetemLoss, NetemShare, Probability};
 
-/// What the kernel takes of a jitter at most, and about what makes a correlation of delays one.
+/// The largest jitter of the kernel, and about the jitter from which on a correlation of delays has an effect.
 const LARGEST_JITTER: Nanos = Nanos((1 << 31) - 1);
 
-/// A full frame, in bits, for what a limit allows.
+/// A full frame in bits, for the rate that a limit allows.
 const FRAME_BITS: u64 = 1_514 * 8;
 
-/// What whoever wrote these options should know, a sentence each.
+/// Returns notes for the author of these options, one sentence each.
 pub(crate) fn notes(netem: &Netem) -> Vec<String> {
     let all = [
         limit(netem),
@@ -22,7 +22,7 @@ pub(crate) fn notes(netem: &Netem) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// Only where nobody said a limit, as far as can be seen.
+/// Returns a note if the limit is the default, which tc also uses if none is stated.
 fn limit(netem: &Netem) -> Option<String> {
     let longest = (netem.delay + netem.jitter).0;
     let is_usual = netem.limit == Netem::PLAIN.limit;
@@ -30,13 +30,14 @@ fn limit(netem: &Netem) -> Option<String> {
         let bits = u128::from(u64::from(netem.limit) * FRAME_BITS) * 1_000_000_000;
         let mbit = bits / u128::from(longest) / 1_000_000;
         format!(
-            "limit {} counts the packets in flight too: at full frames no more than {mbit} Mbit/s pass; a higher limit lets more",
+            "limit {} also counts packets in flight: at most {mbit} Mbit/s of full frames pass; a higher limit lets more pass",
             netem.limit
         )
     })
 }
 
-/// The kernel takes the remainder of a draw by twice the jitter, or by the length of the table.
+/// Returns a note about the kernel's remainder, which it takes of a draw by twice the jitter or by the length of the
+/// table.
 fn delay_correlation(netem: &Netem) -> Option<String> {
     let correlation = netem.delay_correlation?;
     let has_effect = netem.distribution.is_none() && netem.jitter.0 >= LARGEST_JITTER.0 / 2;
@@ -45,10 +46,10 @@ fn delay_correlation(netem: &Netem) -> Option<String> {
         let what = if netem.distribution.is_some() {
             "with a distribution"
         } else {
-            "below 2.1s of jitter"
+            "with less than 2.1s of jitter"
         };
         format!(
-            "delay: the correlation of {correlation} has no effect {what}: the kernel keeps the low bits of each draw, and what is correlated are the high ones; jitter with a half-life, beside netem, is correlated in time"
+            "delay: the correlation of {correlation} has no effect {what}: the kernel uses the low bits of each draw, and only the high bits are correlated; for correlated delays, use jitter with a half-life beside netem"
         )
     })
 }
@@ -56,7 +57,7 @@ fn delay_correlation(netem: &Netem) -> Option<String> {
 fn jitter(netem: &Netem) -> Option<String> {
     (netem.jitter > LARGEST_JITTER).then(|| {
         let jitter = netem.jitter;
-        format!("delay: a jitter of {jitter} is 2.147s to the kernel, which holds 31 bits of it")
+        format!("delay: the kernel has 31 bits for a jitter, so {jitter} becomes 2.147s")
     })
 }
 
@@ -68,7 +69,7 @@ fn loss_correlation(netem: &Netem) -> Option<String> {
     let percent = share.long_run().share * 100.0;
     let NetemShare { share, .. } = share;
     Some(format!(
-        "loss: {share} with a correlation of {correlation} loses {percent:.3} % in the long run, because a correlation narrows what is drawn"
+        "loss: {share} with a correlation of {correlation} loses {percent:.3} % in the long run, because the correlation narrows the random draws"
     ))
 }
 
@@ -79,12 +80,12 @@ fn duplicate_correlation(netem: &Netem) -> Option<String> {
         .filter(|of| *of > Probability::ZERO)?;
     netem.duplicate_correlation().is_none().then(|| {
         format!(
-            "duplicate: tc does not pass the correlation of {stated} on where no other one is stated: it has no effect"
+            "duplicate: the correlation of {stated} has no effect, because tc sends it only together with another correlation"
         )
     })
 }
 
-/// Sums in 32 bits.
+/// Returns a note about sums that wrap in 32 bits.
 fn wrapped(netem: &Netem) -> Option<String> {
     let NetemLoss::State(states) = netem.loss else {
         return None;
@@ -102,13 +103,13 @@ fn wrapped(netem: &Netem) -> Option<String> {
         return None;
     };
     Some(format!(
-        "loss: {pair} are 100% together, which can be 0 in the kernel's 32 bits: take a little less"
+        "loss: {pair} add up to 100%, which can overflow the kernel's 32 bits to 0: use slightly less"
     ))
 }
 
 fn seed(netem: &Netem) -> Option<String> {
     let seed = netem.seed?;
     Some(format!(
-        "seed {seed}: its draws are farwire's, not the sequence of the kernel's"
+        "seed {seed}: farwire draws other random numbers with it than the kernel"
     ))
 }

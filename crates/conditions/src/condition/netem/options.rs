@@ -1,4 +1,4 @@
-//! The options of netem: each from its words, and what some need of others.
+//! The options of netem: each is read from its words, and then dependences between them are checked.
 
 use model::{
     FourState, GilbertElliott, Nanos, Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare,
@@ -8,7 +8,7 @@ use model::{
 use super::words::{Words, percent, rate, size, time, whole};
 use crate::nearest;
 
-/// The options, in the order in which tc compares a shortened one with them.
+/// The options, in the order in which tc compares a shortened name with them.
 const OPTIONS: [&str; 14] = [
     "limit",
     "latency",
@@ -26,7 +26,7 @@ const OPTIONS: [&str; 14] = [
     "slot",
 ];
 
-/// The netem that these words say.
+/// Reads a netem from its words.
 pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
     let mut netem = Netem::PLAIN;
     let mut given = Vec::new();
@@ -40,14 +40,15 @@ pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
     }
     if given.is_empty() {
         return Err(
-            "no option of netem: write them as for tc, as in delay 100ms 10ms loss 1%".to_owned(),
+            "not an option of netem: write options as for tc, such as delay 100ms 10ms loss 1%"
+                .to_owned(),
         );
     }
     check(&netem)?;
     Ok(netem)
 }
 
-/// The option that a word is, or is the beginning of; the older names are those of today.
+/// Returns the option that a word names or begins; older names count as the current ones.
 fn named(word: &str) -> Result<&'static str, String> {
     let known = OPTIONS.into_iter().find(|option| option.starts_with(word));
     match known {
@@ -83,7 +84,7 @@ fn set(netem: &mut Netem, option: &'static str, words: &mut Words<'_>) -> Result
     Ok(())
 }
 
-/// What no option alone has wrong.
+/// Refuses combinations of options that are wrong although each option is valid.
 fn check(netem: &Netem) -> Result<(), String> {
     let is_none = |share: Probability| share == Probability::ZERO;
     let reorders = netem.reorder.is_some_and(|reorder| !is_none(reorder.share));
@@ -94,17 +95,17 @@ fn check(netem: &Netem) -> Result<(), String> {
     };
     let is_over = |one: Probability, other: Probability| one.percent() + other.percent() > 100.0;
     let wrong = if netem.limit == 0 {
-        "limit: netem would drop every packet: at least 1"
+        "limit: netem would drop every packet: write at least 1"
     } else if reorders && netem.delay == Nanos::ZERO {
-        "reorder: packets pass at once in place of a delay, and there is none: state delay too"
+        "reorder: reordered packets skip a delay, and there is none: state delay too"
     } else if netem.gap > 0 && !reorders {
-        "gap: tc refuses it without reorder: for every fifth packet write reorder 100% gap 5"
+        "gap: tc refuses gap without reorder: write reorder 100% gap 5 for every fifth packet"
     } else if netem.ecn && !loses {
-        "ecn: it marks what would be lost: state loss too, or leave ecn out"
+        "ecn: ecn marks packets instead of losing them: state loss too, or leave ecn out"
     } else if netem.distribution.is_some()
         && (netem.delay == Nanos::ZERO || netem.jitter == Nanos::ZERO)
     {
-        "distribution: it is of a jitter: state both times, as in delay 100ms 10ms"
+        "distribution: a distribution needs a jitter: state both times, as in delay 100ms 10ms"
     } else {
         return match netem.loss {
             NetemLoss::State(of) if is_over(of.p13, of.p14) => {
@@ -119,7 +120,7 @@ fn check(netem: &Netem) -> Result<(), String> {
     Err(wrong.to_owned())
 }
 
-/// A share, perhaps with a correlation.
+/// Reads a share with an optional correlation.
 fn share(option: &str, words: &mut Words<'_>) -> Result<NetemShare, String> {
     let first = words.need(option, &format!("a percentage, as in {option} 1%"))?;
     Ok(NetemShare {
@@ -128,7 +129,7 @@ fn share(option: &str, words: &mut Words<'_>) -> Result<NetemShare, String> {
     })
 }
 
-/// A percentage, if the next word is a number.
+/// Reads a percentage, if the next word is a number.
 fn optional(option: &str, words: &mut Words<'_>) -> Result<Option<Probability>, String> {
     words.number().map(|word| percent(option, word)).transpose()
 }
@@ -143,7 +144,7 @@ fn delay(netem: &mut Netem, words: &mut Words<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A share, or a chain whose numbers that are left out are those that make it a simpler one.
+/// Reads a share, or a chain. The numbers that are omitted get the values of a simpler chain.
 fn loss(words: &mut Words<'_>) -> Result<NetemLoss, String> {
     const OPTION: &str = "loss";
     const KINDS: &str = "a percentage, random, state or gemodel, as in loss 1%";
@@ -186,7 +187,7 @@ fn loss(words: &mut Words<'_>) -> Result<NetemLoss, String> {
                 ecn: false,
             }))
         }
-        other => Err(format!("loss: `{other}` is none of its models: {KINDS}")),
+        other => Err(format!("loss: `{other}` is not a loss model: use {KINDS}")),
     }
 }
 
@@ -197,10 +198,10 @@ fn distribution(option: &str, words: &mut Words<'_>) -> Result<NetemDistribution
         "pareto" => Ok(NetemDistribution::Pareto),
         "paretonormal" => Ok(NetemDistribution::ParetoNormal),
         "uniform" => Err(format!(
-            "{option}: tc has no table for `uniform` and refuses it: leave distribution out, and it is uniform"
+            "{option}: tc refuses `uniform`: leave distribution out for uniform delays"
         )),
         other => Err(format!(
-            "{option}: `{other}` would be a file of tc's, and none is read here: {KNOWN}, or leave it out for uniform; jitter of law = \"table\" reads such files"
+            "{option}: farwire does not read tc's file `{other}` here: use {KNOWN}, or leave distribution out for uniform delays; a jitter with law = \"table\" reads such files"
         )),
     }
 }
@@ -223,17 +224,16 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
         "times between slots, as in slot 10ms 20ms, or slot distribution normal 10ms 1ms";
     let delay = if let Some(word) = words.number() {
         let least = time(OPTION, word)?;
-        let most = words.number().map(|word| time(OPTION, word)).transpose()?;
-        let most = most.unwrap_or(least);
+        let most = words
+            .number()
+            .map_or(Ok(least), |word| time(OPTION, word))?;
         if most < least {
             return Err(format!(
-                "slot: {most} is below {least}: the longer time comes second"
+                "slot: {most} is less than {least}: write the longer time second"
             ));
         }
         if most == Nanos::ZERO {
-            return Err(
-                "slot: without a time between slots there are none: as in slot 10ms".to_owned(),
-            );
+            return Err("slot: state the time between slots, as in slot 10ms".to_owned());
         }
         NetemSlotDelay::Uniform(least, most)
     } else {
@@ -249,12 +249,15 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
                 }
                 NetemSlotDelay::Table(law, mean, jitter)
             }
-            other => return Err(format!("slot: `{other}` is no time: {RIGHT}")),
+            other => return Err(format!("slot: `{other}` is not a time: {RIGHT}")),
         }
     };
-    let mut limit = |key: &str, right: &str| match words.option(key) {
-        true => size("slot", words.need(&format!("slot {key}"), right)?),
-        false => Ok(0),
+    let mut limit = |key: &str, right: &str| {
+        if words.option(key) {
+            size("slot", words.need(&format!("slot {key}"), right)?)
+        } else {
+            Ok(0)
+        }
     };
     Ok(NetemSlot {
         delay,

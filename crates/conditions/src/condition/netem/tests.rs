@@ -63,7 +63,7 @@ fn every_option_is_read() {
 }
 
 #[test]
-fn what_is_left_out_is_as_in_tc() {
+fn omitted_options_have_tcs_defaults() {
     assert_eq!(read("delay 0ms"), Netem::PLAIN);
     assert_eq!(Netem::PLAIN.limit, 1_000);
     let gemodel = |to_good, bad_loss, good_loss| {
@@ -107,8 +107,9 @@ fn what_is_left_out_is_as_in_tc() {
 }
 
 #[test]
-fn the_examples_of_the_manual_are_read() {
-    // tc-netem(8) of iproute2 6.1 and 7.1, but for the two that tc itself refuses or whose point is another qdisc.
+fn examples_of_the_manual_page_are_read() {
+    // The examples of tc-netem(8) of iproute2 6.1 and 7.1, without the two that tc itself refuses or that are about
+    // another qdisc.
     for example in [
         "delay 100ms",
         "delay 100ms 10ms 25%",
@@ -128,7 +129,7 @@ fn the_examples_of_the_manual_are_read() {
 }
 
 #[test]
-fn rates_mean_what_they_mean_to_tc() {
+fn rates_have_the_same_meaning_as_in_tc() {
     for (text, bytes) in [
         ("10mbit", 1_250_000),
         ("1mbps", 1_000_000),
@@ -144,12 +145,12 @@ fn rates_mean_what_they_mean_to_tc() {
 }
 
 #[test]
-fn what_is_refused_comes_with_what_would_be_right() {
+fn netem_errors_contain_advice() {
     for case in [
-        " => write them as for tc",
-        "gap 5 delay 10ms => for every fifth packet write reorder 100% gap 5",
+        " => write options as for tc",
+        "gap 5 delay 10ms => write reorder 100% gap 5 for every fifth packet",
         "delay 10ms 1ms distribution uniform => leave distribution out",
-        "delay 10ms 1ms distribution experimental => normal, pareto or paretonormal, or leave it out",
+        "delay 10ms 1ms distribution experimental => normal, pareto or paretonormal, or leave distribution out",
         "delay 10ms distribution normal => state both times",
         "delay 100 => 100us before iproute2 6.9, and for 100ns since",
         "delay => a time, as in delay 100ms",
@@ -157,19 +158,19 @@ fn what_is_refused_comes_with_what_would_be_right() {
         "delay 1ms delay 2ms => delay: given twice",
         "latency 1ms delay 2ms => delay: given twice",
         "loss 101% => loss: `101%` is out of range",
-        "loss -1% => loss: `-1%` is none of its models",
-        "loss random => loss random: what it needs is missing",
+        "loss -1% => loss: `-1%` is not a loss model",
+        "loss random => loss random: its value is missing",
         "loss state 60% 10% 10% 10% 60% => p13 and p14 together",
         "loss state 1% 60% 60% => p31 and p32 together",
         "ecn => state loss too",
         "loss 0% ecn => state loss too",
         "reorder 25% 50% => state delay too",
-        "delay 1ms reorder 0% gap 3 => tc refuses it without reorder",
-        "slot 10ms 5ms => the longer time comes second",
+        "delay 1ms reorder 0% gap 3 => tc refuses gap without reorder",
+        "slot 10ms 5ms => write the longer time second",
         "slot 0ms => as in slot 10ms",
         "slot distribution normal 10ms 0ms => jitter above 0",
         "slot distribution custom 10ms 1ms => slot distribution: `custom`",
-        "slot => what it needs is missing",
+        "slot => its value is missing",
         "slot 1ms bytes 3 packets 4 => `packets`: netem has no such option",
         "slot 10ms packets => as in packets 10",
         "limit 0 => at least 1",
@@ -189,7 +190,7 @@ fn what_is_refused_comes_with_what_would_be_right() {
 }
 
 #[test]
-fn it_is_written_as_tc_prints_it() {
+fn netem_is_written_as_tc_prints_it() {
     for text in [
         "limit 1000",
         "delay 100ms 10ms 25% distribution normal loss 1% ecn",
@@ -208,18 +209,18 @@ fn link(text: &str) -> LinkSpec {
 }
 
 #[test]
-fn what_it_does_otherwise_than_it_says_is_noted_once() {
+fn deviations_of_netem_from_its_options_are_noted_once() {
     let notes =
         |text: &str| warnings::of_link(&link(text).to_link("box").unwrap().config).join("\n");
     for case in [
-        "delay 100ms => no more than 121 Mbit/s pass",
-        "limit 99 delay 10ms 1ms 25% => no effect below 2.1s of jitter",
+        "delay 100ms => at most 121 Mbit/s of full frames pass",
+        "limit 99 delay 10ms 1ms 25% => no effect with less than 2.1s of jitter",
         "limit 99 delay 10ms 1ms 25% distribution normal => no effect with a distribution",
-        "limit 99 delay 3s 2500ms => is 2.147s to the kernel",
+        "limit 99 delay 3s 2500ms => becomes 2.147s",
         "loss 10% 25% => loses 1.7",
-        "duplicate 1% 50% => tc does not pass the correlation of 50% on",
-        "loss state 1% 50% 50% => p31 and p32 are 100% together",
-        "limit 9 seed 7 => not the sequence of the kernel's",
+        "duplicate 1% 50% => the correlation of 50% has no effect",
+        "loss state 1% 50% 50% => p31 and p32 add up to 100%",
+        "limit 9 seed 7 => other random numbers with it than the kernel",
     ] {
         let (options, note) = case.split_once(" => ").unwrap();
         let notes = notes(&format!("netem = '{options}'\n[up]\nnetem = '{options}'"));
@@ -238,7 +239,7 @@ fn what_it_does_otherwise_than_it_says_is_noted_once() {
 }
 
 #[test]
-fn it_is_a_stage_of_each_direction_between_rate_and_loss() {
+fn netem_is_a_stage_of_each_direction_between_rate_and_loss() {
     let hop = link("netem = 'delay 1ms'\nloss = '1%'\nrate = '1mbit'\n[down]\nnetem = 'loss 2%'")
         .hop("box")
         .unwrap();
@@ -322,7 +323,7 @@ fn any_slot() -> impl Strategy<Value = NetemSlot> {
     })
 }
 
-/// Any that tc would take.
+/// Generates any netem that tc would accept.
 fn any_netem() -> impl Strategy<Value = Netem> {
     let rate = (1_u64..1 << 40, any::<i32>(), any::<u32>(), any::<i32>());
     let rate =
@@ -381,7 +382,7 @@ fn any_netem() -> impl Strategy<Value = Netem> {
     })
 }
 
-/// What is taken to be right is taken the same way once more after it was written.
+/// Asserts that a text that is accepted is read as the same value after it was written.
 fn again(text: &str) {
     if let Ok(netem) = text.parse::<NetemSpec>() {
         assert_eq!(netem.to_string().parse(), Ok(netem), "{text}");
@@ -390,7 +391,7 @@ fn again(text: &str) {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_it_was(netem in any_netem()) {
+    fn written_options_are_read_as_the_same_value(netem in any_netem()) {
         let text = NetemSpec(netem).to_string();
         prop_assert_eq!(text.parse::<NetemSpec>(), Ok(NetemSpec(netem)), "{}", text);
         let both = ConditionSet::from(NetemSpec(netem)).into();
@@ -400,7 +401,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_more_than_refused(text in "\\PC*", words in prop::collection::vec(
+    fn no_text_makes_the_reader_panic(text in "\\PC*", words in prop::collection::vec(
         prop::sample::select(vec![
             "limit", "delay", "loss", "state", "gemodel", "random", "reorder", "gap", "duplicate", "corrupt", "rate", "slot",
             "distribution", "normal", "packets", "bytes", "seed", "ecn", "1%", "25", "10ms", "-5", "10mbit", "1k", "99999999999", "é",

@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use model::{Nanos, Probability};
 
-/// Words between blanks, of which the first ones are read.
+/// Words separated by white space, and how many of them were read.
 #[derive(Debug)]
 pub(super) struct Words<'a> {
     all: Vec<&'a str>,
     read: usize,
 }
 
-/// Rates: bits a second; tc's `bps` are bytes.
+/// Units of rates in bits per second; tc's `bps` are bytes per second.
 const RATES: &[(&str, f64)] = &[
     ("", 1.0),
     ("bit", 1.0),
@@ -35,7 +35,7 @@ const RATES: &[(&str, f64)] = &[
     ("tibps", 8_796_093_022_208.0),
 ];
 
-/// Sizes, of which tc's multiples are those of 1024.
+/// Units of sizes; tc's multiples are powers of 1024.
 const SIZES: &[(&str, u64)] = &[
     ("", 1),
     ("b", 1),
@@ -61,23 +61,23 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The next one, which `option` needs: `right` is an example of it.
+    /// Returns the next word, which `option` needs; `right` is an example of it.
     pub(super) fn need(&mut self, option: &str, right: &str) -> Result<&'a str, String> {
         self.next()
-            .ok_or_else(|| format!("{option}: what it needs is missing: {right}"))
+            .ok_or_else(|| format!("{option}: its value is missing: {right}"))
     }
 
-    /// The next one, if it is a number, which begins with a digit.
+    /// Returns the next word if it is a number, which begins with a digit.
     pub(super) fn number(&mut self) -> Option<&'a str> {
         self.next_if(|word| word.starts_with(|c: char| c.is_ascii_digit()))
     }
 
-    /// The next one, if it is a number, which may have a minus.
+    /// Returns the next word if it is a number, which may begin with a minus sign.
     pub(super) fn signed_number(&mut self) -> Option<&'a str> {
         self.next_if(|word| word.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
     }
 
-    /// The next one, if it is `option` or its beginning.
+    /// Reads the next word if it is `option` or its beginning, and returns whether it was.
     pub(super) fn option(&mut self, option: &str) -> bool {
         self.next_if(|word| option.starts_with(word)).is_some()
     }
@@ -91,30 +91,33 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A percentage, whose sign tc takes for granted.
+/// Reads a percentage; the percent sign is optional, as in tc.
 pub(super) fn percent(option: &str, word: &str) -> Result<Probability, String> {
     let number = word.strip_suffix('%').unwrap_or(word);
     let share = format!("{number}%").parse();
     share.map_err(|cause| format!("{option}: {cause}"))
 }
 
-/// A time, with its unit.
+/// Reads a time, which needs a unit.
 pub(super) fn time(option: &str, word: &str) -> Result<Nanos, String> {
     let is_bare = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    word.parse().map_err(|cause| match is_bare {
-        true => format!(
-            "{option}: {cause} (tc takes it for {word}us before iproute2 6.9, and for {word}ns since)"
-        ),
-        false => format!("{option}: {cause}"),
+    word.parse().map_err(|cause| {
+        if is_bare {
+            format!(
+                "{option}: {cause} (tc takes it for {word}us before iproute2 6.9, and for {word}ns since)"
+            )
+        } else {
+            format!("{option}: {cause}")
+        }
     })
 }
 
-/// A rate in whole bytes a second, rounded down as tc does.
+/// Reads a rate in whole bytes per second, rounded down as by tc.
 pub(super) fn rate(word: &str) -> Result<u64, String> {
-    let right = "write it as 10mbit, or in bytes a second as 1mbps";
+    let right = "write it as 10mbit, or in bytes per second as 1mbps";
     if word.ends_with('%') {
         return Err(format!(
-            "rate: `{word}` would be of a device's speed, and here is none: {right}"
+            "rate: `{word}` is a share of a device's speed, and a link has none: {right}"
         ));
     }
     let wrong = || format!("rate: `{word}` is not a rate: {right}");
@@ -125,7 +128,7 @@ pub(super) fn rate(word: &str) -> Result<u64, String> {
     let bytes = number * bits / 8.0;
     if bytes < 1.0 {
         return Err(format!(
-            "rate: `{word}` is below a byte a second, which netem takes for no rate at all: leave rate out, or {right}"
+            "rate: `{word}` is below a byte per second, which netem takes for no limit: leave rate out, or {right}"
         ));
     }
     #[expect(
@@ -133,13 +136,14 @@ pub(super) fn rate(word: &str) -> Result<u64, String> {
         clippy::cast_sign_loss,
         reason = "above 0 and below 10^15"
     )]
-    match bytes <= 1e15 {
-        true => Ok(bytes as u64),
-        false => Err(format!("rate: `{word}` is out of range: {right}")),
+    if bytes <= 1e15 {
+        Ok(bytes as u64)
+    } else {
+        Err(format!("rate: `{word}` is out of range: {right}"))
     }
 }
 
-/// A number of bytes, or of packets: k, m and g are multiples of 1024.
+/// Reads a number of bytes or of packets: k, m and g are multiples of 1024.
 pub(super) fn size(option: &str, word: &str) -> Result<u32, String> {
     let wrong = || format!("{option}: `{word}` is not a number such as 1000 or 10k");
     let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -147,18 +151,19 @@ pub(super) fn size(option: &str, word: &str) -> Result<u32, String> {
     let is_unit = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(unit);
     let (_, multiple) = SIZES.iter().find(is_unit).ok_or_else(wrong)?;
     let number: u64 = whole(option, number).map_err(|_| wrong())?;
-    let size = number.checked_mul(*multiple);
-    let size = size.and_then(|size| u32::try_from(size).ok());
-    size.ok_or_else(|| format!("{option}: `{word}` is out of range: at most {}", u32::MAX))
+    number
+        .checked_mul(*multiple)
+        .and_then(|size| u32::try_from(size).ok())
+        .ok_or_else(|| format!("{option}: `{word}` is out of range: at most {}", u32::MAX))
 }
 
-/// A whole number.
+/// Reads an integer.
 pub(super) fn whole<T: FromStr<Err: Display>>(option: &str, word: &str) -> Result<T, String> {
     word.parse()
         .map_err(|cause| format!("{option}: `{word}` is not a whole number in its range: {cause}"))
 }
 
-/// A decimal number, and what stands behind it.
+/// Splits a word into a decimal number and its unit.
 fn split(word: &str) -> Option<(&str, &str)> {
     let rest = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (number, unit) = word.split_at(word.len() - rest.len());

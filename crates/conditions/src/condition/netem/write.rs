@@ -1,4 +1,4 @@
-//! netem's options as text that tc reads, in the order in which tc prints them.
+//! netem's options as a text that tc reads, in the order in which tc prints them.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use model::{
 use super::NetemSpec;
 
 impl fmt::Display for NetemSpec {
-    /// What differs from what netem does without an option; the limit where nothing does.
+    /// Writes the options that differ from the defaults; the limit if none does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let netem = &self.0;
         let mut words = Vec::new();
@@ -27,10 +27,10 @@ impl fmt::Display for NetemSpec {
             ("reorder", netem.reorder),
             ("corrupt", netem.corrupt),
         ];
-        let said = shares
+        let stated = shares
             .into_iter()
             .filter_map(|(key, of)| of.map(|of| format!("{key} {}", share(of))));
-        words.extend(said);
+        words.extend(stated);
         if netem.gap > 0 {
             words.push(format!("gap {}", netem.gap));
         }
@@ -93,8 +93,8 @@ fn loss(loss: &NetemLoss) -> Option<String> {
 }
 
 fn rate(rate: NetemRate) -> String {
-    let bits = BitsPerSec::new(rate.bytes_per_s.saturating_mul(8));
-    let bits = bits.map_or_else(|_| "0bit".to_owned(), |bits| bits.to_string());
+    let bits = BitsPerSec::new(rate.bytes_per_s.saturating_mul(8))
+        .map_or_else(|_| "0bit".to_owned(), |bits| bits.to_string());
     let NetemRate {
         packet_overhead,
         cell_size,

@@ -9,43 +9,43 @@ use crate::error::Error;
 use model::{BitErrorRate, Effect, FourState, GilbertElliott, Probability};
 
 parameters! {
-    /// Loss in bursts by its transitions, as tc's gemodel.
+    /// Loss in bursts, given by the transitions of a chain, as tc's gemodel.
     GemodelStage {
-        /// The probability that a bad state follows a good one, a packet; it is needed.
+        /// The probability, for each packet, of a change from the good state to the bad one; required.
         p: Probability,
-        /// The probability that a good state follows a bad one, a packet; it is needed.
+        /// The probability, for each packet, of a change from the bad state to the good one; required.
         r: Probability,
-        /// Loss in the bad state (1-h); 100 % when absent.
+        /// The loss in the bad state (1-h); 100 % when absent.
         bad_loss: Probability,
-        /// Loss in the good state (1-k); none when absent.
+        /// The loss in the good state (1-k); none when absent.
         good_loss: Probability,
-        /// Whether packets are marked instead of lost, where their senders understand marks; false when absent.
+        /// Whether packets are marked instead of lost, if their senders understand marks; false when absent.
         ecn: bool,
     }
 }
 
 parameters! {
-    /// Loss in bursts within which packets are received, as tc's `loss state`.
+    /// Loss in bursts within which some packets are received, as tc's `loss state`.
     FourStateStage {
-        /// The probability that a burst begins, with a loss; it is needed.
+        /// The probability that a burst begins, with a loss; required.
         p13: Probability,
-        /// The probability that a burst ends behind a loss; 100 % less p13 when absent.
+        /// The probability that a burst ends after a loss; 100 % minus p13 when absent.
         p31: Probability,
-        /// The probability that packets are received within a burst, behind a loss; none when absent.
+        /// The probability that packets are received within a burst, after a loss; none when absent.
         p32: Probability,
-        /// The probability that losses go on; 100 % when absent.
+        /// The probability that losses continue; 100 % when absent.
         p23: Probability,
-        /// The probability that one packet alone is lost; none when absent.
+        /// The probability that a single packet is lost; none when absent.
         p14: Probability,
-        /// Whether packets are marked instead of lost, where their senders understand marks; false when absent.
+        /// Whether packets are marked instead of lost, if their senders understand marks; false when absent.
         ecn: bool,
     }
 }
 
 parameters! {
-    /// The packets of these numbers are lost.
+    /// The packets with these numbers are lost.
     IndexesStage {
-        /// The numbers in ascending order; the first packet that comes has 0. They are needed.
+        /// The numbers in ascending order; the first packet that comes has number 0. Required.
         indexes: Arc<[u64]>,
     }
 }
@@ -53,7 +53,7 @@ parameters! {
 parameters! {
     /// Every n-th packet is lost.
     EveryNthStage {
-        /// 3 loses every third one; it is needed.
+        /// The period: 3 loses every third packet; required.
         n: NonZeroU32,
     }
 }
@@ -61,15 +61,15 @@ parameters! {
 parameters! {
     /// Random loss.
     LossStage {
-        /// How much; it is needed.
+        /// The loss; required.
         loss: LossSpec,
     }
 }
 
 parameters! {
-    /// Bit errors.
+    /// Bit errors, which lose the packets that contain them.
     BerStage {
-        /// The share of bits that are wrong; it is needed.
+        /// The share of bits that are wrong; required.
         ber: BitErrorRate,
     }
 }
@@ -87,7 +87,7 @@ impl GemodelStage {
 }
 
 impl FourStateStage {
-    /// tc's defaults are those of its `loss state`.
+    /// Returns the effect; defaults are those of tc's `loss state`.
     pub(super) fn effect(&self) -> Result<Effect, Error> {
         let p13 = needed(self.p13, "p13", "p13 = \"1%\"")?;
         let rest = Probability::from_percent(100.0 - p13.percent()).map_err(Error::other)?;

@@ -1,6 +1,6 @@
-//! Stages that no condition makes, and second ones of those that conditions make.
+//! Stages that conditions cannot express, and further stages of the kinds that conditions make.
 
-/// Declares the parameters of a kind of stage. Each may be left out, because a step of a schedule says only what changes.
+/// Declares the parameters of a kind of stage. Each is optional, because a step of a schedule states only what changes.
 macro_rules! parameters {
     ($(#[$about:meta])* $name:ident { $($(#[$help:meta])+ $key:ident: $kind:ty,)+ }) => {
         $(#[$about])*
@@ -15,8 +15,8 @@ macro_rules! parameters {
         }
 
         impl $name {
-            /// What it says, and of all else what `before` says. Lists are shared with it, not copied.
-            pub(super) fn over(&self, before: &Self) -> Self {
+            /// Returns these parameters, and those of `before` that these do not state. Lists are shared, not copied.
+            pub(super) fn or(&self, before: &Self) -> Self {
                 Self {
                     $($key: self.$key.clone().or_else(|| before.$key.clone()),)+
                 }
@@ -51,140 +51,144 @@ use crate::Direction;
 use crate::condition::{CorruptSpec, DuplicateSpec, JitterSpec};
 use crate::error::{At, Error};
 use crate::link::is_name;
-use crate::read::{self, Apart, KIND, Tagged, read_tagged, serialize_keys};
+use crate::read::{self, KIND, PartialTable, Tagged, read_tagged, serialize_keys};
 use crate::{require, tagged};
 
 tagged! {
-    /// What a stage does. Every parameter may be left out: a step of a schedule says only what changes.
+    /// The effect of a stage. Every parameter is optional, because a step of a schedule states only what changes.
     #[derive(Clone, Debug, PartialEq)]
     pub enum StageKind, default None;
 
-    /// What comes while it is not `open` waits until it opens, in `queue`.
+    /// Packets that come while it is not `open` wait in `queue` until it opens.
     "gate" => Gate(GateStage),
-    /// A bottleneck that serves 1504 bytes at each of `times`, which repeat; `queue` and `aqm` are as those of a rate.
+    /// A bottleneck that serves 1504 bytes at each of `times`, which repeat; `queue` and `aqm` are like those of a
+    /// rate.
     "trace" => Trace(TraceStage),
-    /// Loss in bursts by its transitions, as tc's gemodel.
+    /// Loss in bursts, given by the transitions of a chain, as tc's gemodel.
     "gemodel" => Gemodel(GemodelStage),
-    /// Loss in bursts within which packets are received, as tc's `loss state`.
+    /// Loss in bursts within which some packets are received, as tc's `loss state`.
     "four-state" => FourState(FourStateStage),
-    /// The packets of these numbers are lost.
+    /// The packets with these numbers are lost.
     "indexes" => Indexes(IndexesStage),
-    /// What is longer than an MTU is dropped, and its sender told by ICMP.
+    /// Packets longer than an MTU are dropped, and ICMP tells their senders.
     "mtu" => Mtu(MtuStage),
     /// Every n-th packet is lost.
     "every-nth" => EveryNth(EveryNthStage),
     /// Random loss.
     "loss" => Loss(LossStage),
-    /// Bit errors.
+    /// Bit errors, which lose the packets that contain them.
     "ber" => Ber(BerStage),
-    /// Propagation.
+    /// Propagation delay.
     "delay" => Delay(DelayStage),
     /// Packets leave in bursts.
     "slots" => Slots(SlotsStage),
-    /// The link stands still at the end of each period; packets wait until that is over.
+    /// The link stalls at the end of each period; packets wait until the stall is over.
     "stall" => Stall(StallStage),
     /// Packets are held back until others have overtaken them.
     "reorder" => HoldBack(HoldBackStage),
-    /// Copies.
+    /// Some packets are followed by a copy.
     "duplicate" => Duplicate(DuplicateStage),
-    /// Flipped bits.
+    /// Bits of some packets are flipped.
     "corrupt" => Corrupt(CorruptStage),
 }
 
-/// A stage beside those that conditions make.
+/// A stage in addition to those that conditions make.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExtraStage {
-    /// What it does at first.
+    /// Its effect at first.
     #[serde(flatten)]
-    pub does: StageKind,
+    pub parameters: StageKind,
     /// Its name; the kind's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The one direction that has it; each has such a stage when absent.
+    /// The only direction that has it; when absent, each direction has such a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// Where it is among the stages of its direction.
+    /// Its place among the stages of its direction.
     pub place: Place,
-    /// What changes later, in order of time.
+    /// Its later changes, in order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<StageStep>,
 }
 
-/// What a stage does from a time on; what it does not name stays as it was.
+/// The effect of a stage from a time on; parameters that it does not state stay as they were.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageStep {
-    /// From when on, counted from the link's start.
+    /// The time from which on it holds, counted from the link's start.
     pub at: Nanos,
-    /// What changes.
-    pub does: StageKind,
+    /// The parameters that change.
+    pub parameters: StageKind,
 }
 
-/// Where in a direction of its hop a stage is; several in one place are in the order in which they are written.
+/// The place of a stage in a direction of its hop; several stages with one place are in the order in which they are
+/// written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// Before the bottleneck's queue and everything else.
     #[default]
     First,
-    /// Behind propagation.
+    /// Behind the propagation delay.
     Last,
 }
 
 impl ExtraStage {
-    /// What it does at a time.
+    /// Returns its effect at a time.
     pub(crate) fn then(&self, time: Nanos) -> StageKind {
         let until_then = self.schedule.iter().filter(|step| step.at <= time);
-        until_then.fold(self.does.clone(), |before, step| step.does.over(&before))
+        until_then.fold(self.parameters.clone(), |before, step| {
+            step.parameters.or(&before)
+        })
     }
 
-    /// The bytes that it takes beside itself.
+    /// Returns the bytes of memory that it takes in addition to itself.
     pub(crate) fn memory(&self) -> usize {
-        let steps = self.schedule.iter().map(|step| step.does.memory());
+        let steps = self.schedule.iter().map(|step| step.parameters.memory());
         self.name.as_ref().map_or(0, String::capacity)
-            + self.does.memory()
+            + self.parameters.memory()
             + self.schedule.capacity() * size_of::<StageStep>()
             + steps.sum::<usize>()
     }
 
-    /// The same stage, where it does something else.
-    pub(crate) fn with(&self, does: StageKind, schedule: Vec<StageStep>) -> Self {
+    /// Returns the same stage with another effect and schedule.
+    pub(crate) fn with(&self, parameters: StageKind, schedule: Vec<StageStep>) -> Self {
         Self {
-            does,
+            parameters,
             schedule,
             ..self.clone()
         }
     }
 
-    /// Its name, or the kind's.
+    /// Returns its name, or that of its kind.
     pub fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(self.does.kind())
+        self.name.as_deref().unwrap_or(self.parameters.kind())
     }
 
-    /// Whether it is in this direction, here.
+    /// Returns whether it is in this direction at this place.
     pub(crate) fn is_in(&self, direction: Direction, place: Place) -> bool {
         self.direction.is_none_or(|own| own == direction) && self.place == place
     }
 
-    /// The model's stage, under names that begin as `prefix` does.
+    /// Creates the model's stage, with a name that begins with `prefix`.
     pub(crate) fn to_model(&self, prefix: &str) -> Result<StageSpec, Error> {
         require!(
             is_name(self.name()),
             "name": "a stage needs a name of letters, digits, - and _, such as gate"
         );
-        let mut now = self.does.clone();
+        let mut now = self.parameters.clone();
         let mut stage = StageSpec::new(format!("{prefix}.{}", self.name()), now.effect()?);
         let mut last = Nanos::ZERO;
         for (number, step) in self.schedule.iter().enumerate() {
             let at = step.at;
-            now = step.does.over(&now);
+            now = step.parameters.or(&now);
             let mut change = || {
-                require!(last <= at, "at": "{at} is behind {last}: put the schedule in order of time");
+                require!(last <= at, "at": "{at} comes after {last}: put the schedule in order of time");
                 let mut effect = now.effect()?;
                 if let (Effect::Trace(new), Some(Effect::Trace(last))) =
                     (&mut effect, stage.effects().last())
-                    && !step.does.has_times()
+                    && !step.parameters.has_times()
                 {
-                    // It is the same trace, and kept once.
+                    // It is the same trace, so it is kept only once.
                     new.opportunities = Arc::clone(&last.opportunities);
                 }
                 stage.schedule.push((at, effect));
@@ -197,7 +201,7 @@ impl ExtraStage {
     }
 }
 
-/// The value of a parameter without which a stage cannot be; `example` is what could be written.
+/// Returns the value of a required parameter; `example` is what could be written.
 fn needed<T>(value: Option<T>, key: &str, example: &str) -> Result<T, Error> {
     value.ok_or_else(|| Error::missing(key, example))
 }
@@ -232,26 +236,26 @@ impl StageKind {
         }
     }
 
-    /// What it says, by key.
-    fn said(&self) -> Map<String, Value> {
+    /// Returns its parameters by key.
+    fn to_map(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
-            Ok(Value::Object(said)) => said,
+            Ok(Value::Object(map)) => map,
             _ => Map::new(),
         }
     }
 
-    /// A stage of this kind that says this.
-    fn saying(&self, mut said: Map<String, Value>) -> Self {
-        said.insert(KIND.to_owned(), self.kind().into());
-        read::json(said.into()).expect("each of these values was written by a stage of this kind")
+    /// Creates a stage of this kind with these parameters.
+    fn with_map(&self, mut map: Map<String, Value>) -> Self {
+        map.insert(KIND.to_owned(), self.kind().into());
+        read::json(map.into()).expect("each of these values was written by a stage of this kind")
     }
 
-    /// What it says, and of all else what `before` says, which is of its kind.
-    fn over(&self, before: &Self) -> Self {
+    /// Returns these parameters, and those of `before` that these do not state. Both are of one kind.
+    fn or(&self, before: &Self) -> Self {
         macro_rules! of_one_kind {
             ($($kind:ident),+) => {
                 match (self, before) {
-                    $((Self::$kind(own), Self::$kind(before)) => Self::$kind(own.over(before)),)+
+                    $((Self::$kind(own), Self::$kind(before)) => Self::$kind(own.or(before)),)+
                     _ => self.clone(),
                 }
             };
@@ -262,12 +266,12 @@ impl StageKind {
         )
     }
 
-    /// Whether it is a trace that states when it serves.
+    /// Returns whether it is a trace that states its times.
     fn has_times(&self) -> bool {
         matches!(self, Self::Trace(trace) if trace.times.is_some())
     }
 
-    /// The bytes of its lists.
+    /// Returns the bytes of its lists.
     fn memory(&self) -> usize {
         match self {
             Self::Indexes(own) => own.indexes.as_deref().map_or(0, size_of_val),
@@ -278,22 +282,22 @@ impl StageKind {
         }
     }
 
-    /// What makes this of `before` at a time; none where nothing differs.
+    /// Returns the step at `at` that changes `before` to this; `None` if they are equal.
     ///
     /// # Errors
-    /// The key of what is said no longer: no step takes that back.
+    /// Returns the key of a parameter that is no longer stated, because no step can remove it.
     pub(crate) fn step_from(&self, before: &Self, at: Nanos) -> Result<Option<StageStep>, String> {
-        let (mut now, before) = (self.said(), before.said());
+        let (mut now, before) = (self.to_map(), before.to_map());
         if let Some(gone) = before.keys().find(|key| !now.contains_key(*key)) {
             return Err(gone.clone());
         }
         now.retain(|key, value| before.get(key) != Some(value));
-        let does = (!now.is_empty()).then(|| self.saying(now));
-        Ok(does.map(|does| StageStep { at, does }))
+        let parameters = (!now.is_empty()).then(|| self.with_map(now));
+        Ok(parameters.map(|parameters| StageStep { at, parameters }))
     }
 }
 
-/// Reads a stage whose kind is known: its own keys, and those of the kind.
+/// Reads a stage whose kind is known: the keys of every stage, and those of the kind.
 struct StageVisitor(&'static str);
 
 impl<'de> Visitor<'de> for StageVisitor {
@@ -312,17 +316,17 @@ impl<'de> Visitor<'de> for StageVisitor {
                 "name" => name = map.next_value()?,
                 "direction" => direction = map.next_value()?,
                 "place" => place = map.next_value()?,
-                "schedule" => schedule = map.next_value_seed(Steps(kind))?,
+                "schedule" => schedule = map.next_value_seed(ScheduleSeed(kind))?,
                 _ => return Ok(false),
             }
             Ok(true)
         };
-        let does = StageKind::read(kind, Apart::of(None, map, own))?;
+        let parameters = StageKind::read(kind, PartialTable::of(None, map, own))?;
         Ok(ExtraStage {
             name,
             direction,
             place,
-            does,
+            parameters,
             schedule,
         })
     }
@@ -343,9 +347,9 @@ impl<'de> Deserialize<'de> for ExtraStage {
 }
 
 /// Reads the schedule of a stage of this kind.
-struct Steps(&'static str);
+struct ScheduleSeed(&'static str);
 
-impl<'de> DeserializeSeed<'de> for Steps {
+impl<'de> DeserializeSeed<'de> for ScheduleSeed {
     type Value = Vec<StageStep>;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Self::Value, D::Error> {
@@ -353,7 +357,7 @@ impl<'de> DeserializeSeed<'de> for Steps {
     }
 }
 
-impl<'de> Visitor<'de> for Steps {
+impl<'de> Visitor<'de> for ScheduleSeed {
     type Value = Vec<StageStep>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -362,17 +366,17 @@ impl<'de> Visitor<'de> for Steps {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut steps = Vec::new();
-        while let Some(step) = list.next_element_seed(StepOf(self.0))? {
+        while let Some(step) = list.next_element_seed(StepSeed(self.0))? {
             steps.push(step);
         }
         Ok(steps)
     }
 }
 
-/// Reads a step of a stage of this kind.
-struct StepOf(&'static str);
+/// Reads a step of the schedule of a stage of this kind.
+struct StepSeed(&'static str);
 
-impl<'de> DeserializeSeed<'de> for StepOf {
+impl<'de> DeserializeSeed<'de> for StepSeed {
     type Value = StageStep;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<StageStep, D::Error> {
@@ -380,7 +384,7 @@ impl<'de> DeserializeSeed<'de> for StepOf {
     }
 }
 
-impl<'de> Visitor<'de> for StepOf {
+impl<'de> Visitor<'de> for StepSeed {
     type Value = StageStep;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -396,9 +400,9 @@ impl<'de> Visitor<'de> for StepOf {
             }),
             _ => Ok(false),
         };
-        let does = StageKind::read(self.0, Apart::of(None, map, own))?;
+        let parameters = StageKind::read(self.0, PartialTable::of(None, map, own))?;
         let at = at.ok_or_else(|| de::Error::missing_field("at"))?;
-        Ok(StageStep { at, does })
+        Ok(StageStep { at, parameters })
     }
 }
 
@@ -406,7 +410,7 @@ impl Serialize for StageStep {
     fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
         let mut map = target.serialize_map(None)?;
         map.serialize_entry("at", &self.at)?;
-        serialize_keys(&mut map, &self.does)?;
+        serialize_keys(&mut map, &self.parameters)?;
         map.end()
     }
 }
@@ -416,7 +420,7 @@ impl JsonSchema for ExtraStage {
         "Stage".into()
     }
 
-    /// Of each kind its keys, those of every stage, and a schedule of its keys.
+    /// Creates a schema for each kind: its keys, those of every stage, and a schedule of its keys.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let own = [
             (
@@ -427,12 +431,12 @@ impl JsonSchema for ExtraStage {
             (
                 "direction",
                 generator.subschema_for::<Direction>(),
-                "The one direction that has it; each has such a stage when absent.",
+                "The only direction that has it; when absent, each direction has such a stage.",
             ),
             (
                 "place",
                 generator.subschema_for::<Place>(),
-                "Where it is among the stages of its direction.",
+                "Its place among the stages of its direction.",
             ),
         ];
         let at = generator.subschema_for::<Nanos>();
@@ -453,7 +457,7 @@ impl JsonSchema for ExtraStage {
             kind["properties"]["schedule"] = json!({
                 "type": "array",
                 "items": step,
-                "description": "What changes later, in order of time."
+                "description": "Its later changes, in order of time."
             });
         }
         all

@@ -3,25 +3,25 @@
 use crate::condition::{CorruptSpec, DuplicateSpec};
 
 parameters! {
-    /// What is longer than an MTU is dropped, and its sender told by ICMP.
+    /// Packets longer than an MTU are dropped, and ICMP tells their senders.
     MtuStage {
-        /// The longest packet that passes, in L3 bytes; it is needed.
+        /// The longest packet that passes, in L3 bytes; required.
         mtu: u16,
     }
 }
 
 parameters! {
-    /// Copies.
+    /// Some packets are followed by a copy.
     DuplicateStage {
-        /// How many packets are followed by a copy; it is needed.
+        /// The share of packets that are followed by a copy; required.
         duplicate: DuplicateSpec,
     }
 }
 
 parameters! {
-    /// Flipped bits.
+    /// Bits of some packets are flipped.
     CorruptStage {
-        /// How many packets have bits flipped; it is needed.
+        /// The share of packets with flipped bits; required.
         corrupt: CorruptSpec,
     }
 }

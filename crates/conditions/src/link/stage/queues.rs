@@ -6,15 +6,15 @@ use crate::condition::AqmSpec;
 use crate::error::{At, Error};
 use model::{Effect, Gate, Nanos, Queue, QueueLimit, Repeating, Trace};
 
-/// What may wait before a closed gate or a trace, where nothing else is said.
+/// The default queue of a closed gate or a trace.
 const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
 parameters! {
-    /// What comes while it is not open waits until it opens.
+    /// Packets that come while it is not open wait until it opens.
     GateStage {
         /// Whether packets pass; true when absent.
         open: bool,
-        /// The waiting room, in packets or bytes; 1000 packets when absent.
+        /// The size of the queue, in packets or bytes; 1000 packets when absent.
         queue: QueueLimit,
     }
 }
@@ -22,11 +22,12 @@ parameters! {
 parameters! {
     /// A bottleneck that serves 1504 bytes at given times.
     TraceStage {
-        /// When it serves, in milliseconds from the link's start; the last one is how long it lasts until it repeats.
+        /// The times at which it serves, in milliseconds from the link's start; the last one is also the period with
+        /// which they repeat.
         times: Arc<[u64]>,
-        /// The waiting room, in packets or bytes; 1000 packets when absent.
+        /// The size of the queue, in packets or bytes; 1000 packets when absent.
         queue: QueueLimit,
-        /// Active management of the queue.
+        /// Active queue management.
         aqm: AqmSpec,
     }
 }
@@ -42,11 +43,16 @@ impl GateStage {
 
 impl TraceStage {
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let times = self.times.iter().flat_map(|times| times.iter());
-        let times = times.map(|ms| Nanos(ms.saturating_mul(1_000_000)));
+        let times = self
+            .times
+            .iter()
+            .flat_map(|times| times.iter())
+            .map(|ms| Nanos(ms.saturating_mul(1_000_000)));
         let opportunities = Repeating::new(times.collect()).at("times")?;
-        let usual = self.aqm.and_then(AqmSpec::usual_limit);
-        let usual = usual.unwrap_or(DEFAULT_QUEUE);
+        let usual = self
+            .aqm
+            .and_then(AqmSpec::usual_limit)
+            .unwrap_or(DEFAULT_QUEUE);
         Ok(Effect::Trace(Trace {
             opportunities: Arc::new(opportunities),
             queue: Queue {

@@ -11,37 +11,38 @@ use model::{
     Bytes, Delay, Effect, HoldBack, Jitter, Law, Nanos, Ordering, Probability, Slots, Stall,
 };
 
-/// For how long a packet is held back at most, where nothing else is said: shorter than most senders wait before they send again.
+/// The default time for which a packet is held back at most; shorter than most senders wait before they send again.
 const DEFAULT_TIMEOUT: Nanos = Nanos::from_millis(100);
 
 parameters! {
-    /// Propagation; one of its keys is needed.
+    /// Propagation delay; at least one of its keys is required.
     DelayStage {
-        /// Propagation delay.
+        /// The propagation delay.
         delay: DelaySpec,
-        /// How far each packet's delay varies.
+        /// The variation of the delay from packet to packet.
         jitter: JitterSpec,
-        /// Delay that grows with the packet.
+        /// The delay that grows with the packet's length.
         size_delay: SizeDelaySpec,
-        /// How many packets pass the delay immediately.
+        /// The share of packets that skip the delay.
         reorder: ReorderSpec,
     }
 }
 
 parameters! {
-    /// Packets leave in bursts: `delay` after the first of each, with `jitter`, or between `min` and `max`.
+    /// Packets leave in bursts: `delay` after the first packet of each, with `jitter`, or between `min` and `max` after
+    /// it.
     SlotsStage {
-        /// The least that a packet waits for a slot; 0 when absent.
+        /// The shortest time that a packet waits for a slot; 0 when absent.
         min: Nanos,
-        /// The most that a packet waits for a slot; `min` when absent.
+        /// The longest time that a packet waits for a slot; `min` when absent.
         max: Nanos,
-        /// How long a packet waits for a slot on average.
+        /// The average time that a packet waits for a slot.
         delay: Nanos,
-        /// How far that varies.
+        /// The variation of that time.
         jitter: JitterSpec,
-        /// The packets that leave in one slot; any number when absent.
+        /// The number of packets that leave in one slot; unlimited when absent.
         packets: NonZeroU32,
-        /// The L2 bytes after which a slot is over; any number when absent.
+        /// The L2 bytes after which a slot is over; unlimited when absent.
         bytes: Bytes,
     }
 }
@@ -49,21 +50,21 @@ parameters! {
 parameters! {
     /// Packets are held back until others have overtaken them.
     HoldBackStage {
-        /// How many packets are held back; it is needed.
+        /// The share of packets that are held back; required.
         share: Probability,
-        /// How many later packets overtake one that is held back; it is needed.
+        /// The number of later packets that overtake a held packet; required.
         extent: NonZeroU32,
-        /// How long a packet is held back at most; 100 ms when absent.
+        /// The longest time that a packet is held back; 100 ms when absent.
         timeout: Nanos,
     }
 }
 
 parameters! {
-    /// The link stands still at the end of each period; packets wait until that is over.
+    /// The link stalls at the end of each period; packets wait until the stall is over.
     StallStage {
-        /// The period; there is no stall where it is 0. It is needed.
+        /// The period; with 0 there is no stall. Required.
         every: Nanos,
-        /// How long the link stands still in each period; it is needed.
+        /// The length of the stall in each period; required.
         lasts: Nanos,
     }
 }
@@ -76,15 +77,16 @@ impl DelayStage {
             self.size_delay.map(Into::into),
             self.reorder.map(Into::into),
         ];
-        let said: ConditionSet = conditions.into_iter().flatten().collect();
-        if said.is_empty() {
+        let set: ConditionSet = conditions.into_iter().flatten().collect();
+        if set.is_empty() {
             return Err(Error::missing("delay", "delay = \"20ms\""));
         }
-        said.check_needs(true, said.delays())?;
-        let delay = said.delay();
-        Ok(match delay == Delay::default() {
-            true => Effect::Nothing,
-            false => Effect::Delay(delay),
+        set.check_needs(true, set.delays())?;
+        let delay = set.delay();
+        Ok(if delay == Delay::default() {
+            Effect::Nothing
+        } else {
+            Effect::Delay(delay)
         })
     }
 }
@@ -95,10 +97,10 @@ impl SlotsStage {
             (true, None) => {
                 let min = self.min.unwrap_or_default();
                 let max = self.max.unwrap_or(min);
-                require!(min <= max, "max": "{max} is below min, {min}");
+                require!(min <= max, "max": "{max} is less than min, {min}");
                 require!(
                     self.jitter.is_none(),
-                    "jitter": "it is of delay: leave it or min and max out"
+                    "jitter": "jitter belongs to delay: leave jitter out, or min and max"
                 );
                 let spread = Nanos((max.0 - min.0) / 2);
                 let varies = spread > Nanos::ZERO;
@@ -108,7 +110,9 @@ impl SlotsStage {
                 )
             }
             (true, Some(_)) => {
-                return Err(Error::other("either delay, with jitter, or min and max").at("delay"));
+                return Err(
+                    Error::other("state either delay, with jitter, or min and max").at("delay"),
+                );
             }
             (false, delay) => {
                 let jitter = self.jitter.as_ref();
@@ -117,7 +121,7 @@ impl SlotsStage {
                 });
                 require!(
                     is_ordered,
-                    "jitter": "slots keep the order of packets: leave free or per-flow out"
+                    "jitter": "slots keep the order of packets: leave free and per-flow out"
                 );
                 let jitter = jitter.and_then(JitterSpec::to_model);
                 let delay = needed(delay, "min", "min = \"1ms\", max = \"4ms\"")?;

@@ -1,4 +1,5 @@
-//! The session against peers written from RFC 9946 (and section 8 of RFC 9000 for what may be sent), in virtual time.
+//! Tests of the session with peers written from RFC 9946, and from section 8 of RFC 9000 for the limit of sending, in
+//! virtual time.
 
 use record::Direction;
 
@@ -10,7 +11,7 @@ use crate::capacity::wire::{
 const MS: u64 = 1_000_000;
 const WALL: u64 = 1_700_000_000_000_000_000;
 const HEADER: usize = 28;
-/// Payloads of a setup, of an activation and of the answers to them, and of the null request.
+/// The payload sizes of a setup, of an activation, of their answers, and of the null request.
 const SETUP: usize = 56;
 const ACTIVATION: usize = 104;
 const NULL: usize = 48;
@@ -22,8 +23,8 @@ fn at(ms: u64) -> ArrivalTime {
     }
 }
 
-fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> Agreed {
-    Agreed {
+fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> TestAgreement {
+    TestAgreement {
         peer: ([192, 0, 2, 1], 5000).into(),
         direction,
         version: Version::NEWEST,
@@ -43,12 +44,12 @@ fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> Agreed {
     }
 }
 
-/// The server's end after a setup and an activation of 84 and 132 bytes, with what was answered to the first.
+/// Returns the server's end after a setup and an activation of 84 and 132 bytes, and its answer to the setup.
 fn server(direction: Direction, feedback_ms: u16, draw: u64) -> TestSession {
     let agreed = agreed(direction, feedback_ms, true);
     let mut budget = UnprovenBudget::new(u32::try_from(HEADER).unwrap());
-    for came in [SETUP, ACTIVATION] {
-        budget.came(came);
+    for received_bytes in [SETUP, ACTIVATION] {
+        budget.add_received(received_bytes);
     }
     for sent in [SETUP, NULL] {
         budget.sent(sent);
@@ -64,7 +65,7 @@ fn client(direction: Direction, feedback_ms: u16) -> TestSession {
     TestSession::client(agreed, control, &rate, at(0))
 }
 
-/// What a load PDU says (RFC 9946, Load PDU), read byte by byte.
+/// The fields of a load PDU (RFC 9946, Load PDU), read byte by byte.
 #[derive(Clone, Copy)]
 struct Load {
     action: u8,
@@ -99,10 +100,10 @@ impl Load {
     }
 }
 
-/// A client's receiving end, as the RFC's sections on the load and status PDUs have it.
+/// The receiving end of a client, written from the RFC's sections on the load and status PDUs.
 #[derive(Default)]
-struct Receiving {
-    /// How far its clock is ahead of the server's, in nanoseconds.
+struct SimulatedClient {
+    /// The time in nanoseconds by which its clock is ahead of the server's.
     ahead: i64,
     highest: u32,
     delta_min: Option<i64>,
@@ -111,14 +112,14 @@ struct Receiving {
     rtt_variation: Option<u32>,
     statuses: u32,
     lost: u32,
-    /// Copies, and the greatest delay above the least, after the first status: what its figures are made of.
+    /// Duplicates, and the greatest delay above the least, after the first status. The figures are computed from them.
     copies: u32,
     late_ms: i64,
     received: u64,
     stopped: bool,
 }
 
-impl Receiving {
+impl SimulatedClient {
     fn clock(&self, ms: u64) -> i64 {
         i64::try_from(at(ms).wall).unwrap() + self.ahead
     }
@@ -152,7 +153,7 @@ impl Receiving {
         }
     }
 
-    /// The status PDU, once load came.
+    /// Returns the status PDU, once load has arrived.
     fn status(&mut self, ms: u64) -> Option<Vec<u8>> {
         let delta = self.delta_min?;
         self.statuses += 1;
@@ -172,8 +173,8 @@ impl Receiving {
     }
 }
 
-/// A server's session, one millisecond after the other, with a path of a constant delay and loss.
-struct Bed {
+/// A server's session in steps of one millisecond, over a path with constant delay and loss.
+struct Simulation {
     session: TestSession,
     ms: u64,
     delay_ms: u64,
@@ -182,15 +183,15 @@ struct Bed {
     to_client: Vec<(u64, Load)>,
     to_server: Vec<(u64, Vec<u8>)>,
     sequence: u32,
-    /// Datagrams that left, and their bytes with headers.
+    /// The datagrams that left, and their bytes with headers.
     left: u64,
     bytes: usize,
     probes: usize,
-    /// Payload bytes of load that was no probe.
+    /// The payload bytes of load without probes.
     loaded: u64,
 }
 
-impl Bed {
+impl Simulation {
     fn new(session: TestSession, delay_ms: u64, loss: f64, seed: u64) -> Self {
         Self {
             session,
@@ -245,8 +246,8 @@ impl Bed {
         );
     }
 
-    /// One millisecond with this client; how the test ended, if it did.
-    fn step(&mut self, client: &mut Receiving, feeds_back: bool) -> Option<End> {
+    /// Advances one millisecond with this client, and returns the end of the test if it ended.
+    fn step(&mut self, client: &mut SimulatedClient, feeds_back: bool) -> Option<TestEnd> {
         self.send();
         let ms = self.ms;
         let (due, later) = std::mem::take(&mut self.to_client)
@@ -275,10 +276,10 @@ impl Bed {
             self.session.take(at(ms), &pdu);
         }
         self.ms += 1;
-        self.session.over(Nanos(ms * MS))
+        self.session.check_end(Nanos(ms * MS))
     }
 
-    fn until_end(&mut self, client: &mut Receiving) -> End {
+    fn until_end(&mut self, client: &mut SimulatedClient) -> TestEnd {
         loop {
             if let Some(end) = self.step(client, true) {
                 return end;
@@ -288,101 +289,118 @@ impl Bed {
 }
 
 #[test]
-fn nobody_who_is_silent_gets_more_than_three_times_what_came_in_his_name() {
-    let mut bed = Bed::new(server(Direction::Down, 5, 99), 0, 1.0, 1);
-    let end = bed.until_end(&mut Receiving::default());
-    assert!(matches!(end, End::Silent), "{end:?}");
+fn a_silent_address_gets_at_most_three_times_the_received_bytes() {
+    let mut simulation = Simulation::new(server(Direction::Down, 5, 99), 0, 1.0, 1);
+    let end = simulation.until_end(&mut SimulatedClient::default());
+    assert!(matches!(end, TestEnd::Silent), "{end:?}");
     let before = SETUP + NULL + 2 * HEADER;
-    let came = SETUP + ACTIVATION + 2 * HEADER;
-    assert!(bed.bytes + before <= 3 * came, "{} of {came}", bed.bytes);
-    assert_eq!((bed.probes, bed.loaded), (5, 0));
+    let received_bytes = SETUP + ACTIVATION + 2 * HEADER;
+    assert!(
+        simulation.bytes + before <= 3 * received_bytes,
+        "{} of {received_bytes}",
+        simulation.bytes
+    );
+    assert_eq!((simulation.probes, simulation.loaded), (5, 0));
 }
 
 #[test]
 fn one_wrong_answer_ends_the_session_before_any_load() {
-    let mut bed = Bed::new(server(Direction::Down, 50, 99), 0, 1.0, 1);
-    // Somebody who did not see the probe, and names a time of his own.
-    let mut blind = Receiving {
+    let mut simulation = Simulation::new(server(Direction::Down, 50, 99), 0, 1.0, 1);
+    // This client did not see the probe, and states an arbitrary time.
+    let mut blind = SimulatedClient {
         delta_min: Some(77_000_000),
-        ..Receiving::default()
+        ..SimulatedClient::default()
     };
-    bed.send();
+    simulation.send();
     let status = blind.status(51).unwrap();
-    bed.session.take(at(51), &status);
-    // Even if what follows is right.
-    let mut seeing = Receiving::default();
+    simulation.session.take(at(51), &status);
+    // Correct feedback afterwards does not help.
+    let mut seeing = SimulatedClient::default();
     let claimed = at(0).wall - (10_000_000_000 + 99);
     seeing.delta_min = Some(milliseconds(i64::try_from(at(0).wall - claimed).unwrap()));
-    bed.session.take(at(52), &seeing.status(52).unwrap());
-    assert!(bed.session.transmit(at(53)).is_none());
-    let end = bed.session.over(at(53).mono);
-    assert!(matches!(end, Some(End::Unproven)), "{end:?}");
-    assert!(bed.session.farewell(at(53), &End::Unproven).is_none());
+    simulation.session.take(at(52), &seeing.status(52).unwrap());
+    assert!(simulation.session.transmit(at(53)).is_none());
+    let end = simulation.session.check_end(at(53).mono);
+    assert!(matches!(end, Some(TestEnd::Unproven)), "{end:?}");
+    assert!(
+        simulation
+            .session
+            .closing_message(at(53), &TestEnd::Unproven)
+            .is_none()
+    );
 }
 
 #[test]
-fn a_client_that_sees_the_probe_gets_its_test_with_clean_figures_whatever_its_clock() {
+fn a_client_with_any_clock_gets_its_test_without_the_probe_in_the_figures() {
     for ahead_s in [0, -300, 900_000, -900_000] {
-        let mut bed = Bed::new(server(Direction::Down, 50, 5 << 40), 20, 0.0, 1);
-        let mut client = Receiving {
+        let mut simulation = Simulation::new(server(Direction::Down, 50, 5 << 40), 20, 0.0, 1);
+        let mut client = SimulatedClient {
             ahead: ahead_s * 1_000_000_000,
-            ..Receiving::default()
+            ..SimulatedClient::default()
         };
-        let end = bed.until_end(&mut client);
-        assert!(matches!(end, End::Complete), "{ahead_s}: {end:?}");
-        assert_eq!((bed.probes, client.copies, client.late_ms), (1, 0, 0));
+        let end = simulation.until_end(&mut client);
+        assert!(matches!(end, TestEnd::Complete), "{ahead_s}: {end:?}");
+        assert_eq!(
+            (simulation.probes, client.copies, client.late_ms),
+            (1, 0, 0)
+        );
         assert_eq!(client.delta_min, Some(20 + ahead_s * 1000));
         assert!(client.received > 10_000, "{}", client.received);
-        let outcome = bed.session.into_outcome();
+        let outcome = simulation.session.into_outcome();
         assert!(outcome.sub_intervals.is_empty() && outcome.unreadable == 0);
     }
 }
 
 #[test]
-fn a_fifth_of_the_datagrams_may_be_lost() {
+fn a_test_tolerates_twenty_percent_loss() {
     for seed in 0..200 {
-        let mut bed = Bed::new(server(Direction::Down, 50, seed << 32), 5, 0.2, seed);
-        let mut client = Receiving::default();
-        let end = bed.until_end(&mut client);
-        assert!(matches!(end, End::Complete), "{seed}: {end:?}");
+        let mut simulation = Simulation::new(server(Direction::Down, 50, seed << 32), 5, 0.2, seed);
+        let mut client = SimulatedClient::default();
+        let end = simulation.until_end(&mut client);
+        assert!(matches!(end, TestEnd::Complete), "{seed}: {end:?}");
         assert!(client.late_ms == 0 && client.received > 20, "{seed}");
     }
 }
 
 #[test]
-fn the_test_s_time_begins_when_the_address_is_proven() {
-    let mut bed = Bed::new(server(Direction::Down, 50, 7), 700, 0.0, 1);
-    let mut client = Receiving::default();
-    let end = bed.until_end(&mut client);
-    assert!(matches!(end, End::Complete), "{end:?}");
-    // The probe's way and its feedback's, the test, the stop's way and its confirmation's.
+fn the_duration_begins_when_the_address_is_proven() {
+    let mut simulation = Simulation::new(server(Direction::Down, 50, 7), 700, 0.0, 1);
+    let mut client = SimulatedClient::default();
+    let end = simulation.until_end(&mut client);
+    assert!(matches!(end, TestEnd::Complete), "{end:?}");
+    // The time consists of the ways of the probe and its feedback, the test, and the ways of the stop and its
+    // confirmation.
     let expected = 1_400 + 2_500 + 1_400;
-    assert!((expected..expected + 60).contains(&bed.ms), "{}", bed.ms);
+    assert!(
+        (expected..expected + 60).contains(&simulation.ms),
+        "{}",
+        simulation.ms
+    );
 }
 
 #[test]
-fn load_ends_a_second_after_the_feedback_and_goes_on_with_it() {
-    let mut bed = Bed::new(server(Direction::Down, 50, 7), 5, 0.0, 1);
-    let mut client = Receiving::default();
-    while bed.ms < 500 {
-        assert!(bed.step(&mut client, true).is_none());
+fn load_pauses_a_second_after_the_last_feedback_and_resumes_with_it() {
+    let mut simulation = Simulation::new(server(Direction::Down, 50, 7), 5, 0.0, 1);
+    let mut client = SimulatedClient::default();
+    while simulation.ms < 500 {
+        assert!(simulation.step(&mut client, true).is_none());
     }
-    while bed.ms < 1_600 {
-        assert!(bed.step(&mut client, false).is_none());
+    while simulation.ms < 1_600 {
+        assert!(simulation.step(&mut client, false).is_none());
     }
-    let loaded = bed.loaded;
+    let loaded = simulation.loaded;
     assert!(loaded > 100);
-    while bed.ms < 1_800 {
-        assert!(bed.step(&mut client, false).is_none());
+    while simulation.ms < 1_800 {
+        assert!(simulation.step(&mut client, false).is_none());
     }
-    assert_eq!(bed.loaded, loaded);
-    let end = bed.until_end(&mut client);
-    assert!(matches!(end, End::Complete), "{end:?}");
-    assert!(bed.loaded > 2 * loaded);
-    assert_eq!(bed.session.into_outcome().skipped, Duration::ZERO);
+    assert_eq!(simulation.loaded, loaded);
+    let end = simulation.until_end(&mut client);
+    assert!(matches!(end, TestEnd::Complete), "{end:?}");
+    assert!(simulation.loaded > 2 * loaded);
+    assert_eq!(simulation.session.into_outcome().skipped, Duration::ZERO);
 }
 
-/// A load PDU of 52 bytes.
+/// Returns a load PDU of 52 bytes.
 fn load(sequence: u32) -> Vec<u8> {
     let header = LoadHeader {
         sequence,
@@ -395,32 +413,32 @@ fn load(sequence: u32) -> Vec<u8> {
 }
 
 #[test]
-fn feedback_upstream_stays_within_three_times_what_came() {
-    let mut bed = Bed::new(server(Direction::Up, 5, 7), 0, 1.0, 1);
-    let (mut came, mut end) = (SETUP + ACTIVATION + 2 * HEADER, None);
+fn upstream_feedback_stays_within_three_times_the_received_bytes() {
+    let mut simulation = Simulation::new(server(Direction::Up, 5, 7), 0, 1.0, 1);
+    let (mut received_bytes, mut end) = (SETUP + ACTIVATION + 2 * HEADER, None);
     for number in 1..=3 {
         let pdu = load(number);
-        came += pdu.len() + HEADER;
-        bed.session.take(at(bed.ms), &pdu);
-        end = (0..1_000).find_map(|_| bed.step(&mut Receiving::default(), false));
+        received_bytes += pdu.len() + HEADER;
+        simulation.session.take(at(simulation.ms), &pdu);
+        end = (0..1_000).find_map(|_| simulation.step(&mut SimulatedClient::default(), false));
     }
     while end.is_none() {
-        end = bed.step(&mut Receiving::default(), false);
+        end = simulation.step(&mut SimulatedClient::default(), false);
     }
-    // The client's silence ends it, or the test's time.
-    assert!(bed.bytes + SETUP + NULL + 2 * HEADER <= 3 * came);
-    assert!(bed.left > 3, "an answer and some feedback");
+    // The client's silence or the test's time ends it.
+    assert!(simulation.bytes + SETUP + NULL + 2 * HEADER <= 3 * received_bytes);
+    assert!(simulation.left > 3, "an answer and some feedback");
 }
 
 #[test]
-fn feedback_begins_after_50_ms_whatever_the_trial_interval() {
+fn feedback_begins_after_50_ms_with_any_trial_interval() {
     for (direction, mut session) in [
         (Direction::Down, client(Direction::Down, 250)),
         (Direction::Up, server(Direction::Up, 250, 7)),
     ] {
         let mut fed_back = Vec::new();
         for ms in 0..1_000 {
-            // More than enough that the budget holds nothing back.
+            // The received load is more than the budget needs.
             let last = if ms == 120 { 20 } else { 0 };
             for number in 1..=last {
                 session.take(at(ms), &load(number));
@@ -434,32 +452,32 @@ fn feedback_begins_after_50_ms_whatever_the_trial_interval() {
 }
 
 #[test]
-fn a_client_whose_server_falls_silent_notes_it_after_a_second_and_ends_after_three() {
+fn a_client_notes_a_silent_server_after_one_second_and_ends_after_three() {
     let mut session = client(Direction::Down, 50);
     session.take(at(10), &load(1));
     let mut noted = None;
     let ended = (10..5_000).find(|ms| {
         while session.transmit(at(*ms)).is_some() {}
-        let end = session.over(at(*ms).mono);
+        let end = session.check_end(at(*ms).mono);
         if session.outcome().silences == 1 {
             noted.get_or_insert(*ms);
         }
-        assert!(end.is_none() || matches!(end, Some(End::Silent)));
+        assert!(end.is_none() || matches!(end, Some(TestEnd::Silent)));
         end.is_some()
     });
     assert_eq!((noted, ended), (Some(1_011), Some(3_011)));
 }
 
 #[test]
-fn an_activation_that_comes_again_is_answered_again_as_far_as_the_budget_goes() {
+fn a_repeated_activation_is_answered_within_the_budget() {
     let mut session = server(Direction::Up, 50, 7);
     let request = Activation {
         direction: Direction::Up,
         answer: None,
         parameters: session.agreed().parameters,
         rate: SendingRate::default(),
-    };
-    let request = request.encode(Version::NEWEST);
+    }
+    .encode(Version::NEWEST);
     for ms in 1..10 {
         session.take(at(ms), &request);
         let answer = session.transmit(at(ms));
@@ -468,9 +486,9 @@ fn an_activation_that_comes_again_is_answered_again_as_far_as_the_budget_goes() 
     }
 }
 
-/// What a status says of a sub-interval reaches the outcome once.
+/// The sub-interval of a status is added to the outcome only once.
 #[test]
-fn sub_intervals_are_kept_once() {
+fn sub_intervals_are_recorded_once() {
     let mut session = client(Direction::Up, 50);
     let status = FeedbackMessage {
         sequence: 1,

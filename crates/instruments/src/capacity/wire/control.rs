@@ -1,5 +1,5 @@
-//! The messages before a test: set-up, which names the test's port, and activation, which says how to test; a request and
-//! an answer each. And the null request.
+//! The messages before a test. Set-up negotiates the port of the test, and activation its parameters; each has a
+//! request and an answer. In addition there is the null request.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut};
 use record::Direction;
 use serde::{Deserialize, Serialize};
 
-use super::{Format, Malformed, SendingRate, Version};
+use super::{Format, MalformedMessage, SendingRate, Version};
 use crate::codec::{Reserved, Wire, wire_order};
 
 const SETUP: Format = Format {
@@ -38,121 +38,121 @@ const NO_ROW: u16 = u16::MAX;
 /// A setup request, or the answer to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
-    /// As it came: perhaps one that farwire does not speak.
+    /// The received version, which farwire may not speak.
     pub(crate) version: u16,
-    /// Which of the client's connections this is, from 0.
+    /// The number of this connection of the client, from 0.
     pub(crate) connection: u8,
-    /// How many the client opens.
+    /// The number of connections that the client opens.
     pub(crate) connections: u8,
-    /// What the client's connections have in common; never 0.
+    /// The number that the client's connections have in common, which is never 0.
     pub(crate) ident: u16,
-    /// None in a request.
+    /// The answer, or `None` in a request.
     pub(crate) answer: Option<SetupAnswer>,
-    /// The bandwidth that the client needs: not stated.
+    /// The bandwidth that the client needs, which is not stated.
     pub(crate) bandwidth: Reserved<2>,
-    /// In an answer: the UDP port of the test.
+    /// The UDP port of the test, in an answer.
     pub(crate) port: u16,
-    /// Which table of sending rates.
+    /// The table of sending rates.
     pub(crate) sizes: Sizes,
-    /// 0 is unauthenticated.
+    /// The mode of authentication; 0 means none.
     pub(crate) authentication: u8,
 }
 
 wire_order!(Setup: version, connection, connections, ident, answer, bandwidth, port, sizes, authentication);
 
-/// What a server says to a setup request.
+/// A server's answer to a setup request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetupAnswer(u8);
 
-/// Which of the four tables of sending rates is used; both ends must agree.
+/// The choice among four tables of sending rates. Both ends must use the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Above 1 Gb/s datagrams grow to an IP packet of 9,000 bytes.
+    /// Above 1 Gbit/s, datagrams grow to an IP packet of 9,000 bytes.
     pub(crate) jumbo: bool,
-    /// Up to 1 Gb/s an IP packet has up to 1,500 bytes, else up to 1,250.
+    /// Up to 1 Gbit/s, an IP packet has up to 1,500 bytes instead of 1,250.
     pub(crate) traditional: bool,
 }
 
 /// An activation request, or the answer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Activation {
-    /// Where the load goes: up from the client, or down to it.
+    /// The direction of the load: up from the client, or down to it.
     pub(crate) direction: Direction,
-    /// None in a request.
+    /// The answer, or `None` in a request.
     pub(crate) answer: Option<ActivationAnswer>,
-    /// Asked for, and in an answer what takes effect.
+    /// The requested parameters, or in an answer those in effect.
     pub(crate) parameters: TestParameters,
-    /// In an answer to an upstream request: the rate to begin with.
+    /// The first rate, in an answer to an upstream request.
     pub(crate) rate: SendingRate,
 }
 
-/// What a server says to an activation request.
+/// A server's answer to an activation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ActivationAnswer(u8);
 
-/// How the test is to be done; numbers as they came. Marks (DSCP, ECN) and suppressed sub-intervals are always 0.
+/// The parameters of a test, as received. Marks (DSCP, ECN) and suppressed sub-intervals are always 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TestParameters {
-    /// What clean and congested feedback is, and how far the rate moves.
+    /// The thresholds for clean and congested feedback, and the steps of the rate.
     pub(crate) thresholds: Thresholds,
-    /// How the rate follows the feedback.
+    /// The search algorithm.
     pub(crate) algorithm: Algorithm,
-    /// From one feedback to the next, in milliseconds.
+    /// The time between two feedback messages in milliseconds.
     pub(crate) feedback_ms: u16,
-    /// The test's length, in seconds.
+    /// The duration of the test in seconds.
     pub(crate) duration_s: u16,
-    /// A sub-interval's length, in milliseconds.
+    /// The length of a sub-interval in milliseconds.
     pub(crate) sub_interval_ms: u16,
-    /// The sending rate's row to begin with or to stay at.
+    /// The row of the sending rate to begin with, or to stay at.
     pub(crate) start: StartRow,
-    /// Feedback is judged by one-way delay variation, not by that of the round-trip time.
+    /// Feedback is judged by the variation of the one-way delay instead of the round-trip time.
     pub(crate) one_way: bool,
-    /// Only loss is a sequence error.
+    /// Only loss counts as a sequence error.
     pub(crate) ignore_reordering: bool,
-    /// Random filling is asked for.
+    /// The payload is to be random.
     pub(crate) random_payload: bool,
 }
 
-/// How the rate follows the feedback.
+/// The search algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum Algorithm {
-    /// Ten rows a clean feedback until congestion has been seen, then one.
+    /// RFC 9097: ten steps per clean feedback until the first congestion, then one
     #[default]
     #[value(name = "B", alias = "b")]
     B,
-    /// Doubles the row on every second clean feedback, and tries again after a while.
+    /// TR-471 "multiply and retry": doubles the rate on every second clean feedback, and retries after a while
     #[value(name = "C", alias = "c")]
     C,
 }
 
-/// What makes a feedback clean or congested, and how far steps go.
+/// The thresholds for clean and congested feedback, and the size of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thresholds {
-    /// More sequence errors in a feedback are congestion.
+    /// The most sequence errors in a feedback that is not congested.
     pub(crate) sequence_errors: u16,
-    /// Less delay variation, in milliseconds, is clean.
+    /// The delay variation in milliseconds below which feedback is clean.
     pub(crate) low_ms: u16,
-    /// More delay variation, in milliseconds, is congestion.
+    /// The delay variation in milliseconds above which feedback is congested.
     pub(crate) upper_ms: u16,
-    /// The congested feedback in a row of them on which the fast step back is taken; fast steps end with it.
+    /// The number of congested feedbacks at which the rate takes the fast step back. Fast steps end with it.
     pub(crate) slow: u16,
-    /// Rows of a fast step.
+    /// The rows of a fast step.
     pub(crate) high_speed_delta: u8,
 }
 
-/// Where a search begins.
+/// The start of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartRow {
-    /// At the table's first row.
+    /// The first row of the table.
     Lowest,
-    /// At this row.
+    /// This row.
     At(u16),
-    /// At this row, without a search.
+    /// This row, without a search.
     Fixed(u16),
 }
 
 impl Setup {
-    /// As bytes, without a checksum; only an answer holds a port.
+    /// Encodes the message without a checksum. Only an answer contains a port.
     pub(crate) fn encode(&self) -> [u8; SETUP.length] {
         let mut bytes = [0; SETUP.length];
         let mut to = &mut bytes[..];
@@ -161,18 +161,18 @@ impl Setup {
         bytes
     }
 
-    /// From a whole datagram.
+    /// Decodes a whole datagram.
     ///
     /// # Errors
-    /// It is no setup message.
-    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
+    /// Returns an error if it is not a setup message.
+    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, MalformedMessage> {
         let mut fields = SETUP.check(datagram)?;
         SETUP.either("cmdRequest", fields[6])?;
         Ok(Self::get(&mut fields))
     }
 }
 
-/// The null request, which opens a firewall on its way to the client and means nothing else.
+/// Returns the null request, which opens firewalls on its way to the client and has no other meaning.
 pub(crate) fn null_request(version: Version) -> [u8; NULL_LENGTH] {
     let mut bytes = [0; NULL_LENGTH];
     let mut to = &mut bytes[..];
@@ -183,19 +183,19 @@ pub(crate) fn null_request(version: Version) -> [u8; NULL_LENGTH] {
 }
 
 impl SetupAnswer {
-    /// Go on with the activation.
+    /// The client may continue with the activation.
     pub(crate) const ACCEPTED: Self = Self(1);
-    /// The version is not spoken; the answer holds one that is.
+    /// The server does not speak the version. The answer contains one that it speaks.
     pub(crate) const BAD_VERSION: Self = Self(2);
-    /// The other setting of jumbo sizes is asked for.
+    /// The server requires the other setting of jumbo sizes.
     pub(crate) const BAD_JUMBO: Self = Self(3);
-    /// Authentication was offered to a server that has no key.
+    /// The client offered authentication, but the server has no key.
     pub(crate) const NO_AUTHENTICATION: Self = Self(4);
-    /// No capacity is left for another test.
+    /// The server has no capacity for another test.
     pub(crate) const CAPACITY_EXCEEDED: Self = Self(10);
-    /// The other setting of traditional sizes is asked for.
+    /// The server requires the other setting of traditional sizes.
     pub(crate) const BAD_TRADITIONAL: Self = Self(11);
-    /// The connections' numbers make no sense.
+    /// The numbers of the connections are wrong.
     pub(crate) const BAD_CONNECTIONS: Self = Self(12);
     /// The server could not open a socket.
     pub(crate) const NO_SOCKET: Self = Self(13);
@@ -206,25 +206,25 @@ impl fmt::Display for SetupAnswer {
         f.write_str(match self.0 {
             1 => "accepts",
             2 => "does not speak this protocol version",
-            3 => "wants the other setting of jumbo datagrams",
-            4 => "has no key to authenticate with",
+            3 => "requires the other setting of jumbo datagrams",
+            4 => "has no key for authentication",
             5 => {
-                "asks for authentication, which farwire does not speak: it needs a server without a key"
+                "requires authentication, which farwire does not support: use a server without a key"
             }
-            6 => "asks for another mode of authentication",
+            6 => "requires another mode of authentication",
             7 => "could not authenticate the request",
-            8 => "finds the request's time too far from its own",
-            9 => "wants to be told the bandwidth needed, which farwire does not know beforehand",
+            8 => "refuses the request because its time differs too much from the server's",
+            9 => "requires the bandwidth in advance, which farwire does not know",
             10 => "has no capacity left for another test: try again later",
-            11 => "wants the other setting of traditional (1500 byte) datagrams",
-            12 => "finds the connections' numbers wrong",
+            11 => "requires the other setting of traditional (1500 byte) datagrams",
+            12 => "refuses the numbers of the connections",
             13 => "could not open a socket for the test",
             number => return write!(f, "answers with {number}, which has no meaning"),
         })
     }
 }
 
-/// Request or answer, and which.
+/// Two bytes: whether the message is a request or an answer, and the answer.
 impl Wire for Option<SetupAnswer> {
     fn put(&self, to: &mut impl BufMut) {
         to.put_u8(if self.is_some() { 2 } else { 1 });
@@ -252,7 +252,7 @@ impl Wire for Sizes {
 }
 
 impl Activation {
-    /// As bytes, without a checksum.
+    /// Encodes the message without a checksum.
     pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
         let format = Self::format(version);
         let mut to = Vec::with_capacity(format.length);
@@ -272,11 +272,11 @@ impl Activation {
         to
     }
 
-    /// From a whole datagram of a test whose setup was in `version`.
+    /// Decodes a whole datagram of a test whose setup was in `version`.
     ///
     /// # Errors
-    /// It is no activation of that version.
-    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
+    /// Returns an error if it is not an activation of that version.
+    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, MalformedMessage> {
         let format = Self::format(version);
         let mut from = &format.check(datagram)?[2..];
         let direction = from.get_u8();
@@ -311,17 +311,17 @@ impl Activation {
 }
 
 impl Format {
-    /// Refuses a field that is neither 1 nor 2.
-    fn either(&self, field: &'static str, came: u8) -> Result<(), Malformed> {
-        if came == 0 {
-            return Err(Malformed::Field(self.name, field, came));
+    /// Returns an error for a field that is neither 1 nor 2.
+    fn either(&self, field: &'static str, value: u8) -> Result<(), MalformedMessage> {
+        if value == 0 {
+            return Err(MalformedMessage::Field(self.name, field, value));
         }
-        self.at_most(field, came, 2)
+        self.at_most(field, value, 2)
     }
 }
 
 impl TestParameters {
-    /// All that stands before the sending rate.
+    /// Writes the fields before the sending rate.
     fn put(&self, to: &mut Vec<u8>, version: Version) {
         let thresholds = &self.thresholds;
         let (row, row_is_start) = match self.start {
@@ -333,7 +333,7 @@ impl TestParameters {
         to.put_u16(thresholds.upper_ms);
         to.put_u16(self.feedback_ms);
         to.put_u16(self.duration_s);
-        // Versions before 20 count sub-intervals in seconds; less than one is one.
+        // Versions before 20 count sub-intervals in seconds, at least one.
         let sub_interval_s = u8::try_from(self.sub_interval_ms.div_ceil(1000)).unwrap_or(u8::MAX);
         to.put_u8(u8::from(version.is_legacy()) * sub_interval_s);
         to.put_u8(0);
@@ -349,7 +349,7 @@ impl TestParameters {
         to.put_u8(0);
     }
 
-    /// All that stands before the sending rate; the sub-interval as versions before 20 state it.
+    /// Reads the fields before the sending rate, with the sub-interval as versions before 20 state it.
     fn get(from: &mut &[u8]) -> Self {
         let (low_ms, upper_ms) = (from.get_u16(), from.get_u16());
         let (feedback_ms, duration_s) = (from.get_u16(), from.get_u16());
@@ -386,7 +386,7 @@ impl TestParameters {
 }
 
 impl Default for Thresholds {
-    /// RFC 9097's.
+    /// Returns the thresholds of RFC 9097.
     fn default() -> Self {
         Self {
             sequence_errors: 10,
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setup_survives_the_wire_with_every_answer() {
+    fn a_setup_round_trips_with_every_answer() {
         let request = Setup {
             version: 20,
             connections: 1,
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_in_words() {
+    fn a_refusal_has_a_text() {
         assert_eq!(
             SetupAnswer(10).to_string(),
             "has no capacity left for another test: try again later"
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn an_activation_survives_the_wire_in_both_shapes() {
+    fn an_activation_round_trips_in_both_formats() {
         for (version, length) in [(Version::NEWEST, 104), (Version::OLDEST, 60)] {
             let bytes = activation().encode(version);
             assert_eq!(bytes.len(), length);
@@ -488,8 +488,8 @@ mod tests {
         for start in [StartRow::Lowest, StartRow::At(7), StartRow::Fixed(7)] {
             let mut sent = activation();
             sent.parameters.start = start;
-            let came = Activation::decode(&sent.encode(Version::NEWEST), Version::NEWEST).unwrap();
-            assert_eq!(came.parameters.start, start);
+            let value = Activation::decode(&sent.encode(Version::NEWEST), Version::NEWEST).unwrap();
+            assert_eq!(value.parameters.start, start);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut};
 
-use super::{Format, Malformed, SendingRate, Stamp, Version};
+use super::{Format, MalformedMessage, SendingRate, Stamp, Version};
 use crate::codec::{Reserved, Wire, wire_order};
 
 const LOAD: Format = Format {
@@ -22,56 +22,56 @@ const LEGACY_STATUS: Format = Format {
     checksum_at: 146,
     ..STATUS
 };
-/// Where versions before 20 have four bytes of padding that newer ones do not have.
+/// The places where versions before 20 have four bytes of padding that newer versions do not have.
 const LEGACY_PADDING_AT: [usize; 2] = [44, 100];
 
-/// Bytes of a load PDU before its filling.
+/// The bytes of a load PDU before its filling.
 pub(crate) const LOAD_HEADER: usize = 32;
-/// A delay in milliseconds that was not measured.
+/// The value of a delay in milliseconds that was not measured.
 pub(crate) const NO_DELAY: u32 = u32::MAX;
 
-/// What an end says of the test in each load and feedback message.
+/// The state of the test in each load and feedback message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TestAction {
-    /// It goes on.
+    /// The test continues.
     #[default]
     Testing,
-    /// It is over: the server says so, the client confirms.
+    /// The test is over. The server announces it, and the client confirms it.
     Stop,
 }
 
-/// What a load PDU tells beside its size.
+/// The header of a load PDU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadHeader {
-    /// Whether the test goes on.
+    /// Whether the test continues.
     pub(crate) action: TestAction,
-    /// The sender has had no feedback for a second.
+    /// The sender has received no feedback for a second.
     pub(crate) feedback_stopped: bool,
-    /// Counts load PDUs from 1.
+    /// The number of the load PDU, from 1.
     pub(crate) sequence: u32,
-    /// UDP payload bytes of this datagram.
+    /// The UDP payload of this datagram in bytes.
     pub(crate) payload: u16,
-    /// Feedback messages missed before the last one; 65,535 when they came out of order.
+    /// The number of feedback messages missed before the last one, or 65,535 if they arrived out of order.
     pub(crate) feedback_missed: u16,
-    /// The sending time in the last feedback received; unset before the first.
+    /// The sending time in the last feedback received, which is unset before the first.
     pub(crate) feedback_stamp: Stamp,
-    /// When this PDU was sent, by the sender's wall clock.
+    /// The time when this PDU was sent, by the sender's wall clock.
     pub(crate) sent: Stamp,
-    /// From receiving that feedback to sending this PDU, in milliseconds.
+    /// The time from receiving that feedback to sending this PDU, in milliseconds.
     pub(crate) response_delay_ms: u16,
 }
 
 wire_order!(LoadHeader: action, feedback_stopped, sequence, payload, feedback_missed, feedback_stamp, sent,
     response_delay_ms);
 
-/// In which order datagrams came, of a trial interval or of a sub-interval.
+/// Counts by the order of arrival, of a trial interval or of a sub-interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalCounts {
-    /// Sequence numbers passed over.
+    /// Sequence numbers that were skipped.
     pub(crate) lost: u32,
-    /// Datagrams behind a later one.
+    /// Datagrams that arrived after a later one.
     pub(crate) reordered: u32,
-    /// Datagrams received before.
+    /// Datagrams that arrived before.
     pub(crate) duplicated: u32,
 }
 
@@ -80,77 +80,77 @@ wire_order!(ArrivalCounts: lost, reordered, duplicated);
 /// One-way delays above the least one so far, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DelayVariation {
-    /// The least; [`NO_DELAY`] without any.
+    /// The least delay, or [`NO_DELAY`] if there is none.
     pub(crate) min_ms: u32,
-    /// The greatest.
+    /// The greatest delay.
     pub(crate) max_ms: u32,
-    /// Their sum.
+    /// The sum of the delays.
     pub(crate) sum_ms: u32,
-    /// How many the sum is of.
+    /// The number of delays in the sum.
     pub(crate) count: u32,
 }
 
 wire_order!(DelayVariation: min_ms, max_ms, sum_ms, count);
 
-/// What was received in one sub-interval.
+/// The counts of one sub-interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubInterval {
     /// Datagrams received.
     pub(crate) datagrams: u32,
-    /// Their UDP payload bytes.
+    /// Their UDP payload in bytes.
     pub(crate) bytes: u64,
-    /// The time in which they came, in microseconds.
+    /// The time in which they arrived, in microseconds.
     pub(crate) span_us: u32,
-    /// What was lost or came out of order.
+    /// The loss, reordering and duplication.
     pub(crate) counts: ArrivalCounts,
-    /// One-way delays.
+    /// The one-way delays.
     pub(crate) delays: DelayVariation,
-    /// The least round-trip time above the least one so far, in milliseconds; [`NO_DELAY`] without any.
+    /// The least round-trip time above the least one so far, in milliseconds, or [`NO_DELAY`] if there is none.
     pub(crate) rtt_min_ms: u32,
-    /// The greatest of them.
+    /// The greatest round-trip time above the least one so far, in milliseconds.
     pub(crate) rtt_max_ms: u32,
-    /// From the start of the first sub-interval to the end of this one, in milliseconds.
+    /// The time from the start of the first sub-interval to the end of this one, in milliseconds.
     pub(crate) elapsed_ms: u32,
 }
 
 wire_order!(SubInterval: datagrams, bytes, span_us, counts, delays, rtt_min_ms, rtt_max_ms, elapsed_ms);
 
-/// One feedback message: what the load's receiver saw in the last trial interval and in the last whole sub-interval.
+/// A feedback message of the load's receiver on the last trial interval and the last complete sub-interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FeedbackMessage {
-    /// Whether the test goes on.
+    /// Whether the test continues.
     pub(crate) action: TestAction,
-    /// No load has come for a second.
+    /// No load has arrived for a second.
     pub(crate) load_stopped: bool,
-    /// Counts feedback messages from 1.
+    /// The number of the feedback message, from 1.
     pub(crate) sequence: u32,
-    /// At what rate to send from now on; only a server says so.
+    /// The rate to send at from now on, which only a server states.
     pub(crate) rate: SendingRate,
-    /// Counts sub-intervals from 1; 0 before the first is over.
+    /// The number of the sub-interval, from 1; 0 before the first is complete.
     pub(crate) sub_interval_number: u32,
-    /// The last whole sub-interval.
+    /// The last complete sub-interval.
     pub(crate) sub_interval: SubInterval,
-    /// What was lost or came out of order in this trial interval.
+    /// The loss, reordering and duplication in this trial interval.
     pub(crate) counts: ArrivalCounts,
-    /// The least difference of the clocks so far, receiver less sender, in milliseconds, delay included.
+    /// The least clock difference so far, receiver minus sender, in milliseconds, including the delay.
     pub(crate) clock_delta_min_ms: i32,
-    /// One-way delays in this trial interval.
+    /// The one-way delays in this trial interval.
     pub(crate) delays: DelayVariation,
-    /// The least round-trip time so far, in milliseconds; [`NO_DELAY`] without any.
+    /// The least round-trip time so far in milliseconds, or [`NO_DELAY`] if there is none.
     pub(crate) rtt_min_ms: u32,
-    /// The last round-trip time above it; [`NO_DELAY`] without one in this trial interval.
+    /// The last round-trip time above the least one in milliseconds, or [`NO_DELAY`] if this trial interval has none.
     pub(crate) rtt_variation_ms: u32,
-    /// A minimum went down in this trial interval.
+    /// A minimum decreased in this trial interval.
     pub(crate) minimum_updated: bool,
-    /// Nothing.
+    /// Reserved bytes.
     pub(crate) reserved: Reserved<3>,
-    /// The trial interval's length, in microseconds.
+    /// The length of the trial interval in microseconds.
     pub(crate) trial_us: u32,
     /// Datagrams received in it.
     pub(crate) trial_datagrams: u32,
-    /// Their UDP payload bytes.
+    /// Their UDP payload in bytes.
     pub(crate) trial_bytes: u32,
-    /// When this message was sent, by its sender's wall clock.
+    /// The time when this message was sent, by its sender's wall clock.
     pub(crate) sent: Stamp,
 }
 
@@ -159,7 +159,7 @@ wire_order!(FeedbackMessage: action, load_stopped, sequence, rate, sub_interval_
     trial_datagrams, trial_bytes, sent);
 
 impl LoadHeader {
-    /// As bytes, without a checksum.
+    /// Encodes the header without a checksum.
     pub(crate) fn encode(&self) -> [u8; LOAD_HEADER] {
         let mut bytes = [0; LOAD_HEADER];
         let mut to = &mut bytes[..];
@@ -168,17 +168,17 @@ impl LoadHeader {
         bytes
     }
 
-    /// From a datagram; what follows the header is not looked at.
+    /// Decodes the header of a datagram and ignores the filling.
     ///
     /// # Errors
-    /// It is no load PDU.
-    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
+    /// Returns an error if it is not a load PDU.
+    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, MalformedMessage> {
         LOAD.decode(&datagram[..datagram.len().min(LOAD_HEADER)])
     }
 }
 
 impl FeedbackMessage {
-    /// Its bytes in this version.
+    /// Returns the length of the message in this version, in bytes.
     pub(crate) fn length(version: Version) -> usize {
         if version.is_legacy() {
             LEGACY_STATUS.length
@@ -187,7 +187,7 @@ impl FeedbackMessage {
         }
     }
 
-    /// As bytes, without a checksum.
+    /// Encodes the message without a checksum.
     pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATUS.length);
         bytes.put_u16(STATUS.identifier);
@@ -197,17 +197,17 @@ impl FeedbackMessage {
                 bytes.splice(at..at, [0; 4]);
             }
         } else {
-            // Congestion marks and authentication, which are not used.
+            // The rest is for congestion marks and authentication, which are not used.
             bytes.resize(STATUS.length, 0);
         }
         bytes
     }
 
-    /// From a whole datagram.
+    /// Decodes a whole datagram.
     ///
     /// # Errors
-    /// It is no feedback of this version.
-    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
+    /// Returns an error if it is not feedback of this version.
+    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, MalformedMessage> {
         if !version.is_legacy() {
             return STATUS.decode(datagram);
         }
@@ -221,7 +221,7 @@ impl FeedbackMessage {
         STATUS.fields(&parts.concat()[2..])
     }
 
-    /// The last round-trip time of the trial interval, in milliseconds; nothing without one.
+    /// Returns the last round-trip time of the trial interval in milliseconds, or `None` if there is none.
     pub(crate) fn rtt_ms(&self) -> Option<u32> {
         let known = self.rtt_variation_ms != NO_DELAY && self.rtt_min_ms != NO_DELAY;
         known.then(|| self.rtt_min_ms.saturating_add(self.rtt_variation_ms))
@@ -229,12 +229,12 @@ impl FeedbackMessage {
 }
 
 impl Format {
-    fn decode<T: Wire>(&self, message: &[u8]) -> Result<T, Malformed> {
+    fn decode<T: Wire>(&self, message: &[u8]) -> Result<T, MalformedMessage> {
         self.fields(self.check(message)?)
     }
 
-    /// The fields behind the identifier; load and feedback begin with the same two.
-    fn fields<T: Wire>(&self, mut fields: &[u8]) -> Result<T, Malformed> {
+    /// Reads the fields after the identifier. Load and feedback begin with the same two.
+    fn fields<T: Wire>(&self, mut fields: &[u8]) -> Result<T, MalformedMessage> {
         self.at_most("testAction", fields[0], 2)?;
         self.at_most("rxStopped", fields[1], 1)?;
         Ok(T::get(&mut fields))
@@ -245,7 +245,7 @@ impl Wire for TestAction {
     fn put(&self, to: &mut impl BufMut) {
         to.put_u8(match self {
             Self::Testing => 0,
-            // 1 is what a server notes for itself; 2 is what is exchanged.
+            // A server uses 1 internally; messages contain 2.
             Self::Stop => 2,
         });
     }
@@ -267,7 +267,7 @@ impl DelayVariation {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Their mean, rounded to milliseconds; nothing without any.
+    /// Returns the mean delay rounded to milliseconds, or `None` without a delay.
     pub(crate) fn mean_ms(&self) -> Option<u32> {
         let (sum, count) = (u64::from(self.sum_ms), u64::from(self.count));
         (count > 0).then(|| u32::try_from((sum * 2 + count) / (count * 2)).unwrap_or(u32::MAX))
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn feedback_survives_the_wire_in_both_shapes() {
+    fn feedback_round_trips_in_both_formats() {
         for (version, length) in [(Version::NEWEST, 204), (Version::OLDEST, 168)] {
             let bytes = some().encode(version);
             assert_eq!(bytes.len(), length);
@@ -361,7 +361,7 @@ mod tests {
             FeedbackMessage::decode(&bytes, Version::NEWEST)
                 .unwrap_err()
                 .to_string(),
-            "status feedback of 168 bytes, where 204 are right"
+            "status feedback of 168 bytes instead of 204"
         );
     }
 
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_header_survives_the_wire_with_its_filling() {
+    fn a_load_header_round_trips_with_filling() {
         let header = LoadHeader {
             action: TestAction::Stop,
             feedback_stopped: true,
@@ -399,11 +399,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_load_header_says_what_would_be_right() {
+    fn a_truncated_load_header_states_the_right_length() {
         let error = LoadHeader::decode(&LoadHeader::default().encode()[..31]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "load PDU of 31 bytes, where 32 are right"
-        );
+        assert_eq!(error.to_string(), "load PDU of 31 bytes instead of 32");
     }
 }

@@ -1,9 +1,9 @@
-//! The messages of the UDP Speed Test Protocol (RFC 9946), as bytes.
+//! The messages of the UDP Speed Test Protocol (RFC 9946) as bytes.
 //!
-//! Everything is big-endian. Protocol version 20 is the RFC's; versions 11 to 19 are what obudpst before release 9
-//! speaks: the activation ends earlier and counts sub-intervals in seconds, and the feedback is padded as that
-//! program's compiler padded it. Each message is decoded from exactly as many bytes as it has, so that a hostile
-//! one costs nothing but its refusal.
+//! Everything is big-endian. Protocol version 20 is the RFC's. obudpst before release 9 speaks versions 11 to 19: their
+//! activation ends earlier and counts sub-intervals in seconds, and their feedback has the padding of that program's
+//! compiler. Each message is decoded only if it has exactly its length, so that a hostile message costs no more than
+//! its rejection.
 
 mod control;
 mod data;
@@ -22,17 +22,17 @@ pub(crate) use data::{
 
 use crate::codec::{Wire, ones_complement_sum, wire_order};
 
-/// Where servers listen: registered with IANA. obudpst before release 9 used 25000.
+/// The port where servers listen, registered with IANA. obudpst before release 9 used 25000.
 pub const CONTROL_PORT: u16 = 24601;
 
-/// The longest message other than a load PDU, in bytes.
+/// The longest message except a load PDU, in bytes.
 pub(crate) const LONGEST_MESSAGE: usize = 256;
 
 /// A protocol version that farwire speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u16);
 
-/// A wall-clock time as the protocol carries it: seconds and nanoseconds, 32 bits each.
+/// A wall-clock time in the protocol's form: seconds and nanoseconds, 32 bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     seconds: u32,
@@ -41,49 +41,49 @@ pub(crate) struct Stamp {
 
 wire_order!(Stamp: seconds, nanos);
 
-/// One of the two transmitters of a sending rate: a burst each interval.
+/// One of the two transmitters of a sending rate, which sends a burst per interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transmitter {
-    /// From one burst to the next, in microseconds; 0 sends nothing.
+    /// The time between two bursts in microseconds; 0 means that it sends nothing.
     pub(crate) interval_us: u32,
-    /// UDP payload bytes of a burst's datagrams over IPv4.
+    /// The UDP payload over IPv4 of the datagrams in a burst, in bytes.
     pub(crate) payload: u32,
-    /// Datagrams in a burst.
+    /// The number of datagrams in a burst.
     pub(crate) burst: u32,
-    /// UDP payload bytes of one more datagram in each burst; 0 is none. The first transmitter has none.
+    /// The UDP payload of one more datagram in each burst, in bytes; 0 means none. The first transmitter has none.
     pub(crate) addon: u32,
 }
 
-/// How to send at one rate; a payload with [`RANDOM_SIZE`] set is the largest of random ones.
+/// A sending rate. A payload with [`RANDOM_SIZE`] is the upper limit of random sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SendingRate {
-    /// The fast one: a burst each 100 us.
+    /// The fast transmitter, with a burst every 100 us.
     pub(crate) first: Transmitter,
-    /// The slow one: a burst each millisecond, for what is left.
+    /// The slow transmitter, with a burst every millisecond, for the remainder.
     pub(crate) second: Transmitter,
 }
 
-/// In a payload: each datagram's size is drawn between the smallest and this one.
+/// A flag in a payload: the size of each datagram is drawn between the smallest size and this one.
 pub(crate) const RANDOM_SIZE: u32 = 0x8000_0000;
 
-/// Why bytes are not the message that they should be; each names that message first.
+/// The reason why bytes are not the expected message, whose name is the first field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
-    /// So many bytes came; so many there should be.
-    #[error("{0} of {1} bytes, where {2} are right")]
+pub(crate) enum MalformedMessage {
+    /// The number of bytes, and the correct number.
+    #[error("{0} of {1} bytes instead of {2}")]
     Length(&'static str, usize, usize),
-    /// This identifier came; this one it should be.
-    #[error("identifier 0x{1:04x} where {0} has 0x{2:04x}")]
+    /// The identifier, and the correct one.
+    #[error("identifier 0x{1:04x} instead of 0x{2:04x} for {0}")]
     Identifier(&'static str, u16, u16),
-    /// The field, by its name in the RFC, has a value without a meaning.
+    /// A field, by its name in the RFC, and its invalid value.
     #[error("{0} with {1} {2}")]
     Field(&'static str, &'static str, u8),
-    /// A checksum is there and does not fit.
+    /// The message has a checksum, which is wrong.
     #[error("{0} with a wrong header checksum")]
     Checksum(&'static str),
 }
 
-/// What tells a message from others before its fields are read.
+/// The properties that identify a message before its fields are read.
 struct Format {
     name: &'static str,
     identifier: u16,
@@ -92,47 +92,55 @@ struct Format {
 }
 
 impl Format {
-    /// Checks length, identifier and, where there is one, the checksum; gives what follows the identifier.
-    fn check<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Malformed> {
+    /// Checks the length, the identifier and the checksum, if there is one. Returns the bytes after the identifier.
+    fn check<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], MalformedMessage> {
         if bytes.len() != self.length {
-            return Err(Malformed::Length(self.name, bytes.len(), self.length));
+            return Err(MalformedMessage::Length(
+                self.name,
+                bytes.len(),
+                self.length,
+            ));
         }
         let mut fields = bytes;
-        let came = fields.get_u16();
-        if came != self.identifier {
-            return Err(Malformed::Identifier(self.name, came, self.identifier));
+        let identifier = fields.get_u16();
+        if identifier != self.identifier {
+            return Err(MalformedMessage::Identifier(
+                self.name,
+                identifier,
+                self.identifier,
+            ));
         }
-        // Zero says that the UDP checksum is relied upon, as it is here when sending.
+        // Zero means that the sender relies on the UDP checksum, as this end does.
         let present = bytes[self.checksum_at..self.checksum_at + 2] != [0, 0];
         if present && ones_complement_sum(bytes) != 0xffff {
-            return Err(Malformed::Checksum(self.name));
+            return Err(MalformedMessage::Checksum(self.name));
         }
         Ok(fields)
     }
 
-    /// Refuses a field that holds more than `most`.
-    fn at_most(&self, field: &'static str, came: u8, most: u8) -> Result<(), Malformed> {
-        if came > most {
-            return Err(Malformed::Field(self.name, field, came));
+    /// Returns an error for a field that exceeds `most`.
+    fn at_most(&self, field: &'static str, value: u8, most: u8) -> Result<(), MalformedMessage> {
+        if value > most {
+            return Err(MalformedMessage::Field(self.name, field, value));
         }
         Ok(())
     }
 }
 
 impl Version {
-    /// RFC 9946's, and obudpst's from release 9.
+    /// The version of RFC 9946, and of obudpst from release 9.
     pub(crate) const NEWEST: Self = Self(20);
-    /// What obudpst before release 9 speaks.
+    /// The oldest version of obudpst before release 9 that farwire speaks.
     pub(crate) const OLDEST: Self = Self(11);
 
-    /// `number`, if farwire speaks it.
+    /// Returns the version `number`, if farwire speaks it.
     pub(crate) fn spoken(number: u16) -> Option<Self> {
         (Self::OLDEST.0..=Self::NEWEST.0)
             .contains(&number)
             .then_some(Self(number))
     }
 
-    /// As messages carry it.
+    /// Returns the number in messages.
     pub(crate) fn number(self) -> u16 {
         self.0
     }
@@ -143,7 +151,7 @@ impl Version {
 }
 
 impl Stamp {
-    /// Of a time since 1970.
+    /// Returns the stamp of a time in nanoseconds since 1970.
     pub(crate) fn of(nanos: u64) -> Self {
         Self {
             // The protocol's seconds wrap in 2106.
@@ -152,12 +160,12 @@ impl Stamp {
         }
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns the time in nanoseconds since 1970.
     pub(crate) fn nanos(self) -> u64 {
         u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanos)
     }
 
-    /// Whether no time was given.
+    /// Returns whether no time was given.
     pub(crate) fn is_unset(self) -> bool {
         self == Self::default()
     }
@@ -200,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_outside_the_spoken_ones_is_none() {
+    fn an_unsupported_version_is_none() {
         assert_eq!(Version::spoken(10), None);
         assert_eq!(Version::spoken(21), None);
         assert_eq!(Version::spoken(20), Some(Version::NEWEST));
@@ -208,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_is_refused_and_a_right_or_absent_one_is_not() {
+    fn a_wrong_checksum_is_refused_and_a_correct_or_absent_one_is_accepted() {
         let mut bytes = LoadHeader::default().encode().to_vec();
         assert!(LoadHeader::decode(&bytes).is_ok());
         let sum = !ones_complement_sum(&bytes);
@@ -217,7 +225,7 @@ mod tests {
         bytes[30] ^= 1;
         assert_eq!(
             LoadHeader::decode(&bytes),
-            Err(Malformed::Checksum("load PDU"))
+            Err(MalformedMessage::Checksum("load PDU"))
         );
     }
 

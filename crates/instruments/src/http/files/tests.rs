@@ -1,4 +1,4 @@
-//! Many files against a far end of ours, and against servers that behave badly.
+//! Downloads of many files from farwire's own server, and from servers that misbehave.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -35,8 +35,12 @@ fn fetch(target: &HttpTarget, plan: &FilesArgs) -> Measurement {
 }
 
 fn values(measurement: &Measurement, metric: Metric) -> Vec<(u64, Option<u64>)> {
-    let all = measurement.samples.iter().filter(|s| s.metric == metric);
-    let mut all: Vec<_> = all.map(|s| (s.index, s.size)).collect();
+    let mut all: Vec<_> = measurement
+        .samples
+        .iter()
+        .filter(|s| s.metric == metric)
+        .map(|s| (s.index, s.size))
+        .collect();
     all.sort_unstable();
     all
 }
@@ -57,7 +61,7 @@ fn every_file_is_fetched_once_with_its_own_size() {
 }
 
 #[test]
-fn a_kept_connection_connects_once_and_a_new_one_for_each_file() {
+fn files_share_a_connection_only_with_keep_alive() {
     let (_server, target) = far_end();
     let kept = fetch(&target, &plan(30, "2kb"));
     assert!(values(&kept, Metric::ConnectMs).len() <= 3);
@@ -69,12 +73,14 @@ fn a_kept_connection_connects_once_and_a_new_one_for_each_file() {
 }
 
 #[test]
-fn listed_sizes_have_a_completion_time_each() {
+fn each_listed_size_has_a_completion_time() {
     let (_server, target) = far_end();
     let measurement = fetch(&target, &plan(20, "1kb,100kb"));
     let of_size = |size| {
-        let mut figures = measurement.figures.iter();
-        figures.any(|figure| figure.size == Some(size) && figure.worth.is_some())
+        measurement
+            .figures
+            .iter()
+            .any(|figure| figure.size == Some(size) && figure.worth.is_some())
     };
     assert!(of_size(1_000) && of_size(100_000));
 }
@@ -93,7 +99,7 @@ fn urls_are_fetched_in_turn() {
 }
 
 #[test]
-fn a_file_that_is_not_there_ends_all_and_is_named() {
+fn a_missing_file_ends_the_measurement_and_is_named() {
     let (_server, target) = far_end();
     let nothing = HttpTarget::of(target.address, "/nothing");
     let plan = FilesArgs {
@@ -112,7 +118,7 @@ fn a_file_that_is_not_there_ends_all_and_is_named() {
 }
 
 #[test]
-fn a_stop_ends_all_with_its_cause() {
+fn a_stop_ends_the_measurement_with_its_cause() {
     let (_server, target) = far_end();
     let session = Session::quiet(Stop::default().within(Duration::ZERO));
     let plan = plan(9, "1kb");
@@ -121,7 +127,7 @@ fn a_stop_ends_all_with_its_cause() {
     assert!(cause.contains("not done within 0 s"), "{cause}");
 }
 
-/// Serves connections one after the other, each with so many answers, and gives how many there were.
+/// Starts a server for a number of consecutive connections, which sends a number of responses on each.
 fn serve_a_few(answers: usize, connections: usize, answer: &'static str) -> HttpTarget {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -156,7 +162,7 @@ fn one_by_one(count: u32, sizes: Option<&str>) -> FilesArgs {
 }
 
 #[test]
-fn a_connection_that_the_server_ends_between_two_files_is_opened_anew() {
+fn a_connection_closed_between_two_files_is_reopened() {
     let target = serve_a_few(2, 2, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
     let measurement = fetch(&target, &one_by_one(4, None));
     assert_eq!(measurement.failure, None);
@@ -164,18 +170,18 @@ fn a_connection_that_the_server_ends_between_two_files_is_opened_anew() {
 }
 
 #[test]
-fn a_file_of_another_size_than_asked_for_is_a_failure() {
+fn a_file_of_the_wrong_size_is_a_failure() {
     let target = serve_a_few(1, 1, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
     let measurement = fetch(&target, &one_by_one(1, Some("4b")));
     let cause = measurement.failure.unwrap();
     assert!(
-        cause.contains("gave 3 bytes where 4 were asked for"),
+        cause.contains("sent 3 bytes instead of the requested 4"),
         "{cause}"
     );
 }
 
 #[test]
-fn a_failure_elsewhere_ends_a_body_that_flows() {
+fn a_failure_of_one_file_ends_the_others() {
     let (_server, endless) = far_end();
     let endless = HttpTarget::of(endless.address, "/seconds/3600");
     let nothing = HttpTarget::of(endless.address, "/nothing");

@@ -11,7 +11,7 @@ fn ask(server: &FarEndServer, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// One for so many tests at a time.
+/// Starts a server with a limit of simultaneous tests.
 fn server_of(tests: usize) -> FarEndServer {
     start(ServeConfig::on_loopback_for(tests)).unwrap()
 }
@@ -78,14 +78,14 @@ fn the_congestion_control_in_effect_is_stated() {
 }
 
 #[test]
-fn a_congestion_control_that_is_not_there_is_refused() {
+fn an_unavailable_congestion_control_is_refused() {
     let config = ServeConfig {
         congestion: Some("warp".to_owned()),
         ..ServeConfig::on_loopback()
     };
     let error = format!("{:#}", start(config).unwrap_err());
     assert!(
-        error.contains("`warp` is not available; there are: "),
+        error.contains("`warp` is not available; available are: "),
         "{error}"
     );
 }
@@ -95,11 +95,11 @@ fn a_port_in_use_is_one_clear_error() {
     let first = start(ServeConfig::on_loopback()).unwrap();
     let config = on_port(first.address("http").unwrap().port());
     let error = start(config).unwrap_err().to_string();
-    assert!(error.contains("is in use by another program"), "{error}");
+    assert!(error.contains("another program uses "), "{error}");
 }
 
 #[test]
-fn a_client_too_many_is_told_that_the_server_is_busy() {
+fn a_surplus_client_is_told_that_the_server_is_busy() {
     let server = server_of(1);
     let mut held = TcpStream::connect(server.address("http").unwrap()).unwrap();
     write!(held, "GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -110,7 +110,7 @@ fn a_client_too_many_is_told_that_the_server_is_busy() {
 }
 
 #[test]
-fn a_connection_without_a_request_keeps_nobody_from_testing() {
+fn idle_connections_do_not_prevent_tests() {
     let server = server_of(1);
     let _held = TcpStream::connect(server.address("http").unwrap()).unwrap();
     let answer = ask(&server, "GET /bytes/1 HTTP/1.1");
@@ -118,7 +118,7 @@ fn a_connection_without_a_request_keeps_nobody_from_testing() {
 }
 
 #[test]
-fn a_connection_too_many_is_told_so_and_closed() {
+fn a_surplus_connection_is_told_the_reason_and_closed() {
     let server = server_of(1);
     let connect = || TcpStream::connect(server.address("http").unwrap()).unwrap();
     let _held: Vec<_> = (0..MOST_WAITING).map(|_| connect()).collect();
@@ -128,7 +128,7 @@ fn a_connection_too_many_is_told_so_and_closed() {
 }
 
 #[test]
-fn who_is_not_allowed_is_told_so_and_closed() {
+fn a_client_that_is_not_allowed_is_told_so_and_closed() {
     let config = ServeConfig {
         allow: vec!["10.0.0.0/8".parse().unwrap()],
         ..ServeConfig::on_loopback()

@@ -1,7 +1,8 @@
-//! Where connections and datagrams find their test: a TCP connection by its cookie, a UDP stream by where it comes from.
+//! The assignment of connections and datagrams to tests: a TCP connection by its cookie, a UDP stream by its source
+//! address.
 //!
-//! A UDP greeting bears no cookie. So of the tests of one source address one at a time may wait for its streams, and what
-//! greets from there belongs to it; tests of other addresses do not wait for it.
+//! A UDP greeting contains no cookie. Therefore only one test per source address may wait for its streams at a time,
+//! and greetings from that address belong to it. Tests of other addresses do not wait for it.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -26,28 +27,28 @@ use crate::iperf3::wire::Cookie;
 use crate::lock;
 use crate::service::{ConnectionPermit, Shared};
 
-/// What all connections of the far end share.
+/// The state that all connections of the far end share.
 #[derive(Debug)]
 pub(super) struct Dispatcher {
     pub(super) shared: Arc<Shared>,
-    /// Raised when the far end stops.
+    /// The stop, which is set when the far end stops.
     pub(super) ending: Arc<AtomicBool>,
-    /// TCP streams, each with its place in the order of acceptance.
+    /// TCP streams, each with its position in the order of acceptance.
     pub(super) connections: WaitingTests<Cookie, (u64, TcpStream)>,
     /// UDP streams: sockets on the one port, each connected to its client.
     pub(super) datagrams: WaitingTests<IpAddr, UdpSocket>,
-    /// Of the thread that answers greetings.
+    /// The UDP port, which only the thread that answers greetings uses.
     udp_port: Mutex<SharedPort>,
 }
 
-/// The tests that wait for their streams, by what tells whose a stream is.
+/// The tests that wait for their streams, by the key that identifies their streams.
 #[derive(Debug)]
 pub(super) struct WaitingTests<K, S> {
     tests: Mutex<HashMap<K, SyncSender<S>>>,
     left: Condvar,
 }
 
-/// One of them; it no longer waits when dropped.
+/// A waiting test. Dropping it ends the wait.
 #[derive(Debug)]
 pub(super) struct QueuedTest<'a, K: Eq + Hash, S> {
     tests: &'a WaitingTests<K, S>,
@@ -56,10 +57,10 @@ pub(super) struct QueuedTest<'a, K: Eq + Hash, S> {
 }
 
 impl Dispatcher {
-    /// With UDP on `address`, and on the interface of `bind` if that is one.
+    /// Returns a dispatcher with UDP on `address`, and on the interface of `bind` if that is one.
     ///
     /// # Errors
-    /// The UDP port is in use by another program.
+    /// Returns an error if another program uses the UDP port.
     pub(super) fn new(
         shared: Arc<Shared>,
         address: SocketAddr,
@@ -79,7 +80,7 @@ impl Dispatcher {
         })
     }
 
-    /// The control of a connection that was accepted.
+    /// Returns the control channel of an accepted connection.
     pub(super) fn control(&self, stream: TcpStream) -> io::Result<ControlChannel> {
         let stop = Stop::on(Arc::clone(&self.ending));
         let idle = self.shared.limits().idle;
@@ -89,7 +90,8 @@ impl Dispatcher {
         Ok(control)
     }
 
-    /// Gives a connection to the test that waits for it, which counts it; one that begins a test is given back, with its cookie.
+    /// Passes a connection to the test that waits for it, which counts it. A connection that begins a test is returned
+    /// with its cookie.
     pub(super) fn dispatch(
         &self,
         stream: TcpStream,
@@ -97,17 +99,17 @@ impl Dispatcher {
         place: ConnectionPermit,
     ) -> Option<(ControlChannel, Cookie, ConnectionPermit)> {
         let mut control = self.control(stream).ok()?;
-        // One without a cookie belongs to nobody: a port scan, a browser.
+        // A connection without a cookie belongs to nobody, for example a port scan or a browser.
         let cookie = control.read_cookie().ok()?;
         let Some(test) = self.connections.find(&cookie) else {
             return Some((control, cookie, place));
         };
-        // A stream too many is not taken, and closed.
+        // A surplus stream is not taken, and is closed.
         let _ = test.try_send((order, control.into_stream()));
         None
     }
 
-    /// Answers UDP greetings on a thread of its own until `ending` rises.
+    /// Starts a thread that answers UDP greetings until `exit_message` is set.
     pub(super) fn answer_greetings(self: Arc<Self>) -> io::Result<JoinHandle<()>> {
         let thread = thread::Builder::new().name("iperf3 udp".to_owned());
         thread.spawn(move || {
@@ -117,26 +119,26 @@ impl Dispatcher {
         })
     }
 
-    /// Answers one greeting if there is one soon and a test waits for it.
+    /// Answers one greeting, if one arrives soon and a test waits for it.
     fn answer_greeting(&self) -> Option<()> {
         let mut port = lock(&self.udp_port);
         let mut datagram = [0; wire::GREETING_LENGTH + 1];
         let request = port.receive(&mut datagram, STOP_INTERVAL).ok()??;
         let answer = wire::answer_to(&datagram[..request.length])?;
         let test = self.datagrams.find(&request.peer().ip())?;
-        // Without a descriptor left there is no answer, and the client greets again or gives up.
+        // Without a free descriptor there is no answer, and the client greets again or gives up.
         let stream = port.connect(&request).ok()?;
         let _ = stream.send(&answer);
-        // A stream too many is closed again.
+        // A surplus stream is closed again.
         test.try_send(stream).ok()
     }
 }
 
 impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
-    /// Waits for the streams of `key`, once no other test does any more.
+    /// Waits until no other test waits for the streams of `key`, and then registers this one.
     ///
     /// # Errors
-    /// Another test still does at `deadline`.
+    /// Returns an error if another test still waits at `deadline`.
     pub(super) fn wait(
         &self,
         key: K,
@@ -147,7 +149,7 @@ impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
         while tests.contains_key(&key) {
             control.check_peer()?;
             if Instant::now() > deadline {
-                let text = format!("another test of {key:?} keeps waiting for its streams");
+                let text = format!("another test of {key:?} is still waiting for its streams");
                 return Err(ControlError::TimedOut(text));
             }
             let waited = self.left.wait_timeout(tests, STOP_INTERVAL);
@@ -162,7 +164,7 @@ impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
         })
     }
 
-    /// Where the test that waits for the streams of `key` takes them.
+    /// Returns the channel of the test that waits for the streams of `key`.
     fn find(&self, key: &K) -> Option<SyncSender<S>> {
         lock(&self.tests).get(key).cloned()
     }
@@ -178,7 +180,7 @@ impl<K, S> Default for WaitingTests<K, S> {
 }
 
 impl<K: Eq + Hash, S> QueuedTest<'_, K, S> {
-    /// The next `count` streams as they come; `meanwhile` is called with those that are there when none comes for a while.
+    /// Receives the next `count` streams. While none arrives, `meanwhile` is called with each that has arrived.
     pub(super) fn accept(
         self,
         control: &ControlChannel,
@@ -198,7 +200,7 @@ impl<K: Eq + Hash, S> QueuedTest<'_, K, S> {
                     accepted.iter().for_each(&meanwhile);
                 }
                 Err(_) => {
-                    let text = format!("{} of {count} streams came", accepted.len());
+                    let text = format!("{} of {count} streams arrived", accepted.len());
                     return Err(ControlError::TimedOut(text));
                 }
             }

@@ -1,4 +1,4 @@
-//! iperf3's far end, for many clients at once: the cookie tells whose connection is whose.
+//! iperf3's far end for many simultaneous clients, whose connections are assigned by their cookies.
 
 mod dispatcher;
 mod session;
@@ -13,10 +13,10 @@ use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::service::{BoundService, ConnectionPermit, Shared, accept_all, listen};
 
-/// Serves on `port` of `bind`.
+/// Binds the service to `port` of `bind`.
 ///
 /// # Errors
-/// It cannot be bound.
+/// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
@@ -29,34 +29,35 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
         }
         let clients = serve(&listener, &dispatcher);
         for thread in clients.into_iter().chain(greetings) {
-            // A panic there was printed there.
+            // A panic of the thread has already been printed.
             let _ = thread.join();
         }
     }))
 }
 
-/// Takes clients until the far end stops; gives those that have yet to tell their clients and to log.
+/// Accepts clients until the far end stops. Returns the threads that still have to tell their clients and to log.
 fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle<()>> {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
-    // The order of accepting is that of the client's streams, by which both ends number them.
+    // The order of acceptance is the order of the client's streams, by which both ends number them.
     let mut order = 0;
-    let take_next = |stream, _, place| {
+    let serve_next = |stream, _, place| {
         order += 1;
         clients.retain(|client| !client.is_finished());
-        clients.extend(take(dispatcher, stream, order, place));
+        clients.extend(serve_connection(dispatcher, stream, order, place));
     };
     let refuse = |stream, refusal| {
         if let Ok(mut control) = dispatcher.control(stream) {
             session::refuse(&mut control, refusal);
         }
     };
-    accept_all(listener, ("iperf3", &dispatcher.shared), take_next, refuse);
+    accept_all(listener, ("iperf3", &dispatcher.shared), serve_next, refuse);
     dispatcher.ending.store(true, Ordering::Relaxed);
     clients
 }
 
-/// Serves a connection on a thread of its own, which ends soon after the far end stops; without a thread to be had it is closed.
-fn take(
+/// Serves a connection on a thread, which ends soon after the far end stops. If the thread cannot be started, the
+/// connection is closed.
+fn serve_connection(
     dispatcher: &Arc<Dispatcher>,
     stream: TcpStream,
     order: u64,
@@ -98,8 +99,8 @@ mod tests {
         (server, address)
     }
 
-    /// Soon given up, but not before a client that does what is right could be heard.
-    fn impatient() -> ServiceLimits {
+    /// Returns limits with a short silence, which still leaves enough time for a correct client.
+    fn short_silence() -> ServiceLimits {
         ServiceLimits {
             idle: Duration::from_secs(2),
             ..ServiceLimits::default()
@@ -108,20 +109,20 @@ mod tests {
 
     fn short(way: TestDirection) -> Iperf3Test {
         Iperf3Test {
-            way,
+            direction: way,
             until: Until::Bytes(100_000),
             ..Iperf3Test::new(Transport::Tcp)
         }
     }
 
-    /// Whether a well-behaved client is still served.
-    fn serves(address: SocketAddr) -> Option<String> {
+    /// Returns `None` if a correct client is still served, otherwise its failure.
+    fn failure_of_next_client(address: SocketAddr) -> Option<String> {
         let server = client::Iperf3Server::at(address);
         let measured = measure(&server, &short(TestDirection::Both), &Session::default());
         measured.measurement.failure
     }
 
-    /// A client that sends its cookie.
+    /// Returns a client that has sent its cookie.
     fn client(address: SocketAddr) -> TcpStream {
         let mut client = TcpStream::connect(address).unwrap();
         client.write_all(Cookie::random().as_bytes()).unwrap();
@@ -140,7 +141,7 @@ mod tests {
         client.write_all(text).unwrap();
     }
 
-    /// What the server answers to these parameters, after its first state.
+    /// Returns the server's answer to these parameters, after its first state.
     fn answer(address: SocketAddr, params: &[u8]) -> Vec<u8> {
         let mut client = client(address);
         assert_eq!(read(&mut client), [ControlState::ParamExchange.byte()]);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_cannot_be_read_are_refused_and_others_are_served_on() {
+    fn invalid_parameters_are_refused_and_other_clients_are_served() {
         let (_server, address) = server(ServiceLimits::default());
         let deep = [vec![b'['; 4000], vec![b']'; 4000]].concat();
         for params in [
@@ -174,41 +175,41 @@ mod tests {
         ] {
             assert_eq!(answer(address, &params), error(114));
         }
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
     }
 
     #[test]
-    fn a_client_that_vanishes_at_any_state_harms_no_other() {
-        let (_server, address) = server(impatient());
+    fn a_client_that_vanishes_at_any_state_does_not_affect_others() {
+        let (_server, address) = server(short_silence());
         let params = Params {
             plan: short(TestDirection::Down),
             udp_counters_64bit: false,
         };
         let params = params.to_json().to_string();
         let mut held = Vec::new();
-        // A cookie cut short.
+        // This client sends an incomplete cookie.
         let mut cut = TcpStream::connect(address).unwrap();
         cut.write_all(b"abc").unwrap();
         held.push(cut);
-        // Nothing after the cookie.
+        // This client sends nothing after the cookie.
         held.push(client(address));
-        // No stream.
+        // This client opens no stream.
         let mut streamless = client(address);
         let _: [u8; 1] = read(&mut streamless);
         send_text(&mut streamless, params.as_bytes());
         held.push(streamless);
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
         for mut client in held {
-            // Each is told, or closed, within the time that silence may take.
+            // Each connection gets an error or is closed within the allowed silence.
             let mut rest = Vec::new();
             let _ = client.read_to_end(&mut rest);
         }
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
     }
 
     #[test]
-    fn a_client_that_stops_in_the_test_is_given_up_and_told() {
-        let (_server, address) = server(impatient());
+    fn a_client_that_falls_silent_in_the_test_is_given_up_and_told() {
+        let (_server, address) = server(short_silence());
         let plan = Iperf3Test {
             until: Until::For(Duration::from_secs(100)),
             ..short(TestDirection::Up)
@@ -229,11 +230,11 @@ mod tests {
         let mut answer = Vec::new();
         control.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, error(144));
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
     }
 
     #[test]
-    fn a_busy_server_says_so_in_iperf3_s_words() {
+    fn a_busy_server_answers_with_access_denied() {
         let (_server, address) = server(ServiceLimits {
             tests: 1,
             ..ServiceLimits::default()
@@ -247,12 +248,12 @@ mod tests {
         let mut first = asks();
         assert_eq!(read(&mut first), [ControlState::CreateStreams.byte()]);
         assert_eq!(read(&mut asks()), [ControlState::AccessDenied.byte()]);
-        let cause = serves(address).unwrap();
+        let cause = failure_of_next_client(address).unwrap();
         assert!(cause.contains("busy"), "{cause}");
     }
 
     #[test]
-    fn limits_are_kept_and_said() {
+    fn limits_are_enforced_and_stated() {
         let (_server, address) = server(ServiceLimits {
             duration: Duration::from_secs(5),
             memory: model::Bytes(10 << 20),
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_control_that_the_host_has_but_does_not_allow_is_refused_as_that() {
+    fn a_congestion_control_that_is_not_allowed_has_its_own_error() {
         let bound = crate::serve::bind(ServeConfig::on_loopback()).unwrap();
         bound.shared.fix_choices_to(&["cubic"], &["kept"]);
         let server = bound.start().unwrap();
@@ -281,7 +282,7 @@ mod tests {
             (
                 "kept",
                 1,
-                "has this congestion control but does not allow it",
+                "has this congestion control, but does not allow it",
             ),
             ("none", 2, "does not have this congestion control"),
         ] {
@@ -290,15 +291,15 @@ mod tests {
             let (state, code) = answer.split_first().unwrap();
             assert_eq!(*state, ControlState::ServerError.byte());
             assert_eq!(*code, [0, 0, 0, 134, 0, 0, 0, errno]);
-            let said = ErrorCode::parse(code.try_into().unwrap()).to_string();
-            assert!(said.contains(words), "{said}");
+            let message = ErrorCode::parse(code.try_into().unwrap()).to_string();
+            assert!(message.contains(words), "{message}");
         }
         let refusals = server.counts()().refusals;
         assert_eq!(refusals[&("iperf3", RefusalCause::Congestion)], 2);
     }
 
     #[test]
-    fn a_client_that_names_no_time_may_take_the_time_that_is_allowed() {
+    fn a_client_without_a_duration_may_use_the_allowed_time() {
         let (_server, address) = server(ServiceLimits {
             duration: Duration::from_secs(5),
             ..ServiceLimits::default()
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_allowed_is_told_before_a_word_of_its() {
+    fn a_client_that_is_not_allowed_is_told_before_it_sends() {
         let config = ServeConfig {
             allow: vec!["10.0.0.0/8".parse().unwrap()],
             ..ServeConfig::on_loopback()
@@ -332,10 +333,12 @@ mod tests {
     }
 
     #[test]
-    fn ten_clients_at_once_are_all_served() {
+    fn ten_simultaneous_clients_are_all_served() {
         let (_server, address) = server(ServiceLimits::default());
         std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..10).map(|_| scope.spawn(|| serves(address))).collect();
+            let clients: Vec<_> = (0..10)
+                .map(|_| scope.spawn(|| failure_of_next_client(address)))
+                .collect();
             for client in clients {
                 assert_eq!(client.join().unwrap(), None);
             }

@@ -1,4 +1,4 @@
-//! One client's test, from its parameters to its end.
+//! The test of one client, from its parameters to its end.
 
 use crate::error::{Error, Result};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::dispatcher::Dispatcher;
 use crate::iperf3::control::{ControlChannel, ControlError, ControlResult};
-use crate::iperf3::messages::{Params, Results, Sides};
+use crate::iperf3::messages::{Params, Results, TestResults};
 use crate::iperf3::plan::{Iperf3Test, StreamSpec, Transport, Until};
 use crate::iperf3::run::{self, Streams};
 use crate::iperf3::tcp::{self, TcpStreams, report};
@@ -18,25 +18,25 @@ use crate::service::{
 use record::Measurement;
 use socket2::SockRef;
 
-/// How much longer than it said a client may take to end its test: ten steps of 4 s, as iperf3's server has it.
+/// The time that a client may take to end its test beyond its duration: ten steps of 4 s, as in iperf3's server.
 const GRACE: Duration = Duration::from_secs(40);
-/// How much more time the set-up may take for each stream, which clients open one after the other.
+/// The additional time for set-up per stream, since clients open streams one after the other.
 const TIME_PER_STREAM: Duration = Duration::from_secs(1);
-/// How long bytes may still arrive after the client has ended a test of a fixed number of bytes; iperf3's clients wait 10 s for
-/// the results.
+/// The longest wait for data after the client has ended a test of a number of bytes. iperf3's clients wait 10 s for the
+/// results.
 const SETTLE: Duration = Duration::from_secs(8);
 
-/// Why a test came to nothing.
-struct Failed {
+/// The failure of a test.
+struct TestFailure {
     cause: ControlError,
-    /// What the client is told, where the cause leaves a choice.
+    /// The error code for the client, if the cause leaves a choice.
     code: Option<ErrorCode>,
 }
 
 /// The result of a part of the test.
-type SessionResult<T> = Result<T, Failed>;
+type SessionResult<T> = Result<T, TestFailure>;
 
-/// Serves the client whose control connection bears `cookie`, and logs its test.
+/// Serves the client whose control connection has `cookie`, and logs its test.
 pub(super) fn serve(
     dispatcher: &Dispatcher,
     mut control: ControlChannel,
@@ -65,7 +65,7 @@ pub(super) fn serve(
                     shared.log("iperf3", peer, began.elapsed(), &measurement);
                 }
             }
-            return failed.tell(&mut control);
+            return failed.notify(&mut control);
         }
     };
     let plan = &params.plan;
@@ -78,7 +78,7 @@ pub(super) fn serve(
         Err(refusal) => return refuse(&mut control, refusal),
     };
     place.begin();
-    let ways = u32::from(plan.way.goes_up()) + u32::from(plan.way.goes_down());
+    let ways = u32::from(plan.direction.goes_up()) + u32::from(plan.direction.goes_down());
     control.extend_set_up(TIME_PER_STREAM * plan.parallel * ways);
     let outcome = match plan.protocol {
         Transport::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
@@ -86,7 +86,7 @@ pub(super) fn serve(
     };
     if let Err(failed) = outcome {
         measurement.failure = Some(failed.cause.to_string());
-        failed.tell(&mut control);
+        failed.notify(&mut control);
     }
     permit.finish(&measurement);
 }
@@ -99,7 +99,7 @@ pub(super) fn refuse(control: &mut ControlChannel, refusal: AdmissionRefusal) {
     };
 }
 
-/// What a test of at most `longest` takes of the far end.
+/// Returns the resources that a test of at most `longest` needs.
 fn needs(plan: &Iperf3Test, longest: Duration) -> TestResources {
     let streams = plan.streams(false).len() as u64;
     let windows = streams * 2 * u64::from(plan.window.unwrap_or(0));
@@ -126,7 +126,7 @@ impl ServerTest<'_> {
         let (deadline, what) = (control.deadline(), "the parameters");
         let params = control
             .read_json(deadline, LONGEST_PARAMS, what, Params::parse)
-            .map_err(|cause| Failed::with(cause, ErrorCode::PARAMS))?;
+            .map_err(|cause| TestFailure::with(cause, ErrorCode::PARAMS))?;
         self.check_limits(&params.plan)?;
         self.check_congestion(&params.plan)?;
         Ok(params)
@@ -136,27 +136,29 @@ impl ServerTest<'_> {
         let choices = self.dispatcher.shared.choices();
         match &plan.congestion {
             Some(name) if plan.protocol == Transport::Tcp && !choices.has(name) => {
-                let (problem, code) = match choices.withholds(name) {
-                    true => (
-                        "this host has but does not allow (net.ipv4.tcp_allowed_congestion_control)",
+                let (problem, code) = if choices.withholds(name) {
+                    (
+                        "this host has, but does not allow (net.ipv4.tcp_allowed_congestion_control)",
                         ErrorCode::CONGESTION_NOT_ALLOWED,
-                    ),
-                    false => ("this host does not have", ErrorCode::CONGESTION),
+                    )
+                } else {
+                    ("this host does not have", ErrorCode::CONGESTION)
                 };
                 let text =
-                    format!("it asked for the TCP congestion control {name:?}, which {problem}");
-                Err(Failed::with(ControlError::Protocol(text), code))
+                    format!("it requested the TCP congestion control {name:?}, which {problem}");
+                Err(TestFailure::with(ControlError::Protocol(text), code))
             }
             _ => Ok(()),
         }
     }
 
     fn check_limits(&self, plan: &Iperf3Test) -> SessionResult<()> {
-        let refuse = |text: String, code| Err(Failed::with(ControlError::Protocol(text), code));
+        let refuse =
+            |text: String, code| Err(TestFailure::with(ControlError::Protocol(text), code));
         let most = self.limits.duration;
         if let Some(asked) = plan.duration().filter(|asked| *asked > most) {
             let text = format!(
-                "it asked for {} s of test; {} s are allowed",
+                "it requested a test of {} s; {} s are allowed",
                 asked.as_secs(),
                 most.as_secs()
             );
@@ -165,7 +167,7 @@ impl ServerTest<'_> {
         let TestResources { memory, .. } = needs(plan, most);
         if memory > self.limits.memory.0 {
             let text = format!(
-                "it asked for {memory} bytes of buffers; {} are allowed",
+                "it requested {memory} bytes of buffers; {} are allowed",
                 self.limits.memory
             );
             return refuse(text, ErrorCode::MEMORY);
@@ -180,12 +182,14 @@ impl ServerTest<'_> {
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
         let connections = &self.dispatcher.connections;
-        let waiting = connections.wait(self.cookie, control, Instant::now());
-        let waiting = waiting.map_err(Failed::stream)?;
+        let waiting = connections
+            .wait(self.cookie, control, Instant::now())
+            .map_err(TestFailure::stream)?;
         control.send_state(ControlState::CreateStreams)?;
         let specs = plan.streams(false);
-        let accepted = waiting.accept(control, specs.len(), |_| ());
-        let mut accepted = accepted.map_err(Failed::stream)?;
+        let mut accepted = waiting
+            .accept(control, specs.len(), |_| ())
+            .map_err(TestFailure::stream)?;
         accepted.sort_by_key(|(order, _)| *order);
         let with_options = |(spec, (_, socket)): (StreamSpec, (u64, TcpStream))| {
             let peer = socket.peer_addr()?.ip();
@@ -212,7 +216,7 @@ impl ServerTest<'_> {
         let waiting = datagrams.wait(source, control, control.deadline())?;
         control.send_state(ControlState::CreateStreams)?;
         let specs = plan.streams(false);
-        // The last answer may be lost: then the client greets again, on the stream that it has.
+        // If the last answer is lost, the client greets again on the stream that it has.
         let sockets = waiting.accept(control, specs.len(), udp::wire::answer_repeated)?;
         let mut streams = UdpStreams::new(params, &specs, sockets, false)
             .map_err(|error| connection_failed(&error))?;
@@ -221,14 +225,14 @@ impl ServerTest<'_> {
         outcome
     }
 
-    /// Runs the test over its streams, whatever they are, and exchanges results.
+    /// Runs the test over its streams of either protocol, and exchanges results.
     fn run(
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
         streams: &mut impl Streams,
-    ) -> (Sides, SessionResult<()>) {
-        let mut sides = Sides::default();
+    ) -> (TestResults, SessionResult<()>) {
+        let mut sides = TestResults::default();
         let outcome = self.run_and_exchange(control, plan, streams, &mut sides);
         streams.close();
         (sides, outcome)
@@ -239,7 +243,7 @@ impl ServerTest<'_> {
         control: &mut ControlChannel,
         plan: &Iperf3Test,
         streams: &mut impl Streams,
-        sides: &mut Sides,
+        sides: &mut TestResults,
     ) -> SessionResult<()> {
         control.set_up();
         control.send_state(ControlState::TestStart)?;
@@ -248,21 +252,21 @@ impl ServerTest<'_> {
         (sides.local, outcome) = self.run_streams(control, plan, streams);
         outcome?;
         if let Until::For(_) = plan.until {
-            // As iperf3 does: what is still queued must not stand in the way of the results.
+            // As in iperf3, the sockets are closed so that queued data does not delay the results.
             streams.close();
         }
         control.send_state(ControlState::ExchangeResults)?;
         let (deadline, what) = (control.deadline(), "the client's results");
         let remote = control
             .read_json(deadline, LONGEST_RESULTS, what, Results::parse)
-            .map_err(|cause| Failed::with(cause, ErrorCode::RESULTS))?;
+            .map_err(|cause| TestFailure::with(cause, ErrorCode::RESULTS))?;
         if plan.protocol == Transport::Udp || matches!(plan.until, Until::Bytes(_)) {
             run::settle(streams, sides, &remote, control, SETTLE);
         }
         sides.remote = Some(remote);
         control.send_json(&sides.local.to_json(), "the results")?;
         control.send_state(ControlState::DisplayResults)?;
-        // A client that closes without sending it has all that it wanted.
+        // A client that closes the connection without sending it has everything that it wanted.
         let deadline = control.deadline();
         let _ = control.expect(ControlState::Done, deadline);
         Ok(())
@@ -278,7 +282,7 @@ impl ServerTest<'_> {
             .duration()
             .map_or(self.limits.duration, |time| time + GRACE);
         let began = Instant::now();
-        let (sends, silence) = (plan.way.goes_down(), self.limits.idle);
+        let (sends, silence) = (plan.direction.goes_down(), self.limits.idle);
         run::run(plan, streams, sends, silence, |streams, _, until| {
             match control.poll_state(until)? {
                 Some(ControlState::TestEnd) => return Ok(true),
@@ -287,7 +291,7 @@ impl ServerTest<'_> {
             }
             if began.elapsed() > longest {
                 return Err(ControlError::Overdue(format!(
-                    "TEST_END (4) did not come within {} s",
+                    "TEST_END (4) did not arrive within {} s",
                     longest.as_secs()
                 )));
             }
@@ -299,13 +303,14 @@ impl ServerTest<'_> {
     }
 }
 
-/// The streams cannot be set up.
-fn connection_failed(error: &Error) -> Failed {
+/// Returns the failure of streams that cannot be set up.
+fn connection_failed(error: &Error) -> TestFailure {
     ControlError::Connection(format!("{error:#}")).into()
 }
 
-impl Failed {
-    /// The cause for which the far end refuses the client's request; `None` if it failed without being refused.
+impl TestFailure {
+    /// Returns the cause for which the far end refuses the client's request, or `None` if the test failed without a
+    /// refusal.
     fn refusal(&self) -> Option<RefusalCause> {
         match self.code? {
             ErrorCode::TOO_LONG | ErrorCode::MEMORY => Some(RefusalCause::OverLimit),
@@ -321,13 +326,13 @@ impl Failed {
         Self { cause, code }
     }
 
-    /// Over the streams, which did not come about.
+    /// Returns the failure of streams that could not be opened.
     fn stream(cause: ControlError) -> Self {
         Self::with(cause, ErrorCode::STREAM)
     }
 
-    /// Tells the client, which may be gone: then there is nobody to tell.
-    fn tell(self, control: &mut ControlChannel) {
+    /// Tells the client. An error is ignored, since the client may be gone.
+    fn notify(self, control: &mut ControlChannel) {
         let usual = match self.cause {
             ControlError::PeerGaveUp(..) => return,
             ControlError::Stopped(_) => return control.give_up(ControlState::ServerTerminate),
@@ -340,7 +345,7 @@ impl Failed {
     }
 }
 
-impl From<ControlError> for Failed {
+impl From<ControlError> for TestFailure {
     fn from(cause: ControlError) -> Self {
         Self { cause, code: None }
     }

@@ -1,11 +1,11 @@
-//! `measure tcp`: a test of TCP against any iperf3 server.
+//! `measure tcp`: a test of TCP with any iperf3 server.
 
 use std::net::TcpStream;
 
 use crate::error::{Context, Result};
 use socket2::SockRef;
 
-use super::super::client::{self, Iperf3Server, Opening};
+use super::super::client::{self, Iperf3Server, StreamSetup};
 use super::super::json;
 use super::super::messages::Params;
 use super::super::plan::{Iperf3Test, StreamSpec};
@@ -14,7 +14,7 @@ use super::{DataConnection, TcpStreams, block, set_options};
 use crate::instrument::MeasureOutput;
 use crate::{Session, endpoint};
 
-/// Measures `plan` against `server` from the calling thread's namespace.
+/// Measures `plan` against `server` from the calling thread's network namespace.
 pub(crate) fn measure(
     server: &Iperf3Server,
     plan: &Iperf3Test,
@@ -52,8 +52,9 @@ pub(crate) fn measure(
             .with_fact("socket buffers", buffers);
     }
     measurement.failure = tested.failure.or(measurement.failure);
-    let measurement = plan.with_requested_rate(measurement);
-    let measurement = measurement.with_fact("server", server.address);
+    let measurement = plan
+        .with_requested_rate(measurement)
+        .with_fact("server", server.address);
     let json = session.details.then(|| json::of(&measurement, &start));
     MeasureOutput {
         measurement,
@@ -61,8 +62,8 @@ pub(crate) fn measure(
     }
 }
 
-/// Connects the streams one after another: the server counts them as they come.
-fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
+/// Connects the streams one after another, because the server numbers them in that order.
+fn connect_all(opening: &StreamSetup<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
     let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
         let server = opening.server;
         let socket = endpoint::tcp(server.address, server.local.as_ref())?;
@@ -105,12 +106,13 @@ mod tests {
         }
     }
 
-    /// A server that follows the protocol for so many steps; then it says `last` and holds still until the client leaves.
+    /// Returns the failure of a test against a server that follows the protocol for `steps` steps, then sends `last`
+    /// and waits silently until the client leaves.
     fn failing(steps: usize, last: &[u8]) -> String {
         failing_within(MESSAGE_TIMEOUT, steps, last)
     }
 
-    /// As [`failing`], but the client waits for a message only so long.
+    /// Does the same as [`failing`], with a time-out for each message.
     fn failing_within(message_timeout: Duration, steps: usize, last: &[u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -125,7 +127,7 @@ mod tests {
         measured.measurement.failure.unwrap()
     }
 
-    /// The states that a test of one stream takes, and what is read before each.
+    /// Sends the states of a test of one stream, and reads the data before each.
     fn follow(listener: &TcpListener, steps: usize, last: &[u8]) {
         let (mut control, _) = listener.accept().unwrap();
         let mut data = None;
@@ -188,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_falls_silent_is_given_up_at_every_state() {
-        // The time-outs are waited for side by side. Each is long enough that what does come is there before it.
+    fn a_silent_server_is_given_up_at_every_state() {
+        // The time-outs elapse in parallel. Each is long enough for everything that does arrive.
         thread::scope(|scope| {
             for (steps, awaited) in [
                 (0, "PARAM_EXCHANGE (9)"),
@@ -201,44 +203,44 @@ mod tests {
                 scope.spawn(move || {
                     let cause = failing_within(Duration::from_secs(2), steps, &[]);
                     assert!(cause.contains(awaited), "{steps}: {cause}");
-                    assert!(cause.contains("did not come within"), "{cause}");
+                    assert!(cause.contains("did not arrive within"), "{cause}");
                 });
             }
         });
     }
 
     #[test]
-    fn a_server_that_says_no_is_understood() {
+    fn errors_of_a_server_are_explained() {
         assert!(failing(0, &[0xff]).contains("busy with another test"));
         let error = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
         assert!(failing(2, &error).contains("does not have this congestion control"));
         assert!(failing(4, &[11]).contains("the server was stopped"));
-        // Its number never comes.
+        // The error's number never arrives.
         let cause = failing_within(Duration::from_secs(2), 3, &[0xfe]);
         assert!(cause.contains("SERVER_ERROR (-2)"), "{cause}");
     }
 
     #[test]
-    fn a_server_of_another_protocol_is_named_as_such() {
+    fn a_server_of_another_protocol_is_recognised() {
         let cause = failing(0, b"SSH-2.0-OpenSSH_9.2\r\n");
         assert!(
-            cause.contains("0x53 where PARAM_EXCHANGE (9) was due"),
+            cause.contains("0x53 instead of PARAM_EXCHANGE (9)"),
             "{cause}"
         );
         let cause = failing(1, &[ControlState::TestRunning.byte()]);
         assert!(
-            cause.contains("it sent TEST_RUNNING (2) where CREATE_STREAMS (10)"),
+            cause.contains("it sent TEST_RUNNING (2) instead of CREATE_STREAMS (10)"),
             "{cause}"
         );
         let cause = failing(4, &[ControlState::DisplayResults.byte()]);
         assert!(
-            cause.contains("DISPLAY_RESULTS (14) where the end of the test"),
+            cause.contains("DISPLAY_RESULTS (14) instead of the end of the test"),
             "{cause}"
         );
     }
 
     #[test]
-    fn results_that_cannot_be_read_are_refused_by_name() {
+    fn unreadable_results_are_refused_by_name() {
         let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
         let deep = String::from_utf8(deep).unwrap();
         let strange = Results {
@@ -260,7 +262,7 @@ mod tests {
             ),
             (
                 text(&strange.to_json().to_string()),
-                "of a stream 7, which there is not",
+                "a stream 7 that does not exist",
             ),
         ] {
             let failure = failing(6, &last);
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_disagree_with_what_was_sent_are_said_to() {
+    fn results_that_contradict_the_sent_bytes_are_a_failure() {
         let results = Results {
             streams: vec![StreamResults {
                 id: 1,
@@ -301,7 +303,7 @@ mod tests {
         let address = server.address("iperf3").unwrap();
         for way in [TestDirection::Up, TestDirection::Down] {
             let plan = Iperf3Test {
-                way,
+                direction: way,
                 rx_copy: true,
                 until: Until::Bytes(3_000_001),
                 ..plan()
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_bytes_carries_exactly_those_in_each_direction() {
+    fn a_test_of_bytes_carries_exactly_that_number_in_each_direction() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = server.address("iperf3").unwrap();
         for (way, directions) in [
@@ -327,7 +329,7 @@ mod tests {
             (TestDirection::Both, &[Direction::Up, Direction::Down]),
         ] {
             let plan = Iperf3Test {
-                way,
+                direction: way,
                 parallel: 2,
                 until: Until::Bytes(3_000_001),
                 ..plan()

@@ -13,125 +13,125 @@ use crate::error::{Context, Result};
 use netio::tcp::TcpInfo;
 use socket2::SockRef;
 
-use self::stream::{DataStream, SenderState, Snapshot};
+use self::stream::{DataStream, SharedStreamState, Snapshot};
 pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
-use super::detail::{Detail, TcpDetail};
+use super::detail::{StreamDetail, TcpDetail};
 use super::messages::StreamResults;
 use super::plan::{Iperf3Test, StreamSpec, Until};
 use super::run::{CpuTime, Streams, TestProgress, seconds};
 
-/// Bytes of a block when the user does not say: as large as iperf3 takes, for fewer calls.
+/// The default block in bytes, which is the largest that iperf3 accepts, for fewer calls.
 const DEFAULT_BLOCK: u32 = 1 << 20;
-/// How often [`Streams::settle`] looks whether everything is there.
+/// The time between two checks of [`Streams::settle`].
 const SETTLE_STEP: Duration = Duration::from_millis(5);
 
 /// The TCP streams of one end of a test.
 #[derive(Debug)]
 pub(crate) struct TcpStreams {
     streams: Vec<DataStream>,
-    sending: Arc<SenderState>,
+    sending: Arc<SharedStreamState>,
     until: Until,
     start: Instant,
-    /// When what counts began: after the omitted start.
+    /// The start of counting, after the omitted start.
     counted_from: Instant,
     omitting: bool,
     ticked: Instant,
     cpu_before: Duration,
-    /// Every interval, or the last one only.
+    /// All intervals, or only the last one.
     intervals: Vec<TcpInterval>,
     keeps_intervals: bool,
-    /// As read before the sockets were closed.
+    /// The congestion control, as read before the sockets were closed.
     congestion_used: Option<String>,
     ipv6: bool,
 }
 
-/// One data connection as it was set up.
+/// The properties of one data connection after its set-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataConnection {
     /// The stream.
     pub(crate) spec: StreamSpec,
-    /// Its address here.
+    /// Its local address.
     pub(crate) local: SocketAddr,
-    /// Its address there.
+    /// Its remote address.
     pub(crate) remote: SocketAddr,
-    /// SO_SNDBUF and SO_RCVBUF as in effect.
+    /// The effective SO_SNDBUF and SO_RCVBUF.
     pub(crate) buffers: [usize; 2],
-    /// TCP_MAXSEG as in effect.
+    /// The effective TCP_MAXSEG.
     pub(crate) mss: u32,
 }
 
-/// What one interval brought.
+/// The counts of one interval.
 #[derive(Clone, Debug)]
 pub(crate) struct TcpInterval {
-    /// Seconds after the start of the test at which it began, the omitted start included.
+    /// The start of the interval in seconds after the start of the test, which includes the omitted start.
     pub(crate) start_s: f64,
-    /// Likewise its end.
+    /// The end of the interval in seconds after the start of the test.
     pub(crate) end_s: f64,
-    /// Whether it lies in the omitted start.
+    /// Whether the interval is part of the omitted start.
     pub(crate) omitted: bool,
     /// CPU time of this end's threads in percent of the interval.
     pub(crate) cpu_percent: f64,
-    /// Each stream, in the order of opening.
+    /// The counts of each stream, in the order of opening.
     pub(crate) streams: Vec<StreamInterval>,
 }
 
-/// One stream of a whole test, seen from this end.
+/// The counts of one stream for a whole test, as this end sees them.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamTotal {
     /// The stream.
     pub(crate) spec: StreamSpec,
-    /// Payload bytes that this end wrote, or read.
+    /// Payload bytes that this end wrote or read.
     pub(crate) bytes: u64,
-    /// Payload bytes that this end wrote or read since the connection began, the omitted start included.
+    /// Payload bytes that this end wrote or read since the connection began, including the omitted start.
     pub(crate) bytes_with_omitted: u64,
-    /// For how long that went.
+    /// The duration in seconds.
     pub(crate) seconds: f64,
-    /// What this end's kernel says that the network carried.
+    /// The data that the network carried, according to this end's kernel.
     pub(crate) carried: KernelCounts,
-    /// Segments sent again; at a sender only.
+    /// Retransmitted segments, only at a sender.
     pub(crate) retransmits: u32,
-    /// Payload bytes of a segment on average, those sent again included; absent without a segment.
+    /// The average payload of a segment in bytes, retransmissions included, or `None` without a segment.
     pub(crate) segment: Option<f64>,
-    /// How long the sender was held up by the receiver's window and by its own send buffer, of the time in which it had
-    /// something to send.
-    pub(crate) limited: Limited,
-    /// The kernel's view at the end.
+    /// The times for which the receiver's window and the sender's own send buffer limited it, out of the time in which
+    /// it had something to send.
+    pub(crate) limited: SenderLimits,
+    /// The kernel's values at the end.
     pub(crate) info: TcpInfo,
-    /// Mean and greatest smoothed round-trip time at the ends of intervals.
+    /// The mean and the maximum of the smoothed round-trip time at the ends of intervals.
     pub(crate) rtt: Option<[Duration; 2]>,
-    /// The greatest congestion window at the end of an interval, in bytes.
+    /// The largest congestion window at the end of an interval, in bytes.
     pub(crate) most_cwnd: u64,
 }
 
-/// What the kernel of one end knows of what the network carried in the time that counts.
+/// The data that the network carried in the counted time, as the kernel of one end knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelCounts {
-    /// Payload bytes, at most; absent where it does not say.
+    /// An upper bound of the payload bytes, or `None` if the kernel does not report it.
     pub(crate) most: Option<u64>,
-    /// Of those that the receiver read in this time, so many may have been carried before it.
+    /// The number of bytes that the receiver read in this time but that the network may have carried before it.
     pub(crate) before: u64,
-    /// For how long of this time nothing had come from or to this end yet.
+    /// The part of this time before the first data arrived at this end or left it.
     pub(crate) waited: Duration,
 }
 
-/// What held a sender up (`tcpi_busy_time` and its parts).
+/// The times that limited a sender (`tcpi_busy_time` and its parts).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limited {
-    /// With something to send or unacknowledged.
+pub(crate) struct SenderLimits {
+    /// The time in which data was waiting to be sent or acknowledged.
     pub(crate) busy: Duration,
-    /// By the receiver's window.
+    /// The time in which the receiver's window was the limit.
     pub(crate) by_receiver: Duration,
-    /// By this end's send buffer.
+    /// The time in which this end's send buffer was the limit.
     pub(crate) by_send_buffer: Duration,
 }
 
 impl DataConnection {
-    /// The stream's number, its address here and its address there.
+    /// Returns the stream's number, its local address and its remote address.
     fn ends(&self) -> (u32, [SocketAddr; 2]) {
         (self.spec.id, [self.local, self.remote])
     }
 
-    /// Of a connection that is up.
+    /// Returns the properties of an established connection.
     fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
         let socket = SockRef::from(stream);
         Some(Self {
@@ -148,11 +148,12 @@ impl DataConnection {
 }
 
 impl KernelCounts {
-    /// From `base`, when what counts began, to `end`, at the end that sends or at the other.
+    /// Returns the counts from `base`, when counting began, to `end`, at the sending or at the receiving end.
     fn between(sends: bool, base: &Snapshot, end: &Snapshot) -> Self {
         let (from, to) = (&base.info, &end.info);
         if sends {
-            // In flight at the cut: on the way before it, or after it. What is to be sent yet, no network has carried.
+            // Data in flight at the start of counting crossed the path before it or after it. Data that is not yet sent
+            // has not been carried.
             let unacknowledged = from.bytes_sent.saturating_sub(from.bytes_retrans);
             let in_flight = match base.bytes {
                 0 => 0,
@@ -165,15 +166,16 @@ impl KernelCounts {
                 waited: Duration::ZERO,
             };
         }
-        let came = to.bytes_received.saturating_sub(from.bytes_received);
-        // What waits for others to come first is not in the kernel's count of bytes, but in that of segments.
+        let in_order = to.bytes_received.saturating_sub(from.bytes_received);
+        // Out-of-order data is not in the kernel's count of bytes, but in its count of segments.
         let segments = to.data_segs_in.saturating_sub(from.data_segs_in);
-        let came = match to.out_of_order == from.out_of_order {
-            true => came,
-            false => came.max(u64::from(segments) * u64::from(to.rcv_mss)),
+        let received = if to.out_of_order == from.out_of_order {
+            in_order
+        } else {
+            in_order.max(u64::from(segments) * u64::from(to.rcv_mss))
         };
         Self {
-            most: (to.bytes_received > 0).then_some(came),
+            most: (to.bytes_received > 0).then_some(received),
             before: match base.bytes {
                 0 => 0,
                 _ => from.bytes_received.saturating_sub(base.bytes),
@@ -184,17 +186,18 @@ impl KernelCounts {
 }
 
 impl TcpStreams {
-    /// Over connections that are up, in the order of opening.
+    /// Returns streams over established connections, in the order of opening.
     pub(crate) fn new(plan: &Iperf3Test, streams: Vec<(StreamSpec, TcpStream)>) -> Self {
         let now = Instant::now();
         let peer = streams
             .first()
             .and_then(|(_, socket)| socket.peer_addr().ok());
-        let streams = streams.into_iter();
-        let streams = streams.map(|(spec, socket)| DataStream::new(spec, socket));
+        let streams = streams
+            .into_iter()
+            .map(|(spec, socket)| DataStream::new(spec, socket));
         Self {
             streams: streams.collect(),
-            sending: Arc::new(SenderState::new(block(plan), plan)),
+            sending: Arc::new(SharedStreamState::new(block(plan), plan)),
             until: plan.until,
             start: now,
             counted_from: now,
@@ -208,13 +211,13 @@ impl TcpStreams {
         }
     }
 
-    /// Forgets all intervals but the last: a server's memory must not grow with its clients' tests.
+    /// Keeps only the last interval, because a server's memory must not grow with its clients' tests.
     pub(crate) fn without_intervals(mut self) -> Self {
         self.keeps_intervals = false;
         self
     }
 
-    /// Each stream as a whole.
+    /// Returns the counts of each whole stream.
     pub(crate) fn totals(&self) -> Vec<StreamTotal> {
         let streams = self.streams.iter();
         streams.map(|stream| self.total(stream)).collect()
@@ -230,7 +233,7 @@ impl TcpStreams {
             (info.data_segs_in, info.bytes_received)
         };
         let ended = match self.until {
-            // What was received of so many bytes is whole with the last of them.
+            // Receiving a number of bytes is complete with the last of them.
             Until::Bytes(_) if !spec.sends => self.start + stream.last_byte(),
             _ => end.at,
         };
@@ -238,7 +241,7 @@ impl TcpStreams {
             spec,
             bytes: end.bytes - base.bytes,
             carried: KernelCounts {
-                // An omitted start has data on its way when it ends.
+                // After an omitted start, data is already on its way.
                 waited: match base.bytes {
                     0 => stream
                         .first_byte()
@@ -251,7 +254,7 @@ impl TcpStreams {
             seconds: seconds(self.counted_from, ended),
             retransmits: info.total_retrans.saturating_sub(before.total_retrans),
             segment: (segments > 0).then(|| segment_bytes as f64 / f64::from(segments)),
-            limited: Limited {
+            limited: SenderLimits {
                 busy: info.busy_time.saturating_sub(before.busy_time),
                 by_receiver: info.rwnd_limited.saturating_sub(before.rwnd_limited),
                 by_send_buffer: info.sndbuf_limited.saturating_sub(before.sndbuf_limited),
@@ -262,7 +265,7 @@ impl TcpStreams {
         }
     }
 
-    /// Counts anew from `now` on, for as many bytes as the test has.
+    /// Restarts counting at `now`, with the test's number of bytes as the allowance.
     fn count_from(&mut self, now: Instant) {
         (self.counted_from, self.ticked) = (now, now);
         if let (false, Until::Bytes(bytes)) = (self.omitting, self.until) {
@@ -360,7 +363,7 @@ impl Streams for TcpStreams {
         let senders = self.streams.iter_mut().filter(|stream| stream.spec.sends);
         senders.for_each(DataStream::join);
         for stream in &mut self.streams {
-            // What a sender wrote until it looked up was sent, and in the time until then.
+            // Everything that a sender wrote until it noticed the stop was sent, within the time until then.
             let sends = stream.spec.sends;
             stream.end = Some(stream.snapshot(if sends { Instant::now() } else { now }));
         }
@@ -406,7 +409,7 @@ impl Streams for TcpStreams {
             omitted: Some([0, 0]),
             seconds: Some(total.seconds),
             detail: (!total.spec.sends).then(|| {
-                Detail::Tcp(TcpDetail {
+                StreamDetail::Tcp(TcpDetail {
                     waited_ns: u64::try_from(total.carried.waited.as_nanos()).unwrap_or(u64::MAX),
                 })
             }),
@@ -431,21 +434,21 @@ impl Streams for TcpStreams {
 
 impl Drop for TcpStreams {
     fn drop(&mut self) {
-        // Senders have to see it before their streams wait for them.
+        // Senders must see the stop before their streams wait for them.
         self.sending.control.stop();
     }
 }
 
-/// Bytes that a sender writes in one call.
+/// Returns the number of bytes that a sender writes in one call.
 pub(crate) fn block(plan: &Iperf3Test) -> u32 {
     plan.length.unwrap_or(DEFAULT_BLOCK)
 }
 
-/// Sets what `plan` asks of a data socket toward `peer`. The MSS takes effect only on one that `connects` yet: later the
-/// client's handshake has fixed it.
+/// Sets the options of `plan` on a data socket to `peer`. The MSS takes effect only if the socket `connects` later,
+/// since the client's handshake determines it.
 ///
 /// # Errors
-/// The system refuses an option; says which.
+/// Returns an error that names the option that the system refuses.
 pub(crate) fn set_options(
     plan: &Iperf3Test,
     socket: &SockRef<'_>,
@@ -475,10 +478,10 @@ pub(crate) fn set_options(
     set_tos(plan, socket, peer)
 }
 
-/// Sets the byte of type of service, if `plan` has one, for what goes to `peer`, on a socket of either IP version.
+/// Sets the TOS byte of `plan`, if it has one, for packets to `peer`, on a socket of either IP version.
 ///
 /// # Errors
-/// The system refuses it.
+/// Returns an error if the system refuses it.
 pub(crate) fn set_tos(plan: &Iperf3Test, socket: &SockRef<'_>, peer: IpAddr) -> Result<()> {
     let Some(tos) = plan.tos else {
         return Ok(());
@@ -503,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_s_kernel_says_what_it_sent_and_what_was_in_flight_at_the_cut() {
+    fn a_sender_s_kernel_counts_sent_data_and_data_in_flight_at_the_start() {
         let info = |bytes_sent, bytes_retrans, bytes_acked| TcpInfo {
             bytes_sent,
             bytes_retrans,
@@ -520,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_s_kernel_says_what_came_also_what_waits_for_others() {
+    fn a_receiver_s_kernel_counts_out_of_order_data_too() {
         let info = |bytes_received, out_of_order| TcpInfo {
             bytes_received,
             out_of_order,

@@ -1,63 +1,64 @@
-//! What a TCP test found, in the one form of all instruments.
+//! The results of a TCP test as a measurement.
 
 use std::time::Duration;
 
-use super::super::detail::Detail;
-use super::super::messages::{Sides, direction};
+use super::super::detail::StreamDetail;
+use super::super::messages::{TestResults, direction};
 use super::super::plan::{Iperf3Test, Until};
 use super::{KernelCounts, StreamInterval, StreamTotal, TcpInterval, TcpStreams, cwnd_bytes};
 use crate::measured::{at_layers, mean, rates, total};
 use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 
-/// Everything about a test that reports are made of.
+/// The data from which a TCP test's report is made.
 #[derive(Debug)]
-struct TcpTest<'a> {
+struct TcpReport<'a> {
     plan: &'a Iperf3Test,
-    sides: &'a Sides,
+    sides: &'a TestResults,
     intervals: &'a [TcpInterval],
-    /// One entry a stream, in the order of opening.
+    /// The counts of each stream, in the order of opening.
     totals: Vec<StreamTotal>,
     /// Whether this end is the client.
     client: bool,
-    /// IPv6 on the wire.
+    /// Whether the streams use IPv6.
     ipv6: bool,
 }
 
-/// One direction's streams together, or one of them.
+/// The counts of all streams of one direction together, or of one of them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    /// Payload bytes that the sender wrote, and for how long; absent when the far end did not say.
+struct DirectionCounts {
+    /// Payload bytes that the sender wrote and the duration in seconds, or `None` if the far end did not report them.
     sent: Option<(u64, f64)>,
-    /// Payload bytes that the receiver read, and for how long.
+    /// Payload bytes that the receiver read and the duration in seconds.
     received: Option<(u64, f64)>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     retransmits: Option<u64>,
-    /// What this end's kernel says.
+    /// The counts of this end's kernel.
     carried: KernelCounts,
-    /// For how long of the receiver's time the network may have had nothing to carry, in seconds: until the first byte came, and, as
-    /// far as the receiver does not say when, as long as it took to be sent and to be acknowledged.
+    /// The part of the receiver's time, in seconds, in which the network may have had nothing to carry. It lasts until
+    /// the first byte arrived; if the receiver does not report that time, it also includes the least round-trip time.
     idle: f64,
 }
 
-/// What a test over `streams` found at this end, with what the other end said.
+/// Returns the measurement of a test over `streams` at this end, with the results of the other end.
 pub(crate) fn measurement(
     plan: &Iperf3Test,
     streams: &TcpStreams,
-    sides: &Sides,
+    sides: &TestResults,
     client: bool,
 ) -> Measurement {
-    TcpTest::new(plan, streams, sides, client).measurement()
+    TcpReport::new(plan, streams, sides, client).measurement()
 }
 
-impl Sum {
-    /// What the receiver read over its time, in bits a second.
+impl DirectionCounts {
+    /// Returns the receiver's bytes over its time, in bits per second.
     fn goodput(&self) -> Option<f64> {
         let (bytes, seconds) = self.received?;
         (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
     }
 
-    /// Bytes add up; of times the longest counts; what one stream does not know is not known of all.
+    /// Returns the sum with other counts. Bytes are added, the longer time counts, and a sum with an unknown part is
+    /// unknown.
     fn with(self, other: Self) -> Self {
         let add = |a: Option<(u64, f64)>, b: Option<(u64, f64)>| {
             let ((a, lasted_a), (b, lasted_b)) = a.zip(b)?;
@@ -78,9 +79,11 @@ impl Sum {
         }
     }
 
-    /// Between what goodputs the network's own lies, where segments carry `payload` bytes: it carried all that the receiver
-    /// read, but for what may have come before the time that counts, over all of that time; and no more than the kernel of this end
-    /// sent, or received and the other end sent again, in the part of it in which the network had something to carry. Absent where an end does not say.
+    /// Returns the bounds of the network's goodput if segments carry `payload` bytes. The lower bound is everything
+    /// that the receiver read, without the part that may have arrived before the counted time, over all of that time.
+    /// The upper bound is everything that this end's kernel sent, or that it received and the other end retransmitted,
+    /// over the part of the time in which the network had something to carry. `None` means that an end does not report
+    /// its part.
     fn bounds(&self, sends: bool, payload: Option<f64>) -> Option<[f64; 2]> {
         let ((written, _), (received, seconds)) = self.sent.zip(self.received)?;
         let again = || match self.retransmits? {
@@ -88,9 +91,9 @@ impl Sum {
             segments => Some(segments as f64 * payload?),
         };
         let most = match self.carried.most {
-            // Those sent again are in the kernel's count.
+            // The kernel's count includes retransmissions.
             Some(sent) if sends => sent as f64,
-            Some(came) => came.min(written) as f64 + again()?,
+            Some(arrived) => arrived.min(written) as f64 + again()?,
             None => written as f64 + again()?,
         };
         let least = received.saturating_sub(self.carried.before);
@@ -100,8 +103,13 @@ impl Sum {
     }
 }
 
-impl<'a> TcpTest<'a> {
-    fn new(plan: &'a Iperf3Test, streams: &'a TcpStreams, sides: &'a Sides, client: bool) -> Self {
+impl<'a> TcpReport<'a> {
+    fn new(
+        plan: &'a Iperf3Test,
+        streams: &'a TcpStreams,
+        sides: &'a TestResults,
+        client: bool,
+    ) -> Self {
         Self {
             plan,
             sides,
@@ -112,7 +120,7 @@ impl<'a> TcpTest<'a> {
         }
     }
 
-    /// Samples, figures and facts.
+    /// Returns the samples, figures and facts.
     fn measurement(&self) -> Measurement {
         let mut counted = self.intervals.iter().filter(|interval| !interval.omitted);
         let mut measurement = Measurement {
@@ -131,30 +139,34 @@ impl<'a> TcpTest<'a> {
         measurement
     }
 
-    /// Streams of this end that send, or receive.
+    /// Returns the streams that this end sends, or those that it receives.
     fn of(&self, sends: bool) -> impl Iterator<Item = &StreamTotal> {
         let totals = self.totals.iter();
         totals.filter(move |total| total.spec.sends == sends)
     }
 
-    /// Both ends' view of one stream.
-    fn stream(&self, total: &StreamTotal) -> Sum {
+    /// Returns the counts of both ends for one stream.
+    fn stream(&self, total: &StreamTotal) -> DirectionCounts {
         let local = Some((total.bytes, total.seconds));
-        let remote = self.sides.remote.as_ref();
-        let remote = remote.and_then(|results| results.stream(total.spec.id));
-        // iperf3 before 3.2 does not say for how long.
+        let remote = self
+            .sides
+            .remote
+            .as_ref()
+            .and_then(|results| results.stream(total.spec.id));
+        // iperf3 before 3.2 does not report the duration.
         let theirs = remote.map(|r| (r.bytes, r.seconds.unwrap_or(total.seconds)));
         if total.spec.sends {
             let received = match self.plan.until {
                 Until::For(_) => theirs,
-                // All of them were acknowledged by then, however long the receiver waits for the word that it was all.
+                // All bytes were acknowledged by then, however long the receiver waits for the message that they are
+                // all.
                 Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
             };
             let waited = match remote.and_then(|results| results.detail) {
-                Some(Detail::Tcp(detail)) => Duration::from_nanos(detail.waited_ns),
+                Some(StreamDetail::Tcp(detail)) => Duration::from_nanos(detail.waited_ns),
                 _ => total.carried.waited + total.info.min_rtt.unwrap_or_default(),
             };
-            Sum {
+            DirectionCounts {
                 idle: waited.as_secs_f64(),
                 sent: local,
                 received,
@@ -162,7 +174,7 @@ impl<'a> TcpTest<'a> {
                 carried: total.carried,
             }
         } else {
-            Sum {
+            DirectionCounts {
                 idle: total.carried.waited.as_secs_f64(),
                 sent: theirs,
                 received: local,
@@ -172,13 +184,13 @@ impl<'a> TcpTest<'a> {
         }
     }
 
-    /// Both ends' view of a direction.
-    fn sum(&self, sends: bool) -> Sum {
+    /// Returns the counts of both ends for a direction.
+    fn sum(&self, sends: bool) -> DirectionCounts {
         let streams = self.of(sends).map(|total| self.stream(total));
-        streams.reduce(Sum::with).unwrap_or_default()
+        streams.reduce(DirectionCounts::with).unwrap_or_default()
     }
 
-    /// By how much a stream's payload grows on its way down the layers; absent before a segment was seen.
+    /// Returns the sizes of a stream's packets at lower layers, or `None` before the first segment.
     fn layers(&self, sends: bool) -> Option<Layers> {
         let totals: Vec<_> = self.of(sends).collect();
         let timestamps = totals.iter().any(|total| total.info.timestamps);
@@ -187,24 +199,22 @@ impl<'a> TcpTest<'a> {
         (mean > 0.0).then(|| Layers::new(mean, self.ipv6, timestamps))
     }
 
-    /// What cannot be if both ends counted right.
+    /// Returns a text about counts of both ends that contradict each other.
     fn disagreement(&self) -> Option<String> {
         let remote = self.sides.remote.as_ref()?;
         self.totals.iter().find_map(|total| {
             let id = total.spec.id;
             let theirs = remote.stream(id)?.bytes;
-            // With an omitted start the two ends count from two moments, a way apart.
+            // After an omitted start, the two ends start counting at different moments, one way apart.
             if total.spec.sends && theirs > total.bytes_with_omitted {
                 return Some(format!(
-                    "the ends disagree: the far end says that it received {theirs} bytes on stream {id}, \
-                     of {} that were sent",
+                    "the ends disagree: the far end reports {theirs} bytes received on stream {id}, but {} were sent",
                     total.bytes_with_omitted
                 ));
             }
             (!total.spec.sends && self.plan.omit.is_zero() && theirs < total.bytes).then(|| {
                 format!(
-                    "the ends disagree: the far end says that it sent {theirs} bytes on stream {id}, \
-                     of which {} were received",
+                    "the ends disagree: the far end reports {theirs} bytes sent on stream {id}, but {} were received",
                     total.bytes
                 )
             })
@@ -214,16 +224,22 @@ impl<'a> TcpTest<'a> {
     fn add_figures(&self, sends: bool, figures: &mut Vec<Figure>) {
         let way = direction(sends, self.client);
         let sum = self.sum(sends);
-        let elapsed = sum.received.or(sum.sent);
-        let elapsed = elapsed.map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
-        let all = self.rates(sends, &sum).into_iter().chain(totals(&sum));
-        let all = all.chain(elapsed).chain(self.sides.cpu(sends));
-        let streams = self.of(sends).flat_map(|total| self.stream_figures(total));
-        figures.extend(all.chain(streams).map(|figure| figure.toward(way)));
+        let elapsed = sum
+            .received
+            .or(sum.sent)
+            .map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
+        let all = self
+            .rates(sends, &sum)
+            .into_iter()
+            .chain(totals(&sum))
+            .chain(elapsed)
+            .chain(self.sides.cpu(sends))
+            .chain(self.of(sends).flat_map(|total| self.stream_figures(total)));
+        figures.extend(all.map(|figure| figure.toward(way)));
     }
 
-    /// Goodput and what it takes on each layer.
-    fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
+    /// Returns the goodput and the rate on each layer as figures.
+    fn rates(&self, sends: bool, sum: &DirectionCounts) -> Vec<Figure> {
         let goodput = sum.goodput();
         let layers = self.layers(sends);
         let bounds = sum.bounds(sends, layers.map(|layers| layers.payload));
@@ -231,7 +247,7 @@ impl<'a> TcpTest<'a> {
         goodput.into_iter().flat_map(of).collect()
     }
 
-    /// What is known of one stream only; of one of several also what is known of all.
+    /// Returns the figures that exist only for single streams. One of several streams also has the figures of the sum.
     fn stream_figures(&self, total: &StreamTotal) -> Vec<Figure> {
         let mut figures = Vec::new();
         if total.spec.sends {
@@ -288,29 +304,29 @@ impl<'a> TcpTest<'a> {
             measurement.facts.insert(name.to_owned(), text.to_owned());
         };
         let window = match self.plan.until {
-            Until::For(_) => "until the client's word that the test is over",
+            Until::For(_) => "until the client's message that the test is over",
             Until::Bytes(_) => "until the last byte",
         };
         fact(
             "goodput",
             &format!(
-                "payload bytes (L7) that the receiver read, over its time {window}; in intervals of a sender, \
-                 what the receiver acknowledged"
+                "payload bytes (L7) that the receiver read, over its time {window}; in the intervals of a sender, the \
+                 acknowledged bytes"
             ),
         );
         fact(
             "interval",
-            "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
-             the kernel of this end sent until then, or received, with what TCP sent again (TCP_INFO), in the time from the first byte \
-             on; what was in flight when an omitted start ended may belong to either side",
+            "of the network's throughput in this time, without sampling error: at least all that the receiver read, at most all \
+             that the kernel of this end sent or received until then, including retransmissions (TCP_INFO), over the time from \
+             the first byte on; data in flight at the end of an omitted start may belong to either part",
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {
             fact(
                 "layers",
                 &format!(
-                    "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
-                     IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
-                     acknowledgements are not in them",
+                    "computed from goodput with {:.1} bytes of payload per segment (TCP_INFO of this end) and {} bytes of IPv{} \
+                     and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and acknowledgements are \
+                     not included",
                     layers.payload,
                     layers.headers(),
                     if self.ipv6 { 6 } else { 4 },
@@ -323,11 +339,10 @@ impl<'a> TcpTest<'a> {
         );
         fact(
             "receiving",
-            match self.plan.rx_copy {
-                true => "what is received is copied to memory of the program, at both ends",
-                false => {
-                    "the kernel discards what this end receives without copying it (MSG_TRUNC)"
-                }
+            if self.plan.rx_copy {
+                "received data are copied to the memory of the program, at both ends"
+            } else {
+                "the kernel discards received data of this end without copying them (MSG_TRUNC)"
             },
         );
         fact(
@@ -339,8 +354,8 @@ impl<'a> TcpTest<'a> {
             (self.client, Some(&self.sides.local)),
             (!self.client, remote),
         ];
-        for (client, said) in ends {
-            if let Some(name) = said.and_then(|said| said.congestion_used.as_ref()) {
+        for (client, results) in ends {
+            if let Some(name) = results.and_then(|results| results.congestion_used.as_ref()) {
                 let end = if client { "client" } else { "server" };
                 fact(&format!("congestion control of the {end}"), name);
             }
@@ -348,8 +363,8 @@ impl<'a> TcpTest<'a> {
     }
 }
 
-/// What both ends counted, as far as known.
-fn totals(sum: &Sum) -> Vec<Figure> {
+/// Returns the counts of both ends as figures, if they are known.
+fn totals(sum: &DirectionCounts) -> Vec<Figure> {
     let counts = [
         (Metric::SentBytes, sum.sent.map(|(bytes, _)| bytes)),
         (Metric::ReceivedBytes, sum.received.map(|(bytes, _)| bytes)),
@@ -361,7 +376,7 @@ fn totals(sum: &Sum) -> Vec<Figure> {
         .collect()
 }
 
-/// What only the sender's kernel knows of a stream.
+/// Returns the figures that only the kernel of the sender knows.
 fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |metric, statistic, value| figures.push(Figure::new(metric, statistic, value));
@@ -404,8 +419,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
-        let absurd = Sum {
+    fn sums_of_a_peer_s_counts_saturate() {
+        let absurd = DirectionCounts {
             sent: Some((u64::MAX, 1.0)),
             received: Some((u64::MAX, 2.0)),
             retransmits: Some(u64::MAX),
@@ -421,9 +436,10 @@ mod tests {
         assert_eq!(sum.retransmits, absurd.retransmits);
     }
 
-    /// 10 MB were written, of which 4 still stand in the sender's socket; 5 MB were read.
-    fn sum(carried: KernelCounts) -> Sum {
-        Sum {
+    /// Returns the counts of a test in which 10 MB were written and 5 MB were read; 4 MB are still in the sender's
+    /// socket.
+    fn sum(carried: KernelCounts) -> DirectionCounts {
+        DirectionCounts {
             sent: Some((10_000_000, 8.0)),
             received: Some((5_000_000, 8.0)),
             retransmits: Some(100),
@@ -433,26 +449,26 @@ mod tests {
     }
 
     #[test]
-    fn what_still_stands_in_the_senders_socket_is_not_in_the_bounds() {
+    fn unsent_data_is_not_in_the_bounds() {
         let sent = sum(KernelCounts {
             most: Some(6_000_000),
             ..KernelCounts::default()
         });
         assert_eq!(sent.bounds(true, Some(1000.0)), Some([5e6, 6e6]));
-        // At the receiver, what came and the 100 segments that may have come twice.
-        let came = sum(KernelCounts {
+        // At the receiver, the bound is the received data and the 100 segments that may have arrived twice.
+        let arrived = sum(KernelCounts {
             most: Some(5_200_000),
             ..KernelCounts::default()
         });
-        assert_eq!(came.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
-        // A kernel that does not say leaves what was written and sent again.
+        assert_eq!(arrived.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
+        // If the kernel reports nothing, the bound is the written and the retransmitted data.
         let silent = sum(KernelCounts::default());
         assert_eq!(silent.bounds(true, Some(1000.0)), Some([5e6, 10.1e6]));
     }
 
     #[test]
-    fn the_upper_bound_is_over_the_time_in_which_there_was_something_to_carry() {
-        let late = Sum {
+    fn the_upper_bound_excludes_idle_time() {
+        let late = DirectionCounts {
             idle: 4.0,
             ..sum(KernelCounts {
                 most: Some(6_000_000),
@@ -460,12 +476,12 @@ mod tests {
             })
         };
         assert_eq!(late.bounds(true, None), Some([5e6, 12e6]));
-        let never = Sum { idle: 8.0, ..late };
+        let never = DirectionCounts { idle: 8.0, ..late };
         assert_eq!(never.bounds(true, None), None);
     }
 
     #[test]
-    fn what_was_in_flight_at_the_cut_is_in_both_bounds() {
+    fn data_in_flight_at_the_start_widens_the_bounds() {
         let cut = sum(KernelCounts {
             most: Some(6_000_000),
             before: 300_000,

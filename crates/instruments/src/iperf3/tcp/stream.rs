@@ -1,4 +1,4 @@
-//! One TCP stream: its socket, the thread that sends or receives on it, and what was counted.
+//! One TCP stream: its socket, the thread that sends or receives on it, and its counts.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -10,109 +10,110 @@ use std::time::{Duration, Instant};
 use crate::error::{Context, Result, bail};
 use netio::tcp::{TcpInfo, discard};
 
-use super::super::control::is_pause;
+use super::super::control::is_timeout;
 use super::super::plan::{Iperf3Test, StreamSpec};
 use super::super::run::{CpuMeter, CpuTime, SendControl};
 
-/// How long a blocked send or receive may keep a thread from looking up; also how late a stalled sender stops.
-const BLOCKED: Duration = Duration::from_millis(20);
-/// Taken out of the receive buffer in one call. Large, because the kernel copies nothing.
-const RECEIVE: usize = 4 << 20;
-/// Copied out of it in one call, where that is asked for: as much as iperf3 does by default.
-const COPIED: usize = 128 << 10;
-/// A paced sender writes what is due in so long, and at least [`LEAST_CHUNK`].
+/// The time-out of a blocked send or receive, after which a thread checks the stop. A stalled sender stops this late.
+const BLOCK_TIMEOUT: Duration = Duration::from_millis(20);
+/// The bytes discarded from the receive buffer in one call. The number is large because the kernel copies nothing.
+const DISCARD_SIZE: usize = 4 << 20;
+/// The bytes copied from the receive buffer in one call, if the plan asks for copies, which is iperf3's default.
+const COPY_SIZE: usize = 128 << 10;
+/// A paced sender writes the data that is due within this time, and at least [`LEAST_CHUNK`] bytes.
 const PACING_STEP: Duration = Duration::from_millis(1);
 const LEAST_CHUNK: usize = 1460;
-/// Between two statements of a receiver's CPU time: it still runs when the results are taken.
-const STATED_EVERY: Duration = Duration::from_millis(20);
+/// The time between two publications of a receiver's CPU time, since the receiver still runs when the results are
+/// taken.
+const CPU_PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What all streams of one end share.
+/// The state that all streams of one end share.
 #[derive(Debug)]
-pub(super) struct SenderState {
-    /// When senders stop, and how much they may send; receivers go on after it without being counted.
+pub(super) struct SharedStreamState {
+    /// The control of the senders. Receivers continue after its stop without being counted.
     pub(super) control: SendControl,
-    /// What is sent over and over: incompressible.
+    /// The incompressible block that is sent repeatedly.
     block: Vec<u8>,
-    /// Payload bits a second of each stream.
+    /// The rate of each stream in payload bits per second.
     bitrate: Option<u64>,
-    /// Whether receivers copy what they receive.
+    /// Whether receivers copy received data.
     rx_copy: bool,
 }
 
-/// One stream of this end, and how far it was when something began or ended.
+/// One stream of this end, with its counts at several moments.
 #[derive(Debug)]
 pub(super) struct DataStream {
     pub(super) spec: StreamSpec,
-    /// Absent once closed.
+    /// The socket, or `None` once it is closed.
     socket: Option<Arc<TcpStream>>,
     counters: Arc<Counters>,
     thread: Option<JoinHandle<()>>,
-    /// When what counts began.
+    /// The counts at the start of counting.
     pub(super) base: Snapshot,
-    /// When the interval began.
+    /// The counts at the start of the current interval.
     before: Snapshot,
-    /// At the end of the test.
+    /// The counts at the end of the test.
     pub(super) end: Option<Snapshot>,
-    pub(super) sender: SenderRange,
+    pub(super) sender: SenderSummary,
 }
 
-/// What the thread of a stream tells others.
+/// The values that the thread of a stream publishes.
 #[derive(Debug, Default)]
 struct Counters {
     /// Payload bytes sent or received.
     bytes: AtomicU64,
-    /// Nanoseconds after the start at which the first of them left or came; 0 before.
+    /// Time of the first of them in nanoseconds after the start, or 0 before it.
     first_ns: AtomicU64,
-    /// Likewise the last.
+    /// Time of the last of them in nanoseconds after the start.
     last_ns: AtomicU64,
     cpu: CpuMeter,
-    /// Set when the thread ends: why, if it should not have.
+    /// Set when the thread ends, with the reason if it ended with an error.
     end: OnceLock<Option<String>>,
 }
 
-/// How far a stream has come at one moment.
+/// The counts of a stream at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
-    /// Payload bytes sent or received by this end's program.
+    /// Payload bytes that this end's program sent or received.
     pub(super) bytes: u64,
-    /// What the kernel knows.
+    /// The kernel's values.
     pub(super) info: TcpInfo,
 }
 
-/// Of a sender's kernel state at the ends of intervals.
+/// The kernel's values of a sender at the ends of intervals, summarised.
 #[derive(Debug, Default)]
-pub(super) struct SenderRange {
+pub(super) struct SenderSummary {
     count: u32,
     rtt_sum: Duration,
-    /// The greatest round-trip time.
+    /// The largest round-trip time.
     rtt_most: Duration,
-    /// The greatest congestion window, in bytes.
+    /// The largest congestion window in bytes.
     pub(super) most_cwnd: u64,
 }
 
-/// What one interval brought on one stream.
+/// The counts of one stream for one interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamInterval {
-    /// The stream, seen from this end.
+    /// The stream as this end sees it.
     pub(crate) spec: StreamSpec,
-    /// Payload bytes that this end wrote, or read.
+    /// Payload bytes that this end wrote or read.
     pub(crate) bytes: u64,
-    /// Payload bytes that arrived: read by this end, or acknowledged by the other.
+    /// Payload bytes that arrived: those that this end read, or that the other end acknowledged.
     pub(crate) arrived: u64,
-    /// Segments sent again; at a sender only.
+    /// Retransmitted segments, only at a sender.
     pub(crate) retransmits: u32,
-    /// The kernel's view at the end of the interval.
+    /// The kernel's values at the end of the interval.
     pub(crate) info: TcpInfo,
 }
 
-/// The congestion window in bytes, as iperf3 states it.
+/// Returns the congestion window in bytes, as iperf3 states it.
 pub(crate) fn cwnd_bytes(info: &TcpInfo) -> u64 {
     u64::from(info.snd_cwnd) * u64::from(info.snd_mss)
 }
 
-impl SenderState {
-    /// Blocks of so many bytes, without a limit.
+impl SharedStreamState {
+    /// Returns the state for blocks of `block` bytes, without a limit of sending.
     pub(super) fn new(block: u32, plan: &Iperf3Test) -> Self {
         let mut bytes = vec![0; block as usize];
         fastrand::Rng::with_seed(block.into()).fill(&mut bytes);
@@ -141,28 +142,32 @@ impl DataStream {
             base,
             before: base,
             end: None,
-            sender: SenderRange::default(),
+            sender: SenderSummary::default(),
         }
     }
 
     /// Starts the thread.
-    pub(super) fn start(&mut self, sending: &Arc<SenderState>, start: Instant) -> Result<()> {
-        let socket = self.socket.clone().context("a stream that is closed")?;
+    pub(super) fn start(&mut self, sending: &Arc<SharedStreamState>, start: Instant) -> Result<()> {
+        let socket = self.socket.clone().context("a closed stream")?;
         socket.set_nonblocking(false)?;
-        socket.set_write_timeout(Some(BLOCKED))?;
-        socket.set_read_timeout(Some(BLOCKED))?;
+        socket.set_write_timeout(Some(BLOCK_TIMEOUT))?;
+        socket.set_read_timeout(Some(BLOCK_TIMEOUT))?;
         let (counters, sending) = (Arc::clone(&self.counters), Arc::clone(sending));
         let work = if self.spec.sends { send } else { receive };
         let run = move || {
             let outcome = counters
                 .cpu
-                .meter(|| work(&socket, &sending, &counters, start));
+                .measure(|| work(&socket, &sending, &counters, start));
             let _ = counters
                 .end
                 .set(outcome.err().map(|error| error.to_string()));
         };
         let thread = thread::Builder::new().name(format!("tcp {}", self.spec.id));
-        self.thread = Some(thread.spawn(run).context("no thread for a stream")?);
+        self.thread = Some(
+            thread
+                .spawn(run)
+                .context("cannot start the thread of a stream")?,
+        );
         Ok(())
     }
 
@@ -175,19 +180,19 @@ impl DataStream {
         }
     }
 
-    /// How far the stream was at the end of the test, or is now.
+    /// Returns the counts at the end of the test, or now if it has not ended.
     pub(super) fn latest(&self) -> Snapshot {
         self.end.unwrap_or_else(|| self.snapshot(Instant::now()))
     }
 
-    /// Counts anew from here.
+    /// Restarts counting.
     pub(super) fn reset(&mut self, now: Instant) {
         self.base = self.snapshot(now);
         self.before = self.base;
-        self.sender = SenderRange::default();
+        self.sender = SenderSummary::default();
     }
 
-    /// Ends an interval.
+    /// Ends an interval and returns its counts.
     pub(super) fn interval(&mut self, now: Instant) -> StreamInterval {
         let now = self.end.unwrap_or_else(|| self.snapshot(now));
         let before = std::mem::replace(&mut self.before, now);
@@ -206,31 +211,31 @@ impl DataStream {
         }
     }
 
-    /// The connection, until it is closed.
+    /// Returns the connection, until it is closed.
     pub(super) fn socket(&self) -> Option<&TcpStream> {
         self.socket.as_deref()
     }
 
-    /// Ends the thread, which has been told to, and closes the connection.
+    /// Joins the thread, which has been told to end, and closes the connection.
     pub(super) fn close(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // Wakes a receiver that waits for more.
+            // The shutdown wakes a receiver that waits for more data.
             let _ = socket.shutdown(Shutdown::Read);
             self.join();
         }
     }
 
-    /// When the first byte left or came, after the start.
+    /// Returns the time of the first byte sent or received, since the start.
     pub(super) fn first_byte(&self) -> Duration {
         Duration::from_nanos(self.counters.first_ns.load(Ordering::Relaxed))
     }
 
-    /// When the last byte left or came, after the start.
+    /// Returns the time of the last byte sent or received, since the start.
     pub(super) fn last_byte(&self) -> Duration {
         Duration::from_nanos(self.counters.last_ns.load(Ordering::Relaxed))
     }
 
-    /// Whether the thread has ended, and why if it should not have.
+    /// Returns `Some` if the thread has ended, with the reason if it ended with an error.
     pub(super) fn ended(&self) -> Option<&Option<String>> {
         self.counters.end.get()
     }
@@ -242,7 +247,7 @@ impl DataStream {
     /// Waits for the thread, which has been told to end.
     pub(super) fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed there; the stream has no end then and counts as it stands.
+            // A panic of the thread has already been printed. The stream then has no end, and keeps its counts.
             let _ = thread.join();
         }
     }
@@ -254,7 +259,7 @@ impl Drop for DataStream {
     }
 }
 
-impl SenderRange {
+impl SenderSummary {
     fn add(&mut self, info: &TcpInfo) {
         self.rtt_most = self.rtt_most.max(info.rtt);
         self.rtt_sum += info.rtt;
@@ -262,7 +267,7 @@ impl SenderRange {
         self.most_cwnd = self.most_cwnd.max(cwnd_bytes(info));
     }
 
-    /// Mean and greatest round-trip time; absent without any.
+    /// Returns the mean and the largest round-trip time, or `None` without an interval.
     pub(super) fn rtt(&self) -> Option<[Duration; 2]> {
         (self.count > 0).then(|| [self.rtt_sum / self.count, self.rtt_most])
     }
@@ -270,7 +275,7 @@ impl SenderRange {
 
 impl Counters {
     fn add(&self, bytes: usize, start: Instant) {
-        // One writer only, so that no locked instruction is needed.
+        // There is only one writer, so that no locked instruction is needed.
         let total = self.bytes.load(Ordering::Relaxed) + bytes as u64;
         self.bytes.store(total, Ordering::Relaxed);
         let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -281,10 +286,10 @@ impl Counters {
     }
 }
 
-/// Writes until told to stop, or until the allowance is spent.
+/// Writes until the stop, or until the allowance is used up.
 fn send(
     socket: &TcpStream,
-    sending: &SenderState,
+    sending: &SharedStreamState,
     counters: &Counters,
     start: Instant,
 ) -> Result<()> {
@@ -303,7 +308,7 @@ fn send(
             let sent = counters.bytes.load(Ordering::Relaxed);
             let wait = due(sent, rate).saturating_sub(start.elapsed());
             if !wait.is_zero() {
-                thread::sleep(wait.min(BLOCKED));
+                thread::sleep(wait.min(BLOCK_TIMEOUT));
                 continue;
             }
         }
@@ -313,10 +318,10 @@ fn send(
         }
         let written = match socket.write(&sending.block[..wanted]) {
             Ok(count) => count,
-            Err(error) if is_pause(&error) => 0,
+            Err(error) if is_timeout(&error) => 0,
             Err(error) => {
                 control.give_back(wanted);
-                return Err(error).context("the far end broke a stream that was sent on");
+                return Err(error).context("the far end broke a sending stream");
             }
         };
         control.give_back(wanted - written);
@@ -327,41 +332,42 @@ fn send(
     Ok(())
 }
 
-/// Reads until the far end closes, or this end does.
+/// Reads until the far end or this end closes the connection.
 fn receive(
     socket: &TcpStream,
-    test: &SenderState,
+    test: &SharedStreamState,
     counters: &Counters,
     start: Instant,
 ) -> Result<()> {
-    let mut stated = Instant::now();
-    let mut copied = vec![0; if test.rx_copy { COPIED } else { 0 }];
+    let mut published = Instant::now();
+    let mut copied = vec![0; if test.rx_copy { COPY_SIZE } else { 0 }];
     loop {
-        if stated.elapsed() > STATED_EVERY {
-            counters.cpu.state();
-            stated = Instant::now();
+        if published.elapsed() > CPU_PUBLISH_INTERVAL {
+            counters.cpu.publish();
+            published = Instant::now();
         }
-        let taken = match test.rx_copy {
-            true => (&mut &*socket).read(&mut copied),
-            false => discard(socket, RECEIVE),
+        let taken = if test.rx_copy {
+            (&mut &*socket).read(&mut copied)
+        } else {
+            discard(socket, DISCARD_SIZE)
         };
         match taken {
             Ok(0) if !test.control.is_stopped() => {
-                bail!(Peer, "the far end closed a stream that was received on");
+                bail!(Peer, "the far end closed a receiving stream");
             }
             Ok(0) => return Ok(()),
             Ok(count) => counters.add(count, start),
-            Err(error) if is_pause(&error) => {}
+            Err(error) if is_timeout(&error) => {}
             Err(error) if !test.control.is_stopped() => {
-                return Err(error).context("the far end broke a stream that was received on");
+                return Err(error).context("the far end broke a receiving stream");
             }
-            // After the test the far end may close as it likes.
+            // After the test the far end may close the connection at any time.
             Err(_) => return Ok(()),
         }
     }
 }
 
-/// When byte `sent` is due at `rate` bits a second.
+/// Returns when byte `sent` is due at `rate` bits per second.
 fn due(sent: u64, rate: u64) -> Duration {
     let ns = u128::from(sent) * 8_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
@@ -372,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_is_due_when_those_before_it_have_had_their_time() {
+    fn a_byte_is_due_after_the_time_of_the_bytes_before_it() {
         assert_eq!(due(1_250_000, 10_000_000), Duration::from_secs(1));
         assert_eq!(due(0, 1), Duration::ZERO);
     }

@@ -1,11 +1,14 @@
-//! iperf 2 as an instrument, by its enhanced reports (`-e`) in bits a second: its CSV (`-y C`) has neither retransmissions nor RTT.
+//! iperf 2 as an instrument. Its enhanced reports (`-e`) in bits per second are parsed, because its CSV (`-y C`) has
+//! neither retransmissions nor RTT.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::error::{Result, bail, ensure};
 
-use super::{SentDatagrams, StreamProgram, StreamTest, amount, direction, iperf_client, switches};
+use super::{
+    SentDatagrams, StreamProgram, StreamTest, direction, enabled_flags, iperf_client, parse_amount,
+};
 use crate::endpoint::Local;
 use crate::external::{Tool, ToolOutput, word, words};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
@@ -31,23 +34,23 @@ impl StreamProgram for Iperf {
     }
 
     fn check(&self, plan: &Iperf3Test) -> Result<()> {
-        // Its own default is 1 Mbit/s, and it takes a rate of 0 for an endless gap.
+        // The default of iperf is 1 Mbit/s, and it interprets a rate of 0 as an endless gap.
         ensure!(
             Tool,
             plan.protocol == Transport::Tcp || plan.bitrate.is_some(),
-            "iperf sends datagrams at a rate only: say which"
+            "iperf sends datagrams only at a rate: add --bitrate"
         );
-        super::plain_time("iperf", plan).map(drop)
+        super::one_way_time("iperf", plan).map(drop)
     }
 
     fn server_arguments(&self, target: SocketAddr, plan: &Iperf3Test) -> Option<Vec<String>> {
         let congestion = plan
             .congestion
             .clone()
-            .filter(|_| plan.way == TestDirection::Down);
+            .filter(|_| plan.direction == TestDirection::Down);
         let mut arguments = vec!["-s".to_owned()];
         arguments.extend(words(&[("-p", word(target.port())), ("-Z", congestion)]));
-        arguments.extend(switches(&[
+        arguments.extend(enabled_flags(&[
             ("-V", target.is_ipv6()),
             ("-u", plan.protocol == Transport::Udp),
         ]));
@@ -55,22 +58,22 @@ impl StreamProgram for Iperf {
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
-        super::no_connect_timeout("iperf", test)?;
+        super::check_no_connect_timeout("iperf", test)?;
         let plan = test.plan;
-        let time = super::plain_time("iperf", plan)?;
+        let time = super::one_way_time("iperf", plan)?;
         let address = match test.local {
             Some(Local::Address(address)) => word(address),
             Some(Local::Interface(name)) => {
                 bail!(
                     Tool,
-                    "iperf takes an address to bind to, not an interface ({name})"
+                    "iperf can bind to an address, but not to an interface ({name})"
                 )
             }
             None => None,
         };
         ensure!(
             Tool,
-            plan.way == TestDirection::Up || plan.congestion.is_none(),
+            plan.direction == TestDirection::Up || plan.congestion.is_none(),
             "iperf's server chooses the congestion control of a reverse test: start it with -Z"
         );
         let mut arguments = vec!["-e".to_owned()];
@@ -79,7 +82,7 @@ impl StreamProgram for Iperf {
             &[("-f", word("b")), ("-t", word(time.as_secs_f64()))],
             &[("-Z", plan.congestion.clone()), ("-B", address)],
         ));
-        arguments.extend(switches(&[("-V", test.target.is_ipv6())]));
+        arguments.extend(enabled_flags(&[("-V", test.target.is_ipv6())]));
         Ok(arguments)
     }
 
@@ -94,10 +97,10 @@ impl StreamProgram for Iperf {
             }
         }
         let (totals, intervals) = split(&rows);
-        let down = plan.way == TestDirection::Down;
+        let down = plan.direction == TestDirection::Down;
         let received: Vec<&StreamRow> = match plan.protocol {
             _ if down => totals.clone(),
-            // What the server sent back of the datagrams that it received.
+            // The server reports the datagrams that it received.
             Transport::Udp => server.iter().collect(),
             Transport::Tcp => Vec::new(),
         };
@@ -111,21 +114,21 @@ impl StreamProgram for Iperf {
             failure: failure(output, plan, &totals, &received),
             ..Measurement::default()
         };
-        let measurement = super::judged(measurement, plan, SentDatagrams::of);
+        let measurement = super::with_pace(measurement, plan, SentDatagrams::of);
         match plan.protocol {
             Transport::Tcp if !down => measurement.with_fact(
                 "sent rate",
-                "what iperf handed to its socket (L7): up to a socket buffer more than arrived, which it does not say",
+                "bytes that iperf handed to its socket (L7): up to a socket buffer more than arrived, which iperf does not report",
             ),
-            _ => measurement.with_fact("goodput", "what the receiving end's iperf counted (L7)"),
+            _ => measurement.with_fact("goodput", "bytes that the receiving iperf counted (L7)"),
         }
     }
 }
 
-/// A line that reports on one stream, or on their sum.
+/// A line about one stream, or about the sum of all.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct StreamRow {
-    /// As iperf numbers it; absent for the sum.
+    /// iperf's number of the stream, or `None` for the sum.
     id: Option<u32>,
     start_s: f64,
     end_s: f64,
@@ -140,7 +143,7 @@ struct StreamRow {
 }
 
 impl StreamRow {
-    /// `[  1] 0.0000-1.0000 sec  626984 Bytes  5015872 bits/sec ...` and what its columns say.
+    /// Parses a line such as `[  1] 0.0000-1.0000 sec  626984 Bytes  5015872 bits/sec ...` with its columns.
     fn parse(line: &str) -> Option<Self> {
         let (id, rest) = line.strip_prefix('[')?.split_once(']')?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -153,33 +156,34 @@ impl StreamRow {
                 "SUM" => None,
                 number => Some(number.parse().ok()?),
             },
-            start_s: amount(start)?,
-            end_s: amount(end)?,
-            bytes: amount(bytes)?,
-            bit_per_s: amount(rate)?,
+            start_s: parse_amount(start)?,
+            end_s: parse_amount(end)?,
+            bytes: parse_amount(bytes)?,
+            bit_per_s: parse_amount(rate)?,
             ..Self::default()
         };
         Some(match details {
-            // 6435/0 0 1023K/81(19) us 20825886
+            // An example is 6435/0 0 1023K/81(19) us 20825886.
             [_writes, retransmits, window, "us", ..] => {
                 let (cwnd, rtt) = window.split_once('/').unwrap_or_default();
-                let rtt_us = rtt.split('(').next().and_then(amount);
+                let rtt_us = rtt.split('(').next().and_then(parse_amount);
                 Self {
-                    retransmits: amount(retransmits),
+                    retransmits: parse_amount(retransmits),
                     cwnd_bytes: cwnd
                         .strip_suffix('K')
-                        .and_then(amount)
+                        .and_then(parse_amount)
                         .map(|kib| kib * 1024.0),
                     rtt_ms: rtt_us.map(|us| us / 1e3),
                     ..row
                 }
             }
-            // 0.000 ms 0/867 (0%)
+            // An example is 0.000 ms 0/867 (0%).
             [jitter, "ms", counts, ..] => {
                 let counts = counts.split_once('/');
                 Self {
-                    jitter_ms: amount(jitter),
-                    lost: counts.and_then(|(lost, sent)| Some((amount(lost)?, amount(sent)?))),
+                    jitter_ms: parse_amount(jitter),
+                    lost: counts
+                        .and_then(|(lost, sent)| Some((parse_amount(lost)?, parse_amount(sent)?))),
                     ..row
                 }
             }
@@ -188,7 +192,8 @@ impl StreamRow {
     }
 }
 
-/// Of each stream the row over its whole time, which is the last that starts at 0, and the rows of intervals.
+/// Splits the rows into those of each stream's whole time, which is its last row that starts at 0, and those of
+/// intervals.
 fn split(rows: &[StreamRow]) -> (Vec<&StreamRow>, Vec<&StreamRow>) {
     let streams = || rows.iter().enumerate().filter(|(_, row)| row.id.is_some());
     let from_start = streams().filter(|(_, row)| row.start_s == 0.0);
@@ -202,7 +207,7 @@ fn split(rows: &[StreamRow]) -> (Vec<&StreamRow>, Vec<&StreamRow>) {
 }
 
 fn interval_samples(intervals: &[&StreamRow], plan: &Iperf3Test) -> Vec<Sample> {
-    let bytes = match plan.way {
+    let bytes = match plan.direction {
         TestDirection::Down => ReceivedBytes,
         TestDirection::Up | TestDirection::Both => SentBytes,
     };
@@ -226,7 +231,7 @@ fn interval_samples(intervals: &[&StreamRow], plan: &Iperf3Test) -> Vec<Sample> 
     all
 }
 
-/// Bytes and rate of all streams together, and the rate of each of several.
+/// Returns the bytes and rate of all streams together, and the rate of each if there are several.
 fn rates(rows: &[&StreamRow], plan: &Iperf3Test, bytes: Metric, rate: Metric) -> Vec<Figure> {
     let sum = |value: fn(&StreamRow) -> f64| {
         let sum = rows.iter().map(|row| value(row)).sum();
@@ -244,17 +249,21 @@ fn rates(rows: &[&StreamRow], plan: &Iperf3Test, bytes: Metric, rate: Metric) ->
     figures(Some(direction(plan)), all).chain(each).collect()
 }
 
-/// What the sender says of the whole, and the datagrams as the receiver counted them.
+/// Returns the sender's other figures of the whole test, and the datagrams as the receiver counted them.
 fn other_figures(
     totals: &[&StreamRow],
     received: &[&StreamRow],
     plan: &Iperf3Test,
 ) -> impl Iterator<Item = Figure> + use<> {
-    let retransmits = totals.iter().filter_map(|row| row.retransmits);
-    let retransmits = retransmits.reduce(|sum, more| sum + more);
+    let retransmits = totals
+        .iter()
+        .filter_map(|row| row.retransmits)
+        .reduce(|sum, more| sum + more);
     let elapsed = totals.iter().map(|row| row.end_s).reduce(f64::max);
-    let counts = received.iter().filter_map(|row| row.lost);
-    let counts = counts.reduce(|(lost, sent), more| (lost + more.0, sent + more.1));
+    let counts = received
+        .iter()
+        .filter_map(|row| row.lost)
+        .reduce(|(lost, sent), more| (lost + more.0, sent + more.1));
     let lost_percent = counts.and_then(|(lost, sent)| (sent > 0.0).then(|| 100.0 * lost / sent));
     let jitters: Vec<f64> = received.iter().filter_map(|row| row.jitter_ms).collect();
     let jitter = jitters.iter().sum::<f64>() / jitters.len().max(1) as f64;
@@ -276,9 +285,9 @@ fn failure(
     received: &[&StreamRow],
 ) -> Option<String> {
     if totals.is_empty() {
-        return Some(output.ending("iperf"));
+        return Some(output.exit_message("iperf"));
     }
-    let expects_report = plan.way == TestDirection::Down || plan.protocol == Transport::Udp;
+    let expects_report = plan.direction == TestDirection::Down || plan.protocol == Transport::Udp;
     if expects_report && received.is_empty() {
         return Some("the server did not report what it received".to_owned());
     }
@@ -294,7 +303,7 @@ pub(crate) mod tests {
     use crate::external::tests::captured;
     use record::Direction;
 
-    /// iperf 2.1.8: two streams for two seconds, a row each second.
+    /// Output of iperf 2.1.8: two streams for two seconds, a row per second.
     pub(crate) const TCP: &str = include_str!("fixtures/iperf_tcp.txt");
     pub(crate) const REVERSE: &str = include_str!("fixtures/iperf_rev.txt");
     pub(crate) const UDP: &str = include_str!("fixtures/iperf_udp.txt");
@@ -310,7 +319,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_tcp_client_buffered_is_not_called_goodput() {
+    fn data_buffered_by_a_tcp_client_is_not_goodput() {
         let plan = Iperf3Test {
             parallel: 2,
             ..plan(Transport::Tcp, TestDirection::Up)
@@ -322,8 +331,12 @@ pub(crate) mod tests {
         let rates = figures(&measurement, SentRateBitPerS);
         assert_eq!(rates, [sent, 34_166_343_768.0, 18_111_033_443.0]);
         assert_eq!(figures(&measurement, RetransmittedPackets), [1.0]);
-        let rtts = measurement.samples.iter().filter(|s| s.metric == TcpRttMs);
-        let rtts: Vec<_> = rtts.map(|s| (s.index, s.stream, s.value)).collect();
+        let rtts: Vec<_> = measurement
+            .samples
+            .iter()
+            .filter(|s| s.metric == TcpRttMs)
+            .map(|s| (s.index, s.stream, s.value))
+            .collect();
         assert_eq!(rtts[..2], [(1, Some(2), 0.107), (1, Some(1), 0.111)]);
         assert_eq!(rtts.len(), 4);
         let cwnd = measurement
@@ -343,7 +356,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn udp_is_what_the_server_reported() {
+    fn udp_figures_are_those_of_the_server() {
         let plan = plan(Transport::Udp, TestDirection::Up);
         let measurement = parse(UDP, &plan);
         assert_eq!(measurement.failure, None);
@@ -358,7 +371,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_test_in_which_nothing_arrived_has_failed() {
+    fn a_test_without_arrivals_is_a_failure() {
         let silent = plan(Transport::Udp, TestDirection::Down);
         assert_eq!(parse(SILENT, &silent).failure.unwrap(), "nothing arrived");
         let output = captured("tcp connect failed: Connection refused\n", 0);
@@ -370,7 +383,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_interval_is_not_taken_for_the_whole() {
+    fn an_interval_is_not_mistaken_for_the_whole_test() {
         let text = "\
 [  1] 0.0000-1.0000 sec  100 Bytes  800 bits/sec  1/0          0     10K/81(19) us  2
 [  1] 0.0000-1.0119 sec  101 Bytes  798 bits/sec  1/0          0     10K/81(19) us  2
@@ -382,7 +395,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_sender_is_told_the_congestion_control() {
+    fn the_congestion_control_is_set_at_the_sender() {
         let target = "127.0.0.1:5001".parse().unwrap();
         let with = |way| Iperf3Test {
             congestion: Some("reno".to_owned()),
@@ -415,7 +428,7 @@ pub(crate) mod tests {
         };
         Iperf.check(&plan(Some(1))).unwrap();
         let error = Iperf.check(&plan(None)).unwrap_err().to_string();
-        assert!(error.contains("at a rate only"), "{error}");
+        assert!(error.contains("only at a rate"), "{error}");
     }
 
     #[test]
@@ -427,6 +440,11 @@ pub(crate) mod tests {
             ..StreamTest::new("127.0.0.1:1".parse().unwrap(), &plan)
         };
         let error = command_line(&Iperf, &test);
-        assert!(error.unwrap_err().to_string().contains("not an interface"));
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("not to an interface")
+        );
     }
 }

@@ -1,11 +1,11 @@
-//! iperf3's own client as an instrument, by its JSON (`-J`).
+//! iperf3's own client as an instrument, whose JSON (`-J`) is parsed.
 
 use std::net::SocketAddr;
 
 use crate::error::{Result, ensure};
 use serde_json::Value;
 
-use super::{SentDatagrams, StreamProgram, StreamTest, iperf_client, switches};
+use super::{SentDatagrams, StreamProgram, StreamTest, enabled_flags, iperf_client};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::external::{Tool, ToolOutput, word};
 use crate::iperf3::messages::LOSS_UNKNOWN;
@@ -37,7 +37,7 @@ impl StreamProgram for Iperf3 {
             ensure!(
                 Tool,
                 time.subsec_nanos() == 0,
-                "iperf3 tests for whole seconds, not for {time:?}"
+                "iperf3 tests whole seconds only, not {time:?}"
             );
         }
         Ok(())
@@ -74,24 +74,27 @@ impl StreamProgram for Iperf3 {
                 ),
             ],
         ));
-        arguments.extend(switches(&[("--bidir", plan.way == TestDirection::Both)]));
+        arguments.extend(enabled_flags(&[(
+            "--bidir",
+            plan.direction == TestDirection::Both,
+        )]));
         Ok(arguments)
     }
 
     fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement {
-        // The error message of a serde_json that met garbage helps nobody: iperf3's own words do.
-        let Ok(said) = serde_json::from_str::<Value>(&output.text()) else {
+        // iperf3's own message is more useful than serde_json's error about invalid text.
+        let Ok(report) = serde_json::from_str::<Value>(&output.text()) else {
             return Measurement::failed(format!(
-                "iperf3 ended with code {} and no whole JSON: {}",
+                "iperf3 ended with code {} and incomplete JSON: {}",
                 output.code,
-                output.last_words()
+                output.last_line()
             ));
         };
-        let end = &said["end"];
+        let end = &report["end"];
         let mut measurement = Measurement {
-            samples: interval_samples(&said["intervals"], plan),
-            figures: whole_figures(end, plan, knows_far_loss(&said, plan)),
-            failure: failure(&said),
+            samples: interval_samples(&report["intervals"], plan),
+            figures: whole_figures(end, plan, knows_far_loss(&report, plan)),
+            failure: failure(&report),
             ..Measurement::default()
         };
         for (fact, value) in [
@@ -100,7 +103,7 @@ impl StreamProgram for Iperf3 {
                 "receiver's congestion control",
                 &end["receiver_tcp_congestion"],
             ),
-            ("maximum segment size", &said["start"]["tcp_mss_default"]),
+            ("maximum segment size", &report["start"]["tcp_mss_default"]),
         ] {
             let value = match value {
                 Value::String(text) => text.clone(),
@@ -109,50 +112,54 @@ impl StreamProgram for Iperf3 {
             };
             measurement = measurement.with_fact(fact, value);
         }
-        if plan.protocol == Transport::Udp && !knows_far_loss(&said, plan) {
+        if plan.protocol == Transport::Udp && !knows_far_loss(&report, plan) {
             measurement = measurement.with_fact("loss up", LOSS_UNKNOWN);
         }
-        let measurement = super::judged(measurement, plan, SentDatagrams::of);
+        let measurement = super::with_pace(measurement, plan, SentDatagrams::of);
         measurement.with_fact(
             "goodput",
-            "what the receiving end's iperf3 counted (L7), over its own time",
+            "bytes that the receiving iperf3 counted (L7), over its own time",
         )
     }
 }
 
-/// Whether the loss of what it sent is known: before 3.14 an end does not tell the other what it lost in the omitted start.
-fn knows_far_loss(said: &Value, plan: &Iperf3Test) -> bool {
-    let version = said["start"]["version"].as_str().unwrap_or_default();
+/// Returns whether the loss of sent datagrams is known. Before 3.14 an end does not report its loss in the omitted
+/// start.
+fn knows_far_loss(report: &Value, plan: &Iperf3Test) -> bool {
+    let version = report["start"]["version"].as_str().unwrap_or_default();
     let minor = version.strip_prefix("iperf 3.").unwrap_or_default();
     let digits = minor.split(|c: char| !c.is_ascii_digit()).next();
     let minor: Option<u32> = digits.and_then(|digits| digits.parse().ok());
-    plan.omit.is_zero() || plan.way == TestDirection::Down || minor.is_some_and(|minor| minor >= 14)
+    plan.omit.is_zero()
+        || plan.direction == TestDirection::Down
+        || minor.is_some_and(|minor| minor >= 14)
 }
 
-fn failure(said: &Value) -> Option<String> {
-    if let Some(error) = said.get("error") {
+fn failure(report: &Value) -> Option<String> {
+    if let Some(error) = report.get("error") {
         let text = error
             .as_str()
             .map_or_else(|| error.to_string(), str::to_owned);
         return Some(format!("iperf3: {text}"));
     }
-    match number(&said["end"]["sum_received"], "bytes") {
+    match number(&report["end"]["sum_received"], "bytes") {
         Some(bytes) if bytes > 0.0 => None,
         Some(_) => Some("nothing arrived".to_owned()),
-        None => Some("iperf3 does not say what arrived".to_owned()),
+        None => Some("iperf3 does not report what arrived".to_owned()),
     }
 }
 
-/// The members of an array, each with its number from 1.
+/// Returns the members of an array, each with its number from 1.
 fn members(array: &Value) -> impl Iterator<Item = (&Value, u32)> {
     array.as_array().into_iter().flatten().zip(1..)
 }
 
-/// Where a stream of the client goes.
+/// Returns the direction of a stream of the client.
 fn stream_direction(stream: &Value) -> Option<Direction> {
-    Some(match stream["sender"].as_bool()? {
-        true => Direction::Up,
-        false => Direction::Down,
+    Some(if stream["sender"].as_bool()? {
+        Direction::Up
+    } else {
+        Direction::Down
     })
 }
 
@@ -171,7 +178,7 @@ fn interval_samples(intervals: &Value, plan: &Iperf3Test) -> Vec<Sample> {
     all
 }
 
-/// One stream in one interval; nothing of one that `-O` omits.
+/// Returns the samples of one stream in one interval. `None` means that `-O` omits the interval.
 fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sample> + use<>> {
     if stream["omitted"].as_bool() == Some(true) {
         return None;
@@ -193,10 +200,10 @@ fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sam
     Some(samples(number(stream, "end")?, index, direction, found))
 }
 
-/// What stands under `end`: the sums of each direction, the load of both processors, and each stream.
+/// Returns the figures of `end`: the sums of each direction, the CPU load of both ends, and each stream.
 fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Figure> {
-    // The sums without an ending are of the first direction, whichever it is.
-    let sums: &[(Direction, &str)] = match plan.way {
+    // The sums without a suffix are of the first direction, whichever it is.
+    let sums: &[(Direction, &str)] = match plan.direction {
         TestDirection::Up => &[(Direction::Up, "")],
         TestDirection::Down => &[(Direction::Down, "")],
         TestDirection::Both => &[(Direction::Up, ""), (Direction::Down, "_bidir_reverse")],
@@ -215,7 +222,7 @@ fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Fi
         all.extend(figures(Some(direction), found));
         let known = knows_far_loss || direction == Direction::Down;
         let lost = |name| number(datagrams, name).filter(|_| known);
-        // Of datagrams behind others iperf3 does not say which were duplicates: they are left out.
+        // iperf3 does not report which reordered datagrams were duplicates; therefore there is no figure for them.
         let found = match plan.protocol {
             Transport::Tcp => vec![(RetransmittedPackets, Total, number(sent, "retransmits"))],
             Transport::Udp => vec![
@@ -247,11 +254,11 @@ fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Fi
     all
 }
 
-/// What TCP took for the round-trip time, and the goodput of one of several streams.
+/// Returns TCP's round-trip times, and the goodput of one of several streams.
 fn stream_figures(stream: &Value, several: bool) -> impl Iterator<Item = Figure> + use<> {
     let (sender, receiver) = (&stream["sender"], &stream["receiver"]);
     let goodput = number(receiver, "bits_per_second").filter(|_| several);
-    // The far end's iperf3 keeps these to itself: of what it sends they are 0 here.
+    // The far end's iperf3 does not report these values; for data that it sends, they are 0 here.
     let rtt_us = |key| number(sender, key).filter(|us| *us > 0.0);
     let rtt_ms = |key| rtt_us(key).map(|us| us / 1e3);
     let found = [
@@ -264,7 +271,7 @@ fn stream_figures(stream: &Value, several: bool) -> impl Iterator<Item = Figure>
     figures(direction, found).filter(move |_| direction.is_some())
 }
 
-/// A number that is there and can be an amount: iperf3 writes what it does not know as -1, signed or not.
+/// Returns a number that is present and can be an amount. iperf3 writes an unknown value as -1, signed or unsigned.
 fn number(object: &Value, key: &str) -> Option<f64> {
     let value = object.get(key)?;
     if value.as_u64() == Some(u64::MAX) {
@@ -284,7 +291,7 @@ pub(crate) mod tests {
     use crate::external::tests::captured;
     use record::{Metric, Statistic};
 
-    /// iperf3 3.12: two streams for a second, a sample each half second.
+    /// Output of iperf3 3.12: two streams for a second, a sample every half second.
     pub(crate) const TCP: &str = include_str!("fixtures/iperf3_tcp.json");
     pub(crate) const REVERSE: &str = include_str!("fixtures/iperf3_rev.json");
     pub(crate) const UDP: &str = include_str!("fixtures/iperf3_udp.json");
@@ -317,7 +324,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_loss_of_an_omitted_start_is_told_from_3_14_on() {
+    fn the_loss_after_an_omitted_start_is_known_from_3_14_on() {
         let plan = Iperf3Test {
             omit: Duration::from_secs(1),
             ..plan(Transport::Udp, TestDirection::Up)
@@ -336,7 +343,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_ends_of_tcp_and_each_stream_are_told_apart() {
+    fn both_ends_of_tcp_and_its_streams_have_separate_figures() {
         let plan = Iperf3Test {
             parallel: 2,
             ..plan(Transport::Tcp, TestDirection::Up)
@@ -375,7 +382,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn udp_has_loss_and_jitter_as_the_receiver_counted_them() {
+    fn udp_loss_and_jitter_are_those_of_the_receiver() {
         for (text, way, direction) in [
             (UDP, TestDirection::Up, Direction::Up),
             (UDP_REVERSE, TestDirection::Down, Direction::Down),
@@ -390,14 +397,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_directions_have_figures_of_their_own() {
+    fn both_directions_have_separate_figures() {
         let measurement = parse(BOTH, &plan(Transport::Tcp, TestDirection::Both));
         let sent = |direction| figure(&measurement, RetransmittedPackets, Total, direction);
         assert_eq!((sent(Direction::Up), sent(Direction::Down)), (2.0, 9.0));
     }
 
     #[test]
-    fn iperf3_s_own_words_are_the_failure() {
+    fn the_error_of_iperf3_is_the_failure() {
         let plan = plan(Transport::Tcp, TestDirection::Up);
         let cause = parse(REFUSED, &plan).failure.unwrap();
         assert_eq!(
@@ -408,13 +415,13 @@ pub(crate) mod tests {
             .parse(&captured("{\"start\":", 1), &plan)
             .failure
             .unwrap();
-        assert!(cause.contains("code 1 and no whole JSON"), "{cause}");
+        assert!(cause.contains("code 1 and incomplete JSON"), "{cause}");
         let deep = "[".repeat(10_000);
         assert!(parse(&deep, &plan).failure.is_some());
     }
 
     #[test]
-    fn what_iperf3_does_not_know_is_not_a_figure() {
+    fn an_unknown_value_is_not_a_figure() {
         let object: Value =
             serde_json::from_str(r#"{"a":18446744073709551615,"b":-1,"c":"5","d":5,"e":null}"#)
                 .unwrap();
@@ -450,7 +457,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn datagrams_without_a_rate_go_as_fast_as_they_can() {
+    fn datagrams_without_a_rate_are_sent_as_fast_as_possible() {
         let target = "127.0.0.1:5201".parse().unwrap();
         let udp = plan(Transport::Udp, TestDirection::Up);
         let udp = Iperf3Test {

@@ -1,4 +1,4 @@
-//! What iperf3, iperf and nuttcp have in common: streams of TCP or UDP from one end to the other for a time.
+//! The common parts of iperf3, iperf and nuttcp, which measure streams of TCP or UDP from one end to the other.
 
 pub(crate) mod iperf;
 pub(crate) mod iperf3;
@@ -26,7 +26,7 @@ use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport, Until};
 use record::schedule::Pace;
 use record::{Direction, Figure, Measurement, Metric};
 
-/// What measures streams of TCP or UDP; the server must be of the same kind.
+/// A program that measures streams of TCP or UDP. The server must be of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StreamTool {
@@ -38,55 +38,55 @@ pub(crate) enum StreamTool {
     Nuttcp,
 }
 
-/// What a tool may take beyond the time of its test: to connect, and to exchange results.
+/// The time that a tool may take beyond its test: to connect, and to exchange results.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What a tool is to do.
+/// A test for a tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamTest<'a> {
-    /// Where its server listens.
+    /// The address where its server listens.
     pub(crate) target: SocketAddr,
-    /// Which streams.
+    /// The streams.
     pub(crate) plan: &'a Iperf3Test,
-    /// Where to send from.
+    /// The local address or interface to send from.
     pub(crate) local: Option<&'a Local>,
-    /// How long a connection may take to come about; absent unless the user says.
+    /// The time-out for a connection, if the user sets one.
     pub(crate) connect_timeout: Option<Duration>,
 }
 
 /// A tool that measures streams.
 pub(crate) trait StreamProgram {
-    /// The one on PATH.
+    /// Returns the tool on PATH.
     ///
     /// # Errors
-    /// It is not there.
+    /// Returns an error if it is not installed.
     fn tool(&self) -> Result<Tool>;
 
-    /// The port on which it serves unless told otherwise.
+    /// Returns the default port of its server.
     fn port(&self) -> u16;
 
-    /// Whether it can do what `plan` asks for, wherever.
+    /// Checks that the tool can do what `plan` asks for, independently of the ends.
     ///
     /// # Errors
-    /// It has no option for something; says for what.
+    /// Returns an error that names a setting for which the tool has no option.
     fn check(&self, plan: &Iperf3Test) -> Result<()>;
 
-    /// How its own server is started for `plan`, at an address of the target's IP version; absent where farwire's far end
-    /// serves it.
+    /// Returns the command line of the tool's server for `plan`, at an address of the target's IP version. `None` means
+    /// that farwire's far end serves the tool.
     fn server_arguments(&self, target: SocketAddr, plan: &Iperf3Test) -> Option<Vec<String>>;
 
-    /// Its command line for a plan that was checked.
+    /// Returns the client's command line for a plan that was checked.
     ///
     /// # Errors
-    /// As [`Self::check`], of the test's ends.
+    /// Returns an error that names a setting of the test's ends for which the tool has no option.
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>>;
 
-    /// What it said, as samples and figures; lines that it did not mean for us are passed over.
+    /// Parses the tool's output into samples and figures. Other lines are ignored.
     fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement;
 }
 
 impl<'a> StreamTest<'a> {
-    /// From whichever address, with the usual patience.
+    /// Returns a test from any local address, with the default time-out.
     pub(crate) fn new(target: SocketAddr, plan: &'a Iperf3Test) -> Self {
         Self {
             target,
@@ -97,35 +97,34 @@ impl<'a> StreamTest<'a> {
     }
 }
 
-/// The command line with which `by` does `test`.
+/// Returns the command line with which the tool `by` does `test`.
 ///
 /// # Errors
-/// It has no option for something; says for what.
+/// Returns an error that names a setting for which the tool has no option.
 pub(crate) fn command_line(by: &dyn StreamProgram, test: &StreamTest<'_>) -> Result<Vec<String>> {
     by.check(test.plan)?;
     by.arguments(test)
 }
 
-/// Where the data goes, in a test of one direction.
+/// Returns the direction of the data in a test of one direction.
 pub(crate) fn direction(plan: &Iperf3Test) -> Direction {
-    match plan.way {
+    match plan.direction {
         TestDirection::Up | TestDirection::Both => Direction::Up,
         TestDirection::Down => Direction::Down,
     }
 }
 
-/// The figure of all streams that went this way.
+/// Returns the figure of all streams of this direction together.
 fn whole(figures: &[Figure], metric: Metric, direction: Direction) -> Option<f64> {
-    let mut figures = figures.iter();
-    let is_it = |figure: &&Figure| {
+    let is_wanted = |figure: &&Figure| {
         (figure.metric, figure.direction, figure.stream) == (metric, Some(direction), None)
     };
-    figures.find(is_it).map(|figure| figure.value)
+    figures.iter().find(is_wanted).map(|figure| figure.value)
 }
 
-/// What UDP of a tool needs beside the tool's own numbers: whether its senders kept their pace, which they did not where `sent`, in
-/// bytes over seconds and in packets, is less than was asked for.
-pub(crate) fn judged(
+/// Adds to a tool's measurement of UDP whether the senders kept their pace. They did not if `sent` datagrams are fewer
+/// than requested.
+pub(crate) fn with_pace(
     measurement: Measurement,
     plan: &Iperf3Test,
     sent: impl Fn(&[Figure], Direction) -> Option<SentDatagrams>,
@@ -135,8 +134,8 @@ pub(crate) fn judged(
     }
     let rate = plan.bitrate.filter(|rate| *rate > 0);
     let asked = rate.map(|rate| rate as f64 * f64::from(plan.parallel));
-    let paces = [Direction::Up, Direction::Down].into_iter();
-    let paces: Vec<Pace> = paces
+    let paces: Vec<Pace> = [Direction::Up, Direction::Down]
+        .into_iter()
         .filter_map(|direction| {
             let sent = sent(&measurement.figures, direction);
             let (asked, sent) = asked.zip(sent.filter(|sent| sent.packets > 0.0))?;
@@ -151,7 +150,7 @@ pub(crate) fn judged(
     }
 }
 
-/// The datagrams that a tool says it sent.
+/// The datagrams that a tool reports as sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentDatagrams {
     pub(crate) bytes: f64,
@@ -160,7 +159,7 @@ pub(crate) struct SentDatagrams {
 }
 
 impl SentDatagrams {
-    /// By the figures of bytes, rate and packets that were sent.
+    /// Computes the counts from the figures of sent bytes, rate and packets.
     pub(crate) fn of(figures: &[Figure], direction: Direction) -> Option<Self> {
         let whole = |metric| whole(figures, metric, direction);
         let bytes = whole(Metric::SentBytes)?;
@@ -173,7 +172,7 @@ impl SentDatagrams {
     }
 }
 
-/// The nearest whole number to a count of a tool, which is not below 0.
+/// Returns the nearest whole number to a tool's count, which is not negative.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "whole, and what is beyond an integer becomes the largest"
@@ -182,60 +181,62 @@ fn nearest(count: f64) -> u64 {
     count.round() as u64
 }
 
-/// For tools that are used in one direction, for a time, all of which counts: how long.
+/// Returns the duration of a test, for tools that are used in one direction, for a time without an omitted start.
 ///
 /// # Errors
-/// The plan asks for something else; names `tool`.
-pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
+/// Returns an error that names `tool` if the plan asks for something else.
+pub(crate) fn one_way_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
     ensure!(
         Tool,
-        plan.way != TestDirection::Both,
-        "{tool} is used in one direction at a time"
+        plan.direction != TestDirection::Both,
+        "farwire uses {tool} in one direction at a time"
     );
-    ensure!(
-        Tool,
-        plan.omit.is_zero(),
-        "{tool} cannot leave the start out"
-    );
+    ensure!(Tool, plan.omit.is_zero(), "{tool} cannot omit the start");
     match plan.until {
         Until::For(time) => Ok(time),
-        Until::Bytes(_) => bail!(Tool, "{tool} is used for a time, not for a number of bytes"),
+        Until::Bytes(_) => bail!(
+            Tool,
+            "farwire uses {tool} for a time, not for a number of bytes"
+        ),
     }
 }
 
-/// For tools that have no option for it: that no time-out for connecting is asked for.
+/// Checks that no time-out for a connection is set, for tools that have no option for it.
 ///
 /// # Errors
-/// One is; names `tool`.
-pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
+/// Returns an error that names `tool` if one is set.
+pub(crate) fn check_no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
     ensure!(
         Tool,
         test.connect_timeout.is_none(),
-        "{tool} cannot be told how long connecting may take: it has no such option"
+        "{tool} has no option for the time of connecting"
     );
     Ok(())
 }
 
-/// An amount that a tool said, if it is one.
-pub(crate) fn amount(text: &str) -> Option<f64> {
-    let amount = ToolNumber::try_from(text.parse::<f64>().ok()?);
-    amount.ok().map(|ToolNumber(value)| value)
+/// Parses a tool's amount. `None` means that the text is not one.
+pub(crate) fn parse_amount(text: &str) -> Option<f64> {
+    let number = text.parse::<f64>().ok()?;
+    ToolNumber::try_from(number)
+        .ok()
+        .map(|ToolNumber(value)| value)
 }
 
-/// The flags that are wanted.
-pub(crate) fn switches(flags: &[(&str, bool)]) -> impl Iterator<Item = String> {
+/// Returns the flags that are wanted.
+pub(crate) fn enabled_flags(flags: &[(&str, bool)]) -> impl Iterator<Item = String> {
     let wanted = flags.iter().filter(|(_, wanted)| *wanted);
     wanted.map(|(flag, _)| (*flag).to_owned())
 }
 
-/// What the clients of iperf and iperf3 take alike, with each one's own words for the test's `length` and for the `rest`.
+/// Returns the arguments that the clients of iperf and iperf3 share, with the tool's own arguments for the test's
+/// `length` and the `rest`.
 pub(crate) fn iperf_client(
     test: &StreamTest<'_>,
     length: &[(&str, Option<String>)],
     rest: &[(&str, Option<String>)],
 ) -> Vec<String> {
     let (target, plan) = (test.target, test.plan);
-    // Unless told, iperf3 sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
+    // iperf3's default is 1 Mbit/s for datagrams; 0 means as fast as possible.
     let unlimited = (plan.protocol == Transport::Udp).then_some(0);
     let mut arguments = words(&[("-c", word(target.ip())), ("-p", word(target.port()))]);
     arguments.extend(words(length));
@@ -249,32 +250,32 @@ pub(crate) fn iperf_client(
         ("-S", plan.tos.and_then(word)),
     ]));
     arguments.extend(words(rest));
-    arguments.extend(switches(&[
+    arguments.extend(enabled_flags(&[
         ("-u", plan.protocol == Transport::Udp),
-        ("-R", plan.way == TestDirection::Down),
+        ("-R", plan.direction == TestDirection::Down),
         ("-N", plan.no_delay),
     ]));
     arguments
 }
 
 impl StreamTool {
-    /// Where its server listens unless told otherwise.
+    /// Returns the default port of its server.
     pub(crate) fn port(self) -> u16 {
         self.external().port()
     }
 
-    /// The one on PATH.
+    /// Returns the program on PATH.
     ///
     /// # Errors
-    /// It is not there.
-    pub(crate) fn found(self) -> Result<Tool> {
+    /// Returns an error if it is not installed.
+    pub(crate) fn find_tool(self) -> Result<Tool> {
         self.external().tool()
     }
 
-    /// The server that it needs at `host` for `plan`, where that is not farwire's.
+    /// Returns the server that the tool needs at `host` for `plan`, unless farwire's far end serves it.
     ///
     /// # Errors
-    /// It is not there, or has no option for something in the plan.
+    /// Returns an error if the server is not installed, or has no option for a setting of the plan.
     pub(crate) fn server(self, host: &str, plan: &Iperf3Test) -> Result<Option<FarTool>> {
         let tool = self.external();
         tool.check(plan)?;
@@ -290,10 +291,10 @@ impl StreamTool {
         }))
     }
 
-    /// Measures in the calling thread's namespace.
+    /// Measures in the calling thread's network namespace.
     ///
     /// # Errors
-    /// The tool is not here, or has no option for something that is asked for.
+    /// Returns a failure if the tool is not installed, or has no option for a setting.
     pub(crate) fn measure(
         self,
         test: &StreamTest<'_>,
@@ -301,8 +302,8 @@ impl StreamTool {
     ) -> Result<Measurement, Failure> {
         let by = self.external();
         let mut plan = test.plan.clone();
-        if session.in_bed && plan.way == TestDirection::Down {
-            // The server that sends was started with it.
+        if session.in_bed && plan.direction == TestDirection::Down {
+            // The sending server was started with the congestion control.
             plan.congestion = None;
         }
         let test = &StreamTest {
@@ -323,7 +324,7 @@ impl StreamTool {
         let is_served_by_farwire = by.server_arguments(test.target, test.plan).is_none();
         let watch = SocketWatch::begin(session, is_served_by_farwire);
         let measurement = launcher.measure(&tool, &arguments, &stop, parse);
-        Ok(watch.end().allowed_for(measurement))
+        Ok(watch.end().widen_intervals(measurement))
     }
 
     fn external(self) -> &'static dyn StreamProgram {
@@ -339,23 +340,23 @@ impl StreamTool {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two seconds of one stream.
+    /// Returns a test of one stream for two seconds.
     pub(in super::super) fn plan(protocol: Transport, way: TestDirection) -> Iperf3Test {
         Iperf3Test {
-            way,
+            direction: way,
             until: Until::For(Duration::from_secs(2)),
             ..Iperf3Test::new(protocol)
         }
     }
 
     #[test]
-    fn what_a_plain_tool_cannot_do_is_refused() {
+    fn unsupported_plans_are_refused() {
         let plain = plan(Transport::Tcp, TestDirection::Down);
-        assert_eq!(plain_time("x", &plain).unwrap(), Duration::from_secs(2));
+        assert_eq!(one_way_time("x", &plain).unwrap(), Duration::from_secs(2));
         let second = Duration::from_secs(1);
         for plan in [
             Iperf3Test {
-                way: TestDirection::Both,
+                direction: TestDirection::Both,
                 ..plain.clone()
             },
             Iperf3Test {
@@ -367,12 +368,12 @@ pub(crate) mod tests {
                 ..plain
             },
         ] {
-            assert!(plain_time("x", &plan).is_err(), "{plan:?}");
+            assert!(one_way_time("x", &plan).is_err(), "{plan:?}");
         }
     }
 
-    /// 10 Mbit/s for 2 s in datagrams of 1,250 bytes, 2,000 of them, with these numbers sent and lost.
-    pub(super) fn told(sent: f64, lost: f64) -> Measurement {
+    /// Returns a measurement of 10 Mbit/s for 2 s in 2,000 datagrams of 1,250 bytes, with these numbers sent and lost.
+    pub(super) fn tool_measurement(sent: f64, lost: f64) -> Measurement {
         use record::Statistic::{Mean, Total};
         let plan = Iperf3Test {
             bitrate: Some(10_000_000),
@@ -392,13 +393,16 @@ pub(crate) mod tests {
             figures,
             ..Measurement::default()
         };
-        judged(measurement, &plan, SentDatagrams::of)
+        with_pace(measurement, &plan, SentDatagrams::of)
     }
 
     #[test]
     fn a_tool_that_sent_less_than_it_was_asked_for_fell_short() {
-        assert_eq!(told(1981.0, 0.0).shortfall(Duration::from_millis(1)), None);
-        let cause = told(1900.0, 0.0)
+        assert_eq!(
+            tool_measurement(1981.0, 0.0).shortfall(Duration::from_millis(1)),
+            None
+        );
+        let cause = tool_measurement(1900.0, 0.0)
             .shortfall(Duration::from_millis(1))
             .unwrap();
         assert!(
@@ -408,10 +412,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_amount_is_none() {
-        assert_eq!(amount("1.5"), Some(1.5));
+    fn an_invalid_amount_is_none() {
+        assert_eq!(parse_amount("1.5"), Some(1.5));
         for text in ["", "-1", "nan", "inf", "1e23", "x"] {
-            assert_eq!(amount(text), None);
+            assert_eq!(parse_amount(text), None);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! nuttcp as an instrument, by its `key=value` output (`-fparse`).
+//! nuttcp as an instrument, whose `key=value` output (`-fparse`) is parsed.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use crate::error::{Result, bail, ensure};
 
-use super::{SentDatagrams, StreamProgram, StreamTest, amount, direction, switches};
+use super::{SentDatagrams, StreamProgram, StreamTest, direction, enabled_flags, parse_amount};
 use crate::external::{Tool, ToolOutput};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
 use crate::measured::{figures, samples};
@@ -16,9 +16,9 @@ use record::Metric::{
 use record::Statistic::{Mean, Total};
 use record::{Figure, Measurement, Sample};
 
-/// The port of its control connections unless told otherwise, and the lowest; data goes to the ports from 5001 on.
+/// The default port of its control connections, which is also the lowest allowed. Data uses the ports from 5001 on.
 const PORT: u16 = 5000;
-/// What nuttcp calls a megabyte.
+/// The bytes of nuttcp's megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
 
 /// The nuttcp on PATH.
@@ -38,10 +38,10 @@ impl StreamProgram for Nuttcp {
         if let Some(congestion) = &plan.congestion {
             bail!(
                 Tool,
-                "nuttcp cannot choose the congestion control {congestion}: it has no such option"
+                "nuttcp has no option for the congestion control {congestion}"
             );
         }
-        super::plain_time("nuttcp", plan).map(drop)
+        super::one_way_time("nuttcp", plan).map(drop)
     }
 
     fn server_arguments(&self, target: SocketAddr, _plan: &Iperf3Test) -> Option<Vec<String>> {
@@ -51,19 +51,19 @@ impl StreamProgram for Nuttcp {
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
-        super::no_connect_timeout("nuttcp", test)?;
+        super::check_no_connect_timeout("nuttcp", test)?;
         let (target, plan) = (test.target, test.plan);
         if let Some(local) = test.local {
-            bail!(Tool, "nuttcp cannot bind to {local}: it has no such option");
+            bail!(Tool, "nuttcp has no option to bind to {local}");
         }
         ensure!(
             Tool,
             target.port() >= PORT,
-            "nuttcp takes control ports from {PORT} on, not {}",
+            "nuttcp allows control ports from {PORT} on, not {}",
             target.port()
         );
-        let time = super::plain_time("nuttcp", plan)?;
-        // Unless told, it sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
+        let time = super::one_way_time("nuttcp", plan)?;
+        // The default of nuttcp is 1 Mbit/s for datagrams; 0 means as fast as possible.
         let rate = plan.bitrate.map_or(0, |rate| rate.div_ceil(1000));
         let window = plan.window.map(|bytes| bytes.div_ceil(1024));
         let mut arguments = vec![
@@ -74,11 +74,11 @@ impl StreamProgram for Nuttcp {
             format!("-N{}", plan.parallel),
             format!("-R{rate}k"),
         ];
-        arguments.extend(switches(&[
+        arguments.extend(enabled_flags(&[
             ("-4", target.is_ipv4()),
             ("-6", target.is_ipv6()),
             ("-u", plan.protocol == Transport::Udp),
-            ("-r", plan.way == TestDirection::Down),
+            ("-r", plan.direction == TestDirection::Down),
             ("-D", plan.no_delay),
         ]));
         arguments.extend(plan.length.map(|bytes| format!("-l{bytes}")));
@@ -107,23 +107,21 @@ impl StreamProgram for Nuttcp {
                 .filter(|_| way == direction(plan))
                 .and_then(|report| sent(report, plan))
         };
-        super::judged(measurement, plan, sent)
-            .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
-            .with_fact(
-                "connect",
-                "what nuttcp prints as RTT: the time that connecting took",
-            )
+        super::with_pace(measurement, plan, sent)
+            .with_fact("goodput", "bytes that the receiving nuttcp counted (L7)")
+            .with_fact("connect", "nuttcp's RTT, which is the time of connecting")
     }
 }
 
 /// The pairs of one line.
 type Pairs<'a> = HashMap<&'a str, f64>;
 
-/// `megabytes=839.6875 real_sec=0.50 rate_Mbps=14075.0074 retrans=0`: a line without bytes is not a report.
+/// Parses a line such as `megabytes=839.6875 real_sec=0.50 rate_Mbps=14075.0074 retrans=0`. A line without bytes is not
+/// a report.
 fn report(line: &str) -> Option<Pairs<'_>> {
     let pairs = line.split_whitespace().filter_map(|word| {
         let (key, value) = word.split_once('=')?;
-        Some((key, amount(value)?))
+        Some((key, parse_amount(value)?))
     });
     let report: Pairs<'_> = pairs.collect();
     report.contains_key("megabytes").then_some(report)
@@ -133,7 +131,7 @@ fn bytes(report: &Pairs<'_>) -> Option<f64> {
     Some(report.get("megabytes")? * MEGABYTE)
 }
 
-/// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.
+/// Returns the received data of each interval. nuttcp does not report the incomplete last interval.
 fn interval_samples(reports: &[Pairs<'_>], plan: &Iperf3Test) -> Vec<Sample> {
     let mut at_s = 0.0;
     let mut all = Vec::new();
@@ -151,8 +149,8 @@ fn interval_samples(reports: &[Pairs<'_>], plan: &Iperf3Test) -> Vec<Sample> {
     all
 }
 
-/// What left, which it tells in packets only: those that arrived say how long each was. It sends for the time that was asked for;
-/// its own time is the receiver's, which goes on as long as queues empty.
+/// Returns the sent datagrams. nuttcp reports only their number; the size comes from those that arrived. It sends for
+/// the requested time, whereas the reported time is the receiver's, which continues while queues empty.
 fn sent(report: &Pairs<'_>, plan: &Iperf3Test) -> Option<SentDatagrams> {
     let packets = *report.get("pkt")?;
     let arrived = packets - report.get("drop")?;
@@ -183,7 +181,7 @@ fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
         (ReceiverCpuPercent, Mean, get("rx_cpu")),
     ];
     let along = figures(Some(direction(plan)), along);
-    // It prints its load in whole percent, and its loss too unless it is asked for more: the counts are exact.
+    // nuttcp prints its CPU load in whole percent, and by default its loss too; the counts are exact.
     let around = figures(None, around).map(|figure| match figure.metric {
         SenderCpuPercent | ReceiverCpuPercent => figure.in_steps_of(1.0),
         _ => figure,
@@ -202,7 +200,7 @@ fn failure(output: &ToolOutput, whole: Option<&Pairs<'_>>) -> Option<String> {
     match whole.and_then(bytes) {
         Some(bytes) if bytes > 0.0 => None,
         Some(_) => Some("nothing arrived".to_owned()),
-        None => Some(output.ending("nuttcp")),
+        None => Some(output.exit_message("nuttcp")),
     }
 }
 
@@ -218,7 +216,7 @@ pub(crate) mod tests {
     use record::Metric::RetransmittedPackets;
     use record::{Direction, Metric};
 
-    /// nuttcp 6.1.2.
+    /// Output of nuttcp 6.1.2.
     pub(crate) const TCP: &str = include_str!("fixtures/nuttcp_tcp.txt");
     pub(crate) const REVERSE: &str = include_str!("fixtures/nuttcp_rev.txt");
     pub(crate) const UDP: &str = include_str!("fixtures/nuttcp_udp.txt");
@@ -228,12 +226,15 @@ pub(crate) mod tests {
     }
 
     fn figure(measurement: &Measurement, metric: Metric) -> Option<f64> {
-        let mut figures = measurement.figures.iter();
-        figures.find(|f| f.metric == metric).map(|f| f.value)
+        measurement
+            .figures
+            .iter()
+            .find(|f| f.metric == metric)
+            .map(|f| f.value)
     }
 
     #[test]
-    fn whole_percent_readings_carry_their_step_and_loss_is_of_the_counts() {
+    fn cpu_loads_state_their_resolution_and_loss_is_computed_from_counts() {
         let text = UDP.replace(
             "drop=0 pkt=432 data_loss=0.00000",
             "drop=1 pkt=432 data_loss=0",
@@ -253,19 +254,19 @@ pub(crate) mod tests {
             ),
             (0.0, Some(1.0))
         );
-        // 1 of 432, which nuttcp may print as 0.
+        // One of 432 was lost, which nuttcp may print as 0.
         assert!((of(LostPercent).value - 0.231_481).abs() < 1e-6);
         assert_eq!(of(LostPercent).resolution, None);
     }
 
     #[test]
-    fn tcp_has_connect_time_and_the_load_of_both_ends() {
+    fn tcp_has_a_connect_time_and_the_cpu_load_of_both_ends() {
         let measurement = parse(TCP, &plan(Transport::Tcp, TestDirection::Up));
         assert_eq!(measurement.failure, None);
         let get = |metric| figure(&measurement, metric).unwrap();
         assert_eq!(get(GoodputBitPerS), 12_162_266_300.0);
         assert_eq!(get(ReceivedBytes), 1450.625 * MEGABYTE);
-        // It prints retrans=0 whatever is sent again.
+        // nuttcp prints retrans=0, whatever is retransmitted.
         assert_eq!(figure(&measurement, RetransmittedPackets), None);
         assert_eq!(get(ConnectMs), 0.10);
         assert_eq!(get(SenderCpuPercent), 44.0);
@@ -289,8 +290,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sender_that_was_asked_for_more_than_it_sent_fell_short() {
-        // 432 datagrams of 1,448 bytes in the second that was asked for.
+    fn a_sender_below_its_requested_rate_fell_short() {
+        // The tool sent 432 datagrams of 1,448 bytes in the requested second.
         let asked = |bitrate| {
             let plan = Iperf3Test {
                 bitrate: Some(bitrate),
@@ -308,7 +309,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nuttcp_s_own_words_are_the_failure() {
+    fn the_error_of_nuttcp_is_the_failure() {
         let plan = plan(Transport::Tcp, TestDirection::Up);
         let refused = "nuttcp-t: v6.1.2: Error: connect: Connection refused\nerrno=111\n";
         let cause = Nuttcp.parse(&captured(refused, 1), &plan).failure.unwrap();
@@ -325,7 +326,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_nuttcp_cannot_do_is_refused() {
+    fn unsupported_settings_are_refused() {
         let target = "127.0.0.1:5000".parse().unwrap();
         let local = "127.0.0.1".parse().unwrap();
         let plain = plan(Transport::Tcp, TestDirection::Up);
@@ -339,7 +340,10 @@ pub(crate) mod tests {
             connect_timeout: Some(Duration::from_secs(1)),
             ..StreamTest::new(target, &plain)
         });
-        assert!(error.contains("how long connecting may take"), "{error}");
+        assert!(
+            error.contains("no option for the time of connecting"),
+            "{error}"
+        );
         let plan = Iperf3Test {
             congestion: Some("reno".to_owned()),
             ..plain
@@ -349,7 +353,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn datagrams_without_a_rate_go_as_fast_as_they_can() {
+    fn datagrams_without_a_rate_are_sent_as_fast_as_possible() {
         let target = "127.0.0.1:5000".parse().unwrap();
         let plan = Iperf3Test {
             bitrate: None,

@@ -1,5 +1,5 @@
-//! Counts the datagrams that a tool reports as lost although its own full UDP socket dropped them, by the receiving namespace's
-//! counters.
+//! Counts of datagrams that a tool reports as lost although its own full UDP socket dropped them, by the counters of
+//! the receiving namespace.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::Session;
 pub(super) struct SocketWatch {
     near: Option<UdpErrors>,
     far: Option<(Arc<NetNs>, UdpErrors)>,
-    /// The number of datagrams that one drop at the far end can stand for.
+    /// The number of datagrams that one drop at the far end may represent.
     far_train: u64,
 }
 
-/// The most datagrams that found a socket full at each receiving end; absent where nobody tells.
+/// The most datagrams that found a socket full at each receiving end, or `None` if that is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SocketDrops {
     up: Option<u64>,
@@ -29,8 +29,8 @@ pub(super) struct SocketDrops {
 }
 
 impl SocketWatch {
-    /// Begins before a tool is started, on a thread where it will run. farwire's own far end takes trains, which the kernel counts as one
-    /// drop; the tools' own servers take datagrams one by one.
+    /// Reads the counters before a tool starts, on the thread where it will run. farwire's own far end receives trains,
+    /// which the kernel counts as one drop; the servers of tools receive single datagrams.
     pub(super) fn begin(session: &Session, is_served_by_farwire: bool) -> Self {
         let far = session.far.clone();
         Self {
@@ -39,9 +39,10 @@ impl SocketWatch {
                 let before = far.run(UdpErrors::so_far).ok()?.ok()?;
                 Some((far, before))
             }),
-            far_train: match is_served_by_farwire {
-                true => MOST_SEGMENTS as u64,
-                false => 1,
+            far_train: if is_served_by_farwire {
+                MOST_SEGMENTS as u64
+            } else {
+                1
             },
         }
     }
@@ -62,11 +63,11 @@ impl SocketWatch {
 }
 
 impl SocketDrops {
-    /// A measurement of datagrams whose intervals of loss and goodput allow for these drops, which the tool counts as lost.
-    pub(super) fn allowed_for(self, mut measurement: Measurement) -> Measurement {
+    /// Extends the intervals of loss and goodput of a measurement by these drops, which the tool counts as lost.
+    pub(super) fn widen_intervals(self, mut measurement: Measurement) -> Measurement {
         let mut facts = Vec::new();
         for (direction, drops) in [(Direction::Up, self.up), (Direction::Down, self.down)] {
-            if allow(&mut measurement.figures, direction, drops) {
+            if widen_direction(&mut measurement.figures, direction, drops) {
                 let fact = format!("interval {}", direction.name());
                 facts.push((fact, in_words(drops)));
             }
@@ -77,9 +78,9 @@ impl SocketDrops {
     }
 }
 
-/// Has the intervals of the loss this way, and of the goodput, allow for as many `drops` as there may have been. Whether there
-/// is a loss of known counts.
-fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bool {
+/// Extends the intervals of this direction's loss and goodput by up to `drops` datagrams. Returns whether there is a
+/// loss with known counts.
+fn widen_direction(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bool {
     let of = |metric| whole(figures, metric, direction);
     let counts = of(Metric::LostPackets).zip(of(Metric::SentPackets));
     let Some((lost, sent)) = counts.filter(|(lost, sent)| *sent > 0.0 && lost <= sent) else {
@@ -87,7 +88,7 @@ fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bo
     };
     let dropped = drops.map_or(lost, |drops| lost.min(drops as f64));
     let ends = |lost: f64| proportion::wilson(nearest(lost), nearest(sent));
-    // Over the sender's time, where that is shorter than the receiver's.
+    // The rate is over the sender's time, if that is shorter than the receiver's.
     let sent_rate = of(Metric::SentRateBitPerS).unwrap_or(0.0) * (sent - lost + dropped) / sent;
     let least = ends(lost - dropped).map_or(0.0, |[low, _]| low);
     let most = ends(lost).map_or(1.0, |[_, high]| high);
@@ -111,12 +112,12 @@ fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bo
 
 fn in_words(drops: Option<u64>) -> String {
     let cause = match drops {
-        None => "a tool counts as lost what its own full socket dropped and does not say how much that was, so the loss of the network \
-                 may be none, and its goodput as much as was sent"
+        None => "a tool counts datagrams that its own full socket dropped as lost, and does not report their number, so the \
+                 network may have lost none, and its goodput may be the sent rate"
             .to_owned(),
         Some(0) => "no UDP socket of the receiving host was full".to_owned(),
         Some(drops) => format!(
-            "up to {} found a UDP socket of the receiving host full, and the tool counts them as lost",
+            "up to {} arrived at a full UDP socket of the receiving host, and the tool counts them as lost",
             counted(drops, "datagram")
         ),
     };
@@ -125,18 +126,21 @@ fn in_words(drops: Option<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::told;
+    use super::super::tests::tool_measurement;
     use super::*;
 
     fn interval(measurement: &Measurement, metric: Metric) -> Option<[f64; 2]> {
-        let mut figures = measurement.figures.iter();
-        figures.find(|figure| figure.metric == metric)?.interval
+        measurement
+            .figures
+            .iter()
+            .find(|figure| figure.metric == metric)?
+            .interval
     }
 
-    /// 2,000 datagrams sent, with these numbers lost and dropped.
+    /// Returns a measurement of 2,000 sent datagrams, with these numbers lost and dropped.
     fn allowed(lost: f64, up: Option<u64>) -> Measurement {
         let drops = SocketDrops { up, down: Some(9) };
-        drops.allowed_for(told(2000.0, lost))
+        drops.widen_intervals(tool_measurement(2000.0, lost))
     }
 
     #[test]
@@ -153,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_sockets_had_room_leaves_the_loss_to_the_network() {
+    fn without_socket_drops_the_loss_is_the_network_s() {
         let measurement = allowed(28.0, Some(0));
         let [low, high] = interval(&measurement, Metric::LostPercent).unwrap();
         assert!((0.9..1.0).contains(&low) && high > 2.0, "{low} {high}");
         assert_eq!(interval(&measurement, Metric::LostPackets), Some([28.0; 2]));
         assert_eq!(interval(&measurement, Metric::GoodputBitPerS), None);
         assert!(measurement.facts["interval up"].contains("no UDP socket"));
-        // Nothing went down.
+        // No datagram went down.
         assert!(!measurement.facts.contains_key("interval down"));
     }
 

@@ -1,4 +1,4 @@
-//! `farwire measure udp`.
+//! The arguments of `farwire measure udp`.
 
 use crate::error::Result;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::Args;
 use crate::Session;
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, SOCKETS};
 use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Iperf3Test, Transport};
 use crate::iperf3::udp;
@@ -18,24 +18,26 @@ use record::pace::PathPace;
 use record::profile::{Carrier, HostLimit, InstrumentProfile};
 use serde::{Deserialize, Serialize};
 
-/// Payload bits a second and stream when nothing is asked for, as in iperf3.
+/// The default rate per stream in payload bits per second, as in iperf3.
 const DEFAULT_BITRATE: u64 = 1_000_000;
-/// The longest payload of UDP over IPv4.
+/// The largest payload of UDP over IPv4 in bytes.
 const LONGEST_PAYLOAD: i64 = 65_507;
-/// Time and a number of 8 bytes have to fit in.
+/// The least payload, which has room for a time and a number of 8 bytes.
 const SHORTEST_PAYLOAD: i64 = 16;
 
-/// UDP goodput, loss, jitter and reordering, as iperf3 measures them, against any iperf3 or farwire server
+/// Measure UDP goodput, loss, jitter and reordering, as iperf3 does
+///
+/// The far end is `farwire serve` or any iperf3 server. Options have the letters of iperf3.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct UdpArgs {
     #[command(flatten)]
     #[serde(flatten)]
     test: Iperf3Args,
-    /// Payload bytes of a datagram [default: the MSS of the control connection]
-    #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD))]
+    /// Payload of a datagram in bytes [default: the MSS of the control connection]
+    #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD), help_heading = SOCKETS)]
     length: Option<u32>,
-    /// Send one datagram a call, as peers do that know no trains (UDP_SEGMENT): slower, and each is a frame of its own
-    #[arg(long, conflicts_with = "reverse")]
+    /// Send one datagram per call, without UDP segmentation offload (slower)
+    #[arg(long, conflicts_with = "reverse", help_heading = SOCKETS, hide_short_help = true)]
     #[serde(default)]
     no_gso: bool,
     #[command(flatten)]
@@ -61,8 +63,8 @@ impl Instrument for UdpArgs {
         vec![Traffic::Udp(self.test.known_port())]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.test.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.test.set_far_end(far_end);
     }
 
     fn expected(&self) -> Option<Duration> {
@@ -78,7 +80,7 @@ impl Instrument for UdpArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.test.found()
+        self.test.find_tool()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {

@@ -1,4 +1,4 @@
-//! What both ends know of a stream, put together, and the figures that it makes.
+//! The results of both ends for a stream, combined, and the figures computed from them.
 
 use crate::iperf3::detail::{ReceiverDetail, SenderDetail};
 use crate::iperf3::messages::StreamResults;
@@ -8,10 +8,10 @@ use stats::layers::Layers;
 use stats::losses::Losses;
 use stats::proportion;
 
-/// What both ends know of one stream, without what is omitted.
+/// The results of both ends for one stream, without the omitted start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamView {
-    /// Payload bytes sent, and the seconds that it took.
+    /// Payload bytes sent, and the duration in seconds.
     pub(super) sent: Option<(u64, f64)>,
     /// Datagrams sent.
     pub(super) sent_packets: Option<u64>,
@@ -19,53 +19,56 @@ pub(super) struct StreamView {
     pub(super) received: Option<ReceiverView>,
 }
 
-/// The datagrams of a stream, or of several, without what is omitted.
+/// The datagrams of a stream, or of several, without the omitted start.
 #[derive(Clone, Copy, Debug, Default)]
-struct Datagrams {
-    /// Those that were to come.
+struct ExpectedDatagrams {
+    /// Datagrams that should have arrived.
     expected: u64,
-    /// Those of them that did not, by whomever they were dropped.
+    /// Of these, the datagrams that did not arrive, whoever dropped them.
     missing: u64,
-    /// Those of which the receiving end could not know, because nothing was seen after them.
+    /// Datagrams that the receiving end does not know about, because nothing arrived after them.
     unseen: u64,
 }
 
-/// What the receiving end knows of a stream, or of several.
+/// The results of the receiving end for a stream, or for several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceiverView {
     bytes: u64,
-    /// Absent when the receiving end does not say how much of it lies in the omitted start.
-    datagrams: Option<Datagrams>,
+    /// The datagrams, or `None` if the receiving end does not report how many of them are in the omitted start.
+    datagrams: Option<ExpectedDatagrams>,
     jitter_ms: f64,
-    /// Bits a second, and the least and the most that they may have been.
+    /// Goodput in bits per second, and its lower and upper bound.
     goodput: f64,
     bounds: [f64; 2],
-    /// What an iperf3 does not tell.
+    /// The details that iperf3 does not report.
     detail: Option<ReceiverDetail>,
 }
 
 impl ReceiverView {
-    /// Of what a farwire counted, with what its sender says of the time of sending: from the first departure to the last, and
-    /// of the whole test.
-    pub(super) fn here(
+    /// Returns the results of a receiving farwire. The sender reports two times in seconds: from its first to its last
+    /// departure, and the whole test.
+    pub(super) fn from_farwire(
         detail: ReceiverDetail,
         local: &StreamResults,
         [active_s, test_s]: [f64; 2],
     ) -> Self {
         let [omitted_missing, omitted] = local.omitted.unwrap_or_default();
         let [bytes, span_ns] = detail.after_first;
-        // A path that fell silent before the sender did carried nothing in the rest of its time.
+        // A path that fell silent before the sender did carried nothing in the rest of the sender's time.
         let span = (span_ns as f64 / 1e9).max(active_s);
         let goodput = rate(bytes, span);
-        // What came with the first arrival and what would have come after the last may weigh as much again.
+        // The data of the first arrival, and data that would arrive just after the last one, may each weigh as much
+        // again.
         let edges = rate(local.bytes.saturating_sub(bytes).saturating_mul(2), span);
-        // The network carried them, and nobody read them.
-        let unread = detail.host_dropped.saturating_add(detail.unsure);
-        let unread = unread.saturating_add(detail.duplicates);
-        let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
+        // The network carried these datagrams, but nobody read them.
+        let unread_packets = detail
+            .host_dropped
+            .saturating_add(detail.unsure)
+            .saturating_add(detail.duplicates);
+        let unread = rate(bytes, span) * unread_packets as f64 / detail.received.max(1) as f64;
         Self {
             bytes: local.bytes,
-            datagrams: Some(Datagrams {
+            datagrams: Some(ExpectedDatagrams {
                 expected: local.packets.saturating_sub(omitted),
                 missing: local.errors.unwrap_or(0).saturating_sub(omitted_missing),
                 unseen: 0,
@@ -80,10 +83,11 @@ impl ReceiverView {
         }
     }
 
-    /// Of what an iperf3 says that was sent `sent` datagrams within `active_s`, of a test that `omits` a start or not.
+    /// Returns the results of a receiving iperf3, to which `sent` datagrams were sent within `active_s`. `omits` tells
+    /// whether the test omits a start.
     ///
-    /// iperf3 3.12 and 3.13 count their losses from the very start and do not say what was lost before the cut.
-    pub(super) fn there(
+    /// iperf3 3.12 and 3.13 count losses from the very start, and do not report those in the omitted start.
+    pub(super) fn from_iperf3(
         remote: &StreamResults,
         sent: u64,
         active_s: f64,
@@ -92,7 +96,8 @@ impl ReceiverView {
         let errors = remote.errors?;
         let omitted = remote.omitted.or((!omits).then_some([0; 2]));
         let rates = [active_s, remote.seconds.unwrap_or(active_s)].map(|s| rate(remote.bytes, s));
-        // The network may have carried all that iperf3 counts as lost: it does not say what found its socket full.
+        // The network may have carried everything that iperf3 counts as lost, since iperf3 does not report the drops of
+        // its full socket.
         let arrived = remote.packets.saturating_sub(errors);
         let carried = match arrived {
             0 => 1.0,
@@ -100,7 +105,7 @@ impl ReceiverView {
         };
         Some(Self {
             bytes: remote.bytes,
-            datagrams: omitted.map(|[omitted_missing, omitted]| Datagrams {
+            datagrams: omitted.map(|[omitted_missing, omitted]| ExpectedDatagrams {
                 expected: remote.packets.saturating_sub(omitted),
                 missing: errors.saturating_sub(omitted_missing),
                 unseen: sent.saturating_sub(remote.packets),
@@ -112,7 +117,7 @@ impl ReceiverView {
         })
     }
 
-    /// Whether the loss is known.
+    /// Returns whether the loss is known.
     pub(super) fn knows_loss(&self) -> bool {
         self.datagrams.is_some()
     }
@@ -129,7 +134,7 @@ impl ReceiverView {
         }
     }
 
-    /// Datagrams that came with a wrong checksum or found a full socket, as nobody can tell.
+    /// Returns the number of datagrams that had a wrong checksum or found a full socket, which nothing distinguishes.
     pub(super) fn unsure(&self) -> u64 {
         self.detail.map_or(0, |detail| detail.unsure)
     }
@@ -138,17 +143,18 @@ impl ReceiverView {
         self.detail.map_or(0, |detail| detail.host_dropped)
     }
 
-    /// Of `datagrams`, those that the network lost.
-    fn lost(&self, datagrams: Datagrams) -> u64 {
+    /// Returns how many of `datagrams` the network lost.
+    fn lost(&self, datagrams: ExpectedDatagrams) -> u64 {
         datagrams.missing.saturating_sub(self.host_dropped())
     }
 
-    /// The network's loss in percent with its 95 % interval; absent when nothing was to come.
+    /// Returns the network's loss in percent with its 95 % interval, or `None` if no datagram should have arrived.
     ///
-    /// Each drop of the host was one datagram at least, and the datagrams after the last one that came may have been lost. An
-    /// iperf3 tells neither what its own socket dropped nor in how many bursts datagrams were lost: its count may be its host's.
-    fn loss(&self, datagrams: Datagrams) -> Option<Figure> {
-        let Datagrams {
+    /// Each drop of the host was at least one datagram, and the datagrams after the last arrival may have been lost.
+    /// iperf3 reports neither its socket's drops nor the number of loss bursts, so that its losses may all be
+    /// its host's.
+    fn loss(&self, datagrams: ExpectedDatagrams) -> Option<Figure> {
+        let ExpectedDatagrams {
             expected,
             missing,
             unseen,
@@ -180,7 +186,7 @@ impl ReceiverView {
     }
 }
 
-impl Datagrams {
+impl ExpectedDatagrams {
     fn with(self, other: Self) -> Self {
         Self {
             expected: self.expected.saturating_add(other.expected),
@@ -273,12 +279,12 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iperf3::detail::Detail;
+    use crate::iperf3::detail::StreamDetail;
     use crate::iperf3::messages::Results;
 
     const MOST: i64 = i64::MAX;
 
-    /// A stream of which a peer says the largest numbers that its results may hold, with farwire's key or without.
+    /// Returns a stream with the largest numbers that a peer's results may contain, with or without farwire's key.
     fn absurd(farwire: &str) -> StreamResults {
         let text = format!(
             r#"{{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":-1,"streams":
@@ -289,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_iperf3_lost_is_unknown_when_a_start_is_omitted() {
+    fn the_loss_of_an_old_iperf3_is_unknown_after_an_omitted_start() {
         let remote = StreamResults {
             errors: Some(7),
             packets: 100,
@@ -300,7 +306,7 @@ mod tests {
                 omitted,
                 ..remote.clone()
             };
-            let received = ReceiverView::there(&remote, 100, 1.0, omits).unwrap();
+            let received = ReceiverView::from_iperf3(&remote, 100, 1.0, omits).unwrap();
             received.datagrams.map(|d| (d.expected, d.missing))
         };
         assert_eq!(counted(None, true), None);
@@ -309,8 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn the_goodput_of_an_iperf3_may_be_all_that_was_sent() {
-        // 1,000 datagrams of 1,250 bytes in a second, of which the receiver's iperf3 read 100.
+    fn the_upper_bound_of_iperf3_s_goodput_is_the_sent_data() {
+        // In a second, 1,000 datagrams of 1,250 bytes were sent, and the receiver's iperf3 read 100 of them.
         let remote = StreamResults {
             errors: Some(900),
             packets: 1000,
@@ -318,13 +324,13 @@ mod tests {
             seconds: Some(1.25),
             ..StreamResults::default()
         };
-        let received = ReceiverView::there(&remote, 1000, 1.0, false).unwrap();
+        let received = ReceiverView::from_iperf3(&remote, 1000, 1.0, false).unwrap();
         assert_eq!(received.goodput, 1e6);
         assert_eq!(received.bounds, [8e5, 1e7]);
     }
 
     #[test]
-    fn the_loss_covers_what_may_be_a_wrong_checksum_or_a_full_socket() {
+    fn the_interval_of_loss_covers_wrong_checksums_and_full_sockets() {
         let loss = |host_dropped, drops, unsure| {
             let local = StreamResults {
                 errors: Some(50),
@@ -339,11 +345,12 @@ mod tests {
                 bursts: 50,
                 ..ReceiverDetail::default()
             };
-            let received = ReceiverView::here(detail, &local, [1.0; 2]);
+            let received = ReceiverView::from_farwire(detail, &local, [1.0; 2]);
             let figure = received.loss(received.datagrams.unwrap()).unwrap();
             (figure.value, figure.interval.unwrap())
         };
-        // All 50 had a wrong checksum, all found the socket full, and 10 did for sure while nobody knows about the others.
+        // In the three cases, all 50 had a wrong checksum; all found the socket full; 10 certainly did, and the others
+        // are unknown.
         let (lost, [low, high]) = loss(0, 0, 0);
         assert_eq!(lost, 5.0);
         assert!(low > 3.0 && high > 6.0, "{low} to {high}");
@@ -356,18 +363,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
+    fn sums_of_a_peer_s_numbers_saturate() {
         let all = u64::MAX;
         let detail = format!(
             r#","farwire":{{"receiver":{{"received":{all},"duplicates":{all},"reordered":{all},"largest_extent":{all},
             "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}]}}}}"#
         );
         let ours = absurd(&detail);
-        let Some(Detail::Receiver(detail)) = ours.detail else {
+        let Some(StreamDetail::Receiver(detail)) = ours.detail else {
             panic!("{ours:?}");
         };
-        let here = ReceiverView::here(detail, &ours, [1.0; 2]);
-        let there = ReceiverView::there(&absurd(""), all, 1.0, false).unwrap();
+        let here = ReceiverView::from_farwire(detail, &ours, [1.0; 2]);
+        let there = ReceiverView::from_iperf3(&absurd(""), all, 1.0, false).unwrap();
         for received in [here, there] {
             let flow = StreamView {
                 sent: Some((all, 1.0)),

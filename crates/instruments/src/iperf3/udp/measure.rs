@@ -1,4 +1,4 @@
-//! `measure udp`: a test of UDP against any iperf3 server.
+//! `measure udp`: a test of UDP with any iperf3 server.
 
 use crate::error::Result;
 use std::net::UdpSocket;
@@ -6,13 +6,13 @@ use std::net::UdpSocket;
 use super::streams::UdpStreams;
 use super::{report, wire};
 use crate::instrument::MeasureOutput;
-use crate::iperf3::client::{self, Iperf3Server, Opening};
+use crate::iperf3::client::{self, Iperf3Server, StreamSetup};
 use crate::iperf3::json;
 use crate::iperf3::messages::Params;
 use crate::iperf3::plan::Iperf3Test;
 use crate::{Session, endpoint};
 
-/// Measures `plan` against `server` from the calling thread's namespace.
+/// Measures `plan` against `server` from the calling thread's network namespace.
 pub(crate) fn measure(
     server: &Iperf3Server,
     plan: &Iperf3Test,
@@ -25,13 +25,16 @@ pub(crate) fn measure(
     let mut connected = Vec::new();
     let tested = client::run(server, &params, session, |opening| {
         let sockets = open(opening)?;
-        let ends = opening.streams.iter().zip(&sockets);
-        let ends = ends.filter_map(|(spec, socket)| {
-            Some((
-                spec.id,
-                [socket.local_addr().ok()?, socket.peer_addr().ok()?],
-            ))
-        });
+        let ends = opening
+            .streams
+            .iter()
+            .zip(&sockets)
+            .filter_map(|(spec, socket)| {
+                Some((
+                    spec.id,
+                    [socket.local_addr().ok()?, socket.peer_addr().ok()?],
+                ))
+            });
         connected = ends.collect();
         UdpStreams::new(opening.params, &opening.streams, sockets, true)
     });
@@ -43,8 +46,9 @@ pub(crate) fn measure(
     let measured = |streams| report::measurement(streams, &tested.sides);
     let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     measurement.failure = tested.failure.or(measurement.failure);
-    let measurement = plan.with_requested_rate(measurement);
-    let measurement = measurement.with_fact("server", server.address);
+    let measurement = plan
+        .with_requested_rate(measurement)
+        .with_fact("server", server.address);
     let json = session.details.then(|| {
         let start = json::start(&plan, server.address, tested.cookie, &connected);
         json::of(&measurement, &start)
@@ -55,8 +59,8 @@ pub(crate) fn measure(
     }
 }
 
-/// Greets the server from one socket after another: it counts the streams as they come.
-fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
+/// Greets the server from one socket after another, because the server numbers the streams in that order.
+fn open(opening: &StreamSetup<'_>) -> Result<Vec<UdpSocket>> {
     let server = opening.server;
     let mut sockets = Vec::new();
     for _ in &opening.streams {
@@ -72,7 +76,7 @@ mod tests {
     use super::*;
     use crate::iperf3::control::{ControlChannel, ControlResult};
     use crate::iperf3::plan::{TestDirection, Transport, Until};
-    use crate::iperf3::udp::wire::{Counter, Stamped};
+    use crate::iperf3::udp::wire::{DatagramHeader, NumberWidth};
     use crate::iperf3::wire::ControlState;
     use crate::serve::{self, ServeConfig};
     use model::Nanos;
@@ -84,7 +88,7 @@ mod tests {
 
     fn plan(way: TestDirection) -> Iperf3Test {
         Iperf3Test {
-            way,
+            direction: way,
             parallel: 2,
             until: Until::Bytes(100_000),
             bitrate: None,
@@ -102,9 +106,9 @@ mod tests {
         measure(&server, plan, &Session::default()).measurement
     }
 
-    /// A server that follows the protocol up to the running test and then does what `end` does; over UDP it has the one
-    /// stream of the client.
-    fn impostor(
+    /// Starts a server that follows the protocol up to the running test, and then calls `end`. It has one UDP stream of
+    /// the client.
+    fn misbehaving_server(
         end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,
     ) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -129,12 +133,12 @@ mod tests {
         (address, server)
     }
 
-    /// How a test of one stream against that server fails.
+    /// Returns the measurement and the failure of a test of one stream against that server.
     fn failure(
         way: TestDirection,
         end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,
     ) -> (Measurement, String) {
-        let (address, server) = impostor(end);
+        let (address, server) = misbehaving_server(end);
         let plan = Iperf3Test {
             parallel: 1,
             until: Until::For(Duration::from_millis(300)),
@@ -193,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_closes_while_the_test_runs_is_named() {
+    fn a_server_that_closes_during_the_test_is_named() {
         let (_, cause) = failure(TestDirection::Up, |_, _| ());
         assert!(cause.contains("closed"), "{cause}");
     }
 
     #[test]
-    fn a_server_that_sends_nothing_where_it_should_is_given_up() {
-        let (address, server) = impostor(|control, _| {
+    fn a_server_that_does_not_send_is_given_up() {
+        let (address, server) = misbehaving_server(|control, _| {
             let deadline = control.deadline();
             let _ = control.read_state(deadline, "the end");
         });
@@ -211,7 +215,7 @@ mod tests {
         };
         let cause = against(address, &long).failure.unwrap();
         server.join().unwrap();
-        assert!(cause.contains("nothing moved on any stream"), "{cause}");
+        assert!(cause.contains("no stream transferred data"), "{cause}");
     }
 
     #[test]
@@ -220,7 +224,7 @@ mod tests {
             let send = |number| {
                 let mut datagram = [0; 1000];
                 let sent = Nanos(0);
-                Counter::Bits64.write(Stamped { sent, number }, &mut datagram);
+                NumberWidth::Bits64.write(DatagramHeader { sent, number }, &mut datagram);
                 datagrams.send(&datagram).unwrap();
             };
             [1, u64::MAX, 1 << 40, 0].into_iter().for_each(send);
@@ -229,8 +233,11 @@ mod tests {
         });
         assert_eq!(cause, "");
         let total = |metric| {
-            let mut figures = measurement.figures.iter();
-            figures.find(|f| f.metric == metric).map(|f| f.value)
+            measurement
+                .figures
+                .iter()
+                .find(|f| f.metric == metric)
+                .map(|f| f.value)
         };
         assert_eq!(total(Metric::ReceivedPackets), Some(1.0));
         assert_eq!(total(Metric::LostPackets), Some(0.0));
@@ -238,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_cannot_be_are_said_to_disagree() {
+    fn contradictory_results_are_a_failure() {
         let absurd = RESULTS.replace("\"errors\":0", "\"errors\":123456789");
         let (_, cause) = failure(TestDirection::Up, move |control, _| {
             end_with(control, &absurd)

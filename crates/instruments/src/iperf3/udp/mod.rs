@@ -1,4 +1,4 @@
-//! UDP as iperf3 sends it: numbered datagrams on an absolute schedule, and counts of what became of them.
+//! UDP as iperf3 sends it: numbered datagrams on an absolute schedule, and counts of those that arrived.
 //!
 //! A train is a run of datagrams that one call sends (UDP GSO) or receives (UDP GRO).
 

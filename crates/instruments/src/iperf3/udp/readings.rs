@@ -1,45 +1,45 @@
-//! How far the streams were at the end of each interval, and a line about it for a terminal.
+//! The counts of the streams at the end of each interval, and a line about the interval for a terminal.
 
 use std::time::Instant;
 
 use super::receiver_stats::ReceiverCounts;
 use crate::iperf3::run::seconds;
 
-/// How far all streams were at the end of an interval.
+/// The counts of all streams at the end of an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct IntervalReading {
-    /// When that was.
+    /// The time of the reading.
     pub(crate) at: Instant,
-    /// What ends here.
-    pub(crate) ending: Ending,
-    /// One a stream.
+    /// The interval that ends with this reading.
+    pub(crate) ending: ReadingKind,
+    /// The counts of each stream.
     pub(crate) streams: Vec<StreamReading>,
 }
 
-/// What ends at a reading.
+/// The kind of interval that ends with a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ReadingKind {
     /// An interval that counts.
     Counted,
     /// An interval of the omitted start.
     Omitted,
-    /// No interval: what follows is counted anew from here.
+    /// No interval: counting restarts here.
     Nothing,
 }
 
-/// How far one stream was.
+/// The counts of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamReading {
-    /// Whether this end sends it.
+    /// Whether this end sends the stream.
     pub(crate) sends: bool,
-    /// What came to this end; of a stream that it sends, the datagrams and the bytes that left.
+    /// The received counts, or for a stream that this end sends, the datagrams and bytes sent.
     pub(crate) counts: ReceiverCounts,
 }
 
-/// What one interval added to streams of one direction. What comes late is taken back in the interval in which its count is
-/// corrected, which may then have less than nothing.
+/// The counts that one interval added to the streams of one direction. A count can be negative, because late datagrams
+/// correct the earlier loss in the interval in which they arrive.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Added {
+pub(super) struct IntervalDelta {
     pub(super) bytes: i64,
     pub(super) packets: i64,
     pub(super) missing: i64,
@@ -47,12 +47,13 @@ pub(super) struct Added {
     pub(super) host_dropped: i64,
     pub(super) duplicates: i64,
     pub(super) reordered: i64,
-    /// The largest of the streams' at the end.
+    /// The largest jitter of the streams at the end of the interval.
     pub(super) jitter_ns: f64,
 }
 
-impl Added {
-    /// To those streams that this end sends, or receives, and whose place is `wanted`; nothing where there is none.
+impl IntervalDelta {
+    /// Returns the counts added to the streams that this end sends or receives and whose position is `wanted`. `None`
+    /// means that there is no such stream.
     pub(super) fn between(
         before: Option<&IntervalReading>,
         now: &IntervalReading,
@@ -64,8 +65,10 @@ impl Added {
             if stream.sends != sends || !wanted(place) {
                 continue;
             }
-            let then = before.and_then(|before| before.streams.get(place));
-            let then = then.map(|then| then.counts).unwrap_or_default();
+            let then = before
+                .and_then(|before| before.streams.get(place))
+                .map(|then| then.counts)
+                .unwrap_or_default();
             let since = |count: fn(&ReceiverCounts) -> u64| {
                 let now = count(&stream.counts).cast_signed();
                 now.wrapping_sub(count(&then).cast_signed())
@@ -84,15 +87,18 @@ impl Added {
     }
 }
 
-/// What happened in the interval that ended last; `started` is when the first one began.
+/// Returns a line about the last complete interval. The first interval began at `started`.
 pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> String {
-    let Some(end) = readings.iter().rposition(|r| r.ending != Ending::Nothing) else {
+    let Some(end) = readings
+        .iter()
+        .rposition(|r| r.ending != ReadingKind::Nothing)
+    else {
         return String::new();
     };
     let (before, last) = (readings[..end].last(), &readings[end]);
     let since = before.map_or(started, |reading| reading.at);
     let lasted = seconds(since, last.at).max(1e-9);
-    let added = |sends| Added::between(before, last, sends, |_| true);
+    let added = |sends| IntervalDelta::between(before, last, sends, |_| true);
     let mut parts = Vec::new();
     if let Some(sent) = added(true) {
         parts.push(format!(
@@ -100,16 +106,16 @@ pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> S
             sent.bytes as f64 * 8e-6 / lasted
         ));
     }
-    if let Some(came) = added(false) {
-        let (missing, expected) = (came.missing, came.expected);
+    if let Some(received) = added(false) {
+        let (missing, expected) = (received.missing, received.expected);
         parts.push(format!(
             "{:.2} Mbit/s received, {missing} of {expected} missing ({:.3} %), jitter {:.3} ms",
-            came.bytes as f64 * 8e-6 / lasted,
+            received.bytes as f64 * 8e-6 / lasted,
             100.0 * missing as f64 / expected.max(1) as f64,
-            came.jitter_ns / 1e6
+            received.jitter_ns / 1e6
         ));
     }
-    if last.ending == Ending::Omitted {
+    if last.ending == ReadingKind::Omitted {
         parts.push("omitted".to_owned());
     }
     parts.join("; ")
@@ -121,10 +127,11 @@ mod tests {
 
     use super::*;
 
-    /// A stream each way: so many bytes in datagrams of 125, of which one in ten was lost on the way here.
-    fn reading(started: Instant, after_s: u64, ending: Ending, bytes: u64) -> IntervalReading {
+    /// Returns a reading of a stream in each direction with this number of bytes in datagrams of 125 bytes. One in ten
+    /// was lost on the way here.
+    fn reading(started: Instant, after_s: u64, ending: ReadingKind, bytes: u64) -> IntervalReading {
         let datagrams = bytes / 125;
-        let came = ReceiverCounts {
+        let received = ReceiverCounts {
             received: datagrams,
             highest: datagrams + datagrams / 9,
             bytes,
@@ -144,19 +151,19 @@ mod tests {
                 },
                 StreamReading {
                     sends: false,
-                    counts: came,
+                    counts: received,
                 },
             ],
         }
     }
 
     #[test]
-    fn counting_anew_after_the_omitted_start_is_no_interval() {
+    fn the_end_of_the_omitted_start_is_no_interval() {
         let started = Instant::now();
         let readings = [
-            (1, Ending::Omitted, 1_125_000),
-            (1, Ending::Nothing, 0),
-            (2, Ending::Counted, 1_125_000),
+            (1, ReadingKind::Omitted, 1_125_000),
+            (1, ReadingKind::Nothing, 0),
+            (2, ReadingKind::Counted, 1_125_000),
         ]
         .map(|(after_s, ending, bytes)| reading(started, after_s, ending, bytes));
         let seen = "9.00 Mbit/s sent; 9.00 Mbit/s received, 1000 of 10000 missing (10.000 %), jitter 0.000 ms";

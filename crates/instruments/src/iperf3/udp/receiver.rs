@@ -1,4 +1,4 @@
-//! The thread that receives: every stream of a test that comes to this host.
+//! The thread that receives all streams of a test that arrive at this host.
 
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,40 +17,41 @@ use super::wire;
 use crate::iperf3::run::CpuMeter;
 use crate::lock;
 
-/// How long the thread sleeps without looking whether it is to end, in milliseconds.
+/// The longest sleep in milliseconds before the thread checks the stop.
 const WAIT_MS: u16 = 20;
-/// Between two statements of the CPU time.
-const STATED_EVERY: Nanos = Nanos(20_000_000);
-/// Trains taken from one socket before the others get their turn.
+/// The time between two publications of the CPU time.
+const CPU_PUBLISH_INTERVAL: Nanos = Nanos(20_000_000);
+/// The most trains received from one socket before it is the turn of the next.
 const TURN: usize = 64;
-/// After it has emptied every socket the thread rests so long before it looks again. The kernel stamps what comes
-/// meanwhile, and a wake-up for each datagram would take this host's time from whoever else needs it: a sender on the
-/// same host would be put off a core for it, some hundred times a second.
+/// The pause after the thread has emptied every socket. The kernel stamps datagrams that arrive in the meantime. A
+/// wake-up per datagram would take CPU time from other threads of this host: a sender on the same host would lose its
+/// core for each, some hundred times a second.
 const REST: Duration = Duration::from_millis(1);
-/// A socket that can hold less is not left alone: at 10 Gb/s as much comes during a [`REST`].
+/// The least receive buffer in bytes for which the thread pauses: about as much as arrives during a [`REST`] at 10
+/// Gbit/s.
 const ROOM: usize = 2 << 20;
 
-/// One stream that comes.
+/// A stream that arrives at this host.
 #[derive(Clone, Debug)]
-pub(super) struct Incoming {
+pub(super) struct ReceivingStream {
     pub(super) socket: Arc<TrainReceiver>,
     pub(super) stats: Arc<Mutex<ReceiverStats>>,
 }
 
-/// Receives `streams` until `stop` rises; states to `cpu` what CPU time it took, now and then.
-pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
+/// Receives `streams` until `stop` is set, and publishes its CPU time to `cpu` from time to time.
+pub(super) fn run(streams: &[ReceivingStream], stop: &AtomicBool, cpu: &CpuMeter) {
     let mut buffer = TrainBuffer::default();
     let sockets = streams.iter().map(|stream| stream.socket.as_fd());
     let mut fds: Vec<PollFd<'_>> = sockets
         .map(|socket| PollFd::new(socket, PollFlags::POLLIN))
         .collect();
-    let mut stated = clock::now();
-    let mut last_empty = vec![stated; streams.len()];
+    let mut published = clock::now();
+    let mut last_empty = vec![published; streams.len()];
     let rests = streams.iter().all(|stream| stream.socket.room() >= ROOM);
     while !stop.load(Ordering::Relaxed) {
         match poll(&mut fds, PollTimeout::from(WAIT_MS)) {
             Ok(_) | Err(Errno::EINTR) => {}
-            // Only a kernel without memory says so.
+            // The only possible error is a kernel without memory.
             Err(_) => return,
         }
         let mut emptied = true;
@@ -60,9 +61,9 @@ pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
             }
         }
         let now = clock::now();
-        if now > stated + STATED_EVERY {
-            cpu.state();
-            stated = now;
+        if now > published + CPU_PUBLISH_INTERVAL {
+            cpu.publish();
+            published = now;
         }
         if rests && emptied {
             thread::sleep(REST);
@@ -70,15 +71,16 @@ pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
     }
 }
 
-impl Incoming {
-    /// Takes what waits in the socket, up to a turn; whether that was all.
+impl ReceivingStream {
+    /// Receives the trains that wait in the socket, up to [`TURN`], and returns whether those were all.
     fn take_turn(&self, buffer: &mut TrainBuffer, last_empty: &mut Nanos) -> bool {
         for _ in 0..TURN {
-            let asked = clock::now();
+            let before = clock::now();
             match self.socket.receive(buffer) {
                 Ok(Some(train)) => {
                     if let Some(answer) = wire::answer_to(train.bytes) {
-                        // A client that has not seen the answer greets again. It is not a datagram of the test.
+                        // A client that has not received the answer greets again. The greeting is not a datagram of the
+                        // test.
                         let _ = self.socket.answer(&answer);
                         continue;
                     }
@@ -89,10 +91,10 @@ impl Incoming {
                     lock(&self.stats).arrive(train.bytes, train.segment, at, train.drops);
                 }
                 Ok(None) => {
-                    *last_empty = asked;
+                    *last_empty = before;
                     return true;
                 }
-                // Refused: about an answer of ours. It is taken off the socket by being reported.
+                // The error is an ICMP refusal of an earlier answer. Reporting it has removed it from the socket.
                 Err(_) => return false,
             }
         }

@@ -1,4 +1,5 @@
-//! What became of a stream's datagrams, by their numbers: loss, duplicates, reordering, jitter, and what this host dropped.
+//! Statistics of a stream's received datagrams by their numbers: loss, duplicates, reordering, jitter, and drops of
+//! this host.
 
 use std::collections::VecDeque;
 
@@ -6,89 +7,91 @@ use model::Nanos;
 use netio::FullDrops;
 use netio::udp::MOST_SEGMENTS;
 
-use super::wire::{Counter, Stamped};
+use super::wire::{DatagramHeader, NumberWidth};
 use crate::iperf3::detail::ReceiverDetail;
 use crate::seen_numbers::{SeenNumbers, SequenceVerdict};
 
-/// How far behind the highest number a copy is still told from a late first one: at 800,000 datagrams a second, over 1 s.
+/// The numbers up to the highest within which a duplicate is distinguished from a late datagram: over 1 s at 800,000
+/// per second.
 const WINDOW: u64 = 1 << 20;
-/// Gaps remembered; older ones are forgotten, and extents that would need them are not known.
+/// The number of gaps remembered. Older ones are forgotten, and extents that depend on them are unknown.
 const MOST_GAPS: usize = 1024;
 
-/// What a stream's receiver counts. Its memory does not grow, whatever the numbers are.
+/// The statistics of a stream's receiver. Their memory does not grow, whatever the numbers are.
 #[derive(Debug)]
 pub(super) struct ReceiverStats {
-    counter: Counter,
+    counter: NumberWidth,
     seen: SeenNumbers<WINDOW>,
     gaps: Gaps,
-    /// Number and payload bytes of a datagram far ahead of all others, until the next one tells an outage from garbage.
+    /// Number and payload bytes of a datagram far ahead of all others. The next datagram tells whether it is an outage
+    /// or garbage.
     suspect: Option<(u64, u64)>,
-    /// Drops of this host's socket that were seen so far, as the kernel counts them.
+    /// The drops of this host's socket so far, as the kernel counts them.
     drops: u32,
     transit: Option<i64>,
-    /// What came before the part that counts; nothing without [`Self::omit`].
-    pub(super) omitted: Omitted,
-    /// The part that counts, so far.
+    /// The datagrams before the counted part, which are none without [`Self::omit`].
+    pub(super) omitted: OmittedCounts,
+    /// The counts of the counted part.
     pub(super) counts: ReceiverCounts,
 }
 
-/// What came before the part that counts.
+/// The datagrams before the counted part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Omitted {
-    /// Datagrams sent in it, as far as their numbers show.
+pub(super) struct OmittedCounts {
+    /// Datagrams sent in it, according to their numbers.
     pub(super) datagrams: u64,
-    /// Those of them that had not come when it ended.
+    /// Of these, the datagrams that had not arrived when it ended.
     pub(super) missing: u64,
 }
 
-/// The figures of a stream, or of a part of it.
+/// The counts of a stream, or of a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ReceiverCounts {
-    /// The highest number counted; it covers all that were sent before it.
+    /// The highest number counted. All numbers before it were sent.
     pub(super) highest: u64,
-    /// The highest number at the end of what is omitted, 0 without: what comes up to it is not counted.
+    /// The highest number of the omitted start, or 0. Datagrams up to it do not count.
     pub(super) base: u64,
-    /// Datagrams received, each number once.
+    /// Datagrams received, without duplicates.
     pub(super) received: u64,
     /// Payload bytes of these.
     pub(super) bytes: u64,
-    /// Further copies of a number.
+    /// Duplicates.
     pub(super) duplicates: u64,
-    /// Datagrams with a number below one received before (RFC 4737 section 3, Type-P-Reordered), copies apart.
+    /// Datagrams with a number below an earlier one (RFC 4737 section 3, Type-P-Reordered), without duplicates.
     pub(super) reordered: u64,
-    /// The largest reordering extent (RFC 4737 section 4.2.1), in datagrams, of those still known.
+    /// The largest reordering extent (RFC 4737 section 4.2.1) in datagrams, of those still known.
     pub(super) largest_extent: u64,
-    /// What is no datagram of the test: too short, or with a number that nothing bears out.
+    /// Packets that are not a datagram of the test: too short, or with an implausible number.
     pub(super) garbage: u64,
-    /// Times that this host's full socket dropped something, as its kernel counts: a train counts once.
+    /// Drops of this host's full socket as its kernel counts them: a train counts once.
     pub(super) drops: u64,
-    /// Datagrams that these were, by the gaps that they left.
+    /// Datagrams in these drops, according to the gaps that they left.
     pub(super) host_dropped: u64,
-    /// Runs of consecutive numbers that are missing.
+    /// Runs of consecutive missing numbers.
     pub(super) bursts: u64,
-    /// Datagrams beside these that found the socket full or came with a wrong checksum, which [`ReceiverStats::tell_apart`] could not
-    /// tell.
+    /// Further datagrams that found the socket full or had a wrong checksum, which
+    /// [`ReceiverStats::separate_checksum_errors`] could not distinguish.
     pub(super) unsure: u64,
     /// Interarrival jitter (RFC 3550 section 6.4.1) in nanoseconds.
     pub(super) jitter_ns: f64,
     /// Arrival of the first and of the last datagram counted.
     pub(super) arrivals: Option<[Nanos; 2]>,
-    /// Payload bytes that came with the first arrival.
+    /// Payload bytes of the first arrival.
     pub(super) first_bytes: u64,
 }
 
 impl ReceiverCounts {
-    /// Datagrams sent up to the highest number, less what was omitted.
+    /// Returns the datagrams sent up to the highest number, without the omitted start.
     pub(super) fn expected(&self) -> u64 {
         self.highest - self.base
     }
 
-    /// Datagrams that are missing below the highest number, whoever dropped them.
+    /// Returns the datagrams missing below the highest number, whoever dropped them.
     pub(super) fn missing(&self) -> u64 {
         self.expected().saturating_sub(self.received)
     }
 
-    /// What another farwire is told of them.
+    /// Returns the details for another farwire.
     pub(super) fn detail(&self) -> ReceiverDetail {
         let span = self.arrivals.map_or(0, |[first, last]| last.0 - first.0);
         ReceiverDetail {
@@ -107,8 +110,8 @@ impl ReceiverCounts {
 }
 
 impl ReceiverStats {
-    /// Of a stream that has not begun.
-    pub(super) fn new(counter: Counter) -> Self {
+    /// Returns the statistics of a stream that has not begun.
+    pub(super) fn new(counter: NumberWidth) -> Self {
         Self {
             counter,
             seen: SeenNumbers::new(),
@@ -116,14 +119,14 @@ impl ReceiverStats {
             suspect: None,
             drops: 0,
             transit: None,
-            omitted: Omitted::default(),
+            omitted: OmittedCounts::default(),
             counts: ReceiverCounts::default(),
         }
     }
 
-    /// Begins to count anew: what was sent up to here is omitted, also if it comes later.
+    /// Restarts counting. Datagrams sent until now are omitted, even if they arrive later.
     pub(super) fn omit(&mut self) {
-        self.omitted = Omitted {
+        self.omitted = OmittedCounts {
             datagrams: self.counts.highest,
             missing: self.omitted.missing + self.counts.missing(),
         };
@@ -136,10 +139,10 @@ impl ReceiverStats {
         self.transit = None;
     }
 
-    /// Takes a train in that arrived at `at`, after `drops` drops of the socket in all.
+    /// Counts a train that arrived at `at`, when the socket had dropped `drops` times in total.
     ///
-    /// The jitter takes one step a train, with its first datagram: the others of a train share its stamp of arrival, and
-    /// between them there is nothing to measure.
+    /// The jitter changes once per train, with its first datagram, because the datagrams of a train share one arrival
+    /// timestamp.
     pub(super) fn arrive(&mut self, train: &[u8], segment: usize, at: Nanos, drops: u32) {
         let dropped = u64::from(drops.wrapping_sub(self.drops));
         self.drops = drops;
@@ -151,7 +154,7 @@ impl ReceiverStats {
                 self.counts.garbage += 1;
                 continue;
             };
-            if self.counter == Counter::Bits32 {
+            if self.counter == NumberWidth::Bits32 {
                 stamped.number = self.unwrapped(stamped.number);
             }
             let expected = self.seen.highest.saturating_add(1);
@@ -166,13 +169,13 @@ impl ReceiverStats {
         }
     }
 
-    /// How often the socket dropped something, by what came with the datagrams.
+    /// Returns how often the socket dropped something, as reported with received datagrams.
     pub(super) fn dropped(&self) -> u32 {
         self.drops
     }
 
-    /// Ends counting: the sender has sent numbers up to `sent` (if it says so) and the socket has dropped `drops`
-    /// times in all (if the kernel says so). What is missing behind the last arrival counts as lost from here.
+    /// Ends counting. The sender has sent numbers up to `sent`, and the socket has dropped `drops` times in total, if
+    /// these are known. Datagrams missing after the last arrival then count as lost.
     pub(super) fn close(&mut self, sent: Option<u64>, drops: Option<u32>) {
         let dropped = drops.map_or(0, |drops| u64::from(drops.wrapping_sub(self.drops)));
         self.counts.drops += dropped;
@@ -182,9 +185,9 @@ impl ReceiverStats {
         self.counts.host_dropped += tail.min(dropped * MOST_SEGMENTS as u64);
     }
 
-    /// Takes away what was no drop of a full socket: of the socket's drops, these found it full, says the kernel. The others came with a
-    /// wrong checksum, each of them one datagram, and count as lost by the network.
-    pub(super) fn tell_apart(&mut self, dropped: u32, full: FullDrops) {
+    /// Removes drops that were not of a full socket. According to the kernel, `full` of the socket's drops found it
+    /// full. The other drops were single datagrams with a wrong checksum, which count as lost by the network.
+    pub(super) fn separate_checksum_errors(&mut self, dropped: u32, full: FullDrops) {
         let counts = &mut self.counts;
         if full.most == 0 {
             (counts.drops, counts.host_dropped) = (0, 0);
@@ -196,7 +199,8 @@ impl ReceiverStats {
         counts.host_dropped -= counts.unsure;
     }
 
-    /// The number of a datagram whose 32 bits on the wire may have wrapped: the one nearest to the highest so far.
+    /// Returns the number of a datagram whose 32 bits in the packet may have wrapped: the number nearest to the highest
+    /// so far.
     fn unwrapped(&self, number: u64) -> u64 {
         let highest = self.seen.highest;
         let ahead = (number.wrapping_sub(highest) << 32).cast_signed() >> 32;
@@ -204,10 +208,11 @@ impl ReceiverStats {
         nearest.filter(|nearest| *nearest > 0).unwrap_or(number)
     }
 
-    /// Whether a datagram counts: its number is one of the stream's, it is new, and belongs to what is measured.
+    /// Counts a datagram and returns whether it counts: its number belongs to the stream, is new, and is in the counted
+    /// part.
     ///
-    /// A number that leaps far ahead is held back until the next one follows it, as after an outage; if none does, it was
-    /// garbage (RFC 3550 appendix A.1 does the same).
+    /// A number that jumps far ahead is held until the next one follows it, as after an outage. Otherwise it is garbage
+    /// (RFC 3550 appendix A.1 does the same).
     fn number(&mut self, number: u64, bytes: u64, at: Nanos) -> bool {
         if number == 0 {
             self.counts.garbage += 1;
@@ -237,13 +242,13 @@ impl ReceiverStats {
                 self.counts.duplicates += 1;
                 return false;
             }
-            // Too far behind for copies to be told: it counts as lost.
+            // The number is too old to detect duplicates; the datagram counts as lost.
             SequenceVerdict::TooLate => return false,
             SequenceVerdict::New if number < before => {
                 self.counts.reordered += 1;
-                // The run of missing numbers that it was part of is split, shortened or filled.
+                // The run of missing numbers that contained it is split, shortened or filled.
                 let base = self.counts.base;
-                let mut missing = |number: u64| number > base && !self.seen.came(number);
+                let mut missing = |number: u64| number > base && !self.seen.has_arrived(number);
                 match (missing(number - 1), missing(number + 1)) {
                     (true, true) => self.counts.bursts += 1,
                     (false, false) => {
@@ -271,7 +276,7 @@ impl ReceiverStats {
         true
     }
 
-    fn jitter(&mut self, stamped: Stamped, at: Nanos) {
+    fn jitter(&mut self, stamped: DatagramHeader, at: Nanos) {
         let transit =
             at.0.cast_signed()
                 .wrapping_sub(stamped.sent.0.cast_signed());
@@ -282,16 +287,16 @@ impl ReceiverStats {
     }
 }
 
-/// The latest gaps in the numbers, ascending: what a reordering extent is counted from.
+/// The latest gaps in the numbers in ascending order, from which reordering extents are computed.
 #[derive(Debug)]
 struct Gaps(VecDeque<Gap>);
 
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// The numbers on either side, which came.
+    /// The received numbers on either side.
     below: u64,
     above: u64,
-    /// How many datagrams had come when the one above did.
+    /// The number of datagrams that had arrived when `above` did.
     passed_at: u64,
 }
 
@@ -300,7 +305,7 @@ impl Gaps {
         Self(VecDeque::with_capacity(MOST_GAPS))
     }
 
-    /// Notes that number `above` was the `arrival`th to come, next to `below`.
+    /// Adds the gap below number `above`, which was the `arrival`th datagram to arrive, after `below`.
     fn open(&mut self, below: u64, above: u64, arrival: u64) {
         if above - below > 1 {
             if self.0.len() == MOST_GAPS {
@@ -314,8 +319,8 @@ impl Gaps {
         }
     }
 
-    /// How many datagrams came from the first one that passed `number` until `number` itself, the `arrival`th to come
-    /// (RFC 4737 section 4.2.1: i - j for the earliest j with s\[j\] > s\[i\]).
+    /// Returns how many datagrams arrived from the first one that overtook `number` to `number` itself, which was the
+    /// `arrival`th to arrive (RFC 4737 section 4.2.1: i - j for the earliest j with s\[j\] > s\[i\]).
     fn extent(&self, number: u64, arrival: u64) -> Option<u64> {
         let behind = self.0.partition_point(|gap| gap.below < number);
         let gap = self.0.get(behind.checked_sub(1)?)?;

@@ -1,10 +1,10 @@
-//! What a UDP test found, in the one form of all instruments.
+//! The results of a UDP test as a measurement.
 
 use super::flow::{ReceiverView, StreamView};
-use super::readings::{Added, Ending, IntervalReading};
+use super::readings::{IntervalDelta, IntervalReading, ReadingKind};
 use super::streams::UdpStreams;
-use crate::iperf3::detail::{Detail, ReceiverDetail};
-use crate::iperf3::messages::{LOSS_UNKNOWN, Sides, StreamResults, direction};
+use crate::iperf3::detail::{ReceiverDetail, StreamDetail};
+use crate::iperf3::messages::{LOSS_UNKNOWN, StreamResults, TestResults, direction};
 use crate::iperf3::run::{Streams as _, seconds};
 use crate::measured::at_layers;
 use record::quantity::counted;
@@ -12,9 +12,9 @@ use record::schedule::Pace;
 use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
-/// What a test over `streams` found at this end, with what the other end said.
-pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
-    let report = UdpTest { streams, sides };
+/// Returns the measurement of a test over `streams` at this end, with the results of the other end.
+pub(crate) fn measurement(streams: &UdpStreams, sides: &TestResults) -> Measurement {
+    let report = UdpReport { streams, sides };
     let mut measurement = Measurement {
         failure: report.disagreement(),
         omitted_s: report.omitted_s(),
@@ -39,8 +39,8 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
             });
             if unsure > 0 {
                 let fact = format!(
-                    "{} came with a wrong checksum or found the receiver's socket full, and the kernel does not say which: the \
-                     interval of the loss covers both",
+                    "{} arrived with a wrong checksum or at a full socket of the receiver, and the kernel does not distinguish \
+                     them: the interval of the loss covers both",
                     counted(unsure, "datagram")
                 );
                 measurement = measurement.with_fact(&format!("checksums {way}"), fact);
@@ -52,35 +52,37 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
     measurement
 }
 
-struct UdpTest<'a> {
+struct UdpReport<'a> {
     streams: &'a UdpStreams,
-    sides: &'a Sides,
+    sides: &'a TestResults,
 }
 
-impl UdpTest<'_> {
+impl UdpReport<'_> {
     fn remote(&self, id: u32) -> Option<&StreamResults> {
         self.sides.remote.as_ref()?.stream(id)
     }
 
-    /// The streams that this end sends, or receives, with their numbers.
+    /// Returns the streams that this end sends, or those that it receives, with their numbers.
     fn flows(&self, sends: bool) -> Vec<(u32, StreamView)> {
         let flow = |local: &StreamResults| match local.detail? {
-            Detail::Sender(_) if sends => Some((local.id, self.sent(local))),
-            Detail::Receiver(detail) if !sends => Some((local.id, self.came(local, detail))),
+            StreamDetail::Sender(_) if sends => Some((local.id, self.sent_stream(local))),
+            StreamDetail::Receiver(detail) if !sends => {
+                Some((local.id, self.received_stream(local, detail)))
+            }
             _ => None,
         };
         self.streams.results().iter().filter_map(flow).collect()
     }
 
-    /// Both views of a stream that this end sent.
-    fn sent(&self, local: &StreamResults) -> StreamView {
+    /// Returns both ends' results of a stream that this end sent.
+    fn sent_stream(&self, local: &StreamResults) -> StreamView {
         let active_s = local.seconds.unwrap_or(0.0);
         let remote = self.remote(local.id);
         let received = remote.and_then(|remote| match remote.detail {
-            Some(Detail::Receiver(detail)) => {
-                Some(ReceiverView::here(detail, remote, sending_s(local)))
+            Some(StreamDetail::Receiver(detail)) => {
+                Some(ReceiverView::from_farwire(detail, remote, sending_s(local)))
             }
-            _ => ReceiverView::there(remote, local.packets, active_s, self.streams.omits()),
+            _ => ReceiverView::from_iperf3(remote, local.packets, active_s, self.streams.omits()),
         });
         StreamView {
             received,
@@ -88,41 +90,42 @@ impl UdpTest<'_> {
         }
     }
 
-    /// Both views of a stream that this end received.
-    fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> StreamView {
+    /// Returns both ends' results of a stream that this end received.
+    fn received_stream(&self, local: &StreamResults, detail: ReceiverDetail) -> StreamView {
         let sender = self.remote(local.id).map(|remote| self.sender_view(remote));
         let sending_s = self.remote(local.id).map_or([0.0; 2], sending_s);
-        let received = ReceiverView::here(detail, local, sending_s);
+        let received = ReceiverView::from_farwire(detail, local, sending_s);
         StreamView {
             received: Some(received),
             ..sender.unwrap_or_default()
         }
     }
 
-    /// What the sending end says of a stream.
+    /// Returns the sending end's results of a stream.
     fn sender_view(&self, results: &StreamResults) -> StreamView {
         let omitted = results.omitted.map(|[_, omitted]| omitted);
-        // iperf3 3.12 and 3.13 do not tell how many of their datagrams they omitted.
+        // iperf3 3.12 and 3.13 do not report how many of their datagrams were omitted.
         let omitted = omitted.or((!self.streams.omits()).then_some(0));
         StreamView {
             sent: results.seconds.map(|seconds| (results.bytes, seconds)),
             sent_packets: omitted.map(|omitted| results.packets.saturating_sub(omitted)),
             pacing: match results.detail {
-                Some(Detail::Sender(detail)) => Some(detail),
+                Some(StreamDetail::Sender(detail)) => Some(detail),
                 _ => None,
             },
             received: None,
         }
     }
 
-    /// What left of what was to leave this way, where a rate was asked for and the sending end tells.
+    /// Compares what was sent in this direction with the requested rate, if there is one and the sending end reports
+    /// its part.
     fn pace(&self, sends: bool, flows: &[(u32, StreamView)]) -> Option<Pace> {
         let rate = self.streams.rate()? as f64 * flows.len() as f64;
         let all = flows.iter().map(|(_, flow)| *flow);
         let whole = all.reduce(StreamView::with)?;
         let (mut bytes, mut seconds) = whole.sent?;
         let length = self.streams.length() as u64;
-        // The clock of a test of a number of bytes runs on until this end knows that all have left.
+        // In a test of a number of bytes, the clock continues until this end knows that all have left.
         let ends_by_amount = sends && self.streams.is_limited();
         if let Some(pacing) = whole.pacing.filter(|_| ends_by_amount) {
             seconds = pacing.active_ns as f64 / 1e9;
@@ -136,21 +139,21 @@ impl UdpTest<'_> {
         Layers::of_datagrams(self.streams.length() as f64, self.streams.ipv6)
     }
 
-    /// What cannot be if both ends counted right.
+    /// Returns a text about counts of both ends that contradict each other.
     fn disagreement(&self) -> Option<String> {
         let remote = self.sides.remote.as_ref()?;
         self.streams.results().iter().find_map(|local| {
             let id = local.id;
             let theirs = remote.stream(id)?;
-            let sent = matches!(local.detail, Some(Detail::Sender(_)));
-            let (sent, came) = if sent { (local, theirs) } else { (theirs, local) };
-            (came.packets > sent.packets || came.errors.is_some_and(|lost| lost > sent.packets))
+            let sent = matches!(local.detail, Some(StreamDetail::Sender(_)));
+            let (sent, received) = if sent { (local, theirs) } else { (theirs, local) };
+            (received.packets > sent.packets || received.errors.is_some_and(|lost| lost > sent.packets))
                 .then(|| {
                     format!(
-                        "the ends disagree: of {} datagrams sent on stream {id}, number {} came and {} are missing",
+                        "the ends disagree: of {} datagrams sent on stream {id}, number {} arrived and {} are missing",
                         sent.packets,
-                        came.packets,
-                        came.errors.unwrap_or(0)
+                        received.packets,
+                        received.errors.unwrap_or(0)
                     )
                 })
         })
@@ -176,10 +179,12 @@ impl UdpTest<'_> {
         }
     }
 
-    /// When the first interval that counts began.
+    /// Returns the start of the first interval that counts, in seconds.
     fn omitted_s(&self) -> f64 {
         let readings = &self.streams.readings;
-        let omitted = readings.iter().take_while(|r| r.ending != Ending::Counted);
+        let omitted = readings
+            .iter()
+            .take_while(|r| r.ending != ReadingKind::Counted);
         let began = omitted.last().map(|reading| reading.at);
         began.map_or(0.0, |at| seconds(self.streams.started, at))
     }
@@ -191,21 +196,24 @@ impl UdpTest<'_> {
         let several = self.flows(sends).len() > 1;
         for reading in &self.streams.readings {
             let began = before.map_or(self.streams.started, |before| before.at);
-            if reading.ending == Ending::Counted {
+            if reading.ending == ReadingKind::Counted {
                 index += 1;
                 let at_s = seconds(self.streams.started, reading.at);
                 let lasted = seconds(began, reading.at);
                 let sample = |(metric, value)| Sample::new(at_s, metric, index, value).toward(way);
-                if let Some(all) = Added::between(before, reading, sends, |_| true) {
+                if let Some(all) = IntervalDelta::between(before, reading, sends, |_| true) {
                     let all = values(all, sends, lasted, Some(self.layers()));
                     samples.extend(all.into_iter().map(sample));
                 }
                 let streams = self.streams.results().into_iter().enumerate();
                 for (place, stream) in streams.filter(|_| several) {
-                    let own = Added::between(before, reading, sends, |at| at == place);
-                    let own = own.map(|own| values(own, sends, lasted, None));
-                    let own = own.into_iter().flatten();
-                    samples.extend(own.map(|value| sample(value).stream(stream.id)));
+                    let delta = IntervalDelta::between(before, reading, sends, |at| at == place);
+                    let own = delta.map(|delta| values(delta, sends, lasted, None));
+                    samples.extend(
+                        own.into_iter()
+                            .flatten()
+                            .map(|value| sample(value).stream(stream.id)),
+                    );
                 }
             }
             before = Some(reading);
@@ -218,36 +226,37 @@ impl UdpTest<'_> {
         };
         fact(
             "goodput",
-            "payload bytes (L7) after the first arrival, over the time to the last one, or over the time of sending if \
-             that is longer; where an iperf3 receives, its bytes over the time of sending",
+            "payload bytes (L7) after the first arrival, over the time to the last one, or over the sending time if that is \
+             longer; if iperf3 receives, its bytes over the sending time",
         );
         fact(
             "loss",
-            "of the network, copies and this host's drops apart; to the last datagram sent where farwire receives; as \
-             iperf3 counts where that receives: copies hide loss, and what came after the end is in neither count",
+            "of the network, without copies and this host's drops; up to the last datagram sent if farwire receives; as iperf3 \
+             counts if iperf3 receives: copies hide losses, and datagrams after the end are in neither count",
         );
         fact(
             "interval",
-            "95 %. Loss: of the probability with which a datagram is lost, from the observed bursts of losses, widened by what \
-             host and network cannot be told apart; where an iperf3 receives, from 0, since it does not tell what its own socket \
-             dropped. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, the sender's whole time for the least, and \
-             what the host dropped or came twice; where an iperf3 receives, between its bytes over its own time and over the time of sending",
+            "95 %. Loss: of the probability that a datagram is lost, from the observed bursts of losses, widened by losses that \
+             may belong to the host or to the network; if iperf3 receives, from 0, because iperf3 does not report what its own \
+             socket dropped. Goodput: of the network's throughput in this time, without sampling error: twice the first \
+             arrival for the edges, the sender's whole time for the least, and datagrams that the host dropped or that arrived \
+             twice; if iperf3 receives, between its bytes over its own time and over the sending time",
         );
         fact(
             "jitter",
-            "RFC 3550, from the kernel's receive stamps, one step a received train: datagrams that arrived as one share a \
-             stamp; over all streams the largest",
+            "RFC 3550, from the kernel's receive time stamps, one step per received train: datagrams that arrived together \
+             share a time stamp; the largest over all streams",
         );
         fact(
             "pacing",
-            "at the sender, from one train to the next; late is more than 50 us; a delay is made up for within about \
-             50 ms, in cuts of 2 % to 50 % of the gaps; what is 100 ms late is given up",
+            "at the sender, from one train to the next; late means more than 50 us; the sender makes up for a delay within \
+             about 50 ms by gaps that are 2 % to 50 % shorter; it skips what is 100 ms late",
         );
         fact(
             "layers",
             &format!(
-                "computed from goodput with {} bytes of payload a datagram, each in one packet; L2 without FCS, L1 \
-                 with FCS, preamble and gap",
+                "computed from goodput with {} bytes of payload per datagram, each in one packet; L2 without FCS, L1 with FCS, \
+                 preamble and gap",
                 self.streams.length()
             ),
         );
@@ -258,20 +267,25 @@ impl UdpTest<'_> {
     }
 }
 
-/// What held a direction's sender up, where that is a farwire.
+/// Returns a text about the delays of a direction's sender, if that is farwire.
 fn delays(flows: &[(u32, StreamView)]) -> Option<String> {
     let mut all = flows.iter().map(|(_, flow)| flow.pacing);
     let first = all.next()??;
     let pacing = all.try_fold(first, |sum, other| Some(sum.with(&other?)))?;
     Some(format!(
-        "{:.3} ms of the schedule given up, all streams together; {} sends held up by full buffers and tried again",
+        "{:.3} ms of the schedule skipped, over all streams; {} sends repeated because of full buffers",
         pacing.given_up_ns as f64 / 1e6,
         pacing.held_up
     ))
 }
 
-/// What one interval added, as samples have it.
-fn values(added: Added, sends: bool, lasted: f64, layers: Option<Layers>) -> Vec<(Metric, f64)> {
+/// Returns the values that one interval added, for its samples.
+fn values(
+    added: IntervalDelta,
+    sends: bool,
+    lasted: f64,
+    layers: Option<Layers>,
+) -> Vec<(Metric, f64)> {
     let count = |metric, count: i64| (metric, count as f64);
     let rate = added.bytes as f64 * 8.0 / lasted;
     if sends {
@@ -294,10 +308,11 @@ fn values(added: Added, sends: bool, lasted: f64, layers: Option<Layers>) -> Vec
     values
 }
 
-/// From the first departure of a stream to its last, and the whole test, in seconds, as far as the sender says.
+/// Returns the time from a stream's first departure to its last, and the duration of the test, in seconds, as the
+/// sender reports them.
 fn sending_s(sender: &StreamResults) -> [f64; 2] {
     let active = match sender.detail {
-        Some(Detail::Sender(detail)) => detail.active_ns as f64 / 1e9,
+        Some(StreamDetail::Sender(detail)) => detail.active_ns as f64 / 1e9,
         _ => 0.0,
     };
     [active, sender.seconds.unwrap_or(active)]

@@ -1,51 +1,50 @@
-//! When each train of datagrams leaves, and how well a sender kept to that: an absolute schedule, which no late wake-up
-//! shifts.
+//! The departures of trains of datagrams, and statistics of the sender's punctuality. The schedule is absolute, so that
+//! a late wake-up does not shift it.
 
 use hdrhistogram::Histogram;
 use model::Nanos;
 
-/// Trains leave at least so far apart where shorter trains would keep the rate as well: one datagram at a time up to
-/// about 580 mbit of 1,448 bytes.
+/// The least gap between trains, if shorter trains would keep the rate as well. It means single datagrams up to about
+/// 580 Mbit/s with 1,448 bytes.
 const LEAST_GAP: Nanos = Nanos(20_000);
-/// A delay is made up for within about this time: the longer, the less the gaps are shortened.
-const MAKES_UP: Nanos = Nanos(50_000_000);
-/// A gap is shortened by this share of it at least, so that small delays do not stay.
+/// The approximate time within which a delay is made up for. The longer it is, the less the gaps are shortened.
+const CATCH_UP_TIME: Nanos = Nanos(50_000_000);
+/// The least share of a gap by which it is shortened (a fiftieth), so that small delays do not persist.
 const LEAST_SHORTENING: u64 = 50;
-/// A sender that is further behind will not make up for it.
+/// The delay above which a sender skips what it missed.
 const MOST_BEHIND: Nanos = Nanos(100_000_000);
 
-/// A train that leaves so long after it might have counts as held up by the sender.
-const HELD_UP: Nanos = Nanos(5_000);
-/// A sender that held every train up for so long will not keep up with trains of this length.
-const OVERLOADED: Nanos = Nanos(100_000_000);
-/// Trains that leave further apart than this are not what a sender is behind with.
-const FREQUENT: Nanos = Nanos(100_000);
+/// The delay after the earliest possible time from which on a train counts as delayed by the sender.
+const HELD_UP_DELAY: Nanos = Nanos(5_000);
+/// The time for which a sender must delay every train before its trains become longer.
+const OVERLOAD_TIME: Nanos = Nanos(100_000_000);
+/// The gap between trains above which longer trains would not help a late sender.
+const FREQUENT_GAP: Nanos = Nanos(100_000);
 
-/// A train that left later than this after its time counts as late.
+/// The delay from which on a train counts as late.
 pub(super) const LATE: Nanos = Nanos(50_000);
 
 /// The schedule of one stream.
 ///
-/// A sender that cannot keep up with so many trains a second doubles their length, time and again: it then keeps the
-/// rate, in longer bursts.
+/// A sender that cannot keep up with the number of trains per second doubles their length, repeatedly if necessary. It
+/// then keeps the rate with longer bursts.
 ///
-/// A late train moves none after it for long: the delay is spread over the gaps of the next [`MAKES_UP`], each
-/// shortened by at least a fiftieth and at most a half. A sender that is 100 ms behind gives up what it missed until
-/// then.
+/// A late train does not shift later trains for long: the delay is spread over the gaps of the next [`CATCH_UP_TIME`].
+/// Each gap is shortened by at least a fiftieth and at most a half. A sender that is 100 ms late skips what it missed.
 #[derive(Clone, Debug)]
-pub(super) struct Schedule {
+pub(super) struct TrainSchedule {
     start: Nanos,
     pace: Option<DatagramRate>,
     train: u64,
     /// Datagrams that have left since the start.
     left: u64,
-    /// When the last train left, and how many datagrams it had.
+    /// Time of the last train, and its number of datagrams.
     last: Option<(Nanos, u64)>,
-    /// Since when every train was held up.
+    /// The time since which every train was delayed.
     held_up: Option<Nanos>,
-    /// The longest that a train may be.
+    /// The most datagrams in a train.
     most: u64,
-    /// How late the last one was.
+    /// The delay of the last train.
     late: Nanos,
 }
 
@@ -54,30 +53,31 @@ pub(super) struct Schedule {
 pub(super) struct DatagramRate {
     /// Payload bits of a datagram.
     pub(super) bits: u64,
-    /// Payload bits a second, above 0.
+    /// Payload bits per second, above 0.
     pub(super) rate: u64,
 }
 
-/// How well a train kept to the schedule.
+/// The punctuality of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrainTiming {
-    /// How long after its time it left.
+    /// The delay of its departure.
     pub(super) late: Nanos,
-    /// How far the gap to the train before it was from the ideal one; absent for the first.
+    /// The difference between its gap to the previous train and the ideal gap, or `None` for the first train.
     pub(super) gap_error: Option<Nanos>,
-    /// Time that the schedule gave up over it.
+    /// Time that the schedule skipped because of it.
     pub(super) given_up: Nanos,
 }
 
 impl DatagramRate {
-    /// How long `datagrams` take.
+    /// Returns how long `datagrams` take.
     fn span(self, datagrams: u64) -> Nanos {
         let bits = u128::from(datagrams) * u128::from(self.bits);
         let nanos = bits * 1_000_000_000 / u128::from(self.rate);
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Datagrams of a train: as few as leave trains [`LEAST_GAP`] apart when `streams` share a thread, at most `most`.
+    /// Returns the datagrams of a train: as few as keep trains [`LEAST_GAP`] apart when `streams` share a thread, and
+    /// at most `most`.
     fn train(self, streams: u64, most: u64) -> u64 {
         let wanted = LEAST_GAP.0 * streams;
         let one = self.span(1).0.max(1);
@@ -85,9 +85,9 @@ impl DatagramRate {
     }
 }
 
-impl Schedule {
-    /// The schedule of stream `index` of `streams` from `start` on; without a pace as fast as it goes. Trains have at most
-    /// `most` datagrams. Streams of one rate take turns.
+impl TrainSchedule {
+    /// Returns the schedule of stream `index` of `streams` from `start` on, as fast as possible without a pace. Trains
+    /// have at most `most` datagrams. Streams of the same rate take turns.
     pub(super) fn new(
         start: Nanos,
         pace: Option<DatagramRate>,
@@ -108,37 +108,37 @@ impl Schedule {
         }
     }
 
-    /// Datagrams of a full train.
+    /// Returns the datagrams of a full train.
     pub(super) fn train(&self) -> u64 {
         self.train
     }
 
-    /// From one train to the next; absent without a pace.
+    /// Returns the time between two trains, or `None` without a pace.
     pub(super) fn gap(&self) -> Option<Nanos> {
         self.pace.map(|pace| pace.span(self.train))
     }
 
-    /// From when on the next train may leave.
+    /// Returns the earliest time at which the next train may leave.
     pub(super) fn next(&self) -> Nanos {
         let Some(pace) = self.pace else {
-            // Streams without a pace take turns by how much they have sent.
+            // Streams without a pace take turns by the amount that they have sent.
             return Nanos(self.left);
         };
         let gap = pace.span(self.train).0;
-        let shorter = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
+        let shorter = u128::from(gap) * u128::from(self.late.0) / u128::from(CATCH_UP_TIME.0);
         let shorter = u64::try_from(shorter).unwrap_or(gap);
         let gap = gap - shorter.clamp(gap / LEAST_SHORTENING, gap / 2);
         let after_last = self.last.map_or(0, |(at, _)| at.0.saturating_add(gap));
         Nanos(self.due(pace).0.max(after_last))
     }
 
-    /// Notes that a train of `datagrams` left at `at`; says how well in time, where there is a pace.
-    pub(super) fn leave(&mut self, at: Nanos, datagrams: u64) -> Option<TrainTiming> {
+    /// Records that a train of `datagrams` left at `at`, and returns its punctuality, if there is a pace.
+    pub(super) fn record_departure(&mut self, at: Nanos, datagrams: u64) -> Option<TrainTiming> {
         let Some(pace) = self.pace else {
             self.left += datagrams;
             return None;
         };
-        let held_up = at.0.saturating_sub(self.next().0) > HELD_UP.0;
+        let held_up = at.0.saturating_sub(self.next().0) > HELD_UP_DELAY.0;
         let late = Nanos(at.0.saturating_sub(self.due(pace).0));
         let given_up = if late > MOST_BEHIND {
             late
@@ -161,42 +161,42 @@ impl Schedule {
         })
     }
 
-    /// Makes trains longer when every one of them has been held up for long.
+    /// Makes trains longer if every one of them has been delayed for a long time.
     fn lengthen(&mut self, pace: DatagramRate, at: Nanos, held_up: bool) {
-        if !held_up || pace.span(self.train) > FREQUENT {
+        if !held_up || pace.span(self.train) > FREQUENT_GAP {
             self.held_up = None;
             return;
         }
         let since = *self.held_up.get_or_insert(at);
-        if at.0 - since.0 > OVERLOADED.0 {
+        if at.0 - since.0 > OVERLOAD_TIME.0 {
             self.train = (2 * self.train).min(self.most);
             self.held_up = None;
         }
     }
 
-    /// When the next train is to leave.
+    /// Returns when the next train is due.
     fn due(&self, pace: DatagramRate) -> Nanos {
         Nanos(self.start.0.saturating_add(pace.span(self.left).0))
     }
 }
 
-/// The departures of a stream, or of several.
+/// Statistics of the departures of a stream, or of several.
 #[derive(Clone, Debug)]
 pub(super) struct PacingStats {
-    /// |gap - ideal gap| between one train and the next, in nanoseconds.
+    /// |gap - ideal gap| between two trains in nanoseconds.
     gap_errors: Histogram<u64>,
     /// Trains that left.
     pub(super) trains: u64,
-    /// Those of them that left more than [`LATE`] after their time.
+    /// Of these, the trains that left more than [`LATE`] after their time.
     pub(super) late: u64,
     /// Datagrams of a full train.
     pub(super) burst: u64,
-    /// Time that the schedule gave up, being too far behind.
+    /// Time that the schedule skipped because the sender was too late.
     pub(super) given_up: Nanos,
 }
 
 impl PacingStats {
-    /// Of no departures yet, in trains of at most `burst` datagrams.
+    /// Returns statistics without departures, with trains of at most `burst` datagrams.
     pub(super) fn new(burst: u64) -> Self {
         let mut gap_errors = Histogram::new(3).expect("three digits can be had");
         gap_errors.auto(true);
@@ -219,7 +219,8 @@ impl PacingStats {
         }
     }
 
-    /// What gaps were off the ideal one in nanoseconds: median, 99th percentile, largest; absent without two departures.
+    /// Returns the deviations of gaps from the ideal one in nanoseconds: median, 99th percentile, largest. `None` means
+    /// fewer than two departures.
     pub(super) fn gap_errors_ns(&self) -> Option<[u64; 3]> {
         let errors = &self.gap_errors;
         (!errors.is_empty()).then(|| [0.5, 0.99, 1.0].map(|share| errors.value_at_quantile(share)))
@@ -237,8 +238,8 @@ mod tests {
     };
     const GAP: u64 = 231_680;
 
-    fn alone(pace: DatagramRate) -> Schedule {
-        Schedule::new(Nanos(1_000), Some(pace), (0, 1), 45)
+    fn alone(pace: DatagramRate) -> TrainSchedule {
+        TrainSchedule::new(Nanos(1_000), Some(pace), (0, 1), 45)
     }
 
     #[test]
@@ -252,28 +253,28 @@ mod tests {
     }
 
     #[test]
-    fn a_late_train_is_made_up_for_in_small_cuts_and_shifts_none_for_good() {
+    fn a_delay_is_made_up_for_by_shorter_gaps() {
         let mut schedule = alone(PACE);
         assert_eq!(schedule.next(), Nanos(1_000));
-        schedule.leave(Nanos(1_000), 1);
+        schedule.record_departure(Nanos(1_000), 1);
         assert_eq!(schedule.next(), Nanos(1_000 + GAP));
         let mut at = Nanos(1_000 + 3 * GAP);
-        let departure = schedule.leave(at, 1).unwrap();
+        let departure = schedule.record_departure(at, 1).unwrap();
         assert_eq!(departure.late, Nanos(2 * GAP));
         assert_eq!(departure.gap_error, Some(Nanos(2 * GAP)));
         for _ in 0..100 {
             assert_eq!(schedule.next(), Nanos(at.0 + GAP - GAP / LEAST_SHORTENING));
             at = schedule.next();
-            schedule.leave(at, 1);
+            schedule.record_departure(at, 1);
         }
         assert_eq!(schedule.next(), Nanos(1_000 + GAP * 102));
     }
 
     #[test]
-    fn the_longer_the_delay_the_larger_the_cuts() {
+    fn a_longer_delay_shortens_gaps_more() {
         let gap_after = |late| {
             let mut schedule = alone(PACE);
-            schedule.leave(Nanos(1_000 + late), 1);
+            schedule.record_departure(Nanos(1_000 + late), 1);
             schedule.next().0 - 1_000 - late
         };
         assert_eq!(gap_after(10_000_000), GAP - GAP / 5);
@@ -281,18 +282,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_for_too_long_is_given_up() {
+    fn a_delay_of_100_ms_is_skipped() {
         let mut schedule = alone(PACE);
         let late = Nanos(1_000 + MOST_BEHIND.0 + 1);
-        let departure = schedule.leave(late, 1).unwrap();
+        let departure = schedule.record_departure(late, 1).unwrap();
         assert_eq!(departure.given_up, Nanos(MOST_BEHIND.0 + 1));
         assert_eq!(schedule.next(), Nanos(late.0 + GAP));
-        let departure = schedule.leave(schedule.next(), 1).unwrap();
+        let departure = schedule.record_departure(schedule.next(), 1).unwrap();
         assert_eq!(departure.given_up, Nanos::ZERO);
     }
 
     #[test]
-    fn a_sender_that_is_always_behind_sends_longer_trains_until_it_keeps_up() {
+    fn a_sender_that_is_always_late_sends_longer_trains_until_it_keeps_up() {
         let mut schedule = alone(DatagramRate {
             rate: 1_000_000_000,
             ..PACE
@@ -301,14 +302,14 @@ mod tests {
         let mut now = Nanos(1_000);
         for _ in 0..60_000 {
             now = Nanos(schedule.next().0.max(now.0 + 30_000));
-            schedule.leave(now, schedule.train());
+            schedule.record_departure(now, schedule.train());
         }
         assert_eq!(schedule.train(), 4);
         assert!(now.0 - schedule.due(schedule.pace.unwrap()).0.min(now.0) < 50_000);
     }
 
     #[test]
-    fn a_delay_now_and_then_leaves_trains_as_short_as_they_are() {
+    fn occasional_delays_do_not_lengthen_trains() {
         let mut schedule = alone(DatagramRate {
             rate: 1_000_000_000,
             ..PACE
@@ -316,14 +317,14 @@ mod tests {
         for round in 0..20_000 {
             let late = if round % 1_000 == 0 { 5_000_000 } else { 0 };
             let at = Nanos(schedule.next().0 + late);
-            schedule.leave(at, schedule.train());
+            schedule.record_departure(at, schedule.train());
         }
         assert_eq!(schedule.train(), 2);
     }
 
     #[test]
     fn streams_take_turns() {
-        let next = |index| Schedule::new(Nanos(0), Some(PACE), (index, 4), 45).next();
+        let next = |index| TrainSchedule::new(Nanos(0), Some(PACE), (index, 4), 45).next();
         assert_eq!(
             [next(0), next(1), next(3)].map(|n| n.0),
             [0, GAP / 4, GAP / 4 * 3]
@@ -342,7 +343,7 @@ mod tests {
             for late in lateness {
                 now = schedule.next().0.max(now) + late;
                 left += schedule.train();
-                let departure = schedule.leave(Nanos(now), schedule.train());
+                let departure = schedule.record_departure(Nanos(now), schedule.train());
                 given_up += departure.unwrap().given_up.0;
                 prop_assert_eq!(
                     schedule.due(pace),

@@ -1,4 +1,4 @@
-//! The thread that sends: every stream of a test that leaves this host, each on its schedule.
+//! The thread that sends all streams of a test that leave this host, each on its schedule.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -10,59 +10,59 @@ use netio::stop::STOP_INTERVAL;
 use netio::udp::TrainSender;
 use netio::{Sleeper, clock};
 
-use super::schedule::{DatagramRate, PacingStats, Schedule};
-use super::wire::{self, Counter, Stamped};
+use super::schedule::{DatagramRate, PacingStats, TrainSchedule};
+use super::wire::{self, DatagramHeader, NumberWidth};
 use crate::iperf3::detail::SenderDetail;
 use crate::iperf3::run::SendControl;
 use crate::lock;
 
-/// Errors of a socket that come again after so long are no passing ones.
-const PERSISTS: Nanos = Nanos(500_000_000);
-/// Errors further apart have nothing to do with each other.
-const PASSES: Nanos = Nanos(3_000_000_000);
-/// A thread whose trains are so far apart sleeps between them.
-const SLEEPS: Nanos = Nanos(1_000_000);
-/// Before trying again after an error.
+/// The time for which a socket's errors must persist to count as permanent.
+const ERROR_PERSISTENCE: Nanos = Nanos(500_000_000);
+/// The time after which an error is unrelated to the one before it.
+const ERROR_MEMORY: Nanos = Nanos(3_000_000_000);
+/// The least gap between trains for which the thread sleeps instead of spinning.
+const SLEEP_GAP: Nanos = Nanos(1_000_000);
+/// The pause before another attempt after an error.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Between two looks for greetings, in nanoseconds; a longer gap is slept through in parts.
-const LOOKS_EVERY: u64 = 100_000_000;
+/// The time between two checks for greetings, in nanoseconds. A longer gap is slept through in parts.
+const GREETING_CHECK_NS: u64 = 100_000_000;
 
-/// What a stream has sent so far.
+/// The counts of a stream that this end sends.
 #[derive(Clone, Debug)]
 pub(super) struct SenderStats {
-    /// Datagrams, all of them: the last one's number.
+    /// Datagrams sent in total, which is the number of the last one.
     pub(super) number: u64,
-    /// Those of them that are omitted.
+    /// Of these, the datagrams that are omitted.
     pub(super) omitted: u64,
-    /// Payload bytes, without what is omitted.
+    /// Payload bytes, without the omitted start.
     pub(super) bytes: u64,
-    /// When the first and the last train left, without what is omitted.
+    /// Times of the first and the last train, without the omitted start.
     pub(super) departures: Option<[Nanos; 2]>,
-    /// How well in time, without what is omitted.
+    /// Statistics of the departures, without the omitted start.
     pub(super) pacing: PacingStats,
-    /// Sends that this host's full buffers held up or refused; they were tried again.
+    /// Sends that this host's full buffers delayed or refused, and that were repeated.
     pub(super) held_up: u64,
-    /// Why the stream cannot go on.
+    /// The reason why the stream cannot continue.
     pub(super) broken: Option<String>,
 }
 
-/// How the streams are sent.
+/// The settings for sending the streams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendConfig {
-    /// Payload bytes of a datagram.
+    /// Payload of a datagram in bytes.
     pub(super) length: usize,
-    /// Payload bits a second and stream; as fast as possible when absent.
+    /// Payload bits per second of each stream, or `None` for as fast as possible.
     pub(super) rate: Option<u64>,
-    pub(super) counter: Counter,
-    /// Whether the thread may run before all ordinary ones of this host.
+    pub(super) counter: NumberWidth,
+    /// Whether the thread may have priority over all ordinary threads of this host.
     pub(super) urgent: bool,
 }
 
-/// A socket to send on, and where to count that.
-pub(super) type Outgoing = (TrainSender, Arc<Mutex<SenderStats>>);
+/// A socket to send on, and its counts.
+pub(super) type SendingStream = (TrainSender, Arc<Mutex<SenderStats>>);
 
 impl SenderStats {
-    /// Of nothing yet, in trains of at most `burst` datagrams.
+    /// Returns counts before the first train. Trains have at most `burst` datagrams.
     pub(super) fn new(burst: u64) -> Self {
         Self {
             number: 0,
@@ -75,7 +75,7 @@ impl SenderStats {
         }
     }
 
-    /// Begins to count anew.
+    /// Restarts counting.
     pub(super) fn omit(&mut self) {
         *self = Self {
             number: self.number,
@@ -85,7 +85,7 @@ impl SenderStats {
         };
     }
 
-    /// What another farwire is told of it.
+    /// Returns the details for another farwire.
     pub(super) fn detail(&self) -> SenderDetail {
         let (pacing, departures) = (&self.pacing, self.departures);
         SenderDetail {
@@ -100,8 +100,8 @@ impl SenderStats {
     }
 }
 
-/// Sends `streams` until told to stop or until the allowance is used up.
-pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendControl) {
+/// Sends `streams` until the stop, or until the allowance is used up.
+pub(super) fn run(streams: Vec<SendingStream>, config: SendConfig, control: &SendControl) {
     let mut streams = PacedStream::prepare(streams, config);
     let mut sleeper = if config.urgent && streams.iter().all(PacedStream::sleeps) {
         Sleeper::urgent()
@@ -111,7 +111,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
     let mut looked = clock::now();
     while !control.is_stopped() {
         let now = clock::now();
-        if now.0 - looked.0 > LOOKS_EVERY {
+        if now.0 - looked.0 > GREETING_CHECK_NS {
             looked = now;
             streams.iter().for_each(PacedStream::answer_greetings);
         }
@@ -120,7 +120,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
             return;
         };
         let next = stream.schedule.next();
-        if next.0 > now.0 + LOOKS_EVERY {
+        if next.0 > now.0 + GREETING_CHECK_NS {
             thread::sleep(STOP_INTERVAL / 2);
             continue;
         }
@@ -135,7 +135,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
 struct PacedStream {
     socket: TrainSender,
     sent: Arc<Mutex<SenderStats>>,
-    schedule: Schedule,
+    schedule: TrainSchedule,
     train: Vec<u8>,
     number: u64,
     failing_since: Option<Nanos>,
@@ -143,16 +143,16 @@ struct PacedStream {
 }
 
 impl PacedStream {
-    fn prepare(streams: Vec<Outgoing>, config: SendConfig) -> Vec<Self> {
+    fn prepare(streams: Vec<SendingStream>, config: SendConfig) -> Vec<Self> {
         let start = clock::now();
         let count = streams.len() as u64;
         let pace = config.rate.map(|rate| DatagramRate {
             bits: config.length as u64 * 8,
             rate,
         });
-        let stream = |((socket, sent), index): (Outgoing, u64)| {
+        let stream = |((socket, sent), index): (SendingStream, u64)| {
             let most = socket.most_segments() as u64;
-            let schedule = Schedule::new(start, pace, (index, count), most);
+            let schedule = TrainSchedule::new(start, pace, (index, count), most);
             lock(&sent).pacing.burst = schedule.train();
             let mut train = vec![0; socket.most_segments() * config.length];
             fastrand::fill(&mut train);
@@ -169,12 +169,12 @@ impl PacedStream {
         streams.into_iter().zip(0..).map(stream).collect()
     }
 
-    /// Whether the thread would spend most of its time asleep.
+    /// Returns whether the thread would sleep most of its time.
     fn sleeps(&self) -> bool {
-        self.schedule.gap().is_some_and(|gap| gap >= SLEEPS)
+        self.schedule.gap().is_some_and(|gap| gap >= SLEEP_GAP)
     }
 
-    /// Sends the next train; false when the allowance is used up.
+    /// Sends the next train. Returns false when the allowance is used up.
     fn send(&mut self, at: Nanos, config: SendConfig, control: &SendControl) -> bool {
         let allowed = usize::try_from(control.allowance()).unwrap_or(usize::MAX);
         let most = allowed.div_ceil(config.length);
@@ -184,7 +184,7 @@ impl PacedStream {
             return false;
         }
         for (datagram, number) in train.chunks_mut(config.length).zip(self.number + 1..) {
-            let stamped = Stamped { sent: at, number };
+            let stamped = DatagramHeader { sent: at, number };
             config.counter.write(stamped, datagram);
         }
         match self.socket.send(train) {
@@ -199,7 +199,7 @@ impl PacedStream {
         control.take(bytes);
         let count = count as u64;
         self.number += count;
-        let departure = self.schedule.leave(at, count);
+        let departure = self.schedule.record_departure(at, count);
         let mut sent = lock(&self.sent);
         sent.number = self.number;
         sent.bytes += bytes as u64;
@@ -211,16 +211,16 @@ impl PacedStream {
         }
     }
 
-    /// A full buffer is waited for; anything else ends the stream when it persists.
+    /// Waits for a full buffer. Any other error ends the stream if it persists.
     fn fail(&mut self, at: Nanos, error: &std::io::Error) {
         let no_buffers = error.raw_os_error() == Some(nix::libc::ENOBUFS);
         if no_buffers || error.kind() == ErrorKind::WouldBlock {
             lock(&self.sent).held_up += 1;
         } else {
             let since = *self.failing_since.get_or_insert(at);
-            if at > since + PASSES {
+            if at > since + ERROR_MEMORY {
                 self.failing_since = Some(at);
-            } else if at > since + PERSISTS {
+            } else if at > since + ERROR_PERSISTENCE {
                 lock(&self.sent).broken = Some(describe(error));
                 self.ended = true;
             }
@@ -230,12 +230,12 @@ impl PacedStream {
         }
     }
 
-    /// A client that has not seen the answer to its greeting greets again.
+    /// Answers the greetings of a client that has not received the first answer.
     fn answer_greetings(&self) {
         let mut datagram = [0; wire::GREETING_LENGTH + 1];
         while let Ok(Some(length)) = self.socket.receive(&mut datagram) {
             if let Some(answer) = wire::answer_to(&datagram[..length]) {
-                // It is not a datagram of the test, and its loss would be greeted again.
+                // The greeting is not a datagram of the test, and if this answer is lost, the client greets again.
                 let _ = self.socket.answer(&answer);
             }
         }
@@ -245,7 +245,7 @@ impl PacedStream {
 fn describe(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => {
-            "the other end's host refuses the datagrams: nobody receives them there".to_owned()
+            "the far end's host refuses the datagrams: no program receives them there".to_owned()
         }
         _ => format!("the datagrams cannot be sent: {error}"),
     }
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_up_in_the_omitted_start_is_not_counted() {
+    fn time_skipped_in_the_omitted_start_is_not_counted() {
         let mut sent = SenderStats::new(0);
         let departure = |given_up| TrainTiming {
             late: given_up,

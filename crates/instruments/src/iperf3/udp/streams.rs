@@ -1,4 +1,4 @@
-//! The UDP streams of one end of an iperf3 test: sockets, the two threads, and what was counted.
+//! The UDP streams of one end of an iperf3 test: sockets, the two threads, and the counts.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,34 +10,34 @@ use crate::error::{Context, Result, ensure};
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
-use super::readings::{self, Ending, IntervalReading, StreamReading};
-use super::receiver::{self, Incoming};
+use super::readings::{self, IntervalReading, ReadingKind, StreamReading};
+use super::receiver::{self, ReceivingStream};
 use super::receiver_stats::{ReceiverCounts, ReceiverStats};
 use super::sender::{self, SendConfig, SenderStats};
-use super::wire::Counter;
-use crate::iperf3::detail::Detail;
+use super::wire::NumberWidth;
+use crate::iperf3::detail::StreamDetail;
 use crate::iperf3::messages::{Params, StreamResults};
 use crate::iperf3::plan::{Iperf3Test, StreamSpec, Until};
 use crate::iperf3::run::{CpuMeter, CpuTime, SendControl, Streams, TestProgress};
 use crate::iperf3::tcp::set_tos;
 use crate::lock;
 
-/// Kernel memory asked for by a test's sockets in each direction, unless the user says: half a second of 1 gbit. Without
-/// privileges the kernel gives `net.core.rmem_max` and `wmem_max` at most.
+/// The default kernel memory in bytes of a test's sockets in each direction: half a second at 1 Gbit/s. Without
+/// privileges, the kernel grants at most `net.core.rmem_max` and `wmem_max`.
 const BUFFER: usize = 64 << 20;
-/// Payload bytes of a datagram when neither end says (`DEFAULT_UDP_BLKSIZE` of iperf3).
+/// The payload of a datagram in bytes if neither end states it (`DEFAULT_UDP_BLKSIZE` of iperf3).
 const DEFAULT_LENGTH: usize = 1460;
-/// A socket that sends fills no more than this: what waits there is late.
+/// The send buffer of a socket in bytes. A larger one would only delay its datagrams.
 const SEND_BUFFER: usize = 4 << 20;
-/// How long the last datagrams may take after the sender has said that they left.
-const SETTLES: Duration = Duration::from_millis(200);
-/// Readings of streams kept; they bound what a long test takes of a server's memory to some 100 MB.
+/// The time that the last datagrams may take after the sender's message that they left.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
+/// The most readings of streams that are kept, which limits a server's memory for a long test to some 100 MB.
 const MOST_READINGS: usize = 500_000;
-/// Between two looks whether they are there.
-const LOOK: Duration = Duration::from_millis(2);
+/// The time between two checks for the last datagrams.
+const SETTLE_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Bytes that a test of at most `longest` takes of a server: kernel memory of its sockets, if the client does not say how much,
-/// and what is kept of each interval.
+/// Returns the bytes that a test of at most `longest` needs of a server: the kernel memory of its sockets, if the
+/// client does not set it, and the readings of each interval.
 pub(crate) fn memory(plan: &Iperf3Test, longest: Duration) -> u64 {
     let streams = plan.streams(false).len();
     let seconds = plan.duration().unwrap_or(longest).as_secs();
@@ -49,8 +49,8 @@ pub(crate) fn memory(plan: &Iperf3Test, longest: Duration) -> u64 {
     let buffers = match plan.window {
         Some(_) => 0,
         None => {
-            let senders = usize::from(plan.way.goes_down()) * plan.parallel as usize;
-            senders * SEND_BUFFER + usize::from(plan.way.goes_up()) * BUFFER
+            let senders = usize::from(plan.direction.goes_down()) * plan.parallel as usize;
+            senders * SEND_BUFFER + usize::from(plan.direction.goes_up()) * BUFFER
         }
     };
     (kept + buffers) as u64
@@ -62,45 +62,45 @@ pub(crate) struct UdpStreams {
     config: SendConfig,
     pub(super) client: bool,
     pub(super) ipv6: bool,
-    /// Payload bytes to send after what is omitted.
+    /// Payload bytes to send after the omitted start.
     limit: Option<u64>,
-    streams: Vec<Stream>,
+    streams: Vec<UdpStream>,
     control: Arc<SendControl>,
     end_receiving: Arc<AtomicBool>,
     sending: Option<JoinHandle<()>>,
     receiving: Option<JoinHandle<()>>,
     cpu: Vec<Arc<CpuMeter>>,
     pub(super) started: Instant,
-    /// When what counts began, and when it ended.
+    /// The start and the end of counting.
     began: Instant,
     ended: Option<Instant>,
     pub(super) readings: Vec<IntervalReading>,
 }
 
-/// One of them.
+/// One stream.
 #[derive(Debug)]
-struct Stream {
-    /// By which both ends know it.
+struct UdpStream {
+    /// The number that both ends use for it.
     id: u32,
-    half: Half,
+    half: StreamEnd,
 }
 
-/// This end's half of it.
+/// This end's half of the stream.
 #[derive(Debug)]
-enum Half {
+enum StreamEnd {
     Sends {
         stats: Arc<Mutex<SenderStats>>,
-        /// Until the thread takes it.
+        /// The socket, until the thread takes it.
         socket: Option<TrainSender>,
     },
-    Receives(Incoming),
+    Receives(ReceivingStream),
 }
 
 impl UdpStreams {
-    /// Streams over `sockets`, which are connected, in the order of `specs`, at the `client` or at the server.
+    /// Returns streams over connected `sockets`, in the order of `specs`, at the client or at the server.
     ///
     /// # Errors
-    /// A socket refuses its options, or the length is out of range.
+    /// Returns an error if a socket refuses its options, or the length is out of range.
     pub(crate) fn new(
         params: &Params,
         specs: &[StreamSpec],
@@ -109,16 +109,16 @@ impl UdpStreams {
     ) -> Result<Self> {
         let plan = &params.plan;
         let counter = if params.udp_counters_64bit {
-            Counter::Bits64
+            NumberWidth::Bits64
         } else {
-            Counter::Bits32
+            NumberWidth::Bits32
         };
         let length = plan.length.map_or(DEFAULT_LENGTH, |length| length as usize);
         let allowed = counter.header()..=LONGEST_TRAIN;
         ensure!(
             Peer,
             allowed.contains(&length),
-            "datagrams of {length} bytes: {} to {} are possible",
+            "datagrams of {length} bytes are out of range: {} to {}",
             allowed.start(),
             allowed.end()
         );
@@ -126,7 +126,7 @@ impl UdpStreams {
             length,
             rate: plan.bitrate.filter(|rate| *rate > 0),
             counter,
-            // A client must not decide who runs first on a server.
+            // A client must not decide about thread priorities on a server.
             urgent: client && specs.len() == 1,
         };
         let receivers = specs.iter().filter(|spec| !spec.sends).count().max(1);
@@ -134,9 +134,9 @@ impl UdpStreams {
         let ipv6 = peer.is_some_and(|peer| peer.ip().to_canonical().is_ipv6());
         let streams = specs.iter().zip(sockets);
         let streams =
-            streams.map(|(spec, socket)| Stream::new(*spec, socket, plan, config, receivers));
+            streams.map(|(spec, socket)| UdpStream::new(*spec, socket, plan, config, receivers));
         let limit = match plan.until {
-            // A server goes on until the client has enough: it cannot know what was lost.
+            // A server continues until the client has enough, because it does not know what was lost.
             Until::Bytes(bytes) if client => Some(bytes),
             _ => None,
         };
@@ -163,22 +163,22 @@ impl UdpStreams {
         })
     }
 
-    /// Payload bytes of a datagram.
+    /// Returns the payload of a datagram in bytes.
     pub(crate) fn length(&self) -> usize {
         self.config.length
     }
 
-    /// Payload bits a second that each stream was asked for.
+    /// Returns the requested rate of each stream in payload bits per second.
     pub(super) fn rate(&self) -> Option<u64> {
         self.config.rate
     }
 
-    /// Whether this end sends a fixed number of bytes.
+    /// Returns whether this end sends a fixed number of bytes.
     pub(super) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Whether a start is omitted.
+    /// Returns whether the test omits a start.
     pub(crate) fn omits(&self) -> bool {
         self.started != self.began
     }
@@ -192,15 +192,16 @@ impl UdpStreams {
         self.cpu.push(Arc::clone(&cpu));
         thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || cpu.meter(|| work(&cpu)))
-            .context("no thread for the UDP streams")
+            .spawn(move || cpu.measure(|| work(&cpu)))
+            .context("cannot start the thread of the UDP streams")
     }
 
-    fn read(&mut self, at: Instant, ending: Ending) {
-        let streams = self.streams.iter().map(Stream::reading).collect();
+    fn take_reading(&mut self, at: Instant, ending: ReadingKind) {
+        let streams = self.streams.iter().map(UdpStream::reading).collect();
         if self.readings.len() * self.streams.len() >= MOST_READINGS {
-            // From here on the last interval is all the rest.
-            self.readings.pop_if(|last| last.ending != Ending::Nothing);
+            // From here on, the last interval contains all the rest.
+            self.readings
+                .pop_if(|last| last.ending != ReadingKind::Nothing);
         }
         self.readings.push(IntervalReading {
             at,
@@ -211,7 +212,7 @@ impl UdpStreams {
 
     fn stop_sending(&mut self) {
         self.control.stop();
-        // A panic there was printed there; what was counted until then stands.
+        // A panic of the thread has already been printed, and the counts until then are kept.
         self.sending.take().map(JoinHandle::join);
     }
 
@@ -221,8 +222,8 @@ impl UdpStreams {
     }
 }
 
-impl Stream {
-    /// One of the streams of `plan`, of which so many are `receivers`.
+impl UdpStream {
+    /// Returns one of the streams of `plan`, `receivers` of which receive.
     fn new(
         spec: StreamSpec,
         socket: UdpSocket,
@@ -234,7 +235,7 @@ impl Stream {
         let window = plan.window.map(|window| window as usize);
         let half = if spec.sends {
             let buffer = window.unwrap_or(SEND_BUFFER);
-            Half::Sends {
+            StreamEnd::Sends {
                 stats: Arc::new(Mutex::new(SenderStats::new(0))),
                 socket: Some(if plan.trains {
                     TrainSender::new(socket, config.length, buffer)?
@@ -244,7 +245,7 @@ impl Stream {
             }
         } else {
             let buffer = window.unwrap_or(BUFFER / receivers);
-            Half::Receives(Incoming {
+            StreamEnd::Receives(ReceivingStream {
                 socket: Arc::new(TrainReceiver::new(socket, buffer)?),
                 stats: Arc::new(Mutex::new(ReceiverStats::new(config.counter))),
             })
@@ -254,7 +255,7 @@ impl Stream {
 
     fn reading(&self) -> StreamReading {
         let (sends, counts) = match &self.half {
-            Half::Sends { stats, .. } => {
+            StreamEnd::Sends { stats, .. } => {
                 let sent = lock(stats);
                 let left = ReceiverCounts {
                     received: sent.number - sent.omitted,
@@ -263,23 +264,23 @@ impl Stream {
                 };
                 (true, left)
             }
-            Half::Receives(incoming) => (false, lock(&incoming.stats).counts),
+            StreamEnd::Receives(incoming) => (false, lock(&incoming.stats).counts),
         };
         StreamReading { sends, counts }
     }
 
-    /// Whether all has come that the sender says it `sent`, as far as it says so.
+    /// Returns whether everything has arrived that the sender reports as `sent`.
     fn is_complete(&self, sent: &[StreamResults]) -> bool {
-        let Half::Receives(incoming) = &self.half else {
+        let StreamEnd::Receives(incoming) = &self.half else {
             return true;
         };
         let stats = lock(&incoming.stats);
         let there = stats.omitted.datagrams + stats.counts.received;
-        let told = sent.iter().find(|told| told.id == self.id);
-        told.is_some_and(|told| there >= told.packets)
+        let reported = sent.iter().find(|reported| reported.id == self.id);
+        reported.is_some_and(|reported| there >= reported.packets)
     }
 
-    /// In iperf3's terms, where errors and packets have what is omitted in them.
+    /// Returns the results in iperf3's form, in which errors and packets include the omitted start.
     fn results(&self, seconds: f64) -> StreamResults {
         let results = StreamResults {
             id: self.id,
@@ -287,18 +288,18 @@ impl Stream {
             ..StreamResults::default()
         };
         match &self.half {
-            Half::Sends { stats, .. } => {
+            StreamEnd::Sends { stats, .. } => {
                 let sent = lock(stats);
                 StreamResults {
                     bytes: sent.bytes,
                     errors: Some(0),
                     packets: sent.number,
                     omitted: Some([0, sent.omitted]),
-                    detail: Some(Detail::Sender(sent.detail())),
+                    detail: Some(StreamDetail::Sender(sent.detail())),
                     ..results
                 }
             }
-            Half::Receives(incoming) => {
+            StreamEnd::Receives(incoming) => {
                 let stats = lock(&incoming.stats);
                 let (counts, omitted) = (&stats.counts, stats.omitted);
                 StreamResults {
@@ -307,7 +308,7 @@ impl Stream {
                     errors: Some(omitted.missing + counts.missing()),
                     packets: counts.highest,
                     omitted: Some([omitted.missing, omitted.datagrams]),
-                    detail: Some(Detail::Receiver(counts.detail())),
+                    detail: Some(StreamDetail::Receiver(counts.detail())),
                     ..results
                 }
             }
@@ -322,10 +323,10 @@ impl Streams for UdpStreams {
         let mut incoming = Vec::new();
         for stream in &mut self.streams {
             match &mut stream.half {
-                Half::Sends { stats, socket } => {
+                StreamEnd::Sends { stats, socket } => {
                     outgoing.extend(socket.take().map(|socket| (socket, Arc::clone(stats))));
                 }
-                Half::Receives(stream) => incoming.push(stream.clone()),
+                StreamEnd::Receives(stream) => incoming.push(stream.clone()),
             }
         }
         if !incoming.is_empty() {
@@ -345,21 +346,21 @@ impl Streams for UdpStreams {
         self.began = now;
         for stream in &self.streams {
             match &stream.half {
-                Half::Sends { stats, .. } => lock(stats).omit(),
-                Half::Receives(incoming) => lock(&incoming.stats).omit(),
+                StreamEnd::Sends { stats, .. } => lock(stats).omit(),
+                StreamEnd::Receives(incoming) => lock(&incoming.stats).omit(),
             }
         }
         if let Some(limit) = self.limit {
             self.control.limit(limit);
         }
         for reading in &mut self.readings {
-            reading.ending = Ending::Omitted;
+            reading.ending = ReadingKind::Omitted;
         }
-        self.read(now, Ending::Nothing);
+        self.take_reading(now, ReadingKind::Nothing);
     }
 
     fn tick(&mut self, now: Instant) {
-        self.read(now, Ending::Counted);
+        self.take_reading(now, ReadingKind::Counted);
     }
 
     fn interval_line(&self) -> String {
@@ -375,20 +376,22 @@ impl Streams for UdpStreams {
         let (mut receives, mut bytes_sent) = (false, 0);
         for stream in &self.streams {
             match &stream.half {
-                Half::Sends { stats, .. } => {
+                StreamEnd::Sends { stats, .. } => {
                     let sent = lock(stats);
                     bytes_sent += sent.bytes;
-                    let broken = sent.broken.as_ref();
-                    let broken = broken.map(|why| format!("stream {}: {why}", stream.id));
+                    let broken = sent
+                        .broken
+                        .as_ref()
+                        .map(|why| format!("stream {}: {why}", stream.id));
                     progress.broken = progress.broken.or(broken);
                 }
-                Half::Receives(incoming) => {
+                StreamEnd::Receives(incoming) => {
                     receives = true;
                     progress.received += lock(&incoming.stats).counts.bytes;
                 }
             }
         }
-        // Nobody tells a sender what has arrived.
+        // A sender does not know what has arrived.
         progress.moved = if receives {
             progress.received
         } else {
@@ -403,20 +406,20 @@ impl Streams for UdpStreams {
     }
 
     fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool) {
-        let late = Instant::now() + SETTLES;
-        let complete = |stream: &Stream| stream.is_complete(sent);
+        let late = Instant::now() + SETTLE_TIMEOUT;
+        let complete = |stream: &UdpStream| stream.is_complete(sent);
         while Instant::now() < late && !enough() && !self.streams.iter().all(complete) {
-            thread::sleep(LOOK);
+            thread::sleep(SETTLE_CHECK_INTERVAL);
         }
         self.stop_receiving();
         for (place, stream) in self.streams.iter().enumerate() {
-            if let Half::Receives(incoming) = &stream.half {
-                let told = sent.iter().find(|told| told.id == stream.id);
+            if let StreamEnd::Receives(incoming) = &stream.half {
+                let reported = sent.iter().find(|reported| reported.id == stream.id);
                 let drops = incoming.socket.drops().ok();
                 let mut stats = lock(&incoming.stats);
-                stats.close(told.map(|told| told.packets), drops);
+                stats.close(reported.map(|reported| reported.packets), drops);
                 let dropped = drops.unwrap_or(stats.dropped());
-                stats.tell_apart(dropped, incoming.socket.full_drops(dropped));
+                stats.separate_checksum_errors(dropped, incoming.socket.full_drops(dropped));
                 if stats.counts.host_dropped == 0 {
                     let readings = self.readings.iter_mut();
                     let own = readings.filter_map(|reading| reading.streams.get_mut(place));
@@ -428,7 +431,7 @@ impl Streams for UdpStreams {
 
     fn results(&self) -> Vec<StreamResults> {
         let lasted = self.ended.unwrap_or_else(Instant::now) - self.began;
-        let results = |stream: &Stream| stream.results(lasted.as_secs_f64());
+        let results = |stream: &UdpStream| stream.results(lasted.as_secs_f64());
         self.streams.iter().map(results).collect()
     }
 

@@ -1,10 +1,10 @@
-//! What stands in iperf3's datagrams, and how its UDP streams come about (`iperf_udp.c`).
+//! The contents of iperf3's datagrams, and the set-up of its UDP streams (`iperf_udp.c`).
 //!
-//! A datagram begins with when it was sent and its number, big-endian: seconds (4 bytes) and microseconds (4) of the sender's
-//! clock, then the number, from 1, in 4 bytes, or in 8 where both ends agreed on `udp_counters_64bit`.
+//! A datagram begins with its time of sending and its number, big-endian: seconds (4 bytes) and microseconds (4) of the
+//! sender's clock, then the number, from 1, in 4 bytes, or in 8 if both ends agreed on `udp_counters_64bit`.
 //!
-//! A stream begins with a greeting of the client from a socket of its own, which the server answers from one that is
-//! connected to it (`iperf_udp_connect`, `iperf_udp_accept`).
+//! A stream begins with a greeting that the client sends from a new socket. The server answers it from a socket that is
+//! connected to the client's (`iperf_udp_connect`, `iperf_udp_accept`).
 
 use std::io;
 use std::net::UdpSocket;
@@ -16,28 +16,28 @@ use model::Nanos;
 use netio::stop::{STOP_INTERVAL, Stop};
 use nix::sys::socket::{MsgFlags, recv};
 
-use crate::failure::go_on;
-use crate::iperf3::control::is_pause;
+use crate::failure::check_stop;
+use crate::iperf3::control::is_timeout;
 
-/// Bytes of a greeting and of its answer.
+/// The length of a greeting and of its answer in bytes.
 pub(crate) const GREETING_LENGTH: usize = 4;
 
-/// iperf3 writes them as words of its machine: these are those of a little-endian one.
+/// The greeting and its answer. iperf3 writes them as words in the byte order of its machine; these are little-endian.
 const GREETING: [u8; GREETING_LENGTH] = *b"9876";
 const ANSWER: [u8; GREETING_LENGTH] = *b"6789";
-/// Up to iperf3 3.11.
+/// The greeting and its answer up to iperf3 3.11.
 const OLD_GREETING: [u8; GREETING_LENGTH] = 123_456_789u32.to_le_bytes();
 const OLD_ANSWER: [u8; GREETING_LENGTH] = 987_654_321u32.to_le_bytes();
 
-/// After which a greeting without an answer is sent again: it or the answer may be lost.
-const GREETS_AGAIN: Duration = Duration::from_secs(1);
-/// After which the server is not there.
+/// The time after which a greeting without an answer is repeated, since the greeting or the answer may be lost.
+const GREETING_INTERVAL: Duration = Duration::from_secs(1);
+/// The time without an answer after which the server counts as absent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How wide the numbers of a test's datagrams are.
+/// The width of the numbers of a test's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counter {
-    /// 4 bytes: they wrap after 2^32 datagrams.
+pub(crate) enum NumberWidth {
+    /// 4 bytes, which wrap after 2^32 datagrams.
     Bits32,
     /// 8 bytes.
     Bits64,
@@ -45,15 +45,15 @@ pub(crate) enum Counter {
 
 /// The start of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamped {
-    /// The sender's clock, whose origin is unknown, at sending; whole microseconds.
+pub(crate) struct DatagramHeader {
+    /// The time of sending on the sender's clock, in whole microseconds. The origin of the clock is unknown.
     pub(crate) sent: Nanos,
-    /// From 1 in each stream.
+    /// The number of the datagram in its stream, from 1.
     pub(crate) number: u64,
 }
 
-impl Counter {
-    /// Bytes of the shortest datagram.
+impl NumberWidth {
+    /// Returns the length of the shortest datagram in bytes.
     pub(crate) const fn header(self) -> usize {
         match self {
             Self::Bits32 => 12,
@@ -61,8 +61,8 @@ impl Counter {
         }
     }
 
-    /// Writes the start of a datagram, which is at least [`Self::header`] long.
-    pub(crate) fn write(self, stamped: Stamped, datagram: &mut [u8]) {
+    /// Writes the start of a datagram, which has at least [`Self::header`] bytes.
+    pub(crate) fn write(self, stamped: DatagramHeader, datagram: &mut [u8]) {
         let seconds = stamped.sent.0 / 1_000_000_000;
         let micros = stamped.sent.0 % 1_000_000_000 / 1000;
         datagram[..4].copy_from_slice(&low_half(seconds));
@@ -73,8 +73,8 @@ impl Counter {
         }
     }
 
-    /// Reads the start of a datagram; `None` if that is too short to be one.
-    pub(crate) fn read(self, datagram: &[u8]) -> Option<Stamped> {
+    /// Reads the start of a datagram, or returns `None` if the datagram is too short.
+    pub(crate) fn read(self, datagram: &[u8]) -> Option<DatagramHeader> {
         let seconds = u64::from(u32::from_be_bytes(*datagram.first_chunk()?));
         let micros = u64::from(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?));
         let rest = datagram.get(8..)?;
@@ -83,17 +83,17 @@ impl Counter {
             Self::Bits64 => u64::from_be_bytes(*rest.first_chunk()?),
         };
         let sent = Nanos(seconds * 1_000_000_000 + micros * 1000);
-        Some(Stamped { sent, number })
+        Some(DatagramHeader { sent, number })
     }
 }
 
-/// The lower four bytes, big-endian.
+/// Returns the lower four bytes, big-endian.
 fn low_half(value: u64) -> [u8; 4] {
     let [.., a, b, c, d] = value.to_be_bytes();
     [a, b, c, d]
 }
 
-/// The answer to `datagram` if it is a greeting, from a machine of either byte order.
+/// Returns the answer to `datagram` if it is a greeting from a machine of either byte order.
 pub(crate) fn answer_to(datagram: &[u8]) -> Option<[u8; GREETING_LENGTH]> {
     let greeting: [u8; GREETING_LENGTH] = datagram.try_into().ok()?;
     let pairs = [(GREETING, ANSWER), (OLD_GREETING, OLD_ANSWER)];
@@ -103,7 +103,7 @@ pub(crate) fn answer_to(datagram: &[u8]) -> Option<[u8; GREETING_LENGTH]> {
     })
 }
 
-/// Whether `datagram` is the answer to a greeting, from a machine of either byte order.
+/// Returns whether `datagram` is the answer to a greeting, from a machine of either byte order.
 fn is_answer(datagram: &[u8]) -> bool {
     [ANSWER, OLD_ANSWER]
         .into_iter()
@@ -115,24 +115,24 @@ fn reversed(mut word: [u8; GREETING_LENGTH]) -> [u8; GREETING_LENGTH] {
     word
 }
 
-/// Greets the server to which `socket` is connected, until it has answered or already sends.
+/// Greets the server to which `socket` is connected, until the server answers or already sends data.
 ///
 /// # Errors
-/// Nothing comes back within 10 s, or the server's host says that nobody listens.
+/// Returns an error if nothing arrives within 10 s, or the server's host refuses the datagrams.
 pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     let peer = socket.peer_addr()?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
     let began = Instant::now();
     let mut greeted: Option<Instant> = None;
     while began.elapsed() < ANSWER_TIMEOUT {
-        go_on(stop)?;
-        if greeted.is_none_or(|at| at.elapsed() >= GREETS_AGAIN) {
+        check_stop(stop)?;
+        if greeted.is_none_or(|at| at.elapsed() >= GREETING_INTERVAL) {
             let sent = socket.send(&GREETING);
             sent.with_context(|| format!("greeting {peer} over UDP"))?;
             greeted = Some(Instant::now());
         }
         let mut datagram = [0; GREETING_LENGTH + 1];
-        // Only looked at: a server that sends may do so before its answer gets through.
+        // The datagram is only peeked at, because a server may send data before its answer arrives.
         match socket.peek(&mut datagram) {
             Ok(GREETING_LENGTH) if is_answer(&datagram[..GREETING_LENGTH]) => {
                 socket.recv(&mut datagram)?;
@@ -140,11 +140,11 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
             }
             Ok(length) if length > GREETING_LENGTH => return Ok(()),
             Ok(_) => drop(socket.recv(&mut datagram)?),
-            Err(error) if is_pause(&error) => {}
+            Err(error) if is_timeout(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 bail!(
                     Peer,
-                    "{peer} takes no datagrams: nothing listens there over UDP"
+                    "{peer} refuses datagrams: no program listens there over UDP"
                 )
             }
             Err(error) => return Err(error).with_context(|| format!("greeting {peer} over UDP")),
@@ -152,18 +152,18 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     }
     bail!(
         Peer,
-        "{peer} did not answer the greeting over UDP within {} s: is UDP let through?",
+        "{peer} did not answer the greeting over UDP within {} s: a firewall may block UDP",
         ANSWER_TIMEOUT.as_secs()
     )
 }
 
-/// Answers the greetings that wait in a socket which has no other reader yet.
+/// Answers the greetings that wait in a socket without another reader.
 pub(crate) fn answer_repeated(socket: &UdpSocket) {
     let mut datagram = [0; GREETING_LENGTH + 1];
     let flags = MsgFlags::MSG_DONTWAIT;
     while let Ok(length) = recv(socket.as_raw_fd(), &mut datagram, flags) {
         if let Some(answer) = answer_to(&datagram[..length]) {
-            // Its loss would be greeted again.
+            // If this answer is lost, the client greets again.
             let _ = socket.send(&answer);
         }
     }
@@ -177,23 +177,23 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_iperf3() {
-        let stamped = Stamped {
+        let stamped = DatagramHeader {
             sent: Nanos(0x0102_0304 * 1_000_000_000 + 5_000),
             number: 7,
         };
         let mut datagram = [0xff; 18];
-        Counter::Bits32.write(stamped, &mut datagram);
+        NumberWidth::Bits32.write(stamped, &mut datagram);
         assert_eq!(datagram[..13], [1, 2, 3, 4, 0, 0, 0, 5, 0, 0, 0, 7, 0xff]);
-        Counter::Bits64.write(stamped, &mut datagram);
+        NumberWidth::Bits64.write(stamped, &mut datagram);
         assert_eq!(datagram[8..17], [0, 0, 0, 0, 0, 0, 0, 7, 0xff]);
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(seconds in 0..=u32::MAX, micros in 0..1_000_000u64, number: u32, wide: bool) {
-            let counter = if wide { Counter::Bits64 } else { Counter::Bits32 };
+        fn datagram_headers_round_trip(seconds in 0..=u32::MAX, micros in 0..1_000_000u64, number: u32, wide: bool) {
+            let counter = if wide { NumberWidth::Bits64 } else { NumberWidth::Bits32 };
             let sent = Nanos(u64::from(seconds) * 1_000_000_000 + micros * 1000);
-            let stamped = Stamped { sent, number: number.into() };
+            let stamped = DatagramHeader { sent, number: number.into() };
             let mut datagram = vec![0; counter.header()];
             counter.write(stamped, &mut datagram);
             prop_assert_eq!(counter.read(&datagram), Some(stamped));
@@ -201,7 +201,7 @@ mod tests {
 
         #[test]
         fn no_bytes_are_read_beyond_the_end(bytes: Vec<u8>) {
-            for counter in [Counter::Bits32, Counter::Bits64] {
+            for counter in [NumberWidth::Bits32, NumberWidth::Bits64] {
                 prop_assert_eq!(counter.read(&bytes).is_some(), bytes.len() >= counter.header());
             }
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_greeting_of_iperf3_is_answered_in_its_own_way() {
+    fn every_greeting_of_iperf3_gets_its_answer() {
         assert_eq!(answer_to(&0x3637_3839u32.to_le_bytes()), Some(*b"6789"));
         let old = 123_456_789u32;
         assert_eq!(
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_that_was_lost_is_sent_again() {
+    fn a_lost_greeting_is_repeated() {
         let (client, server) = pair();
         let answering = thread::spawn(move || {
             let mut datagram = [0; 16];
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn data_before_the_answer_stays_to_be_read() {
+    fn data_before_the_answer_remains_readable() {
         let (client, server) = pair();
         server.send(&[7; 1000]).unwrap();
         greet(&client, &Stop::default()).unwrap();
@@ -255,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_takes_no_datagrams_is_named() {
+    fn a_host_that_refuses_datagrams_is_named() {
         let (client, server) = pair();
         let name = server.local_addr().unwrap().to_string();
         drop(server);
         let error = greet(&client, &Stop::default()).unwrap_err().to_string();
         assert!(error.contains(&name), "{error}");
-        assert!(error.contains("nothing listens"), "{error}");
+        assert!(error.contains("no program listens"), "{error}");
     }
 }

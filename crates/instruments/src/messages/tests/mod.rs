@@ -1,4 +1,4 @@
-mod impostors;
+mod misbehaving;
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ use super::blast::{self, BlastArgs};
 use super::pingpong::{self, PingpongArgs};
 use super::sizes::MessageSizes;
 use super::transfer::{self, TransferArgs};
-use super::wire::{TransferResult, Wait};
+use super::wire::{TransferResult, WaitMode};
 use crate::Session;
 use crate::instrument::CommonArgs;
 use crate::serve::{self, FarEndServer, ServeConfig, ServiceLimits};
@@ -66,7 +66,7 @@ fn pingpong_of(sizes: &[usize]) -> PingpongArgs {
     PingpongArgs {
         connection: connection(),
         messages: messages(sizes, 3),
-        wait: Wait::Block,
+        wait: WaitMode::Block,
         udp: false,
         timeout: Nanos::from_secs(5),
         common: CommonArgs::default(),
@@ -101,8 +101,10 @@ fn value(
     size: u64,
 ) -> f64 {
     let wanted = (metric, statistic, direction, Some(size));
-    let mut figures = measurement.figures.iter();
-    let found = figures.find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted);
+    let found = measurement
+        .figures
+        .iter()
+        .find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted);
     found.unwrap_or_else(|| panic!("no {wanted:?}")).value
 }
 
@@ -112,9 +114,9 @@ fn samples(measurement: &Measurement, metric: Metric) -> usize {
 }
 
 #[test]
-fn messages_of_every_size_come_back_however_both_ends_wait() {
+fn messages_of_every_size_return_in_both_wait_modes() {
     let (_server, far) = server(ServiceLimits::default());
-    for wait in [Wait::Block, Wait::Spin] {
+    for wait in [WaitMode::Block, WaitMode::Spin] {
         let plan = PingpongArgs {
             wait,
             ..pingpong_of(&[1, 64, 1_000_000])
@@ -127,7 +129,7 @@ fn messages_of_every_size_come_back_however_both_ends_wait() {
             let of = |statistic| value(&measurement, Metric::RttMs, statistic, None, size);
             assert!(of(Statistic::Min) <= of(Statistic::Mean));
             assert!(of(Statistic::Mean) <= of(Statistic::Max));
-            // How many there are is the kernel's affair.
+            // The kernel decides how many there are.
             let (again, up) = (Metric::RetransmittedPackets, Some(Direction::Up));
             value(&measurement, again, Statistic::Total, up, size);
         }
@@ -170,7 +172,7 @@ fn a_blast_s_goodput_is_its_bytes_over_its_mean_time() {
 }
 
 #[test]
-fn a_transfer_arrives_whole_in_reads_of_a_block_at_most() {
+fn a_transfer_arrives_completely_in_reads_of_at_most_one_block() {
     let (_server, far) = server(ServiceLimits::default());
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&vec![7; 100_001]).unwrap();
@@ -209,7 +211,7 @@ fn a_transfer_s_figures_are_those_of_the_perl_transfer_test() {
 }
 
 #[test]
-fn what_the_server_does_not_allow_is_its_own_line() {
+fn a_refusal_states_the_server_s_limit() {
     let limits = ServiceLimits {
         memory: Bytes(300_000),
         idle: Duration::from_secs(2),
@@ -219,7 +221,7 @@ fn what_the_server_does_not_allow_is_its_own_line() {
     let refused = pingpong::measure(&far, &pingpong_of(&[1_000_000]), &session());
     let cause = refused.failure.unwrap();
     assert!(
-        cause.contains("1000000 bytes of memory are more than the 300000"),
+        cause.contains("1000000 bytes of memory exceed the 300000"),
         "{cause}"
     );
     let plan = TransferArgs {
@@ -238,10 +240,11 @@ fn a_busy_server_says_so() {
         ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
-    let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
-    let cause = cause.unwrap();
+    let cause = blast::measure(&far, &blast_of(1, 1), &session())
+        .failure
+        .unwrap();
     assert!(
-        cause.contains("refused: busy: 0 tests run already"),
+        cause.contains("refused: busy: 0 tests are already running"),
         "{cause}"
     );
 }
@@ -254,20 +257,21 @@ fn who_is_not_allowed_is_told_so() {
     };
     let server = serve::start(config).unwrap();
     let far = far_end(server.address("messages").unwrap());
-    let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
-    let cause = cause.unwrap();
+    let cause = blast::measure(&far, &blast_of(1, 1), &session())
+        .failure
+        .unwrap();
     assert!(
-        cause.contains("refused: this address may not test here"),
+        cause.contains("refused: this address is not allowed to test here"),
         "{cause}"
     );
 }
 
 #[test]
-fn garbage_gets_one_line_and_a_close() {
+fn garbage_is_answered_with_one_line_and_a_close() {
     let (_server, far) = server(ServiceLimits::default());
     let long = [b'x'; 100_000];
     for (garbage, cause) in [
-        (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request starts with"),
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request must start with"),
         (b"\xff\xfe\x00\n", "a line of text"),
         (&long, "a line of text of at most 256 bytes"),
         (
@@ -296,7 +300,7 @@ const ENDLESS: [&str; 4] = [
     "transfer block=8192 bytes=1000000000000000 nagle=no latency_us=0",
 ];
 
-/// Asks for a test over `stream` and takes the answer.
+/// Requests a test over `stream` and reads the answer.
 fn request(stream: &TcpStream, test: &str) {
     let mut stream = stream;
     writeln!(stream, "farwire-messages/1 {test}").unwrap();
@@ -306,8 +310,8 @@ fn request(stream: &TcpStream, test: &str) {
     }
 }
 
-/// Asks for a test and sends until the far end closes the connection; says when it is under way.
-fn pour(address: SocketAddr, test: &str, under_way: &Sender<()>) {
+/// Requests a test and sends until the far end closes the connection. Signals when the test is under way.
+fn send_until_closed(address: SocketAddr, test: &str, under_way: &Sender<()>) {
     let stream = TcpStream::connect(address).unwrap();
     request(&stream, test);
     thread::scope(|scope| {
@@ -323,8 +327,8 @@ fn pour(address: SocketAddr, test: &str, under_way: &Sender<()>) {
     });
 }
 
-/// As [`pour`], with datagrams.
-fn pour_datagrams(address: SocketAddr, under_way: &Sender<()>) {
+/// Does the same as [`send_until_closed`] with datagrams.
+fn send_datagrams_until_closed(address: SocketAddr, under_way: &Sender<()>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -350,29 +354,29 @@ fn a_test_that_never_pauses_ends_at_the_limit() {
     let (_server, far) = server(limits);
     let (under_way, _heard) = channel();
     for test in ENDLESS {
-        pour(far.address, test, &under_way);
+        send_until_closed(far.address, test, &under_way);
     }
-    pour_datagrams(far.address, &under_way);
+    send_datagrams_until_closed(far.address, &under_way);
 }
 
 #[test]
-fn a_far_end_that_stops_ends_tests_that_never_pause() {
+fn a_stopping_far_end_ends_tests_that_never_pause() {
     let (server, far) = server(ServiceLimits::default());
     thread::scope(|scope| {
         for test in ENDLESS {
             let (under_way, heard) = channel();
-            scope.spawn(move || pour(far.address, test, &under_way));
+            scope.spawn(move || send_until_closed(far.address, test, &under_way));
             heard.recv().unwrap();
         }
         let (under_way, heard) = channel();
-        scope.spawn(move || pour_datagrams(far.address, &under_way));
+        scope.spawn(move || send_datagrams_until_closed(far.address, &under_way));
         heard.recv().unwrap();
         drop(server);
     });
 }
 
 #[test]
-fn a_far_end_that_gives_up_on_datagrams_is_noticed() {
+fn the_client_notices_a_far_end_that_gives_up_on_datagrams() {
     let limits = ServiceLimits {
         duration: Duration::from_millis(200),
         ..ServiceLimits::default()
@@ -389,7 +393,7 @@ fn a_far_end_that_gives_up_on_datagrams_is_noticed() {
 }
 
 #[test]
-fn a_client_that_goes_away_leaves_room_for_the_next() {
+fn a_disconnected_client_frees_its_place() {
     let limits = ServiceLimits {
         tests: 1,
         ..ServiceLimits::default()
@@ -404,6 +408,6 @@ fn a_client_that_goes_away_leaves_room_for_the_next() {
         .unwrap();
     assert!(line.starts_with("ok wait=spin"), "{line}");
     drop(stream);
-    // Its thread ends by itself; the server's end waits for it.
+    // The thread of the connection ends by itself, and dropping the server waits for it.
     drop(server);
 }

@@ -1,4 +1,4 @@
-//! STAMP's session reflector, stateful (RFC 8762 section 4.3, RFC 8972).
+//! STAMP's stateful session reflector (RFC 8762 section 4.3, RFC 8972).
 
 mod sessions;
 
@@ -18,21 +18,22 @@ use crate::service::{BoundService, Shared, await_input};
 use crate::stamp::wire::{self, ErrorEstimate};
 use record::{Direction, Measurement, Metric};
 
-/// Where a reflector listens that is not allowed to use STAMP's own port.
+/// The port of a reflector that may not use STAMP's own port.
 const UNPRIVILEGED_PORT: u16 = 8620;
-/// The longest packet of UDP.
+/// The largest possible UDP packet in bytes.
 const LONGEST: usize = 65_535;
-/// Answers of which the kernel has not yet said when they left; it says so within microseconds.
+/// The most answers whose departure the kernel has not reported yet, which it does within microseconds.
 const MOST_DEPARTING: usize = 1024;
-/// The least time between two readings of why the socket dropped something: anybody can send wrong checksums without end.
-const JUDGE_EVERY: Nanos = Nanos(1_000_000);
-/// How often sessions are looked through for silent ones, and the kernel asked how good its clock is.
-const UPKEEP: Nanos = Nanos(1_000_000_000);
+/// The least time between two readings of why the socket dropped packets, since anybody can send wrong checksums
+/// without end.
+const DROPS_CHECK_INTERVAL: Nanos = Nanos(1_000_000);
+/// The interval of the search for silent sessions, and of reading the error of the kernel's clock.
+const MAINTENANCE_INTERVAL: Nanos = Nanos(1_000_000_000);
 
-/// Serves on `port` of `bind`; on 8620 instead of 862 where that needs a privilege.
+/// Binds the service to `port` of `bind`, or to 8620 instead of 862 if that requires a privilege.
 ///
 /// # Errors
-/// It cannot be bound, or the kernel stamps no packets.
+/// Returns an error if the port cannot be bound, or the kernel does not stamp packets.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let not_allowed = |error: &Error| {
         let system = error.system();
@@ -50,9 +51,9 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
         sessions: Sessions::new(&limits, address.port()),
         departing: VecDeque::new(),
         error: ErrorEstimate::of(WallClock::now()),
-        looked: clock::now(),
+        maintained: clock::now(),
         dropped: 0,
-        judged: Nanos::ZERO,
+        drops_checked: Nanos::ZERO,
         shared,
     };
     Ok(BoundService::new("stamp", address, move || {
@@ -63,35 +64,35 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
 struct Reflector {
     socket: TimestampedUdp,
     sessions: Sessions,
-    /// The kernel's name of each answer whose departure is not known yet.
+    /// The kernel's identifiers of answers whose departure is not known yet.
     departing: VecDeque<(u32, SessionKey, u32)>,
     error: ErrorEstimate,
-    looked: Nanos,
-    /// Requests that the socket dropped, whatever for.
+    maintained: Nanos,
+    /// The requests that the socket dropped for any reason.
     dropped: u32,
-    /// When the causes of drops were last read.
-    judged: Nanos,
+    /// The time when the causes of drops were last read.
+    drops_checked: Nanos,
     shared: Arc<Shared>,
 }
 
 impl Reflector {
     fn serve(&mut self) {
-        // What is late here is in the senders' rtt, if not in the network's part of it.
+        // A delay in this thread becomes part of the senders' rtt, although not of the network's part.
         netio::ask_for_short_slices();
         let mut buffer = vec![0; LONGEST];
         while !self.shared.stopping() {
             await_input(&self.socket);
-            self.take_departures();
-            // An error here is that of an earlier answer whose receiver is gone: nobody waits for it.
+            self.read_departures();
+            // An error concerns an earlier answer whose receiver is gone, and can be ignored.
             while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
                 self.answer(&mut buffer, &arrival);
-                // One call less for each answer than to look until there is nothing.
-                while !self.departing.is_empty() && self.take_departure() {}
+                // The check for emptiness saves a system call per answer.
+                while !self.departing.is_empty() && self.read_departure() {}
                 if self.shared.stopping() {
                     break;
                 }
             }
-            self.keep_up();
+            self.maintain();
         }
         for ended in self.sessions.end() {
             self.log(&ended);
@@ -102,7 +103,7 @@ impl Reflector {
         if !self.shared.check_allowed("stamp", arrival.source) {
             return;
         }
-        self.take_drops(arrival.dropped);
+        self.update_drops(arrival.dropped);
         let wall = clock::wall();
         let clock = ClockReading {
             now: clock::now(),
@@ -120,31 +121,31 @@ impl Reflector {
                 }
                 self.departing.push_back((id, reply.key, reply.sequence));
             }
-            // What the kernel calls the answers begins anew. The sender sees a loss on the way back.
+            // The kernel's identifiers start again. The sender sees a loss on the way back.
             Err(_) => self.departing.clear(),
         }
     }
 
-    /// Looks why the socket dropped requests, if it dropped more of them.
-    fn take_drops(&mut self, dropped: u32) {
+    /// Reads why the socket dropped requests, if it dropped more of them.
+    fn update_drops(&mut self, dropped: u32) {
         if dropped <= self.dropped {
             return;
         }
         let now = clock::now();
-        if now >= self.judged + JUDGE_EVERY {
-            (self.dropped, self.judged) = (dropped, now);
+        if now >= self.drops_checked + DROPS_CHECK_INTERVAL {
+            (self.dropped, self.drops_checked) = (dropped, now);
             let full = self.socket.full_drops(dropped).most;
             self.sessions.overflowed = u32::try_from(full).unwrap_or(u32::MAX);
         }
     }
 
-    /// Asks the kernel when answers left. They leave in the order in which they were sent.
-    fn take_departures(&mut self) {
-        while self.take_departure() {}
+    /// Asks the kernel when answers left. They leave in the order of sending.
+    fn read_departures(&mut self) {
+        while self.read_departure() {}
     }
 
-    /// Takes one report of the kernel's; whether there was one.
-    fn take_departure(&mut self) -> bool {
+    /// Processes one report of the kernel, and returns whether there was one.
+    fn read_departure(&mut self) -> bool {
         let Ok(Some(report)) = self.socket.report() else {
             return false;
         };
@@ -157,12 +158,12 @@ impl Reflector {
         true
     }
 
-    fn keep_up(&mut self) {
+    fn maintain(&mut self) {
         let now = clock::now();
-        if now < self.looked + UPKEEP {
+        if now < self.maintained + MAINTENANCE_INTERVAL {
             return;
         }
-        self.looked = now;
+        self.maintained = now;
         self.error = ErrorEstimate::of(WallClock::now());
         for ended in self.sessions.expire(now) {
             self.log(&ended);

@@ -1,4 +1,4 @@
-//! What a reflector keeps of its senders, and how it turns a request into an answer; pure.
+//! The reflector's state of its senders, and the conversion of a request into an answer. All functions are pure.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,66 +11,66 @@ use netio::Arrival;
 
 use super::UNPRIVILEGED_PORT;
 use crate::service::{ClientKey, ServiceLimits};
-use crate::stamp::kernel::Kernel;
+use crate::stamp::kernel::KernelIdentity;
 use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
 use crate::stamp::wire::{
     BASE, ErrorEstimate, PORT, ProbeReply, ProbeRequest, SHORTEST_ANSWER, ntp,
 };
 
-/// Sessions at a time; a session takes about 200 bytes.
+/// The most simultaneous sessions. A session takes about 200 bytes.
 pub(crate) const MOST: usize = 4096;
-/// Requests a second of one session; a second's worth may come at once.
+/// The most requests per second of one session. A burst may contain those of one second.
 pub(crate) const MOST_RATE: u64 = 200_000;
 const BURST: Nanos = Nanos(1_000_000_000);
-/// A session that was silent for so long may have to make room for another.
+/// The silence after which a session may be ended to make room for another.
 const IDLE: Nanos = Nanos(1_000_000_000);
-/// How often room is looked for, and for how many sessions at once.
-const LOOK_FOR_ROOM: Nanos = Nanos(100_000_000);
-const MADE_AT_ONCE: usize = MOST / 8;
+/// The least time between two attempts to make room, and the most sessions that one attempt ends.
+const ROOM_SEARCH_INTERVAL: Nanos = Nanos(100_000_000);
+const MOST_EVICTED: usize = MOST / 8;
 
-/// One sender's session (RFC 8972 section 3).
+/// The session of one sender (RFC 8972 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionKey {
-    /// The sender.
+    /// The address of the sender.
     pub(crate) source: SocketAddr,
-    /// Which of its sessions.
+    /// The identifier of the session among those of the sender.
     pub(crate) ssid: u16,
 }
 
 /// The reflector's clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockReading {
-    /// Monotonic.
+    /// The monotonic clock.
     pub(crate) now: Nanos,
     /// `CLOCK_REALTIME`.
     pub(crate) wall: Nanos,
-    /// How good that one is.
+    /// The stated error of `wall`.
     pub(crate) error: ErrorEstimate,
 }
 
-/// How to send what has become of a request.
+/// The properties of an answer that replaced its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyPacket {
-    /// Whose request it answers.
+    /// The session of the request.
     pub(crate) key: SessionKey,
-    /// The answer's own number.
+    /// The number of the answer.
     pub(crate) sequence: u32,
-    /// Its bytes, less than three times the request's: who asks under another's address gains little.
+    /// The length in bytes, which is less than three times the request's. A sender with a forged address gains little.
     pub(crate) length: usize,
-    /// DSCP; ECN is not set.
+    /// The DSCP in the TOS byte; ECN is not set.
     pub(crate) tos: u8,
 }
 
 /// A session that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndedSession {
-    /// Whose it was.
+    /// The identity of the session.
     pub(crate) key: SessionKey,
-    /// Requests that came, all of which were answered.
+    /// The number of received requests, all of which were answered.
     pub(crate) received: u32,
-    /// Requests that were sent, as the highest sequence number among them tells.
+    /// The number of requests sent, from the highest sequence number received.
     pub(crate) sent: u64,
-    /// From the first request to the last.
+    /// Time from the first request to the last.
     pub(crate) lasted: Duration,
 }
 
@@ -80,35 +80,35 @@ pub(crate) struct Sessions {
     open: HashMap<SessionKey, SessionState>,
     by_source: HashMap<ClientKey, usize>,
     most_of_source: usize,
-    /// Those that had to make room, until somebody asks which have ended.
+    /// Sessions that were ended to make room, until they are reported.
     evicted: Vec<EndedSession>,
-    looked_for_room: Nanos,
+    room_searched: Nanos,
     idle: Nanos,
     longest: Nanos,
-    /// Of the reflector.
+    /// The port of the reflector.
     port: u16,
-    kernel: Option<Kernel>,
-    /// Requests for which the socket may have had no room, of all senders: what they are told.
+    kernel: Option<KernelIdentity>,
+    /// The number of requests of all senders for which the socket may have had no room, which is reported to senders.
     pub(crate) overflowed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct SessionState {
     began: Nanos,
-    /// The same in NTP's form.
+    /// The beginning in NTP's format.
     began_ntp: u64,
     last: Nanos,
-    /// When requests of [`MOST_RATE`] would have come to as many as did.
+    /// The time at which requests at [`MOST_RATE`] would have reached the number of received ones.
     filled: Nanos,
     received: u32,
     highest: u32,
-    /// Number and time of the latest answer of which the kernel has said when it left.
+    /// Number and time of the latest answer whose departure the kernel reported.
     departed: Option<(u32, Nanos)>,
 }
 
 impl Sessions {
-    /// None yet, of a reflector on `port`; one ends after the silence that is allowed, and is not answered for longer than a
-    /// test may last.
+    /// Returns a reflector on `port` without sessions. A session ends after the allowed silence, and is not answered
+    /// for longer than a test may last.
     pub(crate) fn new(limits: &ServiceLimits, port: u16) -> Self {
         let most_of_source = limits.of_source(MOST as u64);
         Self {
@@ -116,21 +116,21 @@ impl Sessions {
             by_source: HashMap::new(),
             most_of_source: usize::try_from(most_of_source).unwrap_or(MOST),
             evicted: Vec::new(),
-            looked_for_room: Nanos::ZERO,
+            room_searched: Nanos::ZERO,
             idle: limits.idle.into(),
             longest: limits.duration.into(),
             port,
-            kernel: Kernel::here(),
+            kernel: KernelIdentity::current(),
             overflowed: 0,
         }
     }
 
-    /// Turns the request at the start of `buffer`, of [`Arrival::length`] bytes, into its answer; nothing when it is not to
-    /// be answered. The answer has the request's length, but is never shorter than [`SHORTEST_ANSWER`].
+    /// Converts the request at the start of `buffer`, of [`Arrival::length`] bytes, into its answer. `None` means that
+    /// there is no answer. The answer has the length of the request, but at least [`SHORTEST_ANSWER`].
     ///
-    /// Not answered are: what is too short; what comes from a port where a reflector or an echo server may be, since the
-    /// two would answer each other for ever; what is an answer of this reflector itself, or to it, for the same reason; what comes
-    /// faster than [`MOST_RATE`]; new sessions while there is no room; sessions that are too old.
+    /// The following get no answer: packets that are too short; packets from a port of a possible reflector or echo
+    /// server, because the two would answer each other forever; answers of this reflector and answers to them, for the
+    /// same reason; requests above [`MOST_RATE`]; new sessions while there is no room; sessions that are too old.
     pub(crate) fn reflect(
         &mut self,
         buffer: &mut [u8],
@@ -138,15 +138,15 @@ impl Sessions {
         clock: ClockReading,
     ) -> Option<ReplyPacket> {
         let request = ProbeRequest::parse(buffer.get(..arrival.length)?)?;
-        if self.may_reflect(arrival.source.port()) {
+        if self.may_be_reflector(arrival.source.port()) {
             return None;
         }
         let key = SessionKey {
             source: arrival.source,
             ssid: request.ssid,
         };
-        let came = arrival.at.unwrap_or(clock.wall);
-        let session = self.session(key, clock, came)?;
+        let arrived = arrival.at.unwrap_or(clock.wall);
+        let session = self.session(key, clock, arrived)?;
         if is_own_answer(&buffer[..arrival.length], session.began_ntp, clock) {
             return None;
         }
@@ -161,9 +161,9 @@ impl Sessions {
             sent: ntp(clock.wall),
             error: clock.error,
             ssid: request.ssid,
-            received: ntp(came),
+            received: ntp(arrived),
             request: ProbeRequest { ssid: 0, ..request },
-            // RFC 8762 section 4.3.1: 255 where it cannot be had.
+            // RFC 8762 section 4.3.1 requires 255 if the value is not available.
             ttl: arrival.ttl.unwrap_or(u8::MAX),
         };
         let length = arrival.length.max(SHORTEST_ANSWER);
@@ -179,19 +179,19 @@ impl Sessions {
         })
     }
 
-    /// Whether something that answers everything may be at this port.
-    fn may_reflect(&self, port: u16) -> bool {
+    /// Returns whether a service that answers every packet may use this port.
+    fn may_be_reflector(&self, port: u16) -> bool {
         port <= PORT || port == UNPRIVILEGED_PORT || port == self.port
     }
 
-    /// The kernel says when an answer left.
+    /// Records the kernel's report of when an answer left.
     pub(crate) fn departed(&mut self, key: SessionKey, sequence: u32, at: Nanos) {
         if let Some(session) = self.open.get_mut(&key) {
             session.departed = Some((sequence, at));
         }
     }
 
-    /// Takes out the sessions that have been silent for too long, or had to make room.
+    /// Removes and returns the sessions that have been silent for too long, or were ended to make room.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<EndedSession> {
         let idle = self.idle;
         let over = |_: &SessionKey, session: &mut SessionState| session.last + idle < now;
@@ -200,7 +200,7 @@ impl Sessions {
         mem::take(&mut self.evicted)
     }
 
-    /// Takes out all sessions.
+    /// Removes and returns all sessions.
     pub(crate) fn end(&mut self) -> Vec<EndedSession> {
         let ended: Vec<_> = self.open.drain().collect();
         self.forget(ended);
@@ -220,12 +220,12 @@ impl Sessions {
         }
     }
 
-    /// The session of `key`, a new one from a request that `came` then.
+    /// Returns the session of `key`. A new session begins with a request that came at `arrived`.
     fn session(
         &mut self,
         key: SessionKey,
         clock: ClockReading,
-        came: Nanos,
+        arrived: Nanos,
     ) -> Option<&mut SessionState> {
         if !self.open.contains_key(&key) {
             let source = ClientKey::of(key.source.ip());
@@ -240,7 +240,7 @@ impl Sessions {
         let longest = self.longest;
         let session = self.open.entry(key).or_insert(SessionState {
             began: clock.now,
-            began_ntp: ntp(came.min(clock.wall)),
+            began_ntp: ntp(arrived.min(clock.wall)),
             last: clock.now,
             filled: clock.now,
             received: 0,
@@ -255,26 +255,33 @@ impl Sessions {
         self.open.len() < MOST && of_source < self.most_of_source
     }
 
-    /// Ends sessions that are idle, those first that have been so for longest: of `source` if it has its share already, else of
-    /// anyone. Senders of many sessions cannot have it looked for all the time.
+    /// Ends idle sessions, those that have been idle for longest first: sessions of `source` if it has reached its
+    /// share, otherwise of any source. A sender with many sessions cannot cause this search all the time.
     fn make_room(&mut self, source: ClientKey, now: Nanos) {
-        if now < self.looked_for_room + LOOK_FOR_ROOM {
+        if now < self.room_searched + ROOM_SEARCH_INTERVAL {
             return;
         }
-        self.looked_for_room = now;
+        self.room_searched = now;
         let of_anyone = self.open.len() >= MOST;
-        let idle = self.open.iter().filter(|(key, session)| {
-            session.last + IDLE <= now && (of_anyone || ClientKey::of(key.source.ip()) == source)
-        });
-        let mut idle: Vec<_> = idle.map(|(key, session)| (session.last, *key)).collect();
+        let mut idle: Vec<_> = self
+            .open
+            .iter()
+            .filter(|(key, session)| {
+                session.last + IDLE <= now
+                    && (of_anyone || ClientKey::of(key.source.ip()) == source)
+            })
+            .map(|(key, session)| (session.last, *key))
+            .collect();
         idle.sort_unstable_by_key(|(last, _)| *last);
-        let oldest = idle.into_iter().take(MADE_AT_ONCE);
-        let ended = oldest.filter_map(|(_, key)| self.open.remove_entry(&key));
-        let ended: Vec<_> = ended.collect();
+        let ended: Vec<_> = idle
+            .into_iter()
+            .take(MOST_EVICTED)
+            .filter_map(|(_, key)| self.open.remove_entry(&key))
+            .collect();
         self.forget(ended);
     }
 
-    /// Fills in the extensions and gives the answer's DSCP.
+    /// Fills in the extensions and returns the TOS byte of the answer.
     fn extend(&self, packet: &mut [u8], arrival: &Arrival, session: &SessionState) -> u8 {
         let mut tos = arrival.tos & !0b11;
         tlv::reflect(packet, |tlv| {
@@ -283,7 +290,8 @@ impl Sessions {
                 TlvKind::ExtraPadding => {}
                 TlvKind::ClassOfService => tos = class_of_service(tlv.value, arrival.tos),
                 TlvKind::DirectMeasurement => {
-                    // The sender's own count stays; every request of a session is answered.
+                    // The sender's count stays in place. Every request of a session is answered, so that both counts
+                    // are equal.
                     let count = session.received.to_be_bytes();
                     tlv.value[4..8].copy_from_slice(&count);
                     tlv.value[8..12].copy_from_slice(&count);
@@ -301,7 +309,8 @@ impl Sessions {
                     let Some(asked) = SameClock::parse(tlv.value) else {
                         return;
                     };
-                    let here = |kernel: &Kernel| asked.response == kernel.proof(asked.challenge);
+                    let here =
+                        |kernel: &KernelIdentity| asked.response == kernel.proof(asked.challenge);
                     let kernel = self.kernel.filter(here);
                     SameClock {
                         response: kernel.map_or(0, |kernel| kernel.response(asked.challenge)),
@@ -317,17 +326,19 @@ impl Sessions {
     }
 }
 
-/// Notes how the request arrived, and gives the DSCP that the sender wants the answer to have (RFC 8972 section 4.4).
+/// Records how the request arrived, and returns the DSCP that the sender requests for the answer (RFC 8972 section
+/// 4.4).
 fn class_of_service(value: &mut [u8], tos: u8) -> u8 {
-    // DSCP1 (6 bits, the answer's), DSCP2 (6, as received), ECN (2, as received), RP (2: 0, DSCP1 is used), 16 reserved.
+    // The fields are DSCP1 (6 bits, for the answer), DSCP2 (6, as received), ECN (2, as received), RP (2; 0 means that
+    // DSCP1 is used) and 16 reserved bits.
     let wanted = value[0] & !0b11;
     value[0] = wanted | tos >> 6;
     value[1] = (tos >> 2) << 4 | (tos & 0b11) << 2;
     wanted
 }
 
-/// Whether `packet` is an answer of this reflector, or another reflector's answer to one: a time that this reflector has stamped
-/// since its session began stands where a sender has zeros or padding.
+/// Returns whether `packet` is an answer of this reflector, or another reflector's answer to one. Such a packet
+/// contains a time that this reflector has stamped since the session began, where a request contains zeros or padding.
 fn is_own_answer(packet: &[u8], began_ntp: u64, clock: ClockReading) -> bool {
     let Some(answer) = ProbeReply::parse(packet) else {
         return false;
@@ -337,7 +348,7 @@ fn is_own_answer(packet: &[u8], began_ntp: u64, clock: ClockReading) -> bool {
 }
 
 impl SessionState {
-    /// The session, unless it has come to more than its rate and a burst.
+    /// Returns the session, unless its requests exceed the rate and a burst.
     fn admit(&mut self, now: Nanos) -> Option<&mut Self> {
         let filled = self.filled.max(now) + Nanos(BURST.0 / MOST_RATE);
         if filled > now + BURST {
@@ -372,7 +383,7 @@ mod tests {
         Sessions::new(&ServiceLimits::USUAL, 9862)
     }
 
-    fn came(length: usize, port: u16) -> Arrival {
+    fn arrival_of(length: usize, port: u16) -> Arrival {
         Arrival {
             length,
             source: ([10, 77, 0, 1], port).into(),
@@ -403,17 +414,17 @@ mod tests {
         .to_vec()
     }
 
-    /// The answer to `packet`, in its place, if it gets one.
+    /// Returns the answer to `packet`, which replaces it, if there is one.
     fn ask(
         sessions: &mut Sessions,
         packet: &mut Vec<u8>,
         port: u16,
         now: Nanos,
     ) -> Option<ReplyPacket> {
-        let came = came(packet.len(), port);
+        let arrived = arrival_of(packet.len(), port);
         packet.resize(packet.len().max(BASE), 0xff);
-        let reply = sessions.reflect(packet, &came, clock(now));
-        packet.truncate(reply.map_or(came.length, |reply| reply.length));
+        let reply = sessions.reflect(packet, &arrived, clock(now));
+        packet.truncate(reply.map_or(arrived.length, |reply| reply.length));
         reply
     }
 
@@ -423,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_gives_back_the_request_and_says_how_it_came() {
+    fn an_answer_contains_the_request_and_its_arrival() {
         let mut packet = request(9, 3);
         let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
         let answer = ProbeReply::parse(&packet).unwrap();
@@ -431,12 +442,12 @@ mod tests {
         assert_eq!(answer.request.sequence, 9);
         assert_eq!(answer.request.sent, 77);
         assert_eq!((answer.ssid, answer.ttl, reply.tos), (3, 63, 0b1011_1000));
-        assert_eq!(answer.received, ntp(came(BASE, 5000).at.unwrap()));
+        assert_eq!(answer.received, ntp(arrival_of(BASE, 5000).at.unwrap()));
         assert_eq!(packet.len(), BASE);
     }
 
     #[test]
-    fn a_request_of_twamp_light_is_answered_at_its_own_length_or_at_the_shortest() {
+    fn a_twamp_light_request_is_answered_at_its_length_or_the_shortest() {
         for length in [14, 20, 41, 43] {
             let mut packet = request(9, 3);
             packet.truncate(length);
@@ -449,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn each_session_is_counted_on_its_own_whatever_its_numbers_jump_to() {
+    fn each_session_is_counted_separately_with_any_numbers() {
         let mut sessions = sessions();
         for (sequence, ssid, expected) in
             [(0, 1, 0), (0, 2, 0), (7, 1, 1), (u32::MAX, 1, 2), (3, 1, 3)]
@@ -462,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_it_is_silent_and_begins_anew() {
+    fn a_silent_session_ends_and_may_begin_again() {
         let mut sessions = sessions();
         for second in 1..=3 {
             number(&mut sessions, 2 * second, 1, seconds(second.into()));
@@ -476,18 +487,20 @@ mod tests {
         assert_eq!(number(&mut sessions, 9, 1, seconds(35)), Some(0));
     }
 
-    /// Whether a new session of 10.77.`host`.1 is answered.
+    /// Returns whether a new session of 10.77.`host`.1 gets an answer.
     fn opens(sessions: &mut Sessions, host: u8, ssid: u16, now: Nanos) -> bool {
         let mut packet = request(0, ssid);
-        let came = Arrival {
+        let arrived = Arrival {
             source: ([10, 77, host, 1], 5000).into(),
-            ..came(packet.len(), 5000)
+            ..arrival_of(packet.len(), 5000)
         };
-        sessions.reflect(&mut packet, &came, clock(now)).is_some()
+        sessions
+            .reflect(&mut packet, &arrived, clock(now))
+            .is_some()
     }
 
     #[test]
-    fn one_source_has_its_share_of_the_sessions_and_all_have_no_more_than_there_are() {
+    fn sessions_are_limited_per_source_and_in_total() {
         let mut sessions = sessions();
         let share = u16::try_from(MOST / 4).unwrap();
         for host in 0..4 {
@@ -502,18 +515,18 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_makes_room_and_who_is_not_does_not() {
+    fn only_silent_sessions_make_room() {
         let mut sessions = sessions();
         let share = u16::try_from(MOST / 4).unwrap();
         for ssid in 0..share {
             opens(&mut sessions, 0, ssid, SECOND + Nanos(ssid.into()));
         }
         let later = SECOND + IDLE + Nanos((share - 1).into());
-        // The oldest of all goes on and stays.
+        // The oldest session of all continues and stays.
         assert!(opens(&mut sessions, 0, 0, later));
         assert!(opens(&mut sessions, 0, share, later));
         let ended: Vec<_> = sessions.expire(later).iter().map(|s| s.key.ssid).collect();
-        let oldest: Vec<_> = (1..=u16::try_from(MADE_AT_ONCE).unwrap()).collect();
+        let oldest: Vec<_> = (1..=u16::try_from(MOST_EVICTED).unwrap()).collect();
         assert_eq!(ended, oldest);
     }
 
@@ -542,14 +555,14 @@ mod tests {
         let echoed = packet.clone();
         let later = Arrival {
             at: Some(seconds(1_700_000_001)),
-            ..came(BASE, 5000)
+            ..arrival_of(BASE, 5000)
         };
         let reading = ClockReading {
             wall: seconds(1_700_000_002),
             ..clock(SECOND)
         };
         assert!(other.reflect(&mut packet, &later, reading).is_some());
-        // The other's answer to the answer, and an echo of the answer itself.
+        // Neither the other reflector's answer to the answer nor an echo of the answer gets an answer.
         assert_eq!(ask(&mut one, &mut packet, 5000, SECOND), None);
         assert_eq!(ask(&mut one, &mut echoed.clone(), 5000, SECOND), None);
         let mut padded = request(1, 1);
@@ -558,8 +571,8 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_on_this_kernel_is_told_that_the_reflector_is() {
-        let kernel = Kernel::here().unwrap();
+    fn only_a_sender_on_this_kernel_gets_the_reflector_s_response() {
+        let kernel = KernelIdentity::current().unwrap();
         for (proof, response) in [
             (kernel.proof(42), kernel.response(42)),
             (kernel.response(42), 0),
@@ -573,14 +586,14 @@ mod tests {
             };
             asked.emit(tlv::append(&mut packet, TlvKind::SameClock, 20));
             ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
-            let mut told = None;
-            tlv::read(&mut packet, |_, value| told = SameClock::parse(value));
-            assert_eq!(told.unwrap().response, response);
+            let mut same_clock = None;
+            tlv::read(&mut packet, |_, value| same_clock = SameClock::parse(value));
+            assert_eq!(same_clock.unwrap().response, response);
         }
     }
 
     #[test]
-    fn the_previous_answer_s_departure_travels_with_the_next() {
+    fn the_next_answer_carries_the_previous_departure() {
         let mut sessions = sessions();
         let mut follow_up = |departed: Option<(u32, Nanos)>| {
             let mut packet = request(0, 1);
@@ -599,12 +612,12 @@ mod tests {
     }
 
     #[test]
-    fn every_extension_that_is_known_is_filled_in() {
+    fn every_known_extension_is_filled_in() {
         let mut packet = request(0, 1);
         tlv::append(&mut packet, TlvKind::ClassOfService, 4)[0] = 0b0010_1000;
         tlv::append(&mut packet, TlvKind::DirectMeasurement, 12)[3] = 8;
         let same_clock = tlv::append(&mut packet, TlvKind::SameClock, 20);
-        let kernel = Kernel::here().unwrap();
+        let kernel = KernelIdentity::current().unwrap();
         same_clock[7] = 42;
         same_clock[8..16].copy_from_slice(&kernel.proof(42).to_be_bytes());
         let length = packet.len();
@@ -616,7 +629,7 @@ mod tests {
         tlv::read(&mut packet, |kind, value| {
             values.push((kind, value.to_vec()))
         });
-        // DSCP1 001010, DSCP2 101110, ECN 01.
+        // The bits are DSCP1 001010, DSCP2 101110, ECN 01.
         assert_eq!(values[0].1, [0b0010_1010, 0b1110_0100, 0, 0]);
         assert_eq!(values[1].1, [0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1]);
         let clock = SameClock::parse(&values[2].1).unwrap();
@@ -626,7 +639,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_packet_is_answered_with_less_than_three_times_its_length_or_not_at_all(
+        fn an_answer_is_less_than_three_times_as_long_as_its_request(
             bytes in prop::collection::vec(any::<u8>(), 0..200)
         ) {
             let mut packet = bytes.clone();

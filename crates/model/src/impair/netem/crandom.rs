@@ -1,44 +1,44 @@
-//! Correlated random numbers (`get_crandom`), and what they decide.
+//! Correlated random numbers (`get_crandom`) and the decisions made with them.
 
 use crate::draw::Draws;
 use crate::in_flight::Stream;
 use crate::spec::NetemShare;
 use crate::units::Probability;
 
-/// Whose draw it is: packets of a stream are counted by themselves.
+/// The packet that a draw is for; packets of each stream are counted separately.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) stream: Stream,
     pub(super) index: u64,
-    /// Whether the same packet draws for the same purpose once more.
+    /// Whether the same packet draws for the same purpose a second time.
     pub(super) again: bool,
 }
 
-/// What a draw is for; each purpose has draws of its own.
+/// The purpose of a draw; each purpose has separate draws.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     Duplicate = 1,
-    /// Loss, or the transition of a chain.
+    /// Random loss, or the transition of a chain.
     Loss,
-    /// A chain's loss, where it is not its transition.
+    /// The loss of a chain whose transition is a separate draw.
     StateLoss,
     Corrupt,
     Bit,
     Reorder,
     Delay,
     Slot,
-    /// The numbers that correlation begins with.
+    /// The first number of a correlated sequence.
     First,
 }
 
 impl Purpose {
-    /// The draws of a seed of its own.
+    /// The draws for a netem with a seed.
     pub(super) const SEEDED: u64 = 1 << 32;
-    /// Those of a packet that draws once more.
+    /// The draws of a packet that draws a second time.
     const AGAIN: u64 = 1 << 33;
 }
 
-/// A percentage as tc hands it to the kernel: of 2^32 - 1, rounded to the nearest.
+/// Returns a percentage as tc passes it to the kernel: a share of 2^32 - 1, rounded to the nearest integer.
 pub(super) fn scaled(share: Probability) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -48,17 +48,18 @@ pub(super) fn scaled(share: Probability) -> u32 {
     scaled
 }
 
-/// The 32 bits of a draw.
+/// Returns the upper 32 bits of a draw.
 #[inline]
 pub(super) fn draw(draws: Draws, key: Key) -> u32 {
-    let draws = match key.again {
-        true => draws.stream(Purpose::AGAIN),
-        false => draws,
+    let draws = if key.again {
+        draws.stream(Purpose::AGAIN)
+    } else {
+        draws
     };
     u32::try_from(draws.of(key.stream).at(key.index) >> 32).unwrap_or(u32::MAX)
 }
 
-/// Random numbers each of which repeats a part of the one before; all packets share that memory.
+/// Random numbers, each of which repeats a part of the previous one. All packets share this memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crandom {
     draws: Draws,
@@ -94,14 +95,14 @@ impl Crandom {
     }
 }
 
-/// A share of packets, by default of none; of none nothing is drawn.
+/// A share of packets, by default 0; nothing is drawn for a share of 0.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Hits {
+pub(super) struct ShareDraw {
     share: u32,
     random: Option<Crandom>,
 }
 
-impl Hits {
+impl ShareDraw {
     pub(super) fn new(draws: Draws, purpose: Purpose, share: Option<NetemShare>) -> Self {
         let correlation = share.and_then(|of| of.correlation);
         let random = Crandom::new(draws, purpose, correlation);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_two_to_the_32_less_one() {
+    fn shares_are_scaled_to_32_bits() {
         for (text, own) in [
             ("0%", 0),
             ("100%", u32::MAX),
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_repeats_its_share_of_the_one_before() {
+    fn a_correlated_number_repeats_its_share_of_the_previous_one() {
         let half: Probability = "50%".parse().unwrap();
         let mut own = Crandom::new(draws(), Purpose::Loss, Some(half));
         let mut plain = Crandom::new(draws(), Purpose::Loss, None);

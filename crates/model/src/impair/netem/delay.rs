@@ -1,4 +1,4 @@
-//! How far a packet's delay lies from its mean (`tabledist`).
+//! The offset of a packet's delay from its mean (`tabledist`).
 
 use alloc::boxed::Box;
 
@@ -8,23 +8,23 @@ use crate::time::Nanos;
 use super::crandom::{Crandom, Key};
 use super::tables::{self, SCALE};
 
-/// The most that the kernel takes for a jitter: what is above is that.
+/// The largest jitter of the kernel; a larger one counts as this.
 const LARGEST_JITTER: i64 = (1 << 31) - 1;
 
-/// A delay about a mean.
+/// A random delay about a mean.
 #[derive(Debug, Default)]
 pub(super) struct DelayDraw {
     mean: i64,
-    /// Up to [`LARGEST_JITTER`].
+    /// The jitter, at most [`LARGEST_JITTER`].
     jitter: i64,
     law: Option<NetemDistribution>,
-    /// That law's.
+    /// The table of that law.
     table: Box<[i16]>,
     random: Option<Crandom>,
 }
 
 impl DelayDraw {
-    /// Draws from another law from now on; a table that is there already stays.
+    /// Draws with these parameters from now on; the table is kept if the law stays the same.
     pub(super) fn set(
         &mut self,
         [mean, jitter]: [Nanos; 2],
@@ -40,7 +40,7 @@ impl DelayDraw {
         self.random = Some(random);
     }
 
-    /// The next delay in nanoseconds; below 0 where the jitter exceeds the mean.
+    /// Returns the next delay in nanoseconds; it is below 0 if the jitter exceeds the mean.
     #[inline]
     pub(super) fn draw(&mut self, key: Key) -> i64 {
         match &mut self.random {
@@ -52,7 +52,8 @@ impl DelayDraw {
         }
     }
 
-    /// What 32 random bits stand for. The remainder keeps their low bits, and a correlation is one of the high bits.
+    /// Returns the offset for 32 random bits. The remainder keeps their low bits, while a correlation affects the high
+    /// bits.
     #[inline]
     fn offset(&self, random: u32) -> i64 {
         if self.table.is_empty() {
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_table_it_is_the_remainder_of_the_draw() {
+    fn without_a_table_the_offset_is_the_remainder_of_the_draw() {
         let delay = of(10_000_000, None);
         assert_eq!(delay.offset(0), -10_000_000);
         assert_eq!(delay.offset(19_999_999), 9_999_999);
@@ -90,17 +91,17 @@ mod tests {
     }
 
     #[test]
-    fn with_a_table_it_is_the_entry_at_the_remainder_times_the_jitter() {
+    fn with_a_table_the_offset_is_the_entry_at_the_remainder_times_the_jitter() {
         let delay = of(10_000_000, Some(NetemDistribution::Normal));
-        // The first entry is -32768, which is -4 jitters; 4,096 entries on it is the same again.
+        // The first entry is -32768, which is -4 jitters; 4,096 entries later it comes again.
         assert_eq!(delay.offset(0), -40_000_000);
         assert_eq!(delay.offset(4_096), -40_000_000);
-        // The second is -28307: 28307/8192 of 10 ms is 34554443.359375 ns.
+        // The second entry is -28307: 28307/8192 of 10 ms is 34554443.359375 ns.
         assert_eq!(delay.offset(1), -34_554_443);
     }
 
     #[test]
-    fn a_jitter_above_two_seconds_is_what_31_bits_hold() {
+    fn a_jitter_is_limited_to_31_bits() {
         assert_eq!(of(10_000_000_000, None).offset(0), -2_147_483_647);
     }
 }

@@ -1,16 +1,16 @@
-//! Which packets are lost (`loss_event`, `loss_4state`, `loss_gilb_ell`).
+//! The loss of packets (`loss_event`, `loss_4state`, `loss_gilb_ell`).
 
 use crate::draw::Draws;
 use crate::spec::{FourState, GilbertElliott, NetemLoss};
 
-use super::crandom::{Hits, Key, Purpose, draw, scaled};
+use super::crandom::{Key, Purpose, ShareDraw, draw, scaled};
 
 /// A model of loss, with the state that all packets share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum LossModel {
     #[default]
     Nothing,
-    Random(Hits),
+    Random(ShareDraw),
     FourStates(FourStates),
     Gemodel(Gemodel),
 }
@@ -19,13 +19,15 @@ impl LossModel {
     pub(super) fn new(loss: &NetemLoss, draws: Draws) -> Self {
         match loss {
             NetemLoss::Nothing => Self::Nothing,
-            NetemLoss::Random(share) => Self::Random(Hits::new(draws, Purpose::Loss, Some(*share))),
+            NetemLoss::Random(share) => {
+                Self::Random(ShareDraw::new(draws, Purpose::Loss, Some(*share)))
+            }
             NetemLoss::State(states) => Self::FourStates(FourStates::new(states, draws)),
             NetemLoss::Gemodel(law) => Self::Gemodel(Gemodel::new(law, draws)),
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     #[inline]
     pub(super) fn loses(&mut self, key: Key) -> bool {
         match self {
@@ -37,7 +39,7 @@ impl LossModel {
     }
 }
 
-/// The chain of four states: the state that is entered decides. Sums of shares wrap at 2^32, as the kernel's do.
+/// The chain of four states: the state that is entered decides. Sums of shares wrap at 2^32, as in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FourStates {
     state: State,
@@ -51,13 +53,13 @@ pub(super) struct FourStates {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// 1: passes.
+    /// State 1: the packet passes.
     Gap,
-    /// 2: passes within a burst.
+    /// State 2: the packet passes within a burst.
     Within,
-    /// 3: is lost in a burst.
+    /// State 3: the packet is lost in a burst.
     Burst,
-    /// 4: is lost by itself.
+    /// State 4: a single packet is lost.
     Single,
 }
 
@@ -77,7 +79,7 @@ impl FourStates {
 
     fn loses(&mut self, key: Key) -> bool {
         let draw = draw(self.draws, key);
-        // A draw that equals a bound moves nothing and loses nothing.
+        // A draw that equals a bound changes no state and loses no packet.
         let (state, lost) = match self.state {
             State::Gap if draw < self.p14 => (State::Single, true),
             State::Gap if self.p14 < draw && draw < self.p13_p14 => (State::Burst, true),
@@ -99,9 +101,9 @@ pub(super) struct Gemodel {
     is_bad: bool,
     p: u32,
     r: u32,
-    /// What passes in the bad state.
+    /// The probability that a packet passes in the bad state.
     h: u32,
-    /// What is lost in the good state: tc's 1-k.
+    /// The probability that a packet is lost in the good state: tc's 1-k.
     k1: u32,
     transitions: Draws,
     losses: Draws,

@@ -1,7 +1,7 @@
-//! Linux's netem, packet for packet in the order of `netem_enqueue` and `netem_dequeue` (`net/sched/sch_netem.c`, 6.1).
+//! Linux's netem, packet by packet in the order of `netem_enqueue` and `netem_dequeue` (`net/sched/sch_netem.c`, 6.1).
 //!
-//! Only its random numbers are not the kernel's: they are this model's keyed draws, taken to 32 bits. All packets share its chains
-//! and its counter of the gap, copies too, as in the kernel.
+//! Only its random numbers differ from the kernel's: they are this model's keyed draws, reduced to 32 bits. All
+//! packets, copies included, share its chains and the counter of its gap, as in the kernel.
 
 mod crandom;
 mod delay;
@@ -14,53 +14,53 @@ use core::mem;
 use core::num::NonZeroU8;
 
 use crate::behaviour::{Behaviour, Bottleneck, Damage, Holding, LossLaw, SkipLaw};
-use crate::counters::Achieved;
+use crate::counters::DelayStatistics;
 use crate::draw::Draws;
-use crate::impair::tally::Tally;
+use crate::impair::delay_accumulator::DelayAccumulator;
 use crate::in_flight::InFlight;
-use crate::line::Line;
 use crate::packet::{DropCause, Edit};
 use crate::spec::{Effect, Netem, NetemLoss, NetemRate};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
+use crate::timed_queue::TimedQueue;
 use crate::units::{Probability, QueueLimit};
 
-use self::crandom::{Crandom, Hits, Key, Purpose};
+use self::crandom::{Crandom, Key, Purpose, ShareDraw};
 use self::delay::DelayDraw;
 use self::loss::LossModel;
 use self::slot::NetemSlots;
 
-/// One netem: what it does, and the packets that it holds in the order in which they are due (the kernel's tfifo).
+/// One netem: its options, and the packets that it holds in the order in which they are due (the kernel's tfifo).
 #[derive(Debug, Default)]
 pub(crate) struct NetemStage {
     start: Nanos,
     draws: Draws,
     spec: Box<Netem>,
-    duplicate: Hits,
+    duplicate: ShareDraw,
     loss: LossModel,
-    corrupt: Hits,
+    corrupt: ShareDraw,
     bits: Draws,
-    reorder: Hits,
-    /// 0 where nothing is reordered.
+    reorder: ShareDraw,
+    /// The gap; 0 if no packet is reordered.
     gap: u32,
-    /// Packets that were delayed since one was not.
+    /// The number of packets that were delayed since one was not.
     counter: u32,
     delay: DelayDraw,
     rate: Option<NetemRate>,
     slots: Option<Box<NetemSlots>>,
-    held: Line,
-    /// When the last of those is due.
+    held: TimedQueue,
+    /// The time at which the last of the held packets is due.
     last: Nanos,
     longest: usize,
-    /// Of the delays that it gave, if they vary.
-    tally: Tally,
-    /// The latest time that it was asked at: what is due earlier leaves now.
+    /// Statistics of the delays that it gave, if they vary.
+    accumulator: DelayAccumulator,
+    /// The time of the latest call; a packet that is due earlier leaves now.
     now: Nanos,
-    /// Whether the copy that it just made is what enters next.
+    /// Whether the copy that it just made enters next.
     copies: bool,
 }
 
-/// A netem that was taken away: what it holds keeps its time, what comes passes.
+/// The options after a netem was removed: held packets keep their times, and new packets pass.
 const NOTHING: Netem = Netem {
     limit: u32::MAX,
     ..Netem::PLAIN
@@ -77,13 +77,20 @@ impl NetemStage {
         }
     }
 
-    /// Whether a packet is lost, and not marked in place of that.
+    /// Returns whether a packet is lost and cannot be marked instead.
     fn loses(&mut self, key: Key, t: &mut InFlight) -> bool {
         self.loss.loses(key) && !(self.spec.ecn && t.mark())
     }
 
-    /// Duplication and loss. A copy is made of what is not lost; what is both copied and lost passes once.
-    fn count(&mut self, at: Nanos, key: Key, t: &mut InFlight, out: &mut Out) -> bool {
+    /// Handles duplication and loss; returns whether `t` passes. A packet that is not lost is copied; one that is both
+    /// copied and lost passes once.
+    fn passes_duplication_and_loss(
+        &mut self,
+        at: Nanos,
+        key: Key,
+        t: &mut InFlight,
+        out: &mut Out,
+    ) -> bool {
         let is_doubled = self.duplicate.hits(key);
         let is_lost = self.loses(key, t);
         if !is_doubled || is_lost {
@@ -91,11 +98,12 @@ impl NetemStage {
         }
         self.copies = true;
         out.copy_again(at, *t);
-        // The kernel has its copy go first, and through loss once more: of two equal packets that is this one.
+        // In the kernel, the copy goes first and meets loss once more. The two packets are equal, so here the original
+        // takes that place.
         !self.loses(Key { again: true, ..key }, t)
     }
 
-    /// When `t`, which came at `at` and is not reordered, is due.
+    /// Returns when `t` is due, which came at `at` and is not reordered.
     fn due(&mut self, at: Nanos, key: Key, t: &InFlight) -> Nanos {
         self.counter = self.counter.wrapping_add(1);
         let due = Nanos(at.0.saturating_add_signed(self.delay.draw(key)));
@@ -108,19 +116,19 @@ impl NetemStage {
         }
     }
 
-    fn hold(&mut self, at: Nanos, due: Nanos, t: &InFlight, out: &mut Out) -> Entered {
+    fn hold(&mut self, at: Nanos, due: Nanos, t: &InFlight, out: &mut Out) -> EntryResult {
         let first = self.held.next();
         if self.slots.is_none() && due <= at && first.is_none_or(|first| first > at) {
-            return Entered::Passes(at);
+            return EntryResult::Passes(at);
         }
         self.last = first.map_or(due, |_| self.last.max(due));
         self.held.push(due, *t);
         self.longest = self.longest.max(self.held.len());
         self.serve_slots(at, out);
-        Entered::Taken
+        EntryResult::Taken
     }
 
-    /// Has leave what is due and fits into the slot that has come, if packets leave in slots.
+    /// If packets leave in slots, makes those leave that are due and fit into the slot that has come.
     fn serve_slots(&mut self, at: Nanos, out: &mut Out) {
         let Some(slots) = &mut self.slots else {
             return;
@@ -130,7 +138,7 @@ impl NetemStage {
                 break;
             }
             if let Some((_, t)) = self.held.pop() {
-                slots.took(at, t.packet.len);
+                slots.count_departure(at, t.packet.len);
                 out.pass(at, t);
             }
         }
@@ -161,7 +169,7 @@ impl Netem {
             }),
             reorders: varies,
             varies: varies || self.slot.is_some(),
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             room: Some(QueueLimit::Packets(self.limit)),
             bottleneck: self.rate.map(Bottleneck::Netem),
             netem: Some(self),
@@ -172,7 +180,7 @@ impl Netem {
 }
 
 impl Stage for NetemStage {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
         self.now = at;
         let key = Key {
             stream: t.stream(),
@@ -180,8 +188,8 @@ impl Stage for NetemStage {
             again: false,
         };
         let is_copy = mem::take(&mut self.copies);
-        if !is_copy && !self.count(at, key, t, out) {
-            return Entered::Dropped(DropCause::Loss);
+        if !is_copy && !self.passes_duplication_and_loss(at, key, t, out) {
+            return EntryResult::Dropped(DropCause::Loss);
         }
         if self.corrupt.hits(key) {
             let [a, b, c, d, ..] = self.bits.of(key.stream).at(index).to_le_bytes();
@@ -192,15 +200,15 @@ impl Stage for NetemStage {
             });
         }
         if self.held.len() >= self.spec.limit as usize {
-            return Entered::Dropped(DropCause::QueueFull);
+            return EntryResult::Dropped(DropCause::QueueFull);
         }
         if self.gap > 0 && self.counter >= self.gap - 1 && self.reorder.hits(key) {
             self.counter = 0;
-            return Entered::Passes(at);
+            return EntryResult::Passes(at);
         }
         let due = self.due(at, key, t);
         if self.spec.jitter > Nanos::ZERO {
-            self.tally.add(due.max(at) - at, due < at);
+            self.accumulator.add(due.max(at) - at, due < at);
         }
         self.hold(at, due, t, out)
     }
@@ -236,8 +244,8 @@ impl Stage for NetemStage {
         let seeded = |seed| self.draws.stream(Purpose::SEEDED).stream(seed);
         let draws = spec.seed.map_or(self.draws, seeded);
         let crandom = |purpose, correlation| Crandom::new(draws, purpose, correlation);
-        let hits = |purpose, share| Hits::new(draws, purpose, share);
-        self.duplicate = Hits::of(
+        let hits = |purpose, share| ShareDraw::new(draws, purpose, share);
+        self.duplicate = ShareDraw::of(
             spec.duplicate.map(|of| of.share),
             crandom(Purpose::Duplicate, spec.duplicate_correlation()),
         );
@@ -260,8 +268,8 @@ impl Stage for NetemStage {
         *self.spec = spec;
     }
 
-    fn delays(&self) -> Option<Achieved> {
-        self.tally.achieved()
+    fn delays(&self) -> Option<DelayStatistics> {
+        self.accumulator.statistics()
     }
 
     fn held(&self) -> usize {

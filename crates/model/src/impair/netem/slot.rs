@@ -1,4 +1,4 @@
-//! Slots: packets that are due leave when one comes (`get_slot_next`, `netem_dequeue`).
+//! Slots: packets that are due leave when a slot comes (`get_slot_next`, `netem_dequeue`).
 
 use crate::draw::Draws;
 use crate::in_flight::Stream;
@@ -9,7 +9,7 @@ use crate::units::Bytes;
 use super::crandom::{Crandom, Key, Purpose, draw};
 use super::delay::DelayDraw;
 
-/// The slot that comes next, or has come.
+/// The next slot, or the one that has come.
 #[derive(Debug)]
 pub(super) struct NetemSlots {
     delay: SlotDelay,
@@ -18,19 +18,19 @@ pub(super) struct NetemSlots {
     next: Nanos,
     packets_left: u64,
     bytes_left: u64,
-    /// Slots so far.
+    /// The number of slots so far.
     drawn: u64,
 }
 
 #[derive(Debug)]
 enum SlotDelay {
-    /// The least, and how much more it can be.
+    /// The least delay, and the largest addition to it.
     Uniform(Draws, Nanos, Nanos),
     Table(DelayDraw),
 }
 
 impl NetemSlots {
-    /// The first slot begins at `at`; none for a delay of 0.
+    /// Creates slots, the first of which begins at `at`; returns `None` for a delay of 0.
     pub(super) fn new(slot: &NetemSlot, at: Nanos, draws: Draws) -> Option<Self> {
         let delay = match slot.delay {
             NetemSlotDelay::Uniform(_, Nanos::ZERO) => return None,
@@ -61,13 +61,13 @@ impl NetemSlots {
         })
     }
 
-    /// When the next one begins, or the last one began.
+    /// Returns when the next slot begins, or the last one began.
     pub(super) fn next(&self) -> Nanos {
         self.next
     }
 
-    /// Whether a packet that is due at `due` can leave at `at`. A slot that began before it was due was not for it: the next one
-    /// comes a delay after now.
+    /// Returns whether a packet that is due at `due` can leave at `at`. If the last slot began before the packet was
+    /// due, the packet misses it, and the next slot comes a delay after now.
     pub(super) fn is_open(&mut self, at: Nanos, due: Nanos) -> bool {
         if self.next < due {
             self.begin(at);
@@ -75,8 +75,8 @@ impl NetemSlots {
         due <= at && self.next <= at
     }
 
-    /// A packet of `len` has left in it.
-    pub(super) fn took(&mut self, at: Nanos, len: Bytes) {
+    /// Counts a packet of `len` bytes that has left in the slot.
+    pub(super) fn count_departure(&mut self, at: Nanos, len: Bytes) {
         self.packets_left = self.packets_left.saturating_sub(1);
         self.bytes_left = self.bytes_left.saturating_sub(len.0);
         if self.packets_left == 0 || self.bytes_left == 0 {

@@ -1,6 +1,6 @@
-//! Why a cell does not hold, or deviates: named from what the record has of its run.
+//! Finds the reason why a cell misses or deviates, from the record of its run.
 
-use super::standing::{CalibrationCell, Standing};
+use super::standing::{CalibrationCell, CellStatus};
 use super::truth::{Crossing, Truth};
 use crate::analysis::ceiling;
 use record::quantity;
@@ -8,27 +8,28 @@ use record::quantity::counted;
 use record::{Metric, Statistic};
 use record::{Record, Run, RunOutcome};
 
-/// A miss by no more than this share of the interval's width is what one 95 % interval in twenty does.
+/// Largest miss, as a share of the interval's width, that is attributed to chance. A 95 % interval misses in one run of
+/// twenty.
 const BY_CHANCE: f64 = 0.25;
-/// A sender that is late with more of its packets than this does not keep the rate it was asked for.
+/// Share of late packets in percent from which a sender counts as not keeping its rate.
 const MOST_LATE_PERCENT: f64 = 10.0;
 
-/// One run of a cell: the first that missed, or the first.
+/// The run of a cell that is examined: the first that missed, or else the first.
 pub(super) struct ObservedRun<'a> {
     pub(super) record: &'a Record,
-    /// All of the cell's.
+    /// All runs of the cell.
     pub(super) runs: &'a [&'a Run],
     pub(super) crossing: &'a Crossing<'a>,
     pub(super) truth: Truth,
     pub(super) interval: Option<[f64; 2]>,
 }
 
-/// In words; nothing of a cell that is to be trusted.
+/// Returns the cause in words, or `None` for a trusted cell.
 pub(super) fn of(cell: &CalibrationCell, seen: &ObservedRun<'_>) -> Option<String> {
     let cause = match (cell.standing, seen.interval) {
-        (Standing::Holds, _) if cell.is_trusted() => return spoilt(seen.runs),
-        (Standing::Holds, _) => seen.host().unwrap_or_else(|| within(cell)),
-        (Standing::Misses, Some(interval)) => seen.missed(cell.figure.metric, interval),
+        (CellStatus::Holds, _) if cell.is_trusted() => return spoilt(seen.runs),
+        (CellStatus::Holds, _) => seen.host().unwrap_or_else(|| within(cell)),
+        (CellStatus::Misses, Some(interval)) => seen.missed(cell.figure.metric, interval),
         _ => seen.unstated(),
     };
     Some(match spoilt(seen.runs) {
@@ -38,12 +39,16 @@ pub(super) fn of(cell: &CalibrationCell, seen: &ObservedRun<'_>) -> Option<Strin
 }
 
 impl ObservedRun<'_> {
-    /// What the host, not the network, had its part in.
+    /// Returns the influence of the host, if it had one.
     fn host(&self) -> Option<String> {
         let crossing = self.crossing;
-        let figures = crossing.measurement.figures.iter();
-        let figures = figures.filter(|figure| figure.stream.is_none());
-        let figures: Vec<_> = figures.map(|f| (f.metric, f.statistic, f.value)).collect();
+        let figures: Vec<_> = crossing
+            .measurement
+            .figures
+            .iter()
+            .filter(|figure| figure.stream.is_none())
+            .map(|f| (f.metric, f.statistic, f.value))
+            .collect();
         if let Some(near) = ceiling::near(self.record, crossing.case, crossing.instrument, &figures)
         {
             return Some(near);
@@ -62,10 +67,10 @@ impl ObservedRun<'_> {
         }
         let late = value(Metric::LateTrainsPercent, Statistic::Mean);
         (late > MOST_LATE_PERCENT)
-            .then(|| format!("the sending host was late with {late:.0} % of its packets"))
+            .then(|| format!("the sending host sent {late:.0} % of its packets late"))
     }
 
-    /// Why the interval misses.
+    /// Returns the reason why the interval misses.
     fn missed(&self, metric: Metric, interval: [f64; 2]) -> String {
         let beyond = self.truth.beyond(interval);
         let by = format!("outside by {}", quantity(metric, beyond));
@@ -75,50 +80,50 @@ impl ObservedRun<'_> {
         let lateness = self.crossing.link.departure_error.p99_ns as f64 / 1e6;
         if metric.unit() == "ms" && beyond <= lateness {
             return format!(
-                "{by}: no more than the emulator's own lateness, {lateness:.3} ms at the 99th percentile"
+                "{by}: within the emulator's own departure error, p99 {lateness:.3} ms"
             );
         }
         let link = self.crossing.link;
-        // Of a download, what goes up is its handful of questions.
+        // In a download, one direction has only a few requests.
         let packet = 100.0 / link.up.packets.max(link.down.packets).max(1) as f64;
         if metric == Metric::LostPercent && beyond <= packet {
-            return format!("{by}: less than one packet is of all");
+            return format!("{by}: less than the share of one packet");
         }
         let width = interval[1] - interval[0];
         if width.is_finite() && beyond <= BY_CHANCE * width {
             let share = 100.0 * beyond / width;
             return format!(
-                "{by}, {share:.0} % of the interval's width: what one 95 % interval in twenty does"
+                "{by}, {share:.0} % of the interval's width: one 95 % interval in twenty misses by chance"
             );
         }
-        format!("{by}: the stated interval is too narrow here; nothing in the record says why")
+        format!("{by}: the interval is too narrow here, for a reason that the record does not show")
     }
 
-    /// Why there is no interval.
+    /// Returns the reason why there is no interval.
     fn unstated(&self) -> String {
         let fact = self.crossing.measurement.facts.get("interval");
         match fact.filter(|fact| fact.starts_with("none")) {
-            Some(fact) => format!("no interval stated: {fact}"),
-            None => "no interval stated: too few values for one".to_owned(),
+            Some(fact) => format!("no interval: {fact}"),
+            None => "no interval: too few values".to_owned(),
         }
     }
 }
 
-/// Why a value deviates whose interval holds the truth.
+/// Returns the reason why the value deviates although its interval contains the truth.
 fn within(cell: &CalibrationCell) -> String {
     let above = cell.bias.is_some_and(|bias| bias > 0.0);
     match cell.figure.metric.unit() {
-        "ms" if above => "the hosts' own time is in it; the interval's lower end leaves room for that",
+        "ms" if above => "the figure contains the hosts' own time; the interval's lower end allows for that",
         "bit/s" if !above => {
-            "what was on its way at the end counts for the emulator, not for the receiver; the interval's upper end leaves \
-             room for that"
+            "packets in flight at the end count for the emulator, not for the receiver; the interval's upper end allows for \
+             that"
         }
-        _ => "it deviates within what it states",
+        _ => "the deviation is within the interval",
     }
     .to_owned()
 }
 
-/// Runs that cannot count.
+/// Returns the reason why none of the runs counts.
 fn spoilt(runs: &[&Run]) -> Option<String> {
     let spoilt: Vec<String> = runs
         .iter()

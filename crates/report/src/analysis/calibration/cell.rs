@@ -1,9 +1,9 @@
-//! The cells of a calibration, from the runs of a record.
+//! Computes the cells of a calibration from the runs of a record.
 
 use std::collections::BTreeSet;
 
 use super::cause::{self, ObservedRun};
-use super::standing::{CalibrationCell, Standing};
+use super::standing::{CalibrationCell, CellStatus};
 use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
 use record::plan::{Case, PlannedInstrument};
@@ -12,24 +12,24 @@ use record::{Record, Run, RunOutcome};
 use stats::proportion::least_by_chance;
 use stats::t_interval;
 
-/// How often as few intervals hold as make a cell miss, though each does in 95 % of runs.
+/// Error probability with which a cell misses although each of its intervals contains the truth with 95 % probability.
 const BY_CHANCE: f64 = 0.05;
-/// What a miss adds to the score of a 95 % interval, by how far it misses: 2 over 5 %.
+/// Weight of a miss in the interval score of a 95 % interval, which is 2 over 5 %.
 const MISSED: f64 = 40.0;
 
-/// What one run says of one figure.
-struct Observed {
+/// The result of one run for one figure.
+struct RunObservation {
     truth: Truth,
     value: f64,
     interval: Option<[f64; 2]>,
 }
 
-/// Every cell of a record, with the kind of its instrument, in the order of the plan.
+/// Returns all cells of a record, each with the kind of its instrument, in the order of the plan.
 pub(super) fn cells(record: &Record) -> Vec<(&str, CalibrationCell)> {
     let latest = record.latest();
     let mut cells = Vec::new();
     for case in &record.plan().cases {
-        // The link counts all instruments of a run together: of several none has a truth.
+        // The link counts the traffic of all instruments of a run together, so there is no truth for several.
         let [instrument] = case.instruments.as_slice() else {
             continue;
         };
@@ -66,7 +66,7 @@ fn of_case(
     names.into_iter().map(cell).collect()
 }
 
-/// What the instrument had a link to itself for, in those of the runs that count.
+/// Returns the crossings of the runs that count, in each of which the instrument had the link to itself.
 pub(super) fn sound<'a>(
     case: &'a Case,
     instrument: &'a PlannedInstrument,
@@ -88,7 +88,7 @@ pub(super) fn sound<'a>(
     runs.iter().filter(counts).filter_map(crossing).collect()
 }
 
-/// The cases of which a record that is cut short has no run, in the order of the plan.
+/// Returns the cases without a run in an unfinished record, in the order of the plan.
 pub(super) fn not_run(record: &Record) -> Vec<String> {
     let latest = record.latest();
     let cases = record.plan().cases.iter();
@@ -98,7 +98,7 @@ pub(super) fn not_run(record: &Record) -> Vec<String> {
         .collect()
 }
 
-/// The cell of a case of which no run was sound; none where there is no truth to be had, or no run.
+/// Returns the cell of a case in which every run is spoilt; `None` if there would be no truth anyway, or no run.
 fn spoilt(case: &Case, instrument: &PlannedInstrument, runs: &[&Run]) -> Option<CalibrationCell> {
     let cause = runs.iter().find_map(|run| match &run.outcome {
         RunOutcome::Ok => None,
@@ -116,7 +116,7 @@ fn spoilt(case: &Case, instrument: &PlannedInstrument, runs: &[&Run]) -> Option<
     };
     Some(CalibrationCell {
         cause: Some(cause),
-        ..CalibrationCell::empty(case, figure, Standing::NoTruth)
+        ..CalibrationCell::empty(case, figure, CellStatus::NoTruth)
     })
 }
 
@@ -125,13 +125,13 @@ impl CalibrationCell {
         let case = sound[0].case;
         let observe = |crossing: &Crossing<'_>| {
             let figure = name.find(crossing.measurement)?;
-            Some(Observed {
+            Some(RunObservation {
                 truth: crossing.truth(figure)?,
                 value: figure.value,
                 interval: stated(figure),
             })
         };
-        let seen: Vec<(&Crossing<'_>, Observed)> = sound
+        let seen: Vec<(&Crossing<'_>, RunObservation)> = sound
             .iter()
             .filter_map(|crossing| Some((crossing, observe(crossing)?)))
             .collect();
@@ -143,7 +143,7 @@ impl CalibrationCell {
         let covered = intervals()
             .filter(|(_, t, interval)| t.is_in(*interval))
             .count();
-        let mean = |of: &dyn Fn(&Observed) -> f64| {
+        let mean = |of: &dyn Fn(&RunObservation) -> f64| {
             t_interval::mean(&seen.iter().map(|(_, o)| of(o)).collect::<Vec<_>>())
         };
         let deviations: Vec<f64> = seen.iter().map(|(_, o)| o.value - o.truth.value).collect();
@@ -152,7 +152,7 @@ impl CalibrationCell {
             let bounded = ends.filter(|ends| ends[1].is_finite());
             t_interval::mean(&bounded.map(|ends| ends[end]).collect::<Vec<_>>())
         };
-        // One without an upper end has no score that is less than any.
+        // The score of an interval without an upper end is infinite.
         let scores: Vec<f64> = intervals()
             .map(|(_, truth, ends)| ends[1] - ends[0] + MISSED * truth.beyond(ends))
             .collect();
@@ -171,20 +171,20 @@ impl CalibrationCell {
                 case,
                 name.clone(),
                 match judged {
-                    0 => Standing::NoInterval,
+                    0 => CellStatus::NoInterval,
                     _ if covered as u64 >= least_by_chance(judged as u64, 0.95, BY_CHANCE) => {
-                        Standing::Holds
+                        CellStatus::Holds
                     }
-                    _ => Standing::Misses,
+                    _ => CellStatus::Misses,
                 },
             )
         };
         let missed = intervals().find(|(_, truth, interval)| !truth.is_in(*interval));
-        let (crossing, truth, interval) = match missed.filter(|_| cell.standing == Standing::Misses)
-        {
-            Some((crossing, truth, interval)) => (crossing, truth, Some(interval)),
-            None => (seen[0].0, seen[0].1.truth, seen[0].1.interval),
-        };
+        let (crossing, truth, interval) =
+            match missed.filter(|_| cell.standing == CellStatus::Misses) {
+                Some((crossing, truth, interval)) => (crossing, truth, Some(interval)),
+                None => (seen[0].0, seen[0].1.truth, seen[0].1.interval),
+            };
         cell.cause = cause::of(
             &cell,
             &ObservedRun {
@@ -199,14 +199,14 @@ impl CalibrationCell {
     }
 }
 
-/// Between what a figure says that the truth lies: a count of packets is exact unless it says otherwise.
+/// Returns the interval that a figure claims for the truth. A count of packets is exact unless it has an interval.
 fn stated(figure: &Figure) -> Option<[f64; 2]> {
     let is_count = matches!(figure.metric, Metric::LostPackets | Metric::ReceivedPackets);
     let exact = is_count.then_some([figure.value, figure.value]);
     figure.interval.or(exact)
 }
 
-/// A rate at L2 in percent of the line's, of an instrument that fills the line if it can.
+/// Returns a rate at L2 in percent of the line's, for an instrument that fills the line.
 fn line_percent(crossing: &Crossing<'_>, name: &FigureName) -> Option<f64> {
     let at_l2 = FigureName {
         metric: Metric::L2RateBitPerS,

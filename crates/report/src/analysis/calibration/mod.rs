@@ -1,4 +1,4 @@
-//! What a calibration says: every instrument's stated intervals against what the emulator counted. A pure function of a
+//! Compares the intervals that every instrument reports with the emulator's counts. The result is a pure function of a
 //! record whose cases have one instrument each.
 
 mod cause;
@@ -13,46 +13,46 @@ use serde::Serialize;
 pub use self::pooled::PooledLosses;
 pub use self::suite::{Suite, SuiteCell};
 
-pub(crate) use self::standing::{CalibrationCell, CellConditions, Standing};
+pub(crate) use self::standing::{CalibrationCell, CellConditions, CellStatus};
 use record::Baseline;
 use record::Record;
 use record::{Direction, Metric, Statistic};
 
-/// The share of an instrument's cells whose intervals hold the truth, from which on it is to be trusted.
+/// Smallest share of cells with correct intervals for an instrument to be trusted.
 const ENOUGH: f64 = 0.9;
 
-/// Which instrument to trust for what, and from where on it does not hold.
+/// The verdict on each instrument's figures and the conditions under which they can be trusted.
 #[derive(Clone, Debug, Serialize)]
 pub struct CalibrationReport {
     pub(crate) title: String,
-    /// Whether counts and sizes were shortened.
+    /// Whether counts and sizes were reduced.
     pub(crate) quick: bool,
     /// Whether all runs took place.
     pub(crate) finished: bool,
-    /// How many cases were planned.
+    /// Number of planned cases.
     pub(crate) planned: usize,
-    /// The cases that have not run because it was cut short: they count nowhere else.
+    /// The cases that did not run because the calibration was interrupted. They are counted nowhere else.
     pub(crate) not_run: Vec<String>,
-    /// The machine with nothing in the way, as often as it was measured.
+    /// All measurements of the machine's limits without emulated conditions.
     pub(crate) baselines: Vec<Baseline>,
-    /// In the order of the plan.
+    /// The instruments in the order of the plan.
     pub(crate) instruments: Vec<InstrumentCalibration>,
 }
 
-/// Everything about the instruments of one kind.
+/// The calibration of all instruments of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InstrumentCalibration {
-    /// As in `farwire measure KIND`.
+    /// The kind as in `farwire measure KIND`.
     pub(crate) instrument: String,
-    /// Cells whose intervals hold the truth.
+    /// Number of cells whose intervals contain the truth.
     pub(crate) held: usize,
-    /// Cells that have a truth and an interval.
+    /// Number of cells that have a truth and an interval.
     pub(crate) judged: usize,
-    /// What it measures, in the order of the first cell.
+    /// The figures in the order of the first cell.
     pub(crate) figures: Vec<FigureCalibration>,
 }
 
-/// One figure of an instrument over the whole grid.
+/// The calibration of one figure over the whole grid.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FigureCalibration {
     pub(crate) metric: Metric,
@@ -61,21 +61,21 @@ pub(crate) struct FigureCalibration {
     pub(crate) direction: Option<Direction>,
     pub(crate) held: usize,
     pub(crate) judged: usize,
-    /// The greatest deviation from the truth among the trusted cells, without its sign, in percent of the truth.
+    /// The greatest absolute deviation from the truth among the trusted cells, in percent of the truth.
     pub(crate) worst_percent: Option<f64>,
-    /// Likewise, in the metric's unit.
+    /// The same in the metric's unit.
     pub(crate) worst: Option<f64>,
-    /// Cells that hold and deviate little.
+    /// Number of cells that hold and deviate little.
     pub(crate) trusted: usize,
-    /// The range of their conditions.
+    /// The range of the trusted cells' conditions.
     pub(crate) range: Option<Range>,
     pub(crate) cells: Vec<CalibrationCell>,
 }
 
-/// From the least to the most of each condition.
+/// The least and the greatest value of each condition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Range {
-    /// Absent without a rate; the upper end is absent where there was no limit.
+    /// Absent without any rate; the upper end is absent if a cell had no rate.
     pub(crate) rate_bit_per_s: Option<[f64; 2]>,
     /// Whether a cell without any rate is among them.
     pub(crate) unlimited: bool,
@@ -84,7 +84,7 @@ pub(crate) struct Range {
 }
 
 impl CalibrationReport {
-    /// Of `record`.
+    /// Computes the calibration from `record`.
     pub fn of(record: &Record) -> Self {
         let mut instruments: Vec<(&str, Vec<CalibrationCell>)> = Vec::new();
         for (kind, cell) in cell::cells(record) {
@@ -107,7 +107,7 @@ impl CalibrationReport {
         }
     }
 
-    /// Whether every instrument's intervals hold in enough of its cells.
+    /// Returns whether the intervals of every instrument are correct in enough of its cells.
     pub fn is_met(&self) -> bool {
         !self.instruments.is_empty() && self.instruments.iter().all(InstrumentCalibration::is_met)
     }
@@ -135,13 +135,13 @@ impl InstrumentCalibration {
         }
     }
 
-    /// Whether its intervals hold in enough of its cells.
+    /// Returns whether its intervals are correct in enough of its cells.
     pub(crate) fn is_met(&self) -> bool {
         self.judged > 0 && self.held as f64 >= ENOUGH * self.judged as f64
     }
 }
 
-/// What a figure is of.
+/// The metric, statistic and direction of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Subject(Metric, Statistic, Option<Direction>);
 
@@ -155,7 +155,7 @@ impl Subject {
 impl FigureCalibration {
     fn of(Subject(metric, statistic, direction): Subject, cells: Vec<CalibrationCell>) -> Self {
         let count = |standing| cells.iter().filter(|c| c.standing == standing).count();
-        let held = count(Standing::Holds);
+        let held = count(CellStatus::Holds);
         let trusted: Vec<&CalibrationCell> =
             cells.iter().filter(|cell| cell.is_trusted()).collect();
         let deviations = trusted.iter().filter_map(|cell| cell.deviation());
@@ -168,7 +168,7 @@ impl FigureCalibration {
             statistic,
             direction,
             held,
-            judged: held + count(Standing::Misses),
+            judged: held + count(CellStatus::Misses),
             worst_percent: percents.reduce(f64::max),
             worst: deviations.reduce(f64::max),
             trusted: trusted.len(),

@@ -1,4 +1,4 @@
-//! Losses that are too rare for the interval of one run: several runs together, as reports show them.
+//! Pools losses that are too rare for the interval of one run over several runs, as reports do.
 
 use super::cell;
 use crate::analysis::across;
@@ -6,25 +6,25 @@ use record::figure_name::FigureName;
 use record::plan::{Case, PlannedInstrument};
 use record::{Record, Run};
 
-/// The number of runs that are taken together.
+/// Number of runs that are pooled.
 const POOLED: usize = 5;
 
-/// Counts the pooled intervals that contain the probability with which the link was set to lose packets.
+/// Counts of the pooled intervals that contain the probability with which the link was set to lose packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PooledLosses {
-    /// The case, which has one instrument.
+    /// Name of the case, which has one instrument.
     pub case: String,
     /// The figure.
     pub figure: FigureName,
-    /// The groups of five runs each whose interval contains it.
+    /// Number of groups of five runs whose interval contains it.
     pub covered: usize,
-    /// The groups.
+    /// Number of groups.
     pub groups: usize,
 }
 
 impl PooledLosses {
-    /// Every share of lost packets of `record` whose loss was asked for as a probability, in the order of the plan. Runs are taken five
-    /// by five in the order of their repeats; those that are left over count nowhere.
+    /// Computes the counts for every share of lost packets of `record` whose loss was set as a probability, in the
+    /// order of the plan. Each group has five consecutive repeats; the remaining runs are ignored.
     pub fn of(record: &Record) -> Vec<Self> {
         let latest = record.latest();
         let of_case = |case: &Case| {
@@ -49,7 +49,7 @@ impl PooledLosses {
         };
         let figures = first.measurement.figures.iter();
         let told = figures.filter_map(|figure| {
-            let told = first.told_loss(figure)?;
+            let told = first.configured_loss(figure)?;
             Some((FigureName::of(&instrument.name, figure), told))
         });
         let groups: Vec<Record> = runs
@@ -73,7 +73,7 @@ impl PooledLosses {
     }
 }
 
-/// A record of these runs alone.
+/// Returns a record with these runs alone.
 fn group(record: &Record, runs: &[&Run]) -> Record {
     let mut group = Record::new(record.head.clone());
     group.runs = runs.iter().map(|run| (*run).clone()).collect();

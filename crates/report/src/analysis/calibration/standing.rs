@@ -1,4 +1,4 @@
-//! What is found of one figure under one set of conditions, over all repeats.
+//! The result for one figure under one set of conditions, over all repeats.
 
 use serde::Serialize;
 
@@ -6,11 +6,11 @@ use conditions::route::FULL_FRAME;
 use record::figure_name::FigureName;
 use record::plan::Case;
 
-/// What a trusted cell's mean deviation does not exceed: this share of the truth.
+/// Largest mean deviation of a trusted cell as a share of the truth.
 const NEAR: f64 = 0.01;
-/// But of a delay, in milliseconds, and of a loss, in points, this much,
+/// A deviation of a delay in milliseconds, or of a loss in percentage points, that is accepted even if it is above [`NEAR`].
 const LEAST: f64 = 0.1;
-/// or this share of the truth, if that is less: 0.1 ms is all of a round trip of 0.1 ms.
+/// Share of the truth that [`LEAST`] must not exceed: a round trip of 0.1 ms may not deviate by 0.1 ms.
 const MOST: f64 = 0.1;
 
 /// One figure under one set of conditions.
@@ -19,62 +19,62 @@ pub(crate) struct CalibrationCell {
     pub(crate) case: String,
     pub(crate) figure: FigureName,
     pub(crate) conditions: CellConditions,
-    pub(crate) standing: Standing,
+    pub(crate) standing: CellStatus,
     /// Runs with a truth and an interval, and those of them whose interval held the truth.
     pub(crate) runs: usize,
     pub(crate) covered: usize,
     /// Mean over the runs, in the metric's unit.
     pub(crate) truth: Option<f64>,
-    /// By how much the truth may be off.
+    /// Uncertainty of the truth.
     pub(crate) truth_within: Option<f64>,
     /// Mean over the runs.
     pub(crate) value: Option<f64>,
-    /// Mean of value less truth.
+    /// Mean of value minus truth.
     pub(crate) bias: Option<f64>,
-    /// Sample standard deviation of value less truth; of two runs at least.
+    /// Sample standard deviation of value minus truth, for at least two runs.
     pub(crate) spread: Option<f64>,
-    /// Where the ends of the runs' own intervals are, mean over the runs; unbounded ones left out.
+    /// Mean ends of the runs' intervals, without unbounded ones.
     pub(crate) interval: Option<[f64; 2]>,
-    /// Of the intervals, in the metric's unit: how wide they are, with forty times what they miss the truth by. Less is better, and
-    /// a wide interval is no way out (Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007).
-    /// Mean over the runs.
+    /// Mean interval score over the runs, in the metric's unit: the width of the interval plus forty times the distance
+    /// by which it misses the truth. Less is better, and a wide interval does not improve it (Gneiting and Raftery,
+    /// "Strictly proper scoring rules, prediction, and estimation", 2007).
     pub(crate) score: Option<f64>,
-    /// Of an instrument that fills the line if it can: its rate at L2 in percent of the line's.
+    /// Rate at L2 in percent of the line's, for an instrument that fills the line.
     pub(crate) line_percent: Option<f64>,
-    /// Why it does not hold, or deviates more than the bound, as far as the record tells.
+    /// The reason why the cell misses, or deviates by more than the bound, as far as the record shows it.
     pub(crate) cause: Option<String>,
 }
 
-/// What a cell's link was like, from client to server.
+/// The conditions of a cell's link from client to server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct CellConditions {
-    /// Of the slowest rate at L2; absent without any.
+    /// The slowest rate at L2; absent without any.
     pub(crate) rate_bit_per_s: Option<f64>,
-    /// Propagation there and back.
+    /// Sum of the propagation delays in both directions.
     pub(crate) rtt_ms: f64,
-    /// Of random loss.
+    /// Random loss.
     pub(crate) loss_percent: f64,
-    /// Whether the rate is the kernel's token bucket's.
+    /// Whether the rate is that of the kernel's token bucket.
     pub(crate) tbf: bool,
 }
 
-/// How a cell stands.
+/// The verdict on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
-    /// The intervals hold the truth no more rarely than 95 % intervals do.
+pub(crate) enum CellStatus {
+    /// The intervals contain the truth no more rarely than 95 % intervals do.
     Holds,
-    /// They do not.
+    /// The intervals contain the truth too rarely.
     Misses,
-    /// The instrument states none.
+    /// The instrument reports no interval.
     NoInterval,
-    /// The emulator was disturbed, or the run failed: nothing to hold against.
+    /// The emulator was disturbed, or the run failed, so that there is nothing to compare with.
     NoTruth,
 }
 
 impl CalibrationCell {
-    /// Of which nothing is known yet.
-    pub(super) fn empty(case: &Case, figure: FigureName, standing: Standing) -> Self {
+    /// Creates a cell without results.
+    pub(super) fn empty(case: &Case, figure: FigureName, standing: CellStatus) -> Self {
         Self {
             case: case.name.clone(),
             conditions: CellConditions::of(case),
@@ -94,14 +94,15 @@ impl CalibrationCell {
         }
     }
 
-    /// How far the value lies from the truth, without sign and beyond what the truth itself may be off, in the metric's unit.
+    /// Returns the absolute deviation of the value from the truth, reduced by the truth's own uncertainty, in the
+    /// metric's unit.
     pub(crate) fn deviation(&self) -> Option<f64> {
         let bias = self.bias?.abs();
         Some((bias - self.truth_within.unwrap_or(0.0)).max(0.0))
     }
 
-    /// Whether it holds, and deviates from the truth by no more than 1 %; of a delay or a loss also by no more than 0.1 ms or 0.1
-    /// points, as far as that is at most a tenth of the truth.
+    /// Returns whether the cell holds and deviates from the truth by at most 1 %. For a delay or a loss, 0.1 ms or 0.1
+    /// percentage points are accepted, too, unless that is more than a tenth of the truth.
     pub(crate) fn is_trusted(&self) -> bool {
         let Some((deviation, truth)) = self.deviation().zip(self.truth) else {
             return false;
@@ -110,7 +111,7 @@ impl CalibrationCell {
             "ms" | "%" => LEAST.min(MOST * truth),
             _ => 0.0,
         };
-        self.standing == Standing::Holds && deviation <= least.max(NEAR * truth)
+        self.standing == CellStatus::Holds && deviation <= least.max(NEAR * truth)
     }
 }
 
@@ -119,14 +120,19 @@ impl CellConditions {
         let path = case.path().unwrap_or_default();
         let propagation = path.up.propagation() + path.down.propagation();
         let rate = path.up.slowest(FULL_FRAME).map(|(rate, _)| rate);
-        let rates = [rate, path.up.slowest_policer(), case.bed.tbf()];
-        let rates = rates.into_iter().flatten().map(|rate| rate.get() as f64);
-        // TOFFEE's server and a trace have no rate but a time for a frame.
-        let others = path.up.bottlenecks();
-        let others = others.filter(|of| of.rate(FULL_FRAME).is_none());
+        let rates = [rate, path.up.slowest_policer(), case.bed.tbf()]
+            .into_iter()
+            .flatten()
+            .map(|rate| rate.get() as f64);
+        // TOFFEE's server and a trace have no rate but a time per frame.
+        let others = path
+            .up
+            .bottlenecks()
+            .filter(|of| of.rate(FULL_FRAME).is_none());
         let times = others.map(|of| of.time_for(FULL_FRAME).0 as f64);
-        let of_times = times.filter(|time| *time > 0.0);
-        let of_times = of_times.map(|time| FULL_FRAME.0 as f64 * 8e9 / time);
+        let of_times = times
+            .filter(|time| *time > 0.0)
+            .map(|time| FULL_FRAME.0 as f64 * 8e9 / time);
         Self {
             rate_bit_per_s: rates.chain(of_times).reduce(f64::min),
             rtt_ms: propagation.0 as f64 / 1e6,

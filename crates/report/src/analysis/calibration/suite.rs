@@ -1,4 +1,4 @@
-//! A calibration of many seeds as a test suite: which cells can no longer be put down to chance.
+//! Judges a calibration with many seeds as a test suite: it names the cells that cannot be explained by chance.
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use record::{Record, quantity};
 use stats::proportion::{fewer_than, least_by_chance};
 
 use super::cell;
-use super::standing::{CalibrationCell, Standing};
+use super::standing::{CalibrationCell, CellStatus};
 
-/// What 95 % intervals do.
+/// Probability with which a 95 % interval contains the truth.
 const COVERAGE: f64 = 0.95;
-/// How often a suite of instruments without fault may be red.
+/// Accepted probability that a suite of correct instruments has a red cell.
 const ALARM: f64 = 1e-3;
-/// Fewer runs decide nothing.
+/// Fewest runs of a cell that can be judged.
 const FEWEST: usize = 10;
 
-/// All cells of a calibration, decided together.
+/// All cells of a calibration, judged together.
 #[derive(Clone, Debug)]
 pub struct Suite {
     cells: Vec<CalibrationCell>,
-    /// Cases of which no figure has a truth.
+    /// Cases without a figure that has a truth.
     without: Vec<String>,
-    /// What each may contribute to the suite's false alarms.
+    /// Contribution of each cell to the probability of a false alarm.
     share: f64,
 }
 
@@ -31,12 +31,12 @@ pub struct Suite {
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteCell<'a> {
     cell: &'a CalibrationCell,
-    /// The fewest runs that must hold the truth.
+    /// The fewest runs whose intervals must contain the truth.
     least: u64,
 }
 
 impl Suite {
-    /// Of `record`, whose cases have one instrument each.
+    /// Creates the suite of `record`, whose cases have one instrument each.
     pub fn of(record: &Record) -> Self {
         let cells: Vec<CalibrationCell> = cell::cells(record)
             .into_iter()
@@ -52,19 +52,21 @@ impl Suite {
         }
     }
 
-    /// Its cells, in the order of the plan.
+    /// Returns the cells in the order of the plan.
     pub fn cells(&self) -> impl Iterator<Item = SuiteCell<'_>> {
         self.cells.iter().map(|cell| {
             let runs = cell.runs as u64;
-            let least = match cell.is_count() {
-                true => runs,
-                false => least_by_chance(runs, COVERAGE, self.share),
+            let least = if cell.is_count() {
+                runs
+            } else {
+                least_by_chance(runs, COVERAGE, self.share)
             };
             SuiteCell { cell, least }
         })
     }
 
-    /// How often instruments whose intervals hold the truth in 95 % of runs make some cell red.
+    /// Returns the probability that some cell is red although every instrument's intervals contain the truth in 95 % of
+    /// runs.
     pub fn false_alarms(&self) -> f64 {
         let random = self.cells().filter(|one| !one.cell.is_count());
         random
@@ -72,43 +74,44 @@ impl Suite {
             .sum()
     }
 
-    /// Whether any cell is red, or a case has none.
+    /// Returns whether any cell is red, or a case has no cell.
     pub fn is_red(&self) -> bool {
         self.cells.is_empty() || !self.without.is_empty() || self.cells().any(|one| one.is_red())
     }
 }
 
 impl SuiteCell<'_> {
-    /// The case that it is of.
+    /// Returns the name of the case.
     pub fn case(&self) -> &str {
         &self.cell.case
     }
 
-    /// The figure that it is of.
+    /// Returns the name of the figure.
     pub fn figure(&self) -> &FigureName {
         &self.cell.figure
     }
 
-    /// How many of its runs have an interval that contains the truth, and how many have a truth and an interval.
+    /// Returns the number of its runs whose interval contains the truth, and of those that have a truth and an
+    /// interval.
     pub fn coverage(&self) -> [usize; 2] {
         [self.cell.covered, self.cell.runs]
     }
 
-    /// Whether so few intervals hold the truth that chance is no excuse, or too few runs have a truth at all.
+    /// Returns whether too few intervals contain the truth for chance to explain it, or too few runs have a truth.
     pub fn is_red(&self) -> bool {
         self.cell.runs < FEWEST || (self.cell.covered as u64) < self.least
     }
 }
 
 impl CalibrationCell {
-    /// Whether it is a count of packets, which holds or does not.
+    /// Returns whether the figure is a count of packets, which must always be exact.
     fn is_count(&self) -> bool {
         self.figure.metric.unit() == "packets"
     }
 }
 
 impl fmt::Display for Suite {
-    /// A line a cell, then what the suite's verdict is worth.
+    /// Formats a line per cell, and then the error probability of the suite's verdict.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -124,8 +127,8 @@ impl fmt::Display for Suite {
         let random = self.cells.iter().filter(|cell| !cell.is_count()).count();
         writeln!(
             f,
-            "\n{random} cells of intervals, {} of counts, which must be exact in every run; intervals that hold the truth in 95 % of \
-             runs make one of the {random} red in {:.2} of 1,000 suites",
+            "\n{random} cells of intervals, {} of counts, which must be exact in every run; if intervals contain the truth in 95 % of \
+             runs, one of the {random} is red in {:.2} of 1,000 suites",
             self.cells.len() - random,
             1e3 * self.false_alarms()
         )
@@ -161,7 +164,7 @@ impl fmt::Display for SuiteCell<'_> {
         )?;
         if self.is_red() {
             let cause = match self.cell.standing {
-                Standing::NoTruth => self.cell.cause.as_deref().unwrap_or_default(),
+                CellStatus::NoTruth => self.cell.cause.as_deref().unwrap_or_default(),
                 _ => "",
             };
             write!(f, "  RED {cause}")?;

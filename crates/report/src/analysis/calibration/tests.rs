@@ -5,8 +5,8 @@ use record::summary::{DirectionSummary, PacketLogSummary, Summary};
 use record::{Figure, Measurement};
 use record::{LinkCounts, Measured, Run, RunOutcome};
 
-/// A line of 8 Mbit/s and 10 ms each way behind 1 ms of wire, measured by ping and tcp.
-/// 1,000 frames of 1,000 bytes offered each way in a connection of 2 s, of which 10 were lost.
+/// A line of 8 Mbit/s and 10 ms in each direction behind 1 ms of wire, measured by ping and tcp. A connection of 2 s
+/// offered 1,000 frames of 1,000 bytes in each direction, of which 10 were lost.
 fn crossed() -> Summary {
     let way = DirectionSummary {
         packets: 1000,
@@ -44,7 +44,7 @@ fn crossed() -> Summary {
     }
 }
 
-/// The grid with one run of each case, which measured these figures.
+/// The grid with one run of each case that measured these figures.
 pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -98,11 +98,11 @@ fn only_cell(report: &CalibrationReport) -> &CalibrationCell {
 }
 
 #[test]
-fn a_round_trip_s_truth_is_what_the_log_says_of_both_ways() {
+fn the_truth_of_a_round_trip_is_the_sum_of_both_logged_delays() {
     let report = CalibrationReport::of(&measured(&[rtt(24.05, 0.1)]));
     let cell = only_cell(&report);
     assert!((cell.truth.unwrap() - 24.0).abs() < 1e-9, "{cell:?}");
-    assert_eq!(cell.standing, Standing::Holds);
+    assert_eq!(cell.standing, CellStatus::Holds);
     assert!(cell.is_trusted() && cell.cause.is_none());
     assert_eq!(cell.conditions.rtt_ms, 22.0);
     assert_eq!(cell.conditions.loss_percent, 1.0);
@@ -112,7 +112,7 @@ fn a_round_trip_s_truth_is_what_the_log_says_of_both_ways() {
 }
 
 #[test]
-fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
+fn a_loss_is_compared_with_the_probability_and_its_count_with_the_log() {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
     let answered = Figure::new(Metric::ReceivedPackets, Statistic::Total, 980.0);
     let report = CalibrationReport::of(&measured(&[("ping", lost), ("ping", answered)]));
@@ -121,19 +121,19 @@ fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
     let truths: Vec<_> = cells
         .map(|c| (in_hundredths(c.truth.unwrap()), c.standing))
         .collect();
-    // 1 % each way.
+    // Each direction loses 1 %.
     assert_eq!(
         truths,
-        [(98_000.0, Standing::Holds), (199.0, Standing::Holds)]
+        [(98_000.0, CellStatus::Holds), (199.0, CellStatus::Holds)]
     );
     assert!(report.is_met());
     let off = Figure::new(Metric::ReceivedPackets, Statistic::Total, 981.0);
     let report = CalibrationReport::of(&measured(&[("ping", off)]));
-    assert_eq!(only_cell(&report).standing, Standing::Misses);
+    assert_eq!(only_cell(&report).standing, CellStatus::Misses);
 }
 
 #[test]
-fn losses_too_rare_for_a_probability_have_none() {
+fn too_rare_losses_have_no_truth() {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
     let mut record = measured(&[("ping", lost)]);
     for flow in flows_of(&mut record) {
@@ -142,7 +142,7 @@ fn losses_too_rare_for_a_probability_have_none() {
     assert!(CalibrationReport::of(&record).instruments.is_empty());
 }
 
-/// The truth of ping's share of lost packets under a link on which each way dropped some of 1,000 packets, by cause.
+/// The truth of ping's share of lost packets on a link that dropped some of 1,000 packets in each direction, by cause.
 fn loss_truth(link: &str, dropped: &[(&str, u64)]) -> Option<f64> {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
     let mut record = measured(&[("ping", lost)]);
@@ -167,9 +167,9 @@ fn loss_truth(link: &str, dropped: &[(&str, u64)]) -> Option<f64> {
 }
 
 #[test]
-fn a_policer_s_drops_are_part_of_the_true_loss() {
+fn drops_of_a_policer_are_part_of_the_true_loss() {
     let link = "loss = '1%'\npolice = '4mbit,burst=64KiB'";
-    // 40 of 1,000 packets each way.
+    // The link dropped 40 of 1,000 packets in each direction.
     assert_eq!(
         loss_truth(link, &[("loss", 10), ("policed", 30)]),
         Some(8.0)
@@ -179,7 +179,7 @@ fn a_policer_s_drops_are_part_of_the_true_loss() {
 }
 
 #[test]
-fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the_probability() {
+fn the_true_loss_is_the_dropped_share_if_it_depends_on_the_traffic() {
     let loss = &[("loss", 10)][..];
     let probability = Some(1.99);
     let share = Some(2.0);
@@ -207,7 +207,7 @@ fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the
         ("kind = 'ber'\nber = '1e-6'", loss, share),
         ("kind = 'every-nth'\nn = 100", loss, None),
         ("kind = 'indexes'\nindexes = [3]", loss, None),
-        // 1 / 11 of the packets, and 1 % of the others, each way.
+        // Each direction loses 1 / 11 of the packets, and 1 % of the others.
         ("kind = 'gemodel'\np = '1%'\nr = '10%'", loss, Some(19.0)),
         ("kind = 'gate'\nopen = false", loss, None),
     ] {
@@ -243,7 +243,7 @@ fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the
 }
 
 #[test]
-fn the_true_loss_of_damaged_packets_is_the_probability_of_damage_that_a_checksum_shows() {
+fn the_true_loss_includes_the_probability_of_detectable_damage() {
     let truth = |link: &str, copies: u64, queue_full: u64| {
         let lost = figure(Metric::LostPercent, Statistic::Mean, 6.0, 1.0);
         let mut record = measured(&[("ping", lost)]);
@@ -260,14 +260,14 @@ fn the_true_loss_of_damaged_packets_is_the_probability_of_damage_that_a_checksum
     };
     let up = "up = { corrupt = '5%', loss = '1%' }";
     assert_near(truth(up, 0, 0), Some(100.0 * (1.0 - 0.95 * 0.99)), up);
-    // Nobody knows which of the damaged packets a full queue dropped.
+    // It is unknown which of the damaged packets a full queue dropped.
     assert_eq!(truth(up, 0, 3), None);
     assert_eq!(truth(up, 1, 0), None);
     assert_eq!(truth("up = { corrupt = '5%,repair' }", 0, 0), None);
 }
 
 #[test]
-fn rare_losses_are_judged_by_five_runs_together() {
+fn rare_losses_are_pooled_over_five_runs() {
     use record::plan::Repeats;
     use stats::losses::Losses;
     let pooled = |lost: [u64; 10]| {
@@ -298,7 +298,7 @@ fn rare_losses_are_judged_by_five_runs_together() {
         };
         (one.covered, one.groups)
     };
-    // Ten of 10,000, as told; and 50, which is too many, in the second group.
+    // Ten of 10,000 are the configured loss; 50 in the second group are too many.
     assert_eq!(pooled([2; 10]), (2, 2));
     assert_eq!(pooled([2, 0, 4, 2, 2, 10, 10, 10, 10, 10]), (1, 2));
 }
@@ -312,7 +312,7 @@ fn assert_near(found: Option<f64>, expected: Option<f64>, of: &str) {
 }
 
 #[test]
-fn a_round_trip_has_a_truth_only_where_packets_of_one_length_take_the_same_time() {
+fn a_round_trip_has_a_truth_only_if_delays_do_not_vary() {
     let is_known = |link: &str| {
         let mut record = measured(&[rtt(24.05, 0.1)]);
         for case in &mut record.head.plan.cases {
@@ -358,30 +358,30 @@ fn a_policer_a_server_and_a_trace_limit_the_rate() {
         rate("rate = '8mbit'\npolice = '4mbit,burst=64KiB'"),
         Some(4e6)
     );
-    // A full frame of 1,514 bytes in 1 ms.
+    // A full frame of 1,514 bytes takes 1 ms.
     assert_eq!(rate("toffee = 'delay=1ms'"), Some(12_112_000.0));
     let trace = "[[stages]]\nkind = 'trace'\ntimes = [1, 2, 3]";
     assert!((rate(trace).unwrap() / 12_112_000.0 - 1.0).abs() < 1e-3);
 }
 
 #[test]
-fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
+fn the_truth_of_a_goodput_is_the_payload_over_the_logged_time() {
     let up = |figure: Figure| ("tcp", figure.toward(Direction::Up));
     let goodput = || up(figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5));
     let elapsed = |seconds| up(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
-    // Whatever the instrument's clock says.
+    // The instrument's own clock has no influence.
     for seconds in [2.0, 2.1] {
         let report = CalibrationReport::of(&measured(&[elapsed(seconds), goodput()]));
         let cell = only_cell(&report);
-        // 66 bytes of headers a packet, in 2 s.
+        // Each packet has 66 bytes of headers, and the transfer took 2 s.
         let payload = 990_000.0 - 66.0 * 990.0;
         assert_eq!(cell.truth, Some(payload * 4.0), "{cell:?}");
-        assert_eq!(cell.standing, Standing::Holds);
+        assert_eq!(cell.standing, CellStatus::Holds);
     }
 }
 
 #[test]
-fn a_download_s_time_begins_where_its_client_s_clock_does() {
+fn the_time_of_a_download_starts_with_the_first_departure() {
     let goodput = figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5);
     let goodput = ("tcp", goodput.toward(Direction::Down));
     let found = |timed| {
@@ -393,15 +393,15 @@ fn a_download_s_time_begins_where_its_client_s_clock_does() {
         CalibrationReport::of(&record)
     };
     let payload = 990_000.0 - 66.0 * 990.0;
-    // The first packet left 12 ms after it came.
+    // The first packet left 12 ms after it had arrived.
     let truth = only_cell(&found(false)).truth.unwrap();
     assert!((truth - payload * 8.0 / 1.988).abs() < 1.0, "{truth}");
-    // By the client's clock it ends while the far end's socket is still full.
+    // When the client's clock ends, the far end's socket is still full.
     assert!(found(true).instruments.is_empty());
 }
 
 #[test]
-fn a_log_with_gaps_is_no_truth() {
+fn an_incomplete_log_yields_no_truth() {
     let mut record = measured(&[rtt(24.05, 0.1)]);
     for run in &mut record.runs {
         let log = run.links[0].summary.packet_log.as_mut().unwrap();
@@ -411,43 +411,43 @@ fn a_log_with_gaps_is_no_truth() {
 }
 
 #[test]
-fn a_wide_interval_scores_no_better_than_a_narrow_one_that_misses_a_little() {
+fn a_wide_interval_scores_no_better_than_a_narrow_one_with_a_small_miss() {
     let score = |half, value| {
         let report = CalibrationReport::of(&measured(&[rtt(value, half)]));
         only_cell(&report).score.unwrap()
     };
-    // The width; and forty times what it misses the truth by.
+    // The score is the width plus forty times the distance by which it misses the truth.
     assert!((score(2.0, 24.0) - 4.0).abs() < 1e-9);
     assert!((score(0.1, 24.15) - (0.2 + 40.0 * 0.05)).abs() < 1e-6);
 }
 
 #[test]
-fn what_is_near_enough_is_so_much_of_the_truth() {
+fn the_accepted_deviation_is_relative_to_the_truth() {
     let mut record = measured(&[rtt(0.25, 0.06)]);
     for flow in flows_of(&mut record) {
         flow.data.median_delay_ns = Some(100_000);
     }
     let report = CalibrationReport::of(&record);
     let cell = only_cell(&report);
-    // 0.05 ms of 0.2 ms.
-    assert_eq!(cell.standing, Standing::Holds);
+    // The deviation is 0.05 ms of 0.2 ms.
+    assert_eq!(cell.standing, CellStatus::Holds);
     assert!(!cell.is_trusted());
 }
 
-/// Every flow of every run.
+/// Returns all flows of all runs.
 fn flows_of(record: &mut Record) -> impl Iterator<Item = &mut CrossedFlow> {
     let links = record.runs.iter_mut().flat_map(|run| &mut run.links);
     links.flat_map(|link| &mut link.summary.packet_log.as_mut().unwrap().flows)
 }
 
 #[test]
-fn an_interval_beside_the_truth_misses_and_says_by_how_much() {
+fn an_interval_without_the_truth_misses_with_its_distance() {
     let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
     let cell = only_cell(&report);
-    assert_eq!(cell.standing, Standing::Misses);
+    assert_eq!(cell.standing, CellStatus::Misses);
     let cause = cell.cause.as_deref().unwrap();
     assert!(
-        cause.starts_with("outside by 0.900 ms: the stated interval is too narrow"),
+        cause.starts_with("outside by 0.900 ms: the interval is too narrow"),
         "{cause}"
     );
     assert!(!report.is_met());
@@ -456,14 +456,14 @@ fn an_interval_beside_the_truth_misses_and_says_by_how_much() {
 }
 
 #[test]
-fn a_miss_by_a_fraction_of_the_width_is_said_to_be_what_chance_does() {
+fn a_miss_by_a_fraction_of_the_width_is_attributed_to_chance() {
     let report = CalibrationReport::of(&measured(&[rtt(24.52, 0.5)]));
     let cause = only_cell(&report).cause.clone().unwrap();
     assert!(cause.contains("one 95 % interval in twenty"), "{cause}");
 }
 
 #[test]
-fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
+fn a_miss_within_the_departure_error_is_attributed_to_it() {
     let mut record = measured(&[rtt(24.5, 0.1)]);
     record.runs[0].links[0].summary.departure_error.p99_ns = 500_000;
     let cause = only_cell(&CalibrationReport::of(&record))
@@ -471,16 +471,16 @@ fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
         .clone()
         .unwrap();
     assert!(
-        cause.contains("the emulator's own lateness, 0.500 ms"),
+        cause.contains("the emulator's own departure error, p99 0.500 ms"),
         "{cause}"
     );
 }
 
 #[test]
-fn a_value_above_the_truth_whose_interval_holds_it_has_the_hosts_time() {
+fn a_value_above_the_truth_within_its_interval_is_attributed_to_the_hosts() {
     let report = CalibrationReport::of(&measured(&[rtt(24.4, 0.5)]));
     let cell = only_cell(&report);
-    assert_eq!(cell.standing, Standing::Holds);
+    assert_eq!(cell.standing, CellStatus::Holds);
     assert!(!cell.is_trusted());
     assert!(
         cell.cause
@@ -495,20 +495,20 @@ fn a_value_above_the_truth_whose_interval_holds_it_has_the_hosts_time() {
 fn a_figure_without_an_interval_is_not_judged() {
     let bare = Figure::new(Metric::RttMs, Statistic::Median, 24.0);
     let report = CalibrationReport::of(&measured(&[("ping", bare)]));
-    assert_eq!(only_cell(&report).standing, Standing::NoInterval);
+    assert_eq!(only_cell(&report).standing, CellStatus::NoInterval);
     assert_eq!(report.instruments[0].judged, 0);
     assert!(!report.is_met());
 }
 
 #[test]
-fn a_run_that_the_machine_spoilt_has_no_truth_and_says_why() {
+fn a_spoilt_run_has_no_truth_and_a_cause() {
     let mut record = measured(&[rtt(24.0, 0.1)]);
     for run in &mut record.runs {
         spoil(run, "the ring was full");
     }
     let report = CalibrationReport::of(&record);
     let cell = only_cell(&report);
-    assert_eq!(cell.standing, Standing::NoTruth);
+    assert_eq!(cell.standing, CellStatus::NoTruth);
     assert_eq!(cell.cause.as_deref(), Some("INVALID: the ring was full"));
 }
 

@@ -1,5 +1,6 @@
-//! What the network did to one instrument: of the emulator's packet log and of the conditions, of the emulator's stamps and
-//! counts alone. Of what the instrument says only which figures there are is used, neither its clock nor its counts.
+//! Computes the reference values for one instrument from the emulator's packet log and from the conditions, which rely
+//! on the emulator's timestamps and counts alone. From the instrument it uses only which figures there are, neither its
+//! clock nor its counts.
 
 use model::{Behaviour, DropCause, Holding, LossLaw};
 
@@ -11,28 +12,28 @@ use record::summary::{DirectionSummary, Summary};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
 
-/// IPv4 and TCP with timestamps.
+/// Bytes of the headers of IPv4 and of TCP with timestamps.
 const TCP_HEADERS: u32 = 20 + 32;
 /// IP protocol numbers.
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// A line is full when so much of it is used.
+/// Share of a line's rate from which the line counts as full.
 const FULL: f64 = 0.95;
-/// Fewer expected losses say nothing of a probability.
+/// Fewest expected losses for which the share of lost packets is compared with a probability.
 const LEAST_LOSSES: f64 = 5.0;
-/// Flows that carry a smaller share of what the greatest carries are not what is measured.
+/// Flows with a smaller share of the greatest flow's packets are not part of the measurement.
 const LEAST_SHARE: f64 = 0.25;
 
-/// A true value.
+/// A reference value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Truth {
-    /// In the metric's unit.
+    /// The value, in the metric's unit.
     pub(super) value: f64,
-    /// By how much it may be off.
+    /// Uncertainty of the value.
     pub(super) within: f64,
 }
 
-/// An instrument that had a link to itself.
+/// The traffic of an instrument that had a link to itself.
 pub(super) struct Crossing<'a> {
     pub(super) case: &'a Case,
     pub(super) instrument: &'a PlannedInstrument,
@@ -45,12 +46,12 @@ impl Truth {
         Self { value, within: 0.0 }
     }
 
-    /// Whether an interval holds it.
+    /// Returns whether an interval contains the truth, given its uncertainty.
     pub(super) fn is_in(&self, [low, high]: [f64; 2]) -> bool {
         low <= self.value + self.within && self.value - self.within <= high
     }
 
-    /// How far it lies outside of an interval; 0 within.
+    /// Returns the distance of the truth from an interval, reduced by its uncertainty; 0 if the interval contains it.
     pub(super) fn beyond(&self, [low, high]: [f64; 2]) -> f64 {
         let below = low - (self.value + self.within);
         let above = self.value - self.within - high;
@@ -59,7 +60,7 @@ impl Truth {
 }
 
 impl Crossing<'_> {
-    /// The truth of a figure, where there is one.
+    /// Returns the truth of a figure, if there is one.
     pub(super) fn truth(&self, figure: &Figure) -> Option<Truth> {
         if figure.stream.is_some() || figure.phase.is_some() {
             return None;
@@ -77,7 +78,8 @@ impl Crossing<'_> {
         }
     }
 
-    /// The slowest rate of a direction at L2, if there is any: of the emulator and its policers, or of the kernel's token bucket.
+    /// Returns the slowest L2 rate of a direction, if there is any: that of the emulator and its policers, or of the
+    /// kernel's token bucket.
     pub(super) fn line(&self, way: Direction) -> Option<f64> {
         let route = self.steady_route().unwrap_or_default();
         let rate = route.stages(way).slowest(FULL_FRAME).map(|(rate, _)| rate);
@@ -87,35 +89,37 @@ impl Crossing<'_> {
         Some(slowest.get() as f64)
     }
 
-    /// The emulated path, where all packets meet the same all the time.
+    /// Returns the emulated path if its conditions are the same for all packets at all times.
     fn steady_route(&self) -> Option<Route> {
         self.case.path().ok().filter(|route| route.is_steady)
     }
 
-    /// Whether the instrument takes all of a line that it can get: what is paced does so when it was asked for more.
+    /// Returns whether the instrument uses all of the line that it can get. A paced one does so if it was to send more.
     pub(super) fn fills(&self, way: Direction, rate: f64) -> bool {
         let is_full = self.line(way).is_some_and(|line| rate >= FULL * line);
         !self.profile().is_datagram_stream() || is_full || self.fills_queue(way)
     }
 
-    /// Whether a queue had more than it could take, or than its AQM would.
+    /// Returns whether a queue overflowed, or its AQM dropped or marked packets.
     fn fills_queue(&self, way: Direction) -> bool {
         let counted = self.way(way);
         counted.queue_full() + counted.dropped_for(DropCause::Aqm) + counted.marked > 0
     }
 
-    /// How long a packet took one way: from the link's stamp of its arrival to that of its departure, in the median. What waits
-    /// before the link, in the kernel's token bucket, is not known.
+    /// Returns the median one-way delay of the packets, from the link's timestamp of arrival to that of departure. It
+    /// is unknown if packets wait in the kernel's token bucket, which is before the link.
     fn delay_ms(&self, way: Direction) -> Option<Truth> {
         let waits_before = way == Direction::Up && self.case.bed.tbf().is_some();
         let delay = self.main_flow(way)?.data.median_delay_ns?;
         (!waits_before).then(|| Truth::exact(delay as f64 / 1e6))
     }
 
-    /// Both ways together; unknown where one varies from packet to packet: the median of sums is not the sum of medians.
+    /// Returns the sum of both directions. It is unknown if one of them varies from packet to packet, because the
+    /// median of sums is not the sum of medians.
     fn round_trip(&self, figure: &Figure) -> Option<Truth> {
         if let Some(size) = figure.size {
-            // Of several sizes the log does not know which are whose, nor which packet ends a message of several.
+            // With several sizes, the log does not show which packets belong to which size, nor which packet ends a
+            // message of several.
             let others = self.measurement.figures.iter();
             let is_only = others.filter_map(|f| f.size).all(|other| other == size);
             if !is_only || !self.fits_one_packet(size) {
@@ -132,7 +136,8 @@ impl Crossing<'_> {
         Some(Truth::exact(sum))
     }
 
-    /// Whether packets of one length take different times; unknown where not all packets meet the same.
+    /// Returns whether packets of equal length have different delays; `None` if not all packets meet the same
+    /// conditions.
     fn varies(&self, way: Direction) -> Option<bool> {
         let route = self.steady_route()?;
         let has_own_times =
@@ -140,7 +145,7 @@ impl Crossing<'_> {
         Some(route.stages(way).behaviours().any(has_own_times) || self.fills_queue(way))
     }
 
-    /// Whether a message of so many bytes is one packet.
+    /// Returns whether a message of this many bytes fits into one packet.
     fn fits_one_packet(&self, size: u64) -> bool {
         let headers = match self.profile().carrier {
             Some(Carrier::Udp { .. }) => ip_header(false) + UDP_HEADER,
@@ -150,14 +155,15 @@ impl Crossing<'_> {
         mtu.is_some_and(|mtu| size + u64::from(headers) <= mtu)
     }
 
-    /// Whether the log has every loss that the instrument should count: its packets are the link's, one by one, and none of them was
-    /// copied or damaged, which would be the receiving kernel's affair.
+    /// Returns whether the log has every loss that the instrument should count: each of its packets is one packet of
+    /// the link, and none was copied or damaged, because the receiving kernel decides what happens to those.
     fn counts_losses(&self) -> bool {
         self.has_packets_of_its_own() && !self.copies_or_edits()
     }
 
-    /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction. What
-    /// the kernel's token bucket drops is not in the log, and what the link holds to the end is lost to the instrument alone.
+    /// Returns whether each of its packets is one packet of the link. That is not so for TCP, which retransmits, and
+    /// for a search, which does not count all packets. Packets that the kernel's token bucket drops are not in the log,
+    /// and packets that the link holds to the end are lost only to the instrument.
     fn has_packets_of_its_own(&self) -> bool {
         let profile = self.profile();
         let is_of_packets =
@@ -170,14 +176,14 @@ impl Crossing<'_> {
         is_of_packets && is_whole && self.case.bed.tbf().is_none() && !holds
     }
 
-    /// What the emulated network dropped: a count, without any room.
+    /// Returns the number of packets that the emulated network dropped, which is exact.
     fn lost(&self, way: Direction) -> Option<Truth> {
         self.main_flow(way)?;
         let lost: u64 = self.main_flows(way).map(|flow| flow.data.lost).sum();
         self.counts_losses().then(|| Truth::exact(lost as f64))
     }
 
-    /// Of exchanges: those of which neither the request nor its answer was dropped.
+    /// Returns the number of exchanges in which neither the request nor its answer was dropped.
     fn answered(&self) -> Option<Truth> {
         let up = &self.main_flow(Direction::Up)?.data;
         let lost_down = self
@@ -187,11 +193,11 @@ impl Crossing<'_> {
         self.counts_losses().then(|| Truth::exact(answered as f64))
     }
 
-    /// The share that was dropped, where that depended on the traffic; else the probability with which the network was told to drop,
-    /// if that is not too rare to be seen.
+    /// Returns the share of packets that were dropped, if that depended on the traffic. Otherwise it returns the
+    /// configured probability, if enough losses are expected from it.
     ///
-    /// The receiving kernel drops a packet whose damage its checksum shows. The log does not count it as lost, so only the probability
-    /// tells.
+    /// A packet that the receiving kernel drops because of its checksum is not lost in the log, so only the probability
+    /// accounts for damaged packets.
     fn lost_percent(&self, way: Option<Direction>) -> Option<Truth> {
         let copies = self.link.up.copies + self.link.down.copies;
         if !self.has_packets_of_its_own() || copies > 0 {
@@ -207,13 +213,13 @@ impl Crossing<'_> {
             let lost: u64 = lost.map(|flow| flow.data.lost).sum();
             return (sent > 0).then(|| Truth::exact(100.0 * lost as f64 / sent as f64));
         }
-        let told = self.told_loss_percent(&ways)?;
+        let told = self.configured_loss_percent(&ways)?;
         (sent as f64 * told / 100.0 >= LEAST_LOSSES).then(|| Truth::exact(told))
     }
 
-    /// The probability, in percent, with which the network was told to lose the packets of a figure; absent where it does not
-    /// depend on that alone.
-    pub(super) fn told_loss(&self, figure: &Figure) -> Option<f64> {
+    /// Returns the configured probability, in percent, of losing the packets of a figure; `None` if the loss depends on
+    /// anything else.
+    pub(super) fn configured_loss(&self, figure: &Figure) -> Option<f64> {
         let is_share = (figure.metric, figure.statistic) == (Metric::LostPercent, Statistic::Mean);
         let ways = ways_of(figure.direction);
         let copies = self.link.up.copies + self.link.down.copies;
@@ -221,11 +227,11 @@ impl Crossing<'_> {
         let is_told = self.has_packets_of_its_own()
             && copies == 0
             && !ways.iter().any(|way| self.loses_by_traffic(*way));
-        let told = (is_whole && is_told).then(|| self.told_loss_percent(&ways))?;
+        let told = (is_whole && is_told).then(|| self.configured_loss_percent(&ways))?;
         told.filter(|told| *told > 0.0)
     }
 
-    fn told_loss_percent(&self, ways: &[Direction]) -> Option<f64> {
+    fn configured_loss_percent(&self, ways: &[Direction]) -> Option<f64> {
         let mut passes = 1.0;
         for way in ways {
             passes *= 1.0 - self.probability(*way)?;
@@ -233,8 +239,8 @@ impl Crossing<'_> {
         Some(100.0 * (1.0 - passes))
     }
 
-    /// Whether packets were dropped, or marked, because of how they came: they found no room, came faster than a policer
-    /// passes, or were too long. Bit errors drop longer ones more often.
+    /// Returns whether packets were dropped or marked because of the traffic: they found no room, exceeded a policer's
+    /// rate, or were too long. Bit errors count, too, because they affect longer packets more often.
     fn loses_by_traffic(&self, way: Direction) -> bool {
         let counted = self.way(way);
         let has_bit_errors = |route: Route| {
@@ -246,9 +252,9 @@ impl Crossing<'_> {
             || self.steady_route().is_some_and(has_bit_errors)
     }
 
-    /// The probability with which a packet is dropped, in bursts or alone, or damaged so that its receiver drops it; unknown where
-    /// losses are counted or depend on each other in another way, and where a repaired checksum hides the damage. No packet was
-    /// dropped because of how it came.
+    /// Returns the probability that a packet is dropped, alone or in a burst, or damaged so that its receiver drops it.
+    /// It is unknown if losses are counted or depend on each other in another way, and if a repaired checksum hides the
+    /// damage. No packet may have been dropped because of the traffic.
     fn probability(&self, way: Direction) -> Option<f64> {
         let route = self.steady_route()?;
         let mut passes = 1.0;
@@ -273,7 +279,8 @@ impl Crossing<'_> {
         Some(1.0 - passes)
     }
 
-    /// Whether packets came twice, or damaged: what an instrument then sees of them is its kernel's affair.
+    /// Returns whether packets were duplicated or damaged. The receiving kernel then decides what the instrument gets
+    /// of them.
     fn copies_or_edits(&self) -> bool {
         [&self.link.up, &self.link.down]
             .iter()
@@ -288,13 +295,14 @@ impl Crossing<'_> {
         let way = way.or(profile.direction)?;
         match profile.carrier.as_ref()? {
             Carrier::Udp { length } => self.datagrams((*length)?, way),
-            // The far end empties its socket long after the client has stopped to count.
+            // The far end reads its socket until long after the client has stopped to count.
             Carrier::Tcp { .. } if profile.calibration.timed && way == Direction::Down => None,
             Carrier::Tcp { streams, .. } => self.payload(*streams, way),
         }
     }
 
-    /// Datagrams over the time from the first one's departure to the last one's, in which all but the first one left.
+    /// Returns the rate of the datagrams after the first one, over the time from the first one's departure to the last
+    /// one's.
     fn datagrams(&self, length: u32, way: Direction) -> Option<Truth> {
         let (mut left, mut from, mut to) = (0, u64::MAX, 0);
         for flow in self.main_flows(way) {
@@ -305,9 +313,11 @@ impl Crossing<'_> {
         rate(left as f64 * f64::from(length), to.checked_sub(from)?).map(Truth::exact)
     }
 
-    /// What TCP carried, over the time from the first data packet's arrival to the last one's departure; and, of an instrument that
-    /// asks first or waits for an answer, one way back. The clock of a client that receives without asking begins with the word that comes ahead of
-    /// the data, so its time begins with the first departure. Of connections one after the other each has its own time.
+    /// Returns the rate of TCP's payload over the time from the arrival of the first data packet to the departure of
+    /// the last one. For an instrument that sends a request first or waits for an answer, the time includes one delay
+    /// of the opposite direction. The clock of a client that receives without a request starts with a message that
+    /// precedes the data, so its time starts with the first departure. Consecutive connections each have their own
+    /// time.
     fn payload(&self, streams: u32, way: Direction) -> Option<Truth> {
         let calibration = &self.profile().calibration;
         let count = calibration.runs.unwrap_or(streams) as usize;
@@ -321,16 +331,20 @@ impl Crossing<'_> {
         };
         let bytes: u64 = flows.iter().map(payload).sum();
         let from_departure = way == Direction::Down && !calibration.answers;
-        let begun = |flow: &CrossedFlow| match from_departure {
-            true => flow.data.first_departure_ns,
-            false => Some(flow.data.first_arrival_ns),
+        let begun = |flow: &CrossedFlow| {
+            if from_departure {
+                flow.data.first_departure_ns
+            } else {
+                Some(flow.data.first_arrival_ns)
+            }
         };
         let mut nanos = 0;
         let mut ended = Vec::new();
         for flow in &flows {
-            let back = match calibration.answers {
-                true => self.back(flow)?,
-                false => 0,
+            let back = if calibration.answers {
+                self.back(flow)?
+            } else {
+                0
             };
             let end = flow.data.last_departure_ns? + back;
             ended.push(end);
@@ -343,7 +357,7 @@ impl Crossing<'_> {
         rate(bytes as f64, nanos).map(Truth::exact)
     }
 
-    /// How long the packets of a connection took in the other direction.
+    /// Returns the median delay of a connection's packets in the opposite direction.
     fn back(&self, flow: &CrossedFlow) -> Option<u64> {
         let mut back = self.of_protocol(flow.protocol, opposite(flow.direction));
         back.find(|other| other.ports == flow.ports)?
@@ -351,7 +365,8 @@ impl Crossing<'_> {
             .median_delay_ns
     }
 
-    /// The most that was due within a second, give or take a packet at its ends and what left as late as one in a hundred: of a search for it, whose sub-intervals are that long.
+    /// Returns the largest amount that was due within one second, for a search with sub-intervals of that length. Its
+    /// uncertainty is one packet at the ends, and the amount that fits into the 99th percentile of the departure error.
     fn best_second(&self, way: Direction) -> Option<Truth> {
         let is_asked = self.profile().calibration.sub_interval_s == Some(1.0);
         let best = self
@@ -366,7 +381,7 @@ impl Crossing<'_> {
         })
     }
 
-    /// Every flow of a direction, if the log has every packet.
+    /// Returns all flows of a direction, if the log has every packet.
     fn flows(&self, way: Direction) -> impl Iterator<Item = &CrossedFlow> {
         let log = self.link.packet_log.as_ref();
         let whole = log.filter(|log| log.not_kept == 0);
@@ -379,8 +394,8 @@ impl Crossing<'_> {
             .filter(move |flow| flow.protocol == protocol)
     }
 
-    /// The flow of a direction that has the most packets: the instrument's, which had the link to itself. Of datagrams, what is
-    /// agreed on over TCP is none.
+    /// Returns the flow with the most packets in a direction, which is the instrument's, because it had the link to
+    /// itself. For datagrams, flows over TCP are ignored, because they only control the measurement.
     fn main_flow(&self, way: Direction) -> Option<&CrossedFlow> {
         let is_own = |flow: &&CrossedFlow| match self.profile().carrier {
             Some(Carrier::Udp { .. }) => flow.protocol == UDP,
@@ -391,7 +406,7 @@ impl Crossing<'_> {
             .max_by_key(|flow| flow.data.packets)
     }
 
-    /// It, and those of several streams that are about as great.
+    /// Returns the main flow and other streams of about the same size.
     fn main_flows(&self, way: Direction) -> impl Iterator<Item = &CrossedFlow> {
         let main = self.main_flow(way);
         let least = main.map_or(0.0, |flow| flow.data.packets as f64 * LEAST_SHARE);
@@ -414,7 +429,7 @@ impl Crossing<'_> {
     }
 }
 
-/// The directions whose losses a figure counts: an exchange is lost if either its request or its answer is.
+/// Returns the directions whose losses a figure counts. An exchange is lost if either its request or its answer is.
 fn ways_of(direction: Option<Direction>) -> Vec<Direction> {
     match direction {
         Some(way) => vec![way],
@@ -429,7 +444,7 @@ fn opposite(way: Direction) -> Direction {
     }
 }
 
-/// Bits a second.
+/// Returns a rate in bit/s.
 fn rate(bytes: f64, nanos: u64) -> Option<f64> {
     (nanos > 0).then(|| bytes * 8e9 / nanos as f64)
 }

@@ -1,4 +1,4 @@
-//! What an instrument measured in every case, for a page: the change and the published value stand below each value, so that a
+//! The table of an instrument's figures on a page. The change and the published value are below each value, so that a
 //! table is no wider than its figures.
 
 use askama::Template;
@@ -9,7 +9,7 @@ use crate::meaning;
 use crate::trust::TrustRow;
 use record::Statistic;
 
-/// A table of values under its instrument's name.
+/// A table of figures under its instrument's name.
 #[derive(Template)]
 #[template(path = "values.html")]
 pub(super) struct Values<'a> {
@@ -18,28 +18,28 @@ pub(super) struct Values<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// Of a column.
+/// The heading of a column.
 struct Heading {
     title: String,
     unit: &'static str,
-    /// What the intervals are of.
+    /// The scope of the intervals.
     intervals: Option<String>,
-    /// What its figure is and what the interval says.
+    /// The meaning of the figure and of the interval.
     about: String,
-    /// The place on the page that says how far to trust it.
+    /// The anchor on the page at which the trust in the figure is explained.
     trust: String,
 }
 
 struct Row<'a> {
     case: &'a str,
     size: Option<u64>,
-    values: Vec<Shown>,
+    values: Vec<ValueCell>,
 }
 
-/// A value and what stands below it.
-struct Shown {
+/// A value, and the lines below it.
+struct ValueCell {
     value: String,
-    /// "± 0.106", "[10.00, 10.80]", and of what it is where the heading says it of others.
+    /// The interval, with its scope if that is not the heading's: "± 0.106", "[10.00, 10.80]".
     interval: Option<String>,
     change: Option<String>,
     published: Option<String>,
@@ -55,7 +55,7 @@ impl<'a> Values<'a> {
                 .values
                 .iter()
                 .zip(table.columns.iter().zip(&labels))
-                .map(|(value, (column, label))| Shown::of(value, column.statistic, *label))
+                .map(|(value, (column, label))| ValueCell::of(value, column.statistic, *label))
                 .collect(),
         };
         Self {
@@ -93,7 +93,7 @@ impl Heading {
         }
     }
 
-    /// In one line.
+    /// Returns the heading in one line.
     fn label(&self) -> String {
         let unit = Some(self.unit).filter(|unit| !unit.is_empty());
         let parts = [Some(self.title.as_str()), unit, self.intervals.as_deref()];
@@ -101,7 +101,7 @@ impl Heading {
     }
 }
 
-impl Shown {
+impl ValueCell {
     fn of(value: &FigureValue, statistic: Statistic, label: Label) -> Self {
         Self {
             value: value.number(statistic),
@@ -112,7 +112,8 @@ impl Shown {
     }
 }
 
-/// A change as it fits below a value: how many runs were too few is said once, above the tables.
+/// Returns a change in the form that fits below a value. The note on too few runs is left out, because it is above the
+/// tables.
 fn short(change: &str) -> String {
     match change.split_once("; too few runs") {
         Some((value, _)) => format!("{value}, too few runs"),

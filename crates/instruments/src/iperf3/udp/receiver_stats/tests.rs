@@ -11,28 +11,28 @@ fn datagram(number: u64) -> Vec<u8> {
 
 fn stamped(number: u64, sent: Nanos) -> Vec<u8> {
     let mut datagram = vec![0; LENGTH];
-    Counter::Bits64.write(Stamped { sent, number }, &mut datagram);
+    NumberWidth::Bits64.write(DatagramHeader { sent, number }, &mut datagram);
     datagram
 }
 
 fn counts_of(numbers: &[u64]) -> ReceiverCounts {
-    let mut stats = ReceiverStats::new(Counter::Bits64);
+    let mut stats = ReceiverStats::new(NumberWidth::Bits64);
     for (number, at) in numbers.iter().zip(1..) {
         stats.arrive(&datagram(*number), LENGTH, Nanos(at), 0);
     }
     stats.counts
 }
 
-/// RFC 4737 word for word, with every number kept.
+/// A literal implementation of RFC 4737 that keeps every number.
 #[derive(Default)]
-struct Naive {
+struct ReferenceReceiver {
     arrived: Vec<u64>,
     duplicates: u64,
     reordered: u64,
     largest_extent: u64,
 }
 
-impl Naive {
+impl ReferenceReceiver {
     fn of(numbers: &[u64]) -> Self {
         let mut naive = Self::default();
         let mut seen = BTreeSet::new();
@@ -56,7 +56,7 @@ impl Naive {
     }
 }
 
-/// A stream with losses, copies and displaced datagrams.
+/// Generates a stream with losses, duplicates and displaced datagrams.
 fn disturbed() -> impl Strategy<Value = Vec<u64>> {
     proptest::collection::vec((0..10u8, 0..40u64), 1..300).prop_map(|fates| {
         let mut places: Vec<(u64, u64)> = Vec::new();
@@ -75,9 +75,9 @@ fn disturbed() -> impl Strategy<Value = Vec<u64>> {
 
 proptest! {
     #[test]
-    fn the_counts_are_those_of_a_naive_receiver(numbers in disturbed()) {
+    fn the_counts_equal_those_of_a_reference_receiver(numbers in disturbed()) {
         let counts = counts_of(&numbers);
-        let naive = Naive::of(&numbers);
+        let naive = ReferenceReceiver::of(&numbers);
         prop_assert_eq!(counts.received, naive.arrived.len() as u64);
         prop_assert_eq!(counts.bytes, counts.received * LENGTH as u64);
         prop_assert_eq!(counts.duplicates, naive.duplicates);
@@ -89,7 +89,7 @@ proptest! {
 
     #[test]
     fn trains_count_as_their_datagrams(numbers in disturbed(), cut in 1..20usize) {
-        let mut stats = ReceiverStats::new(Counter::Bits64);
+        let mut stats = ReceiverStats::new(NumberWidth::Bits64);
         for train in numbers.chunks(cut) {
             let bytes: Vec<u8> = train.iter().flat_map(|number| datagram(*number)).collect();
             stats.arrive(&bytes, LENGTH, Nanos(1), 0);
@@ -102,8 +102,8 @@ proptest! {
     }
 
     #[test]
-    fn any_numbers_leave_sound_figures(numbers: Vec<u64>, near in proptest::collection::vec(u64::MAX - 3.., 0..10)) {
-        let mut stats = ReceiverStats::new(Counter::Bits64);
+    fn any_numbers_give_plausible_counts(numbers: Vec<u64>, near in proptest::collection::vec(u64::MAX - 3.., 0..10)) {
+        let mut stats = ReceiverStats::new(NumberWidth::Bits64);
         for number in numbers.iter().chain(&near) {
             stats.arrive(&datagram(*number), LENGTH, Nanos(1), 0);
         }
@@ -116,7 +116,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_survived(bytes: Vec<u8>, segment: usize, wide: bool) {
-        let counter = if wide { Counter::Bits64 } else { Counter::Bits32 };
+        let counter = if wide { NumberWidth::Bits64 } else { NumberWidth::Bits32 };
         ReceiverStats::new(counter).arrive(&bytes, segment, Nanos(1), 0);
     }
 }
@@ -130,7 +130,7 @@ fn duplicates_never_hide_loss() {
 }
 
 #[test]
-fn a_number_that_leaps_alone_is_garbage() {
+fn a_single_number_far_ahead_is_garbage() {
     let counts = counts_of(&[1, 2, u64::MAX, 3, 1 << 60, 4]);
     assert_eq!(counts.highest, 4);
     assert_eq!(counts.garbage, 2);
@@ -147,7 +147,7 @@ fn an_outage_longer_than_the_window_is_loss() {
 }
 
 #[test]
-fn what_comes_behind_the_window_stays_lost() {
+fn datagrams_behind_the_window_stay_lost() {
     let mut numbers: Vec<u64> = vec![1, 3];
     numbers.extend((1..=8).map(|step| step * WINDOW / 4));
     numbers.push(2);
@@ -156,15 +156,15 @@ fn what_comes_behind_the_window_stays_lost() {
 }
 
 #[test]
-fn numbers_of_32_bits_go_on_after_they_wrapped() {
-    let mut stats = ReceiverStats::new(Counter::Bits32);
+fn numbers_of_32_bits_continue_after_a_wrap() {
+    let mut stats = ReceiverStats::new(NumberWidth::Bits32);
     stats.seen.insert(u64::from(u32::MAX) - 1);
     stats.counts.highest = u64::from(u32::MAX) - 1;
     stats.omit();
     for number in [u64::from(u32::MAX), 0, 2, 1] {
         let mut datagram = vec![0; LENGTH];
         let sent = Nanos(0);
-        Counter::Bits32.write(Stamped { sent, number }, &mut datagram);
+        NumberWidth::Bits32.write(DatagramHeader { sent, number }, &mut datagram);
         stats.arrive(&datagram, LENGTH, Nanos(1), 0);
     }
     let counts = stats.counts;
@@ -174,8 +174,8 @@ fn numbers_of_32_bits_go_on_after_they_wrapped() {
 }
 
 #[test]
-fn what_is_omitted_does_not_count_even_if_it_comes_later() {
-    let mut stats = ReceiverStats::new(Counter::Bits64);
+fn omitted_datagrams_do_not_count_even_if_they_arrive_later() {
+    let mut stats = ReceiverStats::new(NumberWidth::Bits64);
     let arrive = |stats: &mut ReceiverStats, numbers: &[u64]| {
         for number in numbers {
             stats.arrive(&datagram(*number), LENGTH, Nanos(1), 0);
@@ -184,7 +184,7 @@ fn what_is_omitted_does_not_count_even_if_it_comes_later() {
     arrive(&mut stats, &[1, 2, 5]);
     stats.omit();
     arrive(&mut stats, &[4, 6, 8]);
-    let expected = Omitted {
+    let expected = OmittedCounts {
         datagrams: 5,
         missing: 2,
     };
@@ -197,8 +197,8 @@ fn what_is_omitted_does_not_count_even_if_it_comes_later() {
 }
 
 #[test]
-fn a_gap_next_to_a_drop_of_the_socket_is_this_hosts() {
-    let mut stats = ReceiverStats::new(Counter::Bits64);
+fn a_gap_at_a_socket_drop_is_this_host_s() {
+    let mut stats = ReceiverStats::new(NumberWidth::Bits64);
     let train = |numbers: std::ops::Range<u64>| numbers.flat_map(datagram).collect::<Vec<u8>>();
     stats.arrive(&train(1..46), LENGTH, Nanos(1), 0);
     stats.arrive(&train(91..136), LENGTH, Nanos(2), 1);
@@ -211,12 +211,12 @@ fn a_gap_next_to_a_drop_of_the_socket_is_this_hosts() {
 #[test]
 fn a_wrong_checksum_is_the_network_s_loss_and_no_drop_of_this_host() {
     let after = |least, most| {
-        let mut stats = ReceiverStats::new(Counter::Bits64);
+        let mut stats = ReceiverStats::new(NumberWidth::Bits64);
         for (number, dropped) in [(1, 0), (3, 1), (5, 2), (7, 3), (9, 4)] {
             stats.arrive(&datagram(number), LENGTH, Nanos(number), dropped);
         }
         assert_eq!(stats.counts.host_dropped, 4);
-        stats.tell_apart(stats.dropped(), FullDrops { least, most });
+        stats.separate_checksum_errors(stats.dropped(), FullDrops { least, most });
         let ReceiverCounts {
             drops,
             host_dropped,
@@ -226,17 +226,18 @@ fn a_wrong_checksum_is_the_network_s_loss_and_no_drop_of_this_host() {
         assert_eq!(stats.counts.missing(), 4);
         (drops, host_dropped, unsure)
     };
-    // Nothing found the socket full; everything did; one did for sure, and three may have had a wrong checksum.
+    // In the three cases, nothing found the socket full; everything did; one certainly did, and three may have had a
+    // wrong checksum.
     assert_eq!(after(0, 0), (0, 0, 0));
     assert_eq!(after(4, 4), (4, 4, 0));
     assert_eq!(after(1, 4), (1, 1, 3));
 }
 
 #[test]
-fn the_tail_that_never_came_is_lost_and_may_be_this_hosts() {
-    let mut stats = ReceiverStats::new(Counter::Bits64);
+fn a_missing_tail_is_lost_and_may_be_this_host_s() {
+    let mut stats = ReceiverStats::new(NumberWidth::Bits64);
     stats.arrive(&datagram(1), LENGTH, Nanos(1), 0);
-    let mut other = ReceiverStats::new(Counter::Bits64);
+    let mut other = ReceiverStats::new(NumberWidth::Bits64);
     other.arrive(&datagram(1), LENGTH, Nanos(1), 0);
     stats.close(Some(10), Some(0));
     other.close(Some(10), Some(1));
@@ -245,8 +246,8 @@ fn the_tail_that_never_came_is_lost_and_may_be_this_hosts() {
 }
 
 #[test]
-fn the_jitter_is_that_of_the_rfc_with_one_step_a_train() {
-    let mut stats = ReceiverStats::new(Counter::Bits64);
+fn the_jitter_is_that_of_the_rfc_with_one_step_per_train() {
+    let mut stats = ReceiverStats::new(NumberWidth::Bits64);
     let sends = [0, 1_000_000, 2_000_000, 3_000_000];
     let transits = [500_000, 500_000, 660_000, 580_000];
     let mut jitter = 0.0;

@@ -1,11 +1,11 @@
-//! What the delays that a stage gave add up to.
+//! Statistics of the delays that a stage gave.
 
-use crate::counters::Achieved;
+use crate::counters::DelayStatistics;
 use crate::time::Nanos;
 
-/// Sums over delays, counted from the first of them, so that their squares keep their digits.
+/// Sums over delays. They count from the first delay, so that the squares keep their precision.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct DelayAccumulator {
     packets: u64,
     origin: f64,
     sum: f64,
@@ -13,8 +13,8 @@ pub(crate) struct Tally {
     clamped: u64,
 }
 
-impl Tally {
-    /// One more; whether it would have been below 0.
+impl DelayAccumulator {
+    /// Adds a delay; `is_clamped` tells whether it would have been below 0.
     #[inline]
     pub(crate) fn add(&mut self, delay: Nanos, is_clamped: bool) {
         if self.packets == 0 {
@@ -27,15 +27,15 @@ impl Tally {
         self.squares += from_origin * from_origin;
     }
 
-    /// What they came to; `None` if there was none.
-    pub(crate) fn achieved(&self) -> Option<Achieved> {
+    /// Returns the statistics; `None` if there was no delay.
+    pub(crate) fn statistics(&self) -> Option<DelayStatistics> {
         if self.packets == 0 {
             return None;
         }
         let count = self.packets as f64;
         let about_mean = (self.squares - self.sum * self.sum / count).max(0.0);
         let deviation = libm::sqrt(about_mean / (count - 1.0).max(1.0));
-        Some(Achieved {
+        Some(DelayStatistics {
             packets: self.packets,
             mean: nanos(self.origin + self.sum / count),
             deviation: nanos(deviation),
@@ -58,20 +58,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_sample_deviation_are_of_all_delays() {
-        let mut tally = Tally::default();
-        assert_eq!(tally.achieved(), None);
+    fn mean_and_sample_deviation_cover_all_delays() {
+        let mut accumulator = DelayAccumulator::default();
+        assert_eq!(accumulator.statistics(), None);
         let hour = 3_600_000_000_000;
         for delay in [2, 4, 4, 4, 5, 5, 7, 9] {
-            tally.add(Nanos(hour + delay * 1_000), delay == 2);
+            accumulator.add(Nanos(hour + delay * 1_000), delay == 2);
         }
-        let achieved = Achieved {
+        let statistics = DelayStatistics {
             packets: 8,
             mean: Nanos(hour + 5_000),
-            // The root of 32/7.
+            // The square root of 32/7.
             deviation: Nanos(2_138),
             clamped: 1,
         };
-        assert_eq!(tally.achieved(), Some(achieved));
+        assert_eq!(accumulator.statistics(), Some(statistics));
     }
 }

@@ -1,38 +1,39 @@
-//! Outcomes that must not change: ten thousand links, each drawn from its number, and a hash of what became of every packet.
+//! Outcomes that must not change: ten thousand links, each drawn from its number, and a hash of the outcomes of all
+//! packets on each.
 //!
-//! `kept.bin` was written by the model that had one verdict a packet, before stages and disciplines replaced it. 219 of the
-//! 1,525 links that have a queue in time before a rate that fluctuates were written anew when such a queue began to follow the
-//! rate of the moment.
+//! `recorded_outcomes.bin` was written by the model that had one verdict for each packet, before stages and disciplines
+//! replaced it. Of the 1,525 links with a queue in time before a rate that fluctuates, 219 were written again when such
+//! a queue began to follow the current rate.
 
-use crate::drive::{Arrival, Draw, Hop, Way, config, drain, packet};
+use crate::drive::{Arrival, Draw, Hop, HopDirection, config, drain, packet};
 use farwire_model::{
     BitsPerSec, Bytes, DropCause, Factor, Fluctuation, Framing, Link, Nanos, Outcome, Probability,
     QueueLimit, Rate, Side, Toffee,
 };
 
 const LINKS: u64 = 10_000;
-const KEPT: &[u8] = include_bytes!("kept.bin");
+const RECORDED: &[u8] = include_bytes!("recorded_outcomes.bin");
 
 #[test]
-fn ten_thousand_links_give_the_outcomes_that_they_always_gave() {
-    let (hashes, _) = KEPT.as_chunks::<8>();
+fn ten_thousand_links_give_the_recorded_outcomes() {
+    let (hashes, _) = RECORDED.as_chunks::<8>();
     assert_eq!(hashes.len() as u64, LINKS);
     let changed: Vec<u64> = (0..LINKS)
         .zip(hashes)
-        .filter(|&(number, kept)| hash(number) != u64::from_le_bytes(*kept))
+        .filter(|&(number, recorded)| hash(number) != u64::from_le_bytes(*recorded))
         .map(|(number, _)| number)
         .collect();
     assert!(changed.is_empty(), "{} differ: {changed:?}", changed.len());
 }
 
-/// FNV-1a over every packet's fate, by its number.
+/// Returns the FNV-1a hash of all packets' outcomes, in the order of their numbers.
 fn hash(number: u64) -> u64 {
     let mut draw = Draw(number);
     let (seed, link) = (draw.next(), draw.below(1 << 20));
     let config = config(seed, link, &hops(&mut draw));
-    let mut fates = fates(&mut Link::new(&config).unwrap(), &mut draw);
-    fates.sort_unstable();
-    fates
+    let mut outcomes = outcomes_by_id(&mut Link::new(&config).unwrap(), &mut draw);
+    outcomes.sort_unstable();
+    outcomes
         .iter()
         .flat_map(|(id, due)| [*id, *due])
         .flat_map(u64::to_le_bytes)
@@ -41,8 +42,8 @@ fn hash(number: u64) -> u64 {
         })
 }
 
-/// Each packet's number, and when it is due; 0 and 1 for the two kinds of drops.
-fn fates(link: &mut Link, draw: &mut Draw) -> Vec<(u64, u64)> {
+/// Returns each packet's number and the time at which it is due; 0 and 1 stand for the two kinds of drops.
+fn outcomes_by_id(link: &mut Link, draw: &mut Draw) -> Vec<(u64, u64)> {
     let mut outcomes = Vec::new();
     let mut at = Nanos(1_000);
     for id in 0..50 + usize::try_from(draw.below(200)).unwrap() {
@@ -76,22 +77,22 @@ fn fates(link: &mut Link, draw: &mut Draw) -> Vec<(u64, u64)> {
         link.offer(arrival.at, arrival.side, packet(id, arrival.len));
     }
     outcomes.extend(drain(link, Nanos::MAX));
-    outcomes.iter().map(fate).collect()
+    outcomes.iter().map(id_and_due).collect()
 }
 
 fn hops(draw: &mut Draw) -> Vec<Hop> {
     let count = 1 + draw.below(3);
     let hop = |n| Hop {
         name: format!("hop{n}"),
-        up: way(draw),
-        down: way(draw),
+        up: hop_direction(draw),
+        down: hop_direction(draw),
         toffee: draw.one_in(4).then(|| toffee(draw)),
     };
     (0..count).map(hop).collect()
 }
 
-fn way(draw: &mut Draw) -> Way {
-    Way {
+fn hop_direction(draw: &mut Draw) -> HopDirection {
+    HopDirection {
         rate: draw.one_in(2).then(|| rate(draw)),
         loss: loss(draw),
         delay: Nanos(if draw.one_in(3) {
@@ -156,7 +157,7 @@ fn percent(percent: u64) -> Probability {
     Probability::from_percent(percent as f64).unwrap()
 }
 
-fn fate(outcome: &Outcome) -> (u64, u64) {
+fn id_and_due(outcome: &Outcome) -> (u64, u64) {
     match outcome {
         Outcome::Deliver { id, due, .. } => (id.0, due.0),
         Outcome::Drop { id, cause, .. } => (id.0, u64::from(*cause != DropCause::Loss)),

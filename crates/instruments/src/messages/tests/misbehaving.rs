@@ -1,9 +1,9 @@
-//! Far ends that are not what they should be.
+//! Far ends that violate the protocol.
 
 use super::*;
 
-/// A far end that answers every connection as `answer` does, which gets the request's line.
-fn impostor(answer: impl Fn(&mut TcpStream, &str) + Send + 'static) -> MessageTarget {
+/// Starts a far end that passes the line of each request to `answer`.
+fn misbehaving_far_end(answer: impl Fn(&mut TcpStream, &str) + Send + 'static) -> MessageTarget {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -18,14 +18,15 @@ fn impostor(answer: impl Fn(&mut TcpStream, &str) + Send + 'static) -> MessageTa
 }
 
 #[test]
-fn a_far_end_that_is_something_else_is_named_with_what_it_said() {
-    let far = impostor(|stream, _| stream.write_all(b"220 mail ESMTP\r\n").unwrap());
+fn another_program_at_the_far_end_is_named_with_its_answer() {
+    let far = misbehaving_far_end(|stream, _| stream.write_all(b"220 mail ESMTP\r\n").unwrap());
     let cause = blast::measure(&far, &blast_of(1, 1), &session())
         .failure
         .unwrap();
     assert!(cause.contains("220 mail ESMTP"), "{cause}");
     assert!(cause.contains(&far.address.to_string()), "{cause}");
-    let far = impostor(|stream, _| stream.write_all(&[b'x'; 100_000]).unwrap_or_default());
+    let far =
+        misbehaving_far_end(|stream, _| stream.write_all(&[b'x'; 100_000]).unwrap_or_default());
     let cause = blast::measure(&far, &blast_of(1, 1), &session())
         .failure
         .unwrap();
@@ -36,8 +37,8 @@ fn a_far_end_that_is_something_else_is_named_with_what_it_said() {
 }
 
 #[test]
-fn a_far_end_that_closes_fails_the_measurement_at_its_message() {
-    let far = impostor(|stream, _| {
+fn a_far_end_that_closes_is_a_failure_that_names_the_message() {
+    let far = misbehaving_far_end(|stream, _| {
         stream
             .write_all(b"ok wait=block mss=1448 rcvbuf=1\n")
             .unwrap();
@@ -55,7 +56,7 @@ fn a_far_end_that_closes_fails_the_measurement_at_its_message() {
 }
 
 #[test]
-fn a_far_end_that_falls_silent_is_given_up() {
+fn a_silent_far_end_is_given_up() {
     type Answer = fn(&mut TcpStream);
     let states: [(Answer, &str); 2] = [
         (|_| {}, "answering the request"),
@@ -69,9 +70,9 @@ fn a_far_end_that_falls_silent_is_given_up() {
         ),
     ];
     let give_up = |answer: Answer, state| {
-        let far = impostor(move |stream, _| {
+        let far = misbehaving_far_end(move |stream, _| {
             answer(stream);
-            // Until the client gives up.
+            // It stays silent until the client gives up.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let far = MessageTarget {
@@ -83,11 +84,11 @@ fn a_far_end_that_falls_silent_is_given_up() {
             .unwrap();
         assert!(cause.contains(state), "{cause}");
         assert!(
-            cause.contains("neither sent nor took anything for 2 s"),
+            cause.contains("neither sent nor received anything for 2 s"),
             "{cause}"
         );
     };
-    // The silences are waited for side by side.
+    // The silences are waited for in parallel.
     thread::scope(|scope| {
         for (answer, state) in states {
             scope.spawn(move || give_up(answer, state));
@@ -96,8 +97,8 @@ fn a_far_end_that_falls_silent_is_given_up() {
 }
 
 #[test]
-fn a_far_end_that_sends_other_bytes_back_is_found_out() {
-    let far = impostor(|stream, _| {
+fn wrong_bytes_from_the_far_end_are_a_failure() {
+    let far = misbehaving_far_end(|stream, _| {
         stream
             .write_all(b"ok wait=block mss=1448 rcvbuf=1\n")
             .unwrap();
@@ -113,8 +114,8 @@ fn a_far_end_that_sends_other_bytes_back_is_found_out() {
 }
 
 #[test]
-fn an_account_that_cannot_be_is_refused() {
-    let far = impostor(|stream, _| {
+fn impossible_results_are_refused() {
+    let far = misbehaving_far_end(|stream, _| {
         stream
             .write_all(b"ok wait=block mss=1448 rcvbuf=1\n")
             .unwrap();
@@ -129,7 +130,7 @@ fn an_account_that_cannot_be_is_refused() {
 
 #[test]
 fn a_signal_ends_a_wait() {
-    let far = impostor(|stream, _| {
+    let far = misbehaving_far_end(|stream, _| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let stop = Stop::on(Arc::new(AtomicBool::new(true)));

@@ -1,4 +1,4 @@
-//! Where packets wait that passed a stage at a time that lies ahead.
+//! The packets that passed a stage with a time that lies ahead, until that time comes.
 
 use core::cmp::Reverse;
 
@@ -8,30 +8,30 @@ use alloc::vec::Vec;
 use crate::in_flight::InFlight;
 use crate::time::Nanos;
 
-/// Packets in the order of their times; those of one time in the order in which they came.
+/// Packets in the order of their times; those with equal times in the order in which they were added.
 #[derive(Debug)]
-pub(crate) struct Line {
-    /// When the first of them goes on; [`Nanos::MAX`] if there is none.
+pub(crate) struct TimedQueue {
+    /// The time of the first packet; [`Nanos::MAX`] if there is none.
     next: Nanos,
     in_order: VecDeque<Place>,
-    /// What came after one with a later time.
+    /// Packets that were added after one with a later time.
     early: BinaryHeap<Reverse<Place>>,
     pushed: u64,
-    /// The packets: they are large, and stay where they are while their places are sorted.
+    /// The packets themselves. They are large, so they stay where they are while their places are sorted.
     packets: Vec<InFlight>,
-    /// Where in `packets` there is none.
+    /// The indexes of `packets` that are unused.
     free: Vec<u32>,
 }
 
-/// When a packet goes on, behind how many others it came, and where it lies, in one number, because that is compared at once.
+/// A packet's time, its number in the order of addition and its index, in one integer that needs one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place(u128);
 
 impl Place {
-    /// Bits of where it lies: more packets than memory holds.
+    /// The number of bits of an index: enough for more packets than memory holds.
     const SLOT: u32 = 28;
 
-    /// `pushed` begins anew after 2^36, which those of one time never see.
+    /// Makes a place. `pushed` wraps after 2^36 packets; packets with equal times are never that far apart.
     fn new(at: Nanos, pushed: u64, slot: u32) -> Self {
         let behind = u128::from(pushed << Self::SLOT | u64::from(slot));
         Self(u128::from(at.0) << 64 | behind)
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-impl Line {
+impl TimedQueue {
     pub(crate) fn push(&mut self, at: Nanos, t: InFlight) {
         let slot = self.keep(t);
         self.pushed += 1;
@@ -70,13 +70,13 @@ impl Line {
             .expect("fewer packets than memory holds")
     }
 
-    /// When the first of them goes on.
+    /// Returns the time of the first packet.
     #[inline]
     pub(crate) fn next(&self) -> Option<Nanos> {
         (self.next != Nanos::MAX).then_some(self.next)
     }
 
-    /// The first of them, with its time.
+    /// Removes the first packet and returns it with its time.
     pub(crate) fn pop(&mut self) -> Option<(Nanos, InFlight)> {
         let first = self.pop_first()?;
         let queued = self.in_order.front().map_or(Nanos::MAX, |place| place.at());
@@ -102,7 +102,7 @@ impl Line {
     }
 }
 
-impl Default for Line {
+impl Default for TimedQueue {
     fn default() -> Self {
         Self {
             next: Nanos::MAX,
@@ -132,8 +132,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_equals_a_sorted_set(ops in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..300)) {
-            let (mut line, mut set) = (Line::default(), BTreeSet::new());
+        fn a_timed_queue_equals_a_sorted_set(ops in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..300)) {
+            let (mut line, mut set) = (TimedQueue::default(), BTreeSet::new());
             for (id, op) in (0..).zip(ops) {
                 match op {
                     Some(at) => {
