@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::help;
+use super::args::headings;
 use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
@@ -38,7 +38,7 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     across_links: bool,
     /// Write the comparison as JSON to FILE (- for standard output, instead of text)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
 }
 

@@ -12,10 +12,10 @@ use netio::lease::{self, PutBack, PutBackOutcome};
 
 use super::args::api_server::{ListenArg, LiveServer};
 use super::args::forwarder::ForwarderArgs;
+use super::args::headings;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::links_file::{self, AllLinks};
 use super::args::screen::{self, LiveScreen, TuiArg};
-use super::help;
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
@@ -69,7 +69,7 @@ pub(crate) struct EmulateArgs {
     #[command(flatten)]
     link: ConditionsArgs,
     /// At the end, write the links' counters as JSON to FILE (- for standard output)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
     #[command(flatten)]
     forwarder: ForwarderArgs,

@@ -18,9 +18,9 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::args::api_server::{ListenArg, LiveServer};
 use super::args::forwarder::ForwarderArgs;
+use super::args::headings;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::screen::{LiveScreen, TuiArg};
-use super::help;
 use crate::forward::thread::EMULATOR_DIED;
 use crate::live::NewLink;
 use crate::notes::note;
@@ -58,7 +58,7 @@ pub(crate) struct ExecArgs {
     )]
     mtu: u32,
     /// Write the link's counters as JSON to FILE (- for standard output)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
     #[command(flatten)]
     forwarder: ForwarderArgs,

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use conditions::CONDITIONS;
 
 use super::Cli;
+use super::args::headings::GENERAL;
 use super::args::link_conditions;
 use super::manual::{self, Facts};
 
@@ -18,14 +19,6 @@ const WIDTH: usize = 100;
 const NARROWEST: usize = 60;
 /// The widest column of flags. The description of a longer flag begins on the next line.
 const WIDEST_FLAGS: usize = 37;
-/// The heading of the options that every command has.
-pub(crate) const GENERAL: &str = "General";
-/// The heading of options that write files.
-pub(crate) const OUTPUT: &str = "Output";
-/// The heading of the live page, the API and the terminal screen.
-pub(crate) const LIVE: &str = "Live view and control";
-/// The heading of options that concern the emulator's precision and memory.
-pub(crate) const EMULATOR: &str = "Emulator";
 
 /// The amount of help that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::args::api_client::ApiArgs;
-use super::help;
+use super::args::headings;
 use instruments::failure::Failure;
 use record::printable::printable_lines;
 
@@ -19,7 +19,7 @@ pub(crate) struct LinksArgs {
     #[command(flatten)]
     at: ApiArgs,
     /// Write the list as JSON to FILE (- for standard output, instead of text)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::experiment_run::clear_reports;
-use super::help;
+use super::args::headings;
 use crate::experiment::{Case, Plan};
 use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
@@ -41,7 +41,7 @@ pub(crate) struct MergeArgs {
     #[arg(long)]
     overwrite: bool,
     /// Write counts and missing runs as JSON to FILE (- for standard output, instead of text)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
 }
 

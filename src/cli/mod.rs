@@ -36,6 +36,7 @@ use crate::emulate::OnExit;
 use crate::notes::{self, LogFormat};
 use crate::testbed;
 use ::report::Terminal;
+use args::headings;
 use instruments::failure::Failure;
 use instruments::output;
 
@@ -48,7 +49,7 @@ use instruments::output;
 #[command(name = "farwire", version)]
 pub(crate) struct Cli {
     /// Print only errors and warnings
-    #[arg(short, long, global = true, help_heading = help::GENERAL)]
+    #[arg(short, long, global = true, help_heading = headings::GENERAL)]
     quiet: bool,
     /// Log format on standard error
     #[arg(
@@ -56,7 +57,7 @@ pub(crate) struct Cli {
         global = true,
         value_name = "FORMAT",
         default_value = "text",
-        help_heading = help::GENERAL,
+        help_heading = headings::GENERAL,
         hide_short_help = true
     )]
     log_format: LogFormat,

@@ -12,8 +12,8 @@ use super::args::capture::CaptureArgs;
 use super::args::experiment_run::{
     self, ExperimentArgs, FinishedExperiment, ShardByArg, write_beside,
 };
+use super::args::headings;
 use super::args::screen::TuiArg;
-use super::help;
 use crate::experiment::captures::RunCaptures;
 use crate::experiment::scenario;
 use crate::notes::note;
@@ -54,14 +54,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "UNIT", default_value = "run", requires = "shard", help_heading = experiment_run::RUNS_HEADING, hide_short_help = true)]
     shard_by: ShardByArg,
     /// Print every detail at the end: all figures, spread, warm-up, conditions, the machine
-    #[arg(long, help_heading = help::OUTPUT)]
+    #[arg(long, help_heading = headings::OUTPUT)]
     details: bool,
     #[command(flatten)]
     listen: ListenArg,
     #[command(flatten)]
     tui: TuiArg,
     /// Capture both ends of each link in every run, to artifacts/PREFIX-CASE-REPEAT.pcapng
-    #[arg(long, value_name = "PREFIX", help_heading = help::OUTPUT, hide_short_help = true)]
+    #[arg(long, value_name = "PREFIX", help_heading = headings::OUTPUT, hide_short_help = true)]
     pcap: Option<String>,
     #[command(flatten)]
     captured: CaptureArgs,

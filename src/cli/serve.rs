@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use model::Nanos;
 
 use super::args::api_server::{TOKEN, token};
-use super::help;
+use super::args::headings;
 use crate::notes::log;
 use crate::service_manager;
 use crate::web::{Access, Listen, Listening, WebServer};
@@ -78,13 +78,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value_t = ServiceLimits::USUAL.idle.into(), help_heading = LIMITS_HEADING)]
     idle_timeout: Nanos,
     /// Append each test to FILE as a line of JSON (- for standard output)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
     /// Export counters for Prometheus at http://ADDR:PORT/metrics
     ///
     /// Export counters of tests, bytes and refusals for Prometheus at http://ADDR:PORT/metrics. A loopback address needs no token. Any
     /// other address requires the token of FARWIRE_TOKEN and uses TLS.
-    #[arg(long, value_name = "ADDR:PORT", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "ADDR:PORT", help_heading = headings::OUTPUT)]
     metrics: Option<SocketAddr>,
     /// As root, change to this user when all ports are open; `root` stays root [default: nobody]
     #[arg(long, value_name = "NAME", help_heading = SANDBOX_HEADING, hide_short_help = true)]

@@ -10,8 +10,8 @@ use clap::Args;
 use serde_json::Value;
 
 use super::args::api_client::ApiArgs;
+use super::args::headings;
 use super::args::link_conditions::ConditionsArgs;
-use super::help;
 use crate::live::{LeaseFor, LeaseId};
 use crate::web::path_segment;
 use conditions::{CONDITIONS, LinkSpec};
@@ -52,7 +52,7 @@ pub(crate) struct SetArgs {
     #[command(flatten)]
     link: ConditionsArgs,
     /// Write the result as JSON to FILE (- for standard output, instead of text)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
 }
 

@@ -11,7 +11,7 @@ use model::Nanos;
 use super::args::experiment_run::{
     PAGE, ShardByArg, clear_reports, keep_only, warn, write_reports,
 };
-use super::help;
+use super::args::headings;
 use crate::experiment::Plan;
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
@@ -84,7 +84,7 @@ pub(crate) struct SubmitArgs {
     ///
     /// Write the results as JSON to FILE (- for standard output, instead of text): with --status or --detach the progress, with
     /// --cancel the number of cancelled tasks
-    #[arg(long, value_name = "FILE", conflicts_with = "print", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", conflicts_with = "print", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Serialize;
 
-use super::help;
+use super::args::headings;
 use instruments::failure::{Blame, Failure};
 use instruments::messages::sizes::{MessageSizes, Sweep};
 use record::quantity::counted;
@@ -75,7 +75,7 @@ pub(crate) struct TheoryArgs {
     #[arg(long, value_name = "NAME")]
     sweep: Option<Sweep>,
     /// Write everything as JSON to FILE (- for standard output, instead of text)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
 }
 

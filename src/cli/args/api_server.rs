@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 
-use super::super::help;
+use super::headings;
 use super::screen::{self, LiveScreen};
 use crate::experiment::Plan;
 use crate::experiment::captures::RunCaptures;
@@ -33,14 +33,14 @@ pub(crate) struct ListenArg {
     /// Serve a live page and an API that show the links and change them (`run` shows only), at 127.0.0.1:7700 or unix:PATH
     /// [default: a Unix socket, where `farwire links` and `farwire set` look first]. On loopback, the printed URL contains a
     /// token. Non-loopback addresses require a token and use TLS.
-    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, help_heading = help::LIVE)]
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, help_heading = headings::LIVE)]
     listen: Option<Option<Listen>>,
     /// Require no token on loopback: every user of this machine can then change the links
     #[arg(
         long,
         requires = "listen",
         conflicts_with_all = ["token_file", "read_token_file"],
-        help_heading = help::LIVE,
+        help_heading = headings::LIVE,
         hide_short_help = true
     )]
     no_token: bool,
@@ -49,7 +49,7 @@ pub(crate) struct ListenArg {
         long,
         value_name = "FILE",
         requires = "listen",
-        help_heading = help::LIVE,
+        help_heading = headings::LIVE,
         hide_short_help = true
     )]
     token_file: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub(crate) struct ListenArg {
         long,
         value_name = "FILE",
         requires = "listen",
-        help_heading = help::LIVE,
+        help_heading = headings::LIVE,
         hide_short_help = true
     )]
     read_token_file: Option<PathBuf>,
@@ -67,7 +67,7 @@ pub(crate) struct ListenArg {
         long,
         value_name = "FILE",
         requires_all = ["listen", "tls_key"],
-        help_heading = help::LIVE,
+        help_heading = headings::LIVE,
         hide_short_help = true
     )]
     tls_cert: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub(crate) struct ListenArg {
         long,
         value_name = "FILE",
         requires = "tls_cert",
-        help_heading = help::LIVE,
+        help_heading = headings::LIVE,
         hide_short_help = true
     )]
     tls_key: Option<PathBuf>,

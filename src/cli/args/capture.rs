@@ -3,7 +3,7 @@
 use clap::Args;
 use model::Bytes;
 
-use super::super::help;
+use super::headings;
 use crate::forward::capture::{CaptureSpec, Filter};
 
 /// The filter and the size limit of captures.
@@ -14,7 +14,7 @@ pub(crate) struct CaptureArgs {
         long,
         value_name = "FILTER",
         requires = "pcap",
-        help_heading = help::OUTPUT,
+        help_heading = headings::OUTPUT,
         hide_short_help = true
     )]
     pcap_filter: Option<Filter>,
@@ -23,7 +23,7 @@ pub(crate) struct CaptureArgs {
         long,
         value_name = "SIZE",
         requires = "pcap",
-        help_heading = help::OUTPUT,
+        help_heading = headings::OUTPUT,
         hide_short_help = true
     )]
     pcap_limit: Option<Bytes>,

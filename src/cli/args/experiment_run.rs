@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
-use super::super::help;
 use super::api_server::LiveRuns;
 use super::forwarder::CpuArg;
+use super::headings;
 use super::link_conditions::{self, once_each};
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::machine_facts;
@@ -78,20 +78,20 @@ pub(crate) struct ExperimentArgs {
     #[command(flatten, next_help_heading = RUNS_HEADING)]
     files: AllowFilesArg,
     /// Directory of record.jsonl, report.html and samples.csv [default: out/NAME, or the next free out/NAME-2 ...]
-    #[arg(long, value_name = "DIR", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
     /// Replace an existing record
-    #[arg(long, help_heading = help::OUTPUT)]
+    #[arg(long, help_heading = headings::OUTPUT)]
     overwrite: bool,
     /// Write the results as JSON to FILE (- for standard output, instead of text)
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     pub(crate) json: Option<PathBuf>,
     /// Processor time that the emulator uses to be on time
     #[arg(
         long,
         value_name = "USE",
         default_value = "spin",
-        help_heading = help::EMULATOR,
+        help_heading = headings::EMULATOR,
         hide_short_help = true
     )]
     cpu: CpuArg,
@@ -99,7 +99,7 @@ pub(crate) struct ExperimentArgs {
     #[arg(
         long,
         value_name = "TIME",
-        help_heading = help::EMULATOR,
+        help_heading = headings::EMULATOR,
         hide_short_help = true
     )]
     late_budget: Option<LateBudget>,

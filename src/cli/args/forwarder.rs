@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use model::Bytes;
 use netio::CpuUse;
 
-use super::super::help;
 use super::capture::CaptureArgs;
+use super::headings;
 use crate::forward::capture::{Capture, CaptureSpec};
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
@@ -26,7 +26,7 @@ pub(crate) struct ForwarderArgs {
         long,
         value_name = "USE",
         default_value = "spin",
-        help_heading = help::EMULATOR,
+        help_heading = headings::EMULATOR,
         hide_short_help = true
     )]
     cpu: CpuArg,
@@ -35,7 +35,7 @@ pub(crate) struct ForwarderArgs {
         long,
         value_name = "TIME",
         default_value_t,
-        help_heading = help::EMULATOR,
+        help_heading = headings::EMULATOR,
         hide_short_help = true
     )]
     late_budget: LateBudget,
@@ -44,15 +44,15 @@ pub(crate) struct ForwarderArgs {
         long,
         value_name = "SIZE",
         default_value = "1GiB",
-        help_heading = help::EMULATOR,
+        help_heading = headings::EMULATOR,
         hide_short_help = true
     )]
     held_memory: Bytes,
     /// Write a CSV line for every packet: arrival, verdict, due time, departure
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     packet_log: Option<PathBuf>,
     /// Capture both ends of each link to PREFIX.pcapng, with each packet's verdict as a comment
-    #[arg(long, value_name = "PREFIX", help_heading = help::OUTPUT)]
+    #[arg(long, value_name = "PREFIX", help_heading = headings::OUTPUT)]
     pcap: Option<PathBuf>,
     #[command(flatten)]
     capture_options: CaptureArgs,

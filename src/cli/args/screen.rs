@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use nix::sys::signal::{Signal, raise};
 
-use super::super::help;
+use super::headings;
 use crate::live::{Keeper, Links, NewLink};
 use crate::tui::{self, CommandOutput, Screen};
 use instruments::failure::{Blame, Failure};
@@ -13,7 +13,7 @@ use instruments::failure::{Blame, Failure};
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
     /// Show curves and counters on this terminal, and change the link by keys (`run` shows only)
-    #[arg(long, help_heading = help::LIVE)]
+    #[arg(long, help_heading = headings::LIVE)]
     tui: bool,
 }
 

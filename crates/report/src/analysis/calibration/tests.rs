@@ -111,6 +111,21 @@ fn the_truth_of_a_round_trip_is_the_sum_of_both_logged_delays() {
     assert!(!range.unlimited);
 }
 
+/// A packet reaches its receiver at an unknown time during the call that sends it, and the log has the end of the call.
+#[test]
+fn the_true_delay_is_uncertain_by_the_time_of_the_send_call() {
+    let standing = |value| {
+        let mut record = measured(&[rtt(value, 0.001)]);
+        let error = &mut record.runs[0].links[0].summary.departure_error;
+        (error.p50_ns, error.hand_over.p50_ns) = (15_000, 5_000);
+        only_cell(&CalibrationReport::of(&record)).standing
+    };
+    assert_eq!(standing(24.0), CellStatus::Holds);
+    assert_eq!(standing(23.98), CellStatus::Holds);
+    assert_eq!(standing(23.978), CellStatus::Misses);
+    assert_eq!(standing(24.002), CellStatus::Misses);
+}
+
 #[test]
 fn a_loss_is_compared_with_the_probability_and_its_count_with_the_log() {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);

@@ -106,12 +106,23 @@ impl Crossing<'_> {
         counted.queue_full() + counted.dropped_for(DropCause::Aqm) + counted.marked > 0
     }
 
-    /// Returns the median one-way delay of the packets, from the link's timestamp of arrival to that of departure. It
-    /// is unknown if packets wait in the kernel's token bucket, which is before the link.
+    /// Returns the median one-way delay of the packets. The log stamps a departure when the send call returns, but the
+    /// packet may have reached the receiver at any time during the call, so the uncertainty is half of the call's
+    /// median duration. The delay is unknown if packets wait in the kernel's token bucket, which is before the link.
     fn delay_ms(&self, way: Direction) -> Option<Truth> {
         let waits_before = way == Direction::Up && self.case.bed.tbf().is_some();
         let delay = self.main_flow(way)?.data.median_delay_ns?;
-        (!waits_before).then(|| Truth::exact(delay as f64 / 1e6))
+        let half_call = self.send_call_ns() as f64 / 2.0;
+        (!waits_before).then(|| Truth {
+            value: (delay as f64 - half_call) / 1e6,
+            within: half_call / 1e6,
+        })
+    }
+
+    /// Returns the median duration of the calls that send packets.
+    fn send_call_ns(&self) -> u64 {
+        let error = &self.link.departure_error;
+        error.p50_ns.saturating_sub(error.hand_over.p50_ns)
     }
 
     /// Returns the sum of both directions. It is unknown if one of them varies from packet to packet, because the
@@ -126,14 +137,16 @@ impl Crossing<'_> {
                 return None;
             }
         }
-        let mut sum = 0.0;
+        let mut sum = Truth::exact(0.0);
         for way in [Direction::Up, Direction::Down] {
             if self.varies(way)? {
                 return None;
             }
-            sum += self.delay_ms(way)?.value;
+            let delay = self.delay_ms(way)?;
+            sum.value += delay.value;
+            sum.within += delay.within;
         }
-        Some(Truth::exact(sum))
+        Some(sum)
     }
 
     /// Returns whether packets of equal length have different delays; `None` if not all packets meet the same
