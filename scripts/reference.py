@@ -17,6 +17,9 @@ from pathlib import Path
 HELP = "src/cli/snapshots/farwire__cli__man__tests__help.snap"
 OPENAPI = "schema/openapi.json"
 OUT = "docs/reference"
+# Headings of the help under which the conditions of a link are.
+CONDITIONS = "Conditions, in each direction"
+MORE_CONDITIONS = "More conditions"
 NOTE = "<!-- scripts/reference.py writes this page. Change the program's help, not the page. -->\n\n"
 
 # The page of docs that explains a condition. A condition without one is explained in docs/conditions.md.
@@ -38,6 +41,10 @@ PAGES = {
 }
 
 
+# An option as it is written in a help text, with its value if it takes one.
+OPTION = re.compile(r"(?:-\w(?:, )?)?(?:--[a-z][a-z0-9-]*[a-z0-9])?(?: ?[A-Z\[].*)?$")
+
+
 @dataclass
 class Entry:
     """An argument, an option or a command of a help text: how it is written, and what it does."""
@@ -45,6 +52,19 @@ class Entry:
     written: str
     paragraphs: list = field(default_factory=list)
     values: list = field(default_factory=list)
+    # The column at which the description begins.
+    column: int = 0
+
+    def add(self, text, column):
+        """Takes a line of the description in, which begins at a column. Values are two columns further in, each with its own text."""
+        if not self.paragraphs:
+            self.paragraphs, self.column = [text], column
+        elif column == self.column + 2 and re.match(r"\S+  ", text):
+            self.values.append(re.sub(r" {2,}", ": ", text, count=1))
+        elif column > self.column and self.values:
+            self.values[-1] += " " + text
+        else:
+            self.paragraphs[-1] += " " + text
 
     @property
     def name(self):
@@ -64,20 +84,19 @@ class Help:
 
     def __init__(self, name, text):
         self.name = name
-        about, _, rest = text.partition("\nUsage: ")
+        head, _, rest = text.partition("\nUsage: ")
+        about, _, examples = head.partition("\nExamples:\n")
         self.about = paragraphs(about.strip().split("\n"))
-        usage, _, rest = rest.partition("\n")
-        self.usage = usage
+        self.examples = read_examples(examples)
+        self.usage, _, rest = rest.partition("\n")
         self.sections = {}
         entries = None
         for line in rest.split("\n"):
             heading = re.fullmatch(r"(\S.*):", line)
             if heading:
                 entries = self.sections.setdefault(heading[1], [])
-            elif entries is not None:
-                read_line(entries, line, heading="Commands" in self.sections and entries is self.sections["Commands"])
-        for entry in self.entries():
-            settle(entry)
+            elif entries is not None and line.strip():
+                read_line(entries, line)
 
     def entries(self):
         """All entries of all sections."""
@@ -88,35 +107,24 @@ class Help:
         return {entry.name: entry for entry in self.entries() if entry.name}
 
 
-def read_line(entries, line, heading):
+def read_examples(text):
+    """[(what an example does, its command)] of the examples of a help text."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return list(zip((line.removesuffix(":") for line in lines[::2]), lines[1::2]))
+
+
+def read_line(entries, line):
     """Takes a line of a section in: a new entry, or more of the last one."""
     indent = len(line) - len(line.lstrip())
-    if heading:
-        name = re.fullmatch(r"  (\S+) +(\S.*)", line)
-        if name:
-            entries.append(Entry(name[1]))
-            entries[-1].paragraphs = [name[2]]
-        elif entries and line.strip():
-            entries[-1].paragraphs[0] += " " + line.strip()
-    elif line.strip() and indent < 10:
-        # A bare argument stands alone or before a two-space gap; an option's text is on the next lines.
-        entries.append(Entry(line.strip()))
+    if indent == 2:
+        written, described = re.fullmatch(r"  (\S.*?)(?:  +(\S.*))?", line).groups()
+        if described or OPTION.match(written):
+            entries.append(Entry(written))
+            if described:
+                entries[-1].add(described, line.index(described, 2 + len(written)))
+        # Any other line is a remark about the section.
     elif entries:
-        entries[-1].paragraphs.append(line[10:].rstrip())
-
-
-def settle(entry):
-    """Makes paragraphs and possible values of the lines of an entry."""
-    if "Possible values:" in entry.paragraphs:
-        at = entry.paragraphs.index("Possible values:")
-        end = next((i for i in range(at, len(entry.paragraphs)) if not entry.paragraphs[i].strip()), len(entry.paragraphs))
-        for line in entry.paragraphs[at + 1 : end]:
-            if line.startswith("- "):
-                entry.values.append(re.sub(r":\s+", ": ", line[2:], count=1))
-            else:
-                entry.values[-1] += " " + line.strip()
-        entry.paragraphs[at:end] = []
-    entry.paragraphs = paragraphs(entry.paragraphs)
+        entries[-1].add(line.strip(), indent)
 
 
 def paragraphs(lines):
@@ -154,8 +162,10 @@ def table(heads, rows):
 
 def read_help(text):
     """{command: its help}, in the order of the text."""
-    parts = re.split(r"^===== (.+) --help =====\n", text, flags=re.M)
-    return {name: Help(name, body) for name, body in zip(parts[1::2], parts[2::2])}
+    parts = re.split(r"^===== (.+) (-h|--help) =====\n", text, flags=re.M)
+    screens = zip(parts[1::3], parts[2::3], parts[3::3])
+    return {name: Help(name, body) for name, flag, body in screens if flag == "--help"}
+
 
 
 class Commands:
@@ -164,15 +174,12 @@ class Commands:
     def __init__(self, helps):
         self.helps = helps
         self.top = helps["farwire"]
-        takers = [h for h in helps.values() if any(name.startswith("up-") for name in h.options())]
-        first = takers[0].options()
-        both = [name for name in first if "up-" + name in first]
-        self.conditions = {name: first[name] for name in both}
-        shared = [name for name in first if all(h.options().get(name) == first[name] for h in takers)]
-        others = [name for name in shared if name not in both and not name.startswith(("up-", "down-"))]
-        self.globals = {name: entry for name, entry in self.top.options().items() if name != "version"}
-        self.link_options = {name: first[name] for name in others if name not in self.globals}
-        self.takers = [h.name for h in takers]
+        self.takers = [h.name for h in helps.values() if CONDITIONS in h.sections]
+        # `farwire link` explains each condition; the other commands have a line for each.
+        explained = {entry.name: entry for entry in helps["farwire link"].sections[CONDITIONS]}
+        self.conditions = explained
+        self.globals = {entry.name: entry for entry in self.top.sections["General"] if entry.name != "version"}
+        self.link_options = {entry.name: entry for entry in helps["farwire exec"].sections[MORE_CONDITIONS]}
 
     def pages(self):
         """{file name: text}."""
@@ -216,23 +223,26 @@ class Commands:
     def body(self, found):
         about = "\n\n".join(plain(text if text.endswith(".") else f"{text}.") for text in found.about)
         text = f"{about}\n\nUsage: `{found.usage}`\n"
-        below = found.sections.get("Commands", [])
-        arguments = [e for e in found.entries() if not e.written.startswith("-") and e not in below]
-        options = [e for e in found.entries() if e.name and not self.is_told_elsewhere(found, e)]
+        if found.examples:
+            text += "\n" + table(["example", "command"], [[plain(what), code(command)] for what, command in found.examples])
+        arguments = found.sections.get("Arguments", [])
         if arguments:
             text += "\n" + table(["argument", "what it is"], [[code(e.written), e.cell()] for e in arguments])
         if found.name in self.takers:
             text += "\nIt takes the [conditions of a link](conditions.md), each for both directions or for one.\n"
+        options = [e for e in found.entries() if e.name and not self.is_told_elsewhere(found, e)]
         if options:
             text += "\n" + table(["option", "what it does"], [[code(e.written), e.cell()] for e in options])
+        status = found.sections.get("Exit status", [])
+        if status:
+            text += "\n" + table(["exit status", "meaning"], [[code(e.written), e.cell()] for e in status])
         return text
 
     def is_told_elsewhere(self, found, entry):
         """Whether the page of all commands or that of the conditions has this option."""
         if entry.name in self.globals and self.globals[entry.name].written == entry.written:
             return True
-        told = {**self.conditions, **self.link_options}
-        return found.name in self.takers and (entry.name in told or entry.name.startswith(("up-", "down-")))
+        return found.name in self.takers and (entry.name in self.conditions or entry.name in self.link_options)
 
     def condition_page(self):
         rows = []

@@ -10,24 +10,27 @@ from pathlib import Path
 
 import reference
 
-TOP = """===== farwire --help =====
+TOP = """===== farwire -h =====
 Emulate a WAN
 
-Usage: farwire [OPTIONS] <COMMAND>
+Usage: farwire [OPTIONS] COMMAND
+
+===== farwire --help =====
+Emulate a WAN
+
+Usage: farwire [OPTIONS] COMMAND
 
 Commands:
   exec      Run a command behind a link,
             as its user
-  link      Say what conditions mean
+  link      Show the effect of conditions
   measure   Measure
   help      Print help
 
-Options:
-  -q, --quiet
-          Print only errors
-
-  -h, --help
-          Print help
+General:
+  -q, --quiet    Print only errors
+  -h, --help     Print help
+  -V, --version  Print version
 
 """
 EXEC = """===== farwire exec --help =====
@@ -35,66 +38,53 @@ Run a command behind a link
 
 It needs --seed and a<b|c.
 
-Usage: farwire exec [OPTIONS] [-- <COMMAND>...]
+Examples:
+  Ping through a delay:
+    farwire exec --delay 20ms -- ping HOST
 
-Options:
-  -q, --quiet
-          Print only errors
+Usage: farwire exec [OPTIONS] [-- COMMAND...]
 
-      --cpu <USE>
-          Whether threads spin
+Arguments:
+  COMMAND...  The command
 
-          Possible values:
-          - spin:   Spin shortly
-            before each departure
-          - gentle: Never spin
+Conditions, in each direction:
+  --delay TIME  Delay in each direction
+  Every flag also exists as --up-... and
+  --down-... (download): --up-delay 20ms.
 
-          [default: spin]
+More conditions:
+  --seed NUMBER  Seed
 
-Link:
-      --delay <TIME>
-          Delay, one way:
-          20ms
+Emulator:
+  --cpu USE  Processor time, so that threads
+             spin or not [default: spin]
+               spin    Spin shortly
+                       before each departure
+               gentle  Never spin
+  --a-flag-with-a-very-long-name FILE
+             Described below its name
 
-      --seed <NUMBER>
-          Seed
+General:
+  -q, --quiet    Print only errors
 
-  [COMMAND]...
-          The command
-
-Link, one direction only:
-      --up-delay <TIME>
-          --delay up
-
-      --down-delay <TIME>
-          --delay down
+Exit status:
+  125  farwire itself failed
 
 """
 LINK = """===== farwire link --help =====
-Say what conditions mean
+Show the effect of conditions
 
 Usage: farwire link [OPTIONS]
 
-Link:
-      --delay <TIME>
-          Delay, one way:
-          20ms
-
-      --seed <NUMBER>
-          Seed
-
-Link, one direction only:
-      --up-delay <TIME>
-          --delay up
-
-      --down-delay <TIME>
-          --delay down
+Conditions, in each direction:
+  --delay TIME  Delay in each direction:
+                20ms
 
 """
 MEASURE = """===== farwire measure --help =====
 Measure
 
-Usage: farwire measure <COMMAND>
+Usage: farwire measure COMMAND
 
 Commands:
   ping  ICMP echo
@@ -102,11 +92,10 @@ Commands:
 ===== farwire measure ping --help =====
 ICMP echo
 
-Usage: farwire measure ping <HOST>
+Usage: farwire measure ping HOST
 
 Arguments:
-  <HOST>
-          Name or address
+  HOST  Name or address
 
 """
 REF = {"$ref": "#/components/responses/Refused"}
@@ -173,13 +162,20 @@ class Commands(unittest.TestCase):
     def test_a_command_has_its_own_options_and_not_those_of_other_pages(self):
         text = page("command-exec.md")
         self.assertIn("[conditions of a link](conditions.md)", text)
-        self.assertIn("| `[COMMAND]...` | The command |", text)
+        self.assertIn("| `COMMAND...` | The command |", text)
         for elsewhere in ["--quiet", "| `--delay", "| `--seed", "--up-delay"]:
             self.assertNotIn(elsewhere, text)
 
     def test_possible_values_follow_what_the_option_does(self):
-        values = "Whether threads spin<br>`spin`: Spin shortly before each departure<br>`gentle`: Never spin<br>[default: spin]"
-        self.assertIn(f"| `--cpu <USE>` | {values} |", page("command-exec.md"))
+        text = page("command-exec.md")
+        values = "Processor time, so that threads spin or not [default: spin]<br>`spin`: Spin shortly before each departure<br>`gentle`: Never spin"
+        self.assertIn(f"| `--cpu USE` | {values} |", text)
+        self.assertIn("| `--a-flag-with-a-very-long-name FILE` | Described below its name |", text)
+
+    def test_examples_and_the_exit_status_are_tables(self):
+        text = page("command-exec.md")
+        self.assertIn("| Ping through a delay | `farwire exec --delay 20ms -- ping HOST` |", text)
+        self.assertIn("| `125` | farwire itself failed |", text)
 
     def test_words_of_the_program_are_no_markup(self):
         self.assertIn("It needs `--seed` and a&lt;b\\|c.", page("command-exec.md"))
@@ -187,13 +183,14 @@ class Commands(unittest.TestCase):
     def test_a_command_of_a_command_has_a_section_that_the_table_links_to(self):
         text = page("command-measure.md")
         self.assertIn("| [`ping`](#farwire-measure-ping) | ICMP echo |", text)
-        self.assertIn("## farwire measure ping\n\nICMP echo.\n\nUsage: `farwire measure ping <HOST>`", text)
+        self.assertIn("## farwire measure ping\n\nICMP echo.\n\nUsage: `farwire measure ping HOST`", text)
 
-    def test_conditions_are_the_options_that_exist_for_one_direction(self):
+    def test_conditions_are_those_that_the_command_link_explains(self):
         text = page("conditions.md")
-        self.assertIn("| `--delay <TIME>` | `delay` | Delay, one way: 20ms | [delay](../effects/delay.md) |", text)
-        self.assertIn("| `--seed <NUMBER>` | Seed |", text)
+        self.assertIn("| `--delay TIME` | `delay` | Delay in each direction: 20ms | [delay](../effects/delay.md) |", text)
+        self.assertIn("| `--seed NUMBER` | Seed |", text)
         self.assertNotIn("--cpu", text)
+        self.assertNotIn("--down-... (download)", text)
 
 
 class TheApi(unittest.TestCase):

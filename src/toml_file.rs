@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(read.file.as_deref(), Some("two.dist"));
         let folder = directory.path().display();
         let missing = folder.to_string() + "/x.dist: cannot open: No such file";
-        let wrong = "/bad.dist: line 2: `x` is no value";
+        let wrong = "/bad.dist: line 2: `x` is not a value";
         for (name, more, cause) in [
             ("x.dist", "", missing.as_str()),
             ("bad.dist", "", wrong),

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use instruments::serve::{self, Ports, ServeConfig, Server};
 
-/// A service that sends nothing for this long waits for more input, which does not come.
+/// A conversation that is silent for this time waits for more input, which does not come.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The bytes that are read in one call, and the largest number of calls.
+/// Bytes of one read of its answers, and the number of reads.
 const HEARD: usize = 64 * 1024;
 const LOOKS: usize = 64;
 const SERVICES: [&str; 3] = ["http", "messages", "iperf3"];

@@ -11,7 +11,7 @@ use instruments::failure::Failure;
 
 /// Check what this machine supports, what each missing part means, and what to do about it
 ///
-/// Every part is tried, in namespaces that do not outlive the command. `ok` means that it works, `degraded` that farwire works
+/// doctor tries every part, in namespaces that end with the command. `ok` means that it works, `degraded` that farwire works
 /// with limits, and `missing` that farwire cannot work.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {

@@ -31,17 +31,17 @@ use serde::Serialize;
 
 /// Connect two Ethernet interfaces through an emulated link, until a signal ends it
 ///
-/// Every frame that arrives at IF_A leaves by IF_B (up), and the other way round (down): any EtherType, VLAN tags, jumbo frames.
+/// Every frame that arrives at IF_A leaves at IF_B (up), and vice versa (down), whatever its EtherType, VLAN tags and size.
 /// The host's own network stack does not see these frames. When one interface loses its carrier, the other one is set down until the
 /// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW.
 ///
 /// At the end, emulate restores the interfaces, and nothing passes between them any more (--on-exit cut). If farwire is killed, a
-/// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them by a bridge
-/// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses or routes would lose them when it is set down: emulate
-/// uses such an interface only with --force, and leaves it up.
+/// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them with a bridge
+/// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses
+/// or routes would lose them when it is set down: emulate uses such an interface only with --force, and leaves it up.
 ///
-/// --links FILE.toml connects many pairs: a table [[links]] for each, with its interfaces `a` and `b` and its conditions, such as
-/// link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
+/// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
+/// as link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "the help names a TOML table"

@@ -45,7 +45,7 @@ use record::quantity::counted;
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     link: ConditionsArgs,
-    /// Run this command at the far end instead, through sh; its output goes to standard error
+    /// Run this shell command at the far end instead; its output goes to standard error
     #[arg(long, value_name = "COMMAND", help_heading = BED_HEADING)]
     far: Option<String>,
     /// Largest packet at L3, in bytes
@@ -66,7 +66,7 @@ pub(crate) struct ExecArgs {
     listen: ListenArg,
     #[command(flatten)]
     tui: TuiArg,
-    /// Command and its arguments [default: your shell, which reads commands from standard input]
+    /// Command and its arguments [default: your shell, which reads standard input]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

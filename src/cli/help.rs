@@ -251,7 +251,10 @@ pub(crate) fn description(arg: &Arg, detail: Detail) -> String {
     let text = long.or_else(|| arg.get_help());
     let mut text = text.map(ToString::to_string).unwrap_or_default();
     text.retain(|letter| letter != '\r');
-    let text = text.replace("\n\n", "\n");
+    // The long text repeats the short one, its first paragraph, with more detail.
+    if let Some((_, details)) = text.split_once("\n\n") {
+        text = details.replace("\n\n", "\n");
+    }
     let values: Vec<_> = arg
         .get_possible_values()
         .into_iter()
@@ -306,15 +309,15 @@ fn more(command: &Command, name: &str, width: usize) -> Option<String> {
         .get_arguments()
         .any(|arg| arg.get_help_heading() == Some(link_conditions::CONDITIONS_HEADING));
     let link = match has_conditions && name != "farwire link" {
-        true => " `farwire link --help` explains every condition and its values.",
-        false => "",
+        true => "; `farwire link --help` explains every condition.",
+        false => ".",
     };
     let options = match count {
         0 => "details".to_owned(),
         1 => "1 more option".to_owned(),
         count => format!("{count} more options"),
     };
-    let text = format!("`{name} --help` shows {options}.{link}");
+    let text = format!("`{name} --help` shows {options}{link}");
     Some(wrapped(&text, 0, width) + "\n")
 }
 
@@ -454,7 +457,7 @@ mod tests {
     fn a_long_line_continues_below_its_beginning() {
         assert_eq!(wrapped("one two three", 4, 11), "one two\n    three");
         assert_eq!(
-            wrapped("  spin    Spin through it", 2, 21),
+            wrapped("  spin    Spin through it", 2, 22),
             "  spin    Spin\n            through it"
         );
         assert_eq!(wrapped("unbreakable", 0, 5), "unbreakable");

@@ -36,7 +36,7 @@ const DONE: Rows = &[
     ("0", "The command did what was asked."),
     (
         "1",
-        "It failed, for example because output could not be written.",
+        "The command failed, for example because output could not be written.",
     ),
     ("2", "An argument is wrong."),
 ];
@@ -406,8 +406,8 @@ static ALL: &[(&str, Facts)] = &[
                 ),
             ],
             exit_status: &[
-                ("0", "A signal ended it."),
-                ("1", "It failed."),
+                ("0", "A signal ended serve."),
+                ("1", "serve failed."),
                 ("2", "An argument is wrong, or a port is in use."),
                 (
                     "3",
@@ -663,7 +663,7 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 (
                     "1",
-                    "The intervals of an instrument do not, a run failed, or a signal ended the calibration.",
+                    "The intervals of an instrument contain the truth in fewer cells, a run failed, or a signal ended the calibration.",
                 ),
                 ("2", "The grid or an argument is wrong."),
                 (
@@ -847,7 +847,7 @@ static ALL: &[(&str, Facts)] = &[
         Facts {
             examples: &[
                 (
-                    "Show what a bottleneck and a delay amount to",
+                    "Show the effect of a bottleneck and a delay",
                     "farwire link --rate 10mbit --delay 20ms",
                 ),
                 (

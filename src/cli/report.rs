@@ -31,7 +31,7 @@ pub(crate) struct ReportArgs {
     /// Write every figure of the HTML report as an SVG file into DIR
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// Text with every detail: all figures, spread, warm-up, conditions, the machine
+    /// Include every detail in the text: all figures, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
 }

@@ -83,7 +83,7 @@ pub(crate) struct ServeArgs {
     /// Export counters for Prometheus at http://ADDR:PORT/metrics
     ///
     /// Export counters of tests, bytes and refusals for Prometheus at http://ADDR:PORT/metrics. A loopback address needs no token. Any
-    /// other address requires the token of FARWIRE_TOKEN and uses TLS.
+    /// other address requires the token of FARWIRE_TOKEN and uses TLS
     #[arg(long, value_name = "ADDR:PORT", help_heading = headings::OUTPUT)]
     metrics: Option<SocketAddr>,
     /// As root, change to this user when all ports are open; `root` stays root [default: nobody]

@@ -20,15 +20,15 @@ use record::printable::printable_lines;
 
 /// Change the conditions of a link of a farwire that runs with --listen
 ///
-/// The conditions that you name change, and the others stay. A condition without up- or down- applies to both directions, also where one
+/// The conditions that you name change, and the others stay. A condition without up- or down- applies to both directions, even if one
 /// direction had its own value. With --replace, and with --link, --profile or --toffee, the new conditions replace all earlier ones.
-/// --clear removes all. The output says from which instant the conditions apply, and how many packets were in flight under the earlier
-/// ones.
+/// --clear removes all conditions. The output says from which instant the conditions apply, and how many packets were in flight
+/// under the earlier ones.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
     /// Name of the link, as `farwire links` lists it
     name: String,
-    /// Replace all conditions by the named ones; --link, --profile and --toffee always do
+    /// Replace all conditions with the named ones; --link, --profile and --toffee always do
     #[arg(long, conflicts_with_all = ["clear", "revert"])]
     replace: bool,
     /// Remove all conditions: the link then changes nothing
@@ -38,7 +38,7 @@ pub(crate) struct SetArgs {
     ///
     /// Restore the earlier conditions after this time (at most 24h), or with `connection` when this command ends: it then waits until
     /// you interrupt or kill it. This makes a lease, and the output names its ID. Until the lease ends, only commands with --lease ID
-    /// can change the link.
+    /// can change the link
     #[arg(long = "for", value_name = "TIME")]
     lease_for: Option<LeaseFor>,
     /// Change the link under this lease; --for restarts its time

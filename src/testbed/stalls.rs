@@ -175,7 +175,7 @@ mod tests {
         };
         let cause = beside("1ms").spoil().unwrap();
         assert!(
-            cause.contains("other programs took 50 % of the processors' time"),
+            cause.contains("other programs used 50 % of the processor time, and 0 % was idle"),
             "{cause}"
         );
         // With such a late budget, an experiment does not measure time.

@@ -174,7 +174,10 @@ mod tests {
         let refused =
             |condition: AdjustableCondition, now, up| condition.step(now, up).unwrap_err();
         assert!(refused(AdjustableCondition::Loss, Some("1%,burst=8"), true).contains("Enter"));
-        assert!(refused(AdjustableCondition::Loss, Some("100%"), true).contains("most"));
+        assert_eq!(
+            refused(AdjustableCondition::Loss, Some("100%"), true),
+            "loss: this is the maximum for keys"
+        );
         assert!(refused(AdjustableCondition::Rate, None, true).contains("no rate"));
         assert!(refused(AdjustableCondition::Delay, None, false).contains("no delay"));
     }

@@ -277,7 +277,7 @@ fn slots_are_a_stage_of_files() {
     for case in [
         "packets = 3 => `min` is missing",
         "min = '2ms', max = '1ms' => max: 1ms is less than min, 2ms",
-        "min = '2ms', delay = '1ms' => delay: either delay, with jitter, or min and max",
+        "min = '2ms', delay = '1ms' => delay: state either delay, with jitter, or min and max",
         "min = '2ms', jitter = '1ms' => jitter: jitter belongs to delay",
         "delay = '2ms', jitter = '1ms,free' => jitter: slots keep the order",
         "delay = '2ms', jitter = '1ms,half-life=1s' => jitter: half_life = 1s is out of range",
@@ -685,7 +685,7 @@ fn indistinguishable_classes_are_refused() {
         "{ name = '', port = 1 } => classes: : name: ``: a class needs a name",
         "{ name = 'a' } => classes: a: no rule: state protocol, port or both",
         "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two classes have the name a",
-        "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has none",
+        "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has no ports: leave port out",
         "{ name = 'a', port = 0 } => port: 0 is not a port",
         "{ name = 'a', port = 65536 } => 65536",
         "{ name = 'a', protocol = 'sctp' } => classes 1: protocol: unknown name `sctp`; did you mean",

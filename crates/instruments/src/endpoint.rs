@@ -344,8 +344,8 @@ mod tests {
     #[test]
     fn an_invalid_host_is_refused_with_its_cause() {
         for (host, family, cause) in [
-            ("127.0.0.1:x", Family::Any, "no port"),
-            ("[::1", Family::Any, "not closed"),
+            ("127.0.0.1:x", Family::Any, "`x` is not a port (0 to 65535)"),
+            ("[::1", Family::Any, "the closing bracket is missing"),
             ("127.0.0.1", Family::V6, "no IPv6 address"),
             ("::1", Family::V4, "no IPv4 address"),
             ("no.such.name.invalid", Family::Any, "does not resolve"),

@@ -1,4 +1,4 @@
-//! What a packet costs in the model: offered at line rate, polled as the forwarder polls.
+//! The cost of a packet in the model. Packets are offered at line rate and polled as the forwarder polls.
 //!
 //! `Throughput` is packets; the floor is a queue that takes each packet in and hands it out again.
 
@@ -280,7 +280,7 @@ fn bit_errors(bencher: Bencher<'_, '_>) {
     cross(bencher, &[errors, delayed("box")], Nanos(600));
 }
 
-/// A delay that one packet in twenty passes at once.
+/// A delay that one packet in twenty skips.
 #[divan::bench]
 fn reorder(bencher: Bencher<'_, '_>) {
     let delay = Delay {

@@ -23,7 +23,7 @@ fn stop_and_wait(link: &mut Link, count: u64, timeout: Nanos) -> (Nanos, u64) {
     (now, sent)
 }
 
-/// When a frame of `len` that enters the link at `at` leaves it; `None` if it is lost.
+/// Returns the time at which a frame of `len` that enters the link at `at` leaves it; `None` if it is lost.
 fn cross(link: &mut Link, at: Nanos, side: Side, len: Bytes) -> Option<Nanos> {
     link.offer(at, side, Packet::new(PacketId(0), len));
     match link.poll(Nanos::MAX)? {

@@ -71,14 +71,19 @@ impl Quantity {
             .ok_or_else(|| self.out_of_range(text))
     }
 
-    /// Writes `value` in the largest unit that divides it, so that no digit is lost.
-    pub(crate) fn write(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns `value` as text in the largest unit that divides it, so that it needs no fraction and no digit is lost.
+    pub(crate) fn whole(&self, value: u64) -> String {
         let (name, multiple) = self
             .units
             .iter()
             .find(|(_, multiple)| *multiple == 1 || (value != 0 && value.is_multiple_of(*multiple)))
             .expect("every table has a unit of 1");
-        write!(f, "{}{name}", value / multiple)
+        alloc::format!("{}{name}", value / multiple)
+    }
+
+    /// Writes the text of [`Quantity::whole`].
+    pub(crate) fn write(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.whole(value))
     }
 
     /// Writes `value` exactly, in the largest unit in which it needs at most three decimal places: 26.55ms, 1.5s.

@@ -1,5 +1,6 @@
 //! Model time: points and spans in whole nanoseconds.
 
+use alloc::string::String;
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::str::FromStr;
@@ -67,6 +68,15 @@ impl Nanos {
     pub const fn saturating_mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
     }
+
+    /// Returns the text in the largest unit that divides the time: `26550us`, while [`Display`](fmt::Display)
+    /// writes `26.55ms`.
+    ///
+    /// tc reads only this form exactly: it multiplies a fraction in floating point and cuts the result off.
+    #[must_use]
+    pub fn in_whole_units(self) -> String {
+        TIME.whole(self.0)
+    }
 }
 
 impl Add for Nanos {
@@ -125,7 +135,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn times_are_written_as_tc_writes_them_and_in_minutes_and_hours() {
+    fn times_are_read_in_the_units_of_tc_and_in_minutes_and_hours() {
         for (text, nanos) in [
             ("100ns", 100),
             ("500us", 500_000),
@@ -138,9 +148,33 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Nanos(nanos)), "{text}");
         }
-        assert_eq!(Nanos(710_000).to_string(), "710us");
-        assert_eq!(Nanos::from_millis(1_500).to_string(), "1500ms");
-        assert_eq!(Nanos::ZERO.to_string(), "0ns");
+    }
+
+    #[test]
+    fn times_are_written_exactly_with_three_decimal_places_or_in_whole_units() {
+        for (nanos, short, whole) in [
+            (0, "0ns", "0ns"),
+            (710_000, "710us", "710us"),
+            (26_550_000, "26.55ms", "26550us"),
+            (413_500_000, "413.5ms", "413500us"),
+            (1_500_000_000, "1.5s", "1500ms"),
+            (1_001_000_000, "1.001s", "1001ms"),
+            (90_000_000_000, "90s", "90s"),
+            (1_234_567_890, "1234567.89us", "1234567890ns"),
+            (
+                u64::MAX,
+                "18446744073709551.615us",
+                "18446744073709551615ns",
+            ),
+        ] {
+            let time = Nanos(nanos);
+            assert_eq!(time.to_string(), short);
+            assert_eq!(time.in_whole_units(), whole);
+            assert_eq!(
+                [short, whole].map(str::parse::<Nanos>),
+                [Ok(time), Ok(time)]
+            );
+        }
     }
 
     #[test]

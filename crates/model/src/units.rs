@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::str::FromStr;
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 
 use crate::decimal::{Number, Quantity, UnitError, split};
 use crate::time::Nanos;
@@ -106,6 +106,15 @@ impl BitsPerSec {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
+    }
+
+    /// Returns the text in the largest unit that divides the rate: `60900kbit`, while [`Display`](fmt::Display)
+    /// writes `60.9mbit`.
+    ///
+    /// tc reads only this form exactly: it multiplies a fraction in floating point and cuts the result off.
+    #[must_use]
+    pub fn in_whole_units(self) -> String {
+        RATE.whole(self.get())
     }
 
     /// Returns the time that `bytes` take at this rate, rounded up to whole nanoseconds; more than 584 years saturates.
@@ -340,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_written_as_tc_writes_them() {
+    fn rates_are_read_in_the_units_of_tc() {
         for (text, bits) in [
             ("300bit", 300),
             ("800kbit", 800_000),
@@ -351,7 +360,21 @@ mod tests {
         ] {
             assert_eq!(rate(text).get(), bits, "{text}");
         }
-        assert_eq!(rate("60.9mbit").to_string(), "60900kbit");
+    }
+
+    #[test]
+    fn rates_are_written_exactly_with_three_decimal_places_or_in_whole_units() {
+        for (bits, short, whole) in [
+            (300, "300bit", "300bit"),
+            (10_000_000, "10mbit", "10mbit"),
+            (60_900_000, "60.9mbit", "60900kbit"),
+            (4_371_945_485_992, "4371945485.992kbit", "4371945485992bit"),
+        ] {
+            let of = BitsPerSec::new(bits).unwrap();
+            assert_eq!(of.to_string(), short);
+            assert_eq!(of.in_whole_units(), whole);
+            assert_eq!([short, whole].map(rate), [of, of]);
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl PrivateDir {
         }
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it must be a directory that belongs to this user and that only this user can write",
+            "it must be a directory that belongs to this user and that only this user can write to",
         ))
     }
 
@@ -153,7 +153,10 @@ mod tests {
         for open in [0o720, 0o702, 0o777] {
             set_permissions(&path, Permissions::from_mode(open)).unwrap();
             let refused = PrivateDir::make(&path).unwrap_err();
-            assert!(refused.to_string().contains("nobody else"), "{refused}");
+            assert!(
+                refused.to_string().contains("only this user can write to"),
+                "{refused}"
+            );
         }
         set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         assert!(PrivateDir::make(&path).is_ok());

@@ -132,7 +132,7 @@ impl FromStr for FigureName {
         let mut part = |what| {
             parts.next().filter(|part| !part.is_empty()).ok_or_else(|| {
                 Error::other(format_args!(
-                    "`{text}`: not a {what}: write INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
+                    "`{text}` has no {what}: write INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
                 ))
             })
         };
@@ -247,7 +247,10 @@ mod tests {
     #[test]
     fn an_unknown_figure_is_refused_with_the_nearest_name() {
         for (text, cause) in [
-            ("ping", "no metric"),
+            (
+                "ping",
+                "`ping` has no metric: write INSTRUMENT.METRIC.STATISTIC",
+            ),
             ("ping.rtt.median", "did you mean `rtt_ms`?"),
             ("ping.rtt_ms.medium", "did you mean `median`?"),
             ("ping.rtt_ms.median.left", "neither up, down"),

@@ -460,7 +460,7 @@ fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<Found
     while let Some(line) = lines.next()? {
         require!(
             lines.whole <= LONGEST_WHOLE,
-            "longer than {}, the most that is read into memory",
+            "the record is longer than {}, the most that is read into memory",
             size(LONGEST_WHOLE)
         );
         match line {
@@ -889,7 +889,10 @@ mod tests {
         let (head, mut lines) = begin();
         lines.whole = LONGEST_WHOLE;
         let error = format!("{:#}", read_lines((head, lines)).map(drop).unwrap_err());
-        assert!(error.starts_with("longer than 1024 MiB"), "{error}");
+        assert!(
+            error.starts_with("the record is longer than 1 GiB"),
+            "{error}"
+        );
         let (_, mut lines) = begin();
         lines.number = MOST_LINES;
         let error = format!("{:#}", lines.next().map(drop).unwrap_err());
@@ -928,7 +931,7 @@ mod tests {
         let refused = read(version_3).map(drop).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "line 1: the record has version 3;  this farwire reads versions up to 2"
+            "line 1: the record has version 3; this farwire reads versions up to 2"
         );
     }
 

@@ -105,10 +105,10 @@ mod tests {
             ("5/4", "the last 4/4"),
             ("1/0", "the number of shards must be 1 to 10000"),
             ("1/10001", "the number of shards must be 1 to 10000"),
-            ("x", "as 3/16"),
-            ("1/x", "as 3/16"),
-            ("-1/4", "as 3/16"),
-            ("4294967296/4294967297", "as 3/16"),
+            ("x", "as in 3/16"),
+            ("1/x", "as in 3/16"),
+            ("-1/4", "as in 3/16"),
+            ("4294967296/4294967297", "as in 3/16"),
         ] {
             let error = text.parse::<ShardNumber>().unwrap_err();
             assert!(error.contains(cause), "{text}: {error}");

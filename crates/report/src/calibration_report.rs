@@ -124,7 +124,7 @@ fn not_run(report: &CalibrationReport) -> Option<String> {
     (count > 0).then(|| format!("not run: {count} of {planned} cases, which are not counted above"))
 }
 
-/// Formats the coverage, as in "tcp: intervals hold the truth in 19 of 20 cells".
+/// Formats the coverage, as in "tcp: intervals contain the truth in 19 of 20 cells".
 fn coverage(report: &InstrumentCalibration) -> String {
     let count = |standing| {
         let cells = report.figures.iter().flat_map(|figure| &figure.cells);
@@ -378,7 +378,7 @@ mod tests {
         )
         .replace("\n  ", " ");
         for part in [
-            "ping: intervals hold the truth in 0 of 1 cell",
+            "ping: intervals contain the truth in 0 of 1 cell",
             "misses: line: ping: rtt median: 25.00 ms, the truth is 24.00 ms, outside by 0.900 ms",
             "below 90 %: ping",
         ] {
@@ -401,7 +401,7 @@ mod tests {
             assert_eq!(text.matches(&line).count(), 1, "{text}");
             assert!(!text.contains("no truth"), "{text}");
             assert!(
-                text.contains("ping: intervals hold the truth in 1 of 1 cell"),
+                text.contains("ping: intervals contain the truth in 1 of 1 cell"),
                 "{text}"
             );
             assert!(!text.contains("tcp"), "{text}");

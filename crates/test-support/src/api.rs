@@ -101,8 +101,9 @@ impl Listening {
         for line in &mut lines {
             let line = line?;
             // A warning may contain the address before.
-            let marks = ["it at http://", "are at http://"];
-            if let Some((_, url)) = marks.iter().find_map(|mark| line.split_once(mark)) {
+            let marks = ["live page and API: ", "reports of "];
+            let states_it = marks.iter().any(|words| line.contains(words));
+            if let Some((_, url)) = line.rsplit_once(": http://").filter(|_| states_it) {
                 let (address, _) = url.split_once('/').unwrap_or((url, ""));
                 at = Some(address.parse()?);
                 break;

@@ -28,11 +28,11 @@ const LONGEST: usize = 4_096;
 /// The address at which a page and an API serve the links, and who may use them.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ListenArg {
-    /// Serve a live page and an API at 127.0.0.1:7700 or unix:PATH [default: a Unix socket]
+    /// Serve a page and an API at ADDR:PORT or unix:PATH [default: a Unix socket]
     ///
-    /// Serve a live page and an API that show the links and change them (`run` shows only), at 127.0.0.1:7700 or unix:PATH
+    /// Serve a live page and an API that show the links and change them (`run` only shows them), at 127.0.0.1:7700 or unix:PATH
     /// [default: a Unix socket, where `farwire links` and `farwire set` look first]. On loopback, the printed URL contains a
-    /// token. Non-loopback addresses require a token and use TLS.
+    /// token. Non-loopback addresses require a token and use TLS
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, help_heading = headings::LIVE)]
     listen: Option<Option<Listen>>,
     /// Require no token on loopback: every user of this machine can then change the links

@@ -58,7 +58,7 @@ pub(crate) struct ExperimentArgs {
     /// Run only this case, or the cases of this sweep, and the reference (repeatable)
     #[arg(long, value_name = "CASE", help_heading = RUNS_HEADING)]
     only: Vec<String>,
-    /// Continue the experiment in DIR: run what its record is missing
+    /// Continue the experiment in DIR with the runs that its record lacks
     #[arg(
         long,
         value_name = "DIR",

@@ -51,7 +51,7 @@ pub(crate) struct ForwarderArgs {
     /// Write a CSV line for every packet: arrival, verdict, due time, departure
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     packet_log: Option<PathBuf>,
-    /// Capture both ends of each link to PREFIX.pcapng, with each packet's verdict as a comment
+    /// Capture both ends of each link to PREFIX.pcapng, with verdicts as comments
     #[arg(long, value_name = "PREFIX", help_heading = headings::OUTPUT)]
     pcap: Option<PathBuf>,
     #[command(flatten)]

@@ -19,7 +19,7 @@ use crate::toml_file;
 
 /// The heading of the conditions in help.
 pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
-/// Stands below the conditions in help.
+/// The note below the conditions in help.
 pub(crate) const ONE_DIRECTION: &str = "Every flag except --toffee also exists as --up-... (upload, from the command's side or IF_A) and --down-... \
      (download): --up-rate 1mbit.";
 /// The heading of the options that say where other conditions come from.

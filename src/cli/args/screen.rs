@@ -12,7 +12,7 @@ use instruments::failure::{Blame, Failure};
 /// The option that shows links on the terminal.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
-    /// Show curves and counters on this terminal, and change the link by keys (`run` shows only)
+    /// Show live curves on this terminal; keys change the link, except in `run`
     #[arg(long, help_heading = headings::LIVE)]
     tui: bool,
 }

@@ -120,7 +120,7 @@ impl Testbed for LoopbackTestbed {
     }
 
     fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
-        ensure!(!self.dies, "the emulator died: of a test");
+        ensure!(!self.dies, "the emulator died: a test ended it");
         Ok(vec![("link".to_owned(), Summary::default())])
     }
 }
@@ -264,7 +264,7 @@ fn a_run_whose_emulator_dies_ends_immediately_and_the_others_take_place() {
     let RunOutcome::Failed { cause } = &record.runs[0].outcome else {
         panic!("{:?}", record.runs[0].outcome)
     };
-    let expected = "download: the emulator has died; test bed: the forwarder died: of a test";
+    let expected = "download: the emulator has died; test bed: the emulator died: a test ended it";
     assert_eq!(cause, expected);
     assert_eq!(record.runs[1].outcome, RunOutcome::Ok);
 }

@@ -11,6 +11,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::toml_file::SourceFile;
 use conditions::nearest;
+use record::quantity::counted;
 
 /// The largest number of cases of a scenario.
 const MOST_CASES: usize = 10_000;
@@ -189,9 +190,9 @@ fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec
         }
         ensure!(
             values.len() == steps.len(),
-            "{at}: sweep: {path}: it has {} and the key before it {}: all keys of one table need the same number of values",
-            values.len(),
-            steps.len()
+            "{at}: sweep: {path}: it has {}, but the key before it has {}: all keys of one table need the same number of values",
+            counted(values.len() as u64, "value"),
+            counted(steps.len() as u64, "value")
         );
         for (step, value) in steps.iter_mut().zip(values) {
             step.push((path.clone(), value));
@@ -442,7 +443,10 @@ mod tests {
             ("[]", "the list has no values"),
             ("'1ms'", "must be a list"),
             ("{ from = '1ms' }", "to is missing"),
-            ("{ from = '1ms', to = '2s', times = 2 }", "one unit"),
+            (
+                "{ from = '1ms', to = '2s', times = 2 }",
+                "from and to must have the same unit, not `ms` and `s`",
+            ),
             ("{ from = '1ms', to = '2ms', times = 1 }", "above 1"),
             ("{ from = '1ms', to = '2ms', plus = '0ms' }", "above 0"),
             ("{ from = '1ms', to = '2ms' }", "either times or plus"),

@@ -549,7 +549,7 @@ mod tests {
         }
         let whole = &measurement.facts["whole search"];
         assert!(
-            whole.starts_with("10946 datagrams sent,  9996 received, 950 missing"),
+            whole.starts_with("10946 datagrams sent, 9996 received, 950 missing"),
             "{whole}"
         );
     }

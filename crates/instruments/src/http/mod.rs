@@ -181,8 +181,7 @@ impl Download {
         let mut connection = HttpConnection::open(target, local, &session.stop)?;
         let start = connection.request(target, false)?;
         let head = connection.head(&session.stop)?;
-        let head =
-            head.context("the server closed the connection immediately, within the answer's head")?;
+        let head = head.context("the server closed the connection before it answered")?;
         Ok(Self {
             amount,
             connection,
@@ -467,7 +466,11 @@ mod tests {
     fn invalid_responses_are_refused_with_their_cause() {
         for (answer, cause) in [
             (&b"SSH-2.0-OpenSSH\r\n"[..], "not HTTP/1.1"),
-            (b"", "closed the connection within the answer's head"),
+            (b"", "the server closed the connection before it answered"),
+            (
+                b"HTTP/1.1 200",
+                "the server closed the connection within the answer's head, after 12 bytes",
+            ),
             (b"HTTP/1.1 404 Not Found\r\n\r\n", "404 Not Found"),
             (
                 b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/x\r\n\r\n",

@@ -238,7 +238,7 @@ mod tests {
             ("10", "size"),
             ("0b", "at least 1 byte"),
             ("2gb", "at most"),
-            ("9kb..1kb", "there is nothing"),
+            ("9kb..1kb", "there is no size from 9000 to 1000 bytes"),
             ("lognormal:10kb", "lognormal:MEDIAN,SIGMA"),
             ("pareto:1kb,x", "pareto:LEAST,ALPHA"),
             ("pareto:1kb,0", "above 0"),

@@ -215,7 +215,11 @@ impl FromStr for LoadKind {
                     .parse()
                     .map_err(|_| Error::Input(format!("`{amount}` is not a number of streams")))?;
                 let most = MOST_STREAMS;
-                ensure!(Input, (1..=most).contains(&streams), "1 to {most} streams");
+                ensure!(
+                    Input,
+                    (1..=most).contains(&streams),
+                    "a load has 1 to {most} streams, not {streams}"
+                );
                 Ok(Self::Tcp(streams))
             }
             "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
@@ -275,10 +279,10 @@ mod tests {
         assert_eq!(udp, LoadKind::Udp(BitsPerSec::new(10_000_000).unwrap()));
         assert_eq!("tcp".parse::<LoadKind>().unwrap(), LoadKind::Tcp(1));
         for (wrong, cause) in [
-            ("tcp:0", "1 to 128"),
-            ("tcp:x", "no number"),
+            ("tcp:0", "1 to 128 streams, not 0"),
+            ("tcp:x", "`x` is not a number of streams"),
             ("udp:fast", "fast"),
-            ("quic:1", "no load"),
+            ("quic:1", "`quic` is not a load"),
         ] {
             let error = wrong.parse::<LoadKind>().unwrap_err().to_string();
             assert!(error.contains(cause), "{error}");

@@ -365,8 +365,8 @@ mod tests {
         }
         for (size, instead) in [
             (43, "44"),
-            (45, "take 44 or 48"),
-            (106, "take 104 or 108"),
+            (45, "use 44 or 48"),
+            (106, "use 104 or 108"),
             (65_508, "65507"),
         ] {
             let error = plan(size).check().unwrap_err().to_string();

@@ -106,8 +106,8 @@ pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
     MEASURES.iter().filter_map(change).collect()
 }
 
-/// Returns a line for each quantity in which the machines of two records differ: "TCP with nothing in the way: 9400
-/// Mbit/s against 5000 Mbit/s".
+/// Returns a line for each quantity in which the machines of two records differ: "TCP without emulation:
+/// 9400 Mbit/s in the reference, 5000 Mbit/s in the record".
 pub(crate) fn against(reference: &[Baseline], record: &[Baseline]) -> Vec<String> {
     let words = |measure: &Measure| {
         let both = [reference, record].map(|all| range(measure, all));
@@ -233,7 +233,7 @@ mod tests {
         assert!(against(&old, &[]).is_empty());
         assert_eq!(
             against(&old, &new),
-            ["TCP with nothing in the way: 10000 Mbit/s against 5000 Mbit/s"]
+            ["TCP without emulation: 10000 Mbit/s in the reference, 5000 Mbit/s in the record"]
         );
         let both = [old, new].concat();
         // One record has 5 and 10 Gbit/s. It differs neither from itself nor from a record with one of these values.
@@ -242,7 +242,9 @@ mod tests {
         let slow = [baseline(2, 3e9, 0.05)];
         assert_eq!(
             against(&both, &slow),
-            ["TCP with nothing in the way: 5000 Mbit/s to 10000 Mbit/s against 3000 Mbit/s"]
+            [
+                "TCP without emulation: 5000 Mbit/s to 10000 Mbit/s in the reference, 3000 Mbit/s in the record"
+            ]
         );
     }
 }

@@ -297,7 +297,7 @@ mod tests {
         let analysis = Analysis::of(&record);
         let drawings = question(&analysis).drawings;
         assert_eq!(drawings.len(), 3);
-        assert_eq!(drawings[0].caption, "ping: rtt median against link.delay");
+        assert_eq!(drawings[0].caption, "ping: rtt median by link.delay");
         assert!(drawings[0].svg.contains("link.delay, ms"));
         assert!(
             captions(&swept(&[

@@ -81,7 +81,7 @@ mod tests {
         for part in [
             "# A small experiment\n\n**Met: 4 of 4 expectations met.**",
             "## ping\n\n| case | [rtt median](#trust-rtt), over 2 runs, ms |",
-            "| <a id=\"trust-rtt\"></a>rtt median of ping | the median; of",
+            "| <a id=\"trust-rtt\"></a>rtt median of ping | the median; for `ping`",
             "| slow | 3.12 ± 0.95 | ",
             "| base | none | kind netns, mtu 1500",
             "- all 4 expectations met",

@@ -106,7 +106,7 @@ mod tests {
             );
         }
         assert!(
-            text.contains("for more, use --details or open the report"),
+            unwrapped(&text).contains("for more, use --details or open the report"),
             "{text}"
         );
     }

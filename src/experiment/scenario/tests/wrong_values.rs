@@ -33,7 +33,7 @@ const CORRECTION_PHRASES: [&str; 9] = [
     "such as ",
     "did you mean ",
     "use one of: ",
-    "there is none",
+    "there are none",
     "write ",
     "must be ",
     "at least ",

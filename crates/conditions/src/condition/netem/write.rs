@@ -50,10 +50,10 @@ fn delay(netem: &Netem, words: &mut Vec<String>) {
     } = netem;
     let has_jitter = *jitter > Nanos::ZERO || delay_correlation.is_some();
     if *delay > Nanos::ZERO || has_jitter {
-        words.push(format!("delay {delay}"));
+        words.push(format!("delay {}", delay.in_whole_units()));
     }
     if has_jitter {
-        words.push(jitter.to_string());
+        words.push(jitter.in_whole_units());
     }
     words.extend(delay_correlation.map(|correlation| correlation.to_string()));
     words.extend(
@@ -94,7 +94,7 @@ fn loss(loss: &NetemLoss) -> Option<String> {
 
 fn rate(rate: NetemRate) -> String {
     let bits = BitsPerSec::new(rate.bytes_per_s.saturating_mul(8))
-        .map_or_else(|_| "0bit".to_owned(), |bits| bits.to_string());
+        .map_or_else(|_| "0bit".to_owned(), BitsPerSec::in_whole_units);
     let NetemRate {
         packet_overhead,
         cell_size,
@@ -109,8 +109,12 @@ fn rate(rate: NetemRate) -> String {
 
 fn slot(slot: NetemSlot) -> String {
     let mut text = match slot.delay {
-        NetemSlotDelay::Uniform(least, most) => format!("slot {least} {most}"),
+        NetemSlotDelay::Uniform(least, most) => {
+            let [least, most] = [least, most].map(Nanos::in_whole_units);
+            format!("slot {least} {most}")
+        }
         NetemSlotDelay::Table(law, mean, jitter) => {
+            let [mean, jitter] = [mean, jitter].map(Nanos::in_whole_units);
             format!("slot distribution {} {mean} {jitter}", name(law))
         }
     };

@@ -139,7 +139,10 @@ fn a_client_that_is_not_allowed_is_told_so_and_closed() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-    assert!(answer.contains("may not test here"), "{answer}");
+    assert!(
+        answer.contains("this address is not allowed to test here"),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl StreamProgram for Iperf3 {
             ensure!(
                 Tool,
                 time.subsec_nanos() == 0,
-                "iperf3 tests whole seconds only, not {time:?}"
+                "iperf3 measures for whole seconds only, not for {time:?}"
             );
         }
         Ok(())
@@ -476,6 +476,9 @@ pub(crate) mod tests {
             ..plan(Transport::Tcp, TestDirection::Up)
         };
         let error = Iperf3.check(&plan).unwrap_err().to_string();
-        assert!(error.contains("whole seconds, not for 1.5s"), "{error}");
+        assert!(
+            error.contains("whole seconds only, not for 1.5s"),
+            "{error}"
+        );
     }
 }
