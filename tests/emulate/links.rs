@@ -214,7 +214,7 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     both.args(["emulate", "--pcap", "-", "--links"])
         .arg(links.path());
     let refused = run(&mut both)?;
-    ends_with(&refused, 2, "takes one link's: name a PREFIX")?;
+    ends_with(&refused, 2, "can take the capture of one link only: name a PREFIX")?;
     Ok(())
 }
 
@@ -315,7 +315,7 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'y7'\n"), &[])?;
     has(&said, "there is no interface y7")?;
     let said = try_out(one, &["--delay", "1ms"])?;
-    has(&said, "--links: each link has its conditions")?;
+    has(&said, "--links: the file has the conditions of each link")?;
     let said = try_out(one, &["--packet-log", "-"])?;
     has(&said, "cannot be used with")?;
     // 10 Gbit/s for a second are 1.25 GB in each direction.

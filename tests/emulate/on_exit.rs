@@ -151,7 +151,7 @@ fn a_box_whose_holder_was_killed_says_so_and_does_itself_what_is_to_be_done_at_t
         Pid::from_raw(i32::try_from(wan.holder()?)?),
         Signal::SIGKILL,
     )?;
-    wan.await_line("the box holder has died")?;
+    wan.await_line("the helper process has died")?;
     wan.stop()?;
     ensure!(bridge_of(&bed)?.is_some(), "the interfaces are not joined");
     restore(&bed)?;

@@ -53,7 +53,7 @@ fn copies_that_multiply_are_refused_with_their_product_and_its_limit() -> Result
     let output = exec(&["--link", path, "--", "true"])?;
     check_refusal(
         &output,
-        "makes 1073741824 packets of one: at most 16 may come of one",
+        "makes 1073741824 packets of one: at most 16 are allowed, so use at most 4 such stages",
     )
 }
 

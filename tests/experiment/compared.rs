@@ -103,7 +103,7 @@ fn other_links_are_compared_when_asked_for() -> Result<()> {
     has(&text, "--across-links")?;
     let output = process::succeeded(records.compare(&["--across-links"])?)?;
     let text = stdout(&output);
-    let links = "across links: case `base`: none against delay 20ms\n";
+    let links = "across links: case `base`: none in the reference, delay 20ms in the record\n";
     has(&text, links)?;
     Ok(())
 }

@@ -61,6 +61,6 @@ fn of_several_scenarios_none_runs_where_one_cannot_be_read_or_two_have_one_name(
     let files = ["small.toml", "met.toml", "--only", "plain"];
     fs::write(small.path("met.toml"), text.replace("'small'", "'met'"))?;
     let refused = process::run(command.args(files))?;
-    ends_with(&refused, 2, "--only is of one scenario")?;
+    ends_with(&refused, 2, "--only works with one scenario only")?;
     Ok(())
 }

@@ -81,7 +81,7 @@ fn a_shard_without_runs_says_so_and_ends_with_0_and_its_record_is_merged_with_th
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::succeeds(&mut shard(&small, "2/2"))?;
     let said = stderr(&output);
-    has(&said, "shard 2/2 has none of the 1 run")?;
+    has(&said, "shard 2/2: none of the 1 run")?;
     ensure!(process::run(&mut shard(&small, "1/2"))?.status.success());
     process::succeeded(merge(&small, &["out/small-1-of-2", "out/small-2-of-2"])?)?;
     Ok(())
@@ -245,7 +245,7 @@ fn a_record_that_a_later_farwire_wrote_is_refused_with_both_versions() -> Result
     ensure!(output.status.code() == Some(2), "{}", output.status);
     let said = stderr(&output);
     let versions = format!(
-        "of version {}; this farwire reads versions up to {version}",
+        "the record has version {}; this farwire reads versions up to {version}",
         version + 1
     );
     for words in [b, &versions] {
@@ -287,7 +287,7 @@ fn a_shard_that_there_is_not_is_refused() -> Result<()> {
     for (number, cause) in [
         ("0/4", "shards are numbered from 1"),
         ("5/4", "the last 4/4"),
-        ("x", "as 3/16"),
+        ("x", "as in 3/16"),
     ] {
         let output = process::run(farwire().args(["run", "x.toml", "--shard", number]))?;
         ends_with(&output, 2, cause)?;

@@ -201,7 +201,7 @@ fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<
     let entries = entries?;
     for name in ["http", "iperf3", "messages"] {
         let of_it =
-            |line: &&str| line.contains(&format!(", {name}, REFUSED: this address may not"));
+            |line: &&str| line.contains(&format!(", {name}, REFUSED: this address is not allowed"));
         let lines = log.lines().filter(of_it).count();
         // There is one every 10 s; a slow machine may see several.
         ensure!((2..REFUSED / 2).contains(&lines), "{name}: {log}");

@@ -312,7 +312,7 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
     ] {
         fs::remove_file(&record)?;
         link(&elsewhere, &record)?;
-        ends_with(&resume()?, 2, "out/record.jsonl: it ")?;
+        ends_with(&resume()?, 2, "out/record.jsonl: the file is ")?;
         ensure!(fs::read_to_string(&elsewhere)? == head, "it was written");
     }
     ensure!(!Path::new("executed").exists() && !small.path("executed").exists());
@@ -325,7 +325,7 @@ fn a_link_in_the_output_directory_leads_no_write_of_run_or_merge_out_of_it() -> 
     let outside = Outside::beside(&small)?;
     fs::create_dir(small.path("out"))?;
     outside.link(&small.path("out/record.partial"))?;
-    ends_with(&small.run()?, 2, "it is a symbolic link")?;
+    ends_with(&small.run()?, 2, "the file is a symbolic link")?;
     outside.check_untouched()?;
     fs::remove_file(small.path("out/record.partial"))?;
     for name in ["report.html", "samples.csv", "record.jsonl"] {
@@ -345,7 +345,7 @@ fn a_link_in_the_output_directory_leads_no_write_of_run_or_merge_out_of_it() -> 
     };
     fs::create_dir(small.path("all"))?;
     outside.link(&small.path("all/record.partial"))?;
-    ends_with(&merge()?, 2, "it is a symbolic link")?;
+    ends_with(&merge()?, 2, "the file is a symbolic link")?;
     outside.check_untouched()?;
     fs::remove_file(small.path("all/record.partial"))?;
     for name in ["report.html", "samples.csv"] {
@@ -379,7 +379,7 @@ fn check_of_a_resume_lists_what_would_run_and_be_used_and_changes_nothing() -> R
     records.with("one", &one_run)?;
     records.with("foreign", &foreign)?;
     for (name, code, said) in [
-        ("one", 0, vec!["slow: repeat ", "\ninterfaces: none\n"]),
+        ("one", 0, vec!["slow: repeats 1 to 2", "\ninterfaces: none\n"]),
         (
             "foreign",
             0,

@@ -1,4 +1,4 @@
-//! Many clients for a long time, some of which misbehave.
+//! Many clients for long, some of which misbehave.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,18 +21,17 @@ use test_support::usage::Usage;
 
 const BEHAVED: u8 = 40;
 const MISBEHAVING: u8 = 10;
-/// The first round. After it, every kind of client has left its traces in memory.
+/// The time after which every kind of client has used memory.
 const WARM_UP: Duration = Duration::from_secs(60);
-/// The second round.
 const REST: Duration = Duration::from_secs(60);
 const REST_IN_FULL: Duration = Duration::from_secs(29 * 60);
-/// The memory at the end, as a multiple of that after the warm-up, is at most this.
+/// The greatest permitted ratio of the memory at the end to that after the warm-up.
 const GROWTH: f64 = 1.05;
-/// The pause of a misbehaving client between two attempts.
+/// A misbehaving client's rest between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The tests of well-behaved clients: the service, its name in the log, the instrument's words, and the figures of client and far end
-/// that must be equal.
+/// Tests of well-behaved clients: the service, its name in the log, the instrument's words, and which figure of the client
+/// is which of the far end.
 const KINDS: [Kind; 8] = [
     Kind::of("iperf3", "tcp", "tcp -t 2 -b 1M", RECEIVED),
     Kind::of("iperf3", "tcp", "tcp -t 2 -b 1M --reverse", RECEIVED),
@@ -54,7 +53,7 @@ const KINDS: [Kind; 8] = [
     Kind::of("capacity", "capacity", "capacity -t 1s", None),
 ];
 const RECEIVED: Option<(&str, &str)> = Some(("received_bytes", "received_bytes"));
-/// Datagrams may arrive after both ends have exchanged their counts. Only the receiver knows of these.
+/// Of datagrams that come when both ends have said what they counted, the receiver alone knows.
 const SENT: Option<(&str, &str)> = Some(("sent_bytes", "sent_bytes"));
 
 #[derive(Clone, Copy)]
@@ -105,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// The kind of the client with this number. One in forty tests capacity, because such a test uses all the bandwidth there is.
+    /// That of the client with this number: one in forty tests capacity, which takes what there is.
     fn for_client(number: u8) -> Self {
         match number {
             0 => KINDS[7],
@@ -114,7 +113,7 @@ impl Kind {
     }
 }
 
-/// The tests that clients of each address have completed.
+/// The work that the clients of each address have completed.
 #[derive(Default)]
 struct Tally(BTreeMap<IpAddr, Completed>);
 
@@ -134,7 +133,7 @@ impl Tally {
         }
     }
 
-    /// Fails unless the far end logged the tests of well-behaved clients as these saw them.
+    /// Checks that the far end logged the same work of well-behaved clients as they saw.
     fn check(&self, log: &Path) -> Result<()> {
         let mut logged = Self::default();
         for line in fs::read_to_string(log)?.lines() {
@@ -178,7 +177,7 @@ fn behaved(address: IpAddr) -> Option<u8> {
     (0..BEHAVED).find(|number| address_of(*number) == address)
 }
 
-/// Runs all clients until `lasts` is over. Well-behaved ones complete the tests that they have begun.
+/// All clients until `lasts` is over; all well-behaved ones complete all that they have begun.
 fn all_at_once(far_end: &FarEnd, lasts: Duration, seed: u64) -> Result<Tally> {
     let over = AtomicBool::new(false);
     let over = &over;
@@ -207,7 +206,7 @@ fn all_at_once(far_end: &FarEnd, lasts: Duration, seed: u64) -> Result<Tally> {
     })
 }
 
-/// A well-behaved client: it does one test after the other.
+/// A well-behaved client: one test after the other.
 fn test_on(far_end: &FarEnd, number: u8, over: &AtomicBool) -> Result<Completed> {
     let kind = Kind::for_client(number);
     let to = far_end.address(kind.service)?;
@@ -236,7 +235,7 @@ fn test_on(far_end: &FarEnd, number: u8, over: &AtomicBool) -> Result<Completed>
     Ok(completed)
 }
 
-/// A client that misbehaves again and again. Its outcome is ignored.
+/// A client that does the far end no good, again and again; what becomes of it is no matter.
 fn misbehave(far_end: &FarEnd, number: u8, over: &AtomicBool, mut rng: Rng) {
     let from = IpAddr::V4(Ipv4Addr::new(127, 0, 2, number + 1));
     while !over.load(Ordering::Relaxed) {
@@ -255,7 +254,7 @@ fn misbehave_once(
     let (http, iperf3) = (far_end.address("http")?, far_end.address("iperf3")?);
     let params: &[u8] = br#"{"tcp":true,"time":10}"#;
     match number {
-        // Half-open connections, until the far end gives them up.
+        // Half-open: until the far end gives them up.
         0 => await_end(raw::iperf3(from, iperf3, rng.u64(..), params)?, over),
         1 => {
             let mut half = raw::connect(from, http)?;
@@ -330,7 +329,7 @@ fn begun(
     Ok((control, stream))
 }
 
-/// Reads now and then, until the test is over or the far end closes the connection.
+/// Reads now and then, until all is over or the far end closes.
 fn await_end(mut connection: TcpStream, over: &AtomicBool) {
     let _ = connection.set_read_timeout(Some(PAUSE));
     while !over.load(Ordering::Relaxed) {
@@ -342,7 +341,7 @@ fn await_end(mut connection: TcpStream, over: &AtomicBool) {
     }
 }
 
-/// Reads a download at 10 kB a second and hangs up before its end.
+/// Takes 10 kB a second of a download that it hangs up on.
 fn slow_reader(from: IpAddr, to: SocketAddr, over: &AtomicBool) -> Result<()> {
     let mut client = raw::connect(from, to)?;
     client.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: x\r\n\r\n")?;

@@ -359,7 +359,7 @@ fn answers_without_end_end_the_measurement() -> Result<()> {
 fn a_size_that_no_packet_can_have_is_bad_input() -> Result<()> {
     let output = process::run(farwire().args(["measure", "probe", "127.0.0.1", "-s", "45"]))?;
     ensure!(output.status.code() == Some(2), "{}", said(&output));
-    ensure!(said(&output).contains("take 44 or 48"), "{}", said(&output));
+    ensure!(said(&output).contains("use 44 or 48"), "{}", said(&output));
     Ok(())
 }
 

@@ -572,7 +572,8 @@ fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>) -> String 
             Some(None) => continue,
             Some(Some(repeats)) => {
                 let count = u32::try_from(repeats.len()).unwrap_or(u32::MAX);
-                let runs = format!("repeats {}", sharding::ranges(repeats, " to ", ", "));
+                let noun = if count == 1 { "repeat" } else { "repeats" };
+                let runs = format!("{noun} {}", sharding::ranges(repeats, " to ", ", "));
                 (runs, [count, count])
             }
         };
