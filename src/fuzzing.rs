@@ -1,18 +1,31 @@
-//! The readers of files from untrusted sources, each as one function that fuzzers call. A reader
+//! The readers of files and requests from untrusted sources, each kind as one function that fuzzers call. A reader
 //! must accept or refuse any content without a panic.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::str;
 
 use conditions::{LinkSpec, warnings};
 use instruments::measure::{read_plan, record_plan};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
-use record::plan::Plan;
+use netio::FiveTuple;
+use record::Record;
+use tempfile::TempDir;
 
-use crate::experiment::{runner, scenario};
+use crate::cli::args::experiment_run::RestOfRecord;
+use crate::cli::args::links_file;
+use crate::cli::merge;
+use crate::experiment::{Plan, runner, scenario};
+use crate::forward::capture::Filter;
 use crate::toml_file::SourceFile;
+use crate::{notes, web};
 
 /// The number of packets that cross a link.
 const PACKETS: u64 = 20;
+
+/// The largest number of records that are merged.
+const MOST_RECORDS: usize = 3;
 
 /// Reads a scenario, both whole and shortened by `--quick`: its plan survives being saved and read,
 /// and its links carry packets.
@@ -26,7 +39,8 @@ pub fn scenarios(bytes: &[u8]) {
         };
         let recorded = record_plan(&plan);
         let kept = serde_json::to_string(&recorded).expect("a plan is JSON");
-        let read: Plan = serde_json::from_str(&kept).expect("what was kept is a plan");
+        let read: record::plan::Plan =
+            serde_json::from_str(&kept).expect("what was kept is a plan");
         assert_eq!(read.cases.len(), plan.cases.len());
         assert!(read_plan(&read).is_ok());
         for case in &plan.cases {
@@ -39,23 +53,120 @@ pub fn scenarios(bytes: &[u8]) {
     }
 }
 
-/// Reads a file of conditions: the reports describe it, and the link carries packets.
+/// Reads a link file, and the same bytes as a file of several links: the reports describe the conditions, and the links carry packets.
 pub fn links(bytes: &[u8]) {
-    let read = |source: SourceFile<'_>| {
-        let table = source.parse()?;
-        source.read::<LinkSpec>(&table)
-    };
-    let Some(Ok(spec)) = source(bytes).map(read) else {
+    let Some(source) = source(bytes) else {
         return;
     };
-    if spec.check().is_err() {
-        return;
+    if let Ok(spec) = source.read_checked(LinkSpec::check) {
+        carry(&spec);
     }
-    let _ = report::link(&spec);
+    for between in links_file::read_source(source).into_iter().flatten() {
+        carry(&between.link);
+    }
+}
+
+/// Describes conditions and sends packets through their link.
+fn carry(spec: &LinkSpec) {
+    let _ = report::link(spec);
     let _ = spec.as_netem();
     let link = spec.to_link("link").expect("conditions were checked");
     let _ = warnings::of_link(&link.config);
     pass(&link.config);
+}
+
+/// Reads the filter of a capture in the first line, and applies it to the frame in the other bytes: the filter keeps the frame if each of
+/// its conditions alone keeps it.
+pub fn filters(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let (text, frame) = bytes.split_at(end.unwrap_or(bytes.len()));
+    let Ok(text) = str::from_utf8(text) else {
+        return;
+    };
+    let Ok(filter) = text.parse::<Filter>().map_err(|error| error.to_string()) else {
+        return;
+    };
+    let again = filter.to_string().parse::<Filter>();
+    assert_eq!(
+        again.as_ref(),
+        Ok(&filter),
+        "a filter differs from its text"
+    );
+    let flow = frame.get(1..).and_then(FiveTuple::of);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let conditions = words.split(|word| ["and", "&&"].contains(word));
+    let keeps = |words: &[&str]| {
+        let condition: Filter = words
+            .join(" ")
+            .parse()
+            .expect("a part of a filter is a filter");
+        condition.matches(flow.as_ref())
+    };
+    assert_eq!(
+        filter.matches(flow.as_ref()),
+        conditions.map(keeps).all(|keeps| keeps)
+    );
+}
+
+/// Sends a request to the API of a running link. The bytes are text: the method and the path in the first line, one header in each further
+/// line, an empty line and the body. The status of the answer is below 500.
+pub fn bodies(bytes: &[u8]) {
+    web::fuzzing::request(bytes);
+}
+
+/// Turns off notes and the log on standard error.
+pub fn keep_quiet() {
+    notes::keep_quiet();
+}
+
+/// Reads the contents of record files, separated by a byte of 0. Each record is reported, and checked as by `run --resume DIR --check`.
+/// Then all are merged, and a single one is merged with a copy of itself. The result does not depend on the order.
+pub fn records(bytes: &[u8]) {
+    let folder = folder();
+    let mut directories = Vec::new();
+    for record in bytes.split(|byte| *byte == 0).take(MOST_RECORDS) {
+        report::fuzzing::records(record);
+        let directory = keep(&folder, directories.len(), record);
+        let no_tools = |_: &Plan| Ok(BTreeMap::new());
+        let rest = RestOfRecord::in_directory(&directory, &[], true, no_tools);
+        assert!(rest.is_err() || Record::read(&directory).is_ok());
+        directories.push(directory);
+    }
+    if let [_] = directories[..] {
+        directories.push(keep(&folder, 1, bytes));
+    }
+    let joined = folder.path().join("joined");
+    let merged = merged(&directories, &joined);
+    directories.reverse();
+    assert!(
+        merged == self::merged(&directories, &joined),
+        "the order matters"
+    );
+    if merged.is_some() {
+        assert!(Record::read(&joined).is_ok(), "a merged record can be read");
+    }
+}
+
+/// Writes a record to a new directory that is named by `number`.
+fn keep(folder: &TempDir, number: usize, record: &[u8]) -> PathBuf {
+    let directory = folder.path().join(number.to_string());
+    let made = fs::create_dir(&directory);
+    let kept = made.and_then(|()| fs::write(directory.join("record.jsonl"), record));
+    kept.expect("there is room for a small file");
+    directory
+}
+
+/// Returns the bytes of the merged record and its description; `None` if the records cannot be merged.
+fn merged(directories: &[PathBuf], joined: &Path) -> Option<(Vec<u8>, String)> {
+    let (described, _) = merge::join(directories, joined, true).ok()?;
+    let bytes = fs::read(joined.join("record.jsonl"));
+    Some((bytes.expect("it was written"), described.to_string()))
+}
+
+/// Creates a folder in memory, so that writing does not wait for a disk.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    folder.expect("a folder can be made")
 }
 
 fn source(bytes: &[u8]) -> Option<SourceFile<'_>> {
@@ -86,7 +197,7 @@ fn pass(config: &LinkConfig) {
             due(outcome);
         }
     }
-    // A schedule may change the link forever, so this asks for one moment only.
+    // A schedule may hold packets forever, so this does not wait for all of them.
     while let Some(outcome) = link.poll(at(PACKETS)) {
         due(outcome);
     }
@@ -103,14 +214,30 @@ mod tests {
 
     const SCENARIO: &str = include_str!("../scenarios/burst-loss.toml");
     const LINK: &str = "delay = '20ms'\njitter = '2ms'\nloss = '1%,burst=3'\n[up]\nrate = '10mbit'\nqueue = '50ms'\naqm = 'codel'\n";
+    const LINKS: &str = "[[links]]\na = 'x0'\nb = 'y0'\nlink = { delay = '20ms', loss = '1%' }\n";
+    const FILTER: &str = "tcp port 443 and src net 10.77.0.0/16 && host fd77::2\n";
+    const BODY: &str = "PATCH /v1/links/link?for=60s\nContent-Type: application/json\n\n{\"delay\": \"5ms\", \"up\": {\"loss\": \"1%\"}}";
+    const RECORD: &str = include_str!("../tests/fixtures/records/small.jsonl");
     const BYTES: &[u8] = b"0159-e.'\"}],:n %=[\n";
+
+    /// A correct text, the number of its changed copies, and the function that reads them.
+    type Case = (&'static str, usize, fn(&[u8]));
+
+    const CASES: [Case; 6] = [
+        (SCENARIO, 100, scenarios),
+        (LINK, 100, links),
+        (LINKS, 100, links),
+        (FILTER, 300, filters),
+        (BODY, 60, bodies),
+        (RECORD, 20, records),
+    ];
 
     #[test]
     fn nothing_nearly_right_makes_a_reader_panic() {
         let mut random = fastrand::Rng::with_seed(1);
-        for (text, read) in [(SCENARIO, scenarios as fn(&[u8])), (LINK, links)] {
+        for (text, changes, read) in CASES {
             read(text.as_bytes());
-            for _ in 0..100 {
+            for _ in 0..changes {
                 let mut bytes = text.as_bytes().to_vec();
                 for _ in 0..random.usize(1..4) {
                     let at = random.usize(..bytes.len());

@@ -66,13 +66,24 @@ pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
         text: &text,
         also,
     };
-    let table = source.parse()?;
-    let held = source.read(&table)?;
-    check(&held).map_err(|error| source.refusal(&table, "", error))?;
-    Ok(held)
+    source.read_checked(check)
 }
 
 impl<'a> SourceFile<'a> {
+    /// Reads a value from the text and passes it to `check`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SourceFile::parse`]. Refuses an unknown key or a value out of range, with file, line and key.
+    pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
+        &self,
+        check: impl FnOnce(&T) -> Result<(), E>,
+    ) -> Result<T> {
+        let table = self.parse()?;
+        let held = self.read(&table)?;
+        check(&held).map_err(|error| self.refusal(&table, "", error))?;
+        Ok(held)
+    }
+
     /// Returns the tables of the text. A table that names the file of a distribution gets its values.
     ///
     /// # Errors

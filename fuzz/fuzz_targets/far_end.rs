@@ -1,5 +1,5 @@
-//! The control state machines of HTTP, pingpong, blast, transfer and iperf3, which have sockets in them: a far end in this process
-//! is told whatever the bytes are, up to their end.
+//! Conversations with HTTP, pingpong, blast, transfer and iperf3. Their state machines have sockets in them, therefore each input is sent
+//! to a far end in this process.
 
 #![no_main]
 
@@ -26,14 +26,14 @@ static FAR_END: LazyLock<Server> = LazyLock::new(|| {
     serve::start(config).expect("loopback has free ports")
 });
 
-/// The first byte says to whom.
+/// Sends an input to the service that its first byte selects.
 fn converse(bytes: &[u8]) {
     let Some((service, said)) = bytes.split_first() else {
         return;
     };
     let service = SERVICES[usize::from(*service) % SERVICES.len()];
     let address = FAR_END.address(service).expect("it is served");
-    // Where this machine's ports are all used up, there is nothing to learn.
+    // All ports of this machine may be in use.
     let Ok(mut stream) = TcpStream::connect(address) else {
         return;
     };
@@ -42,7 +42,7 @@ fn converse(bytes: &[u8]) {
         .expect("it must be above 0");
     let _ = stream.write_all(said);
     let _ = stream.shutdown(Shutdown::Write);
-    // Then the client hangs up, also on what goes on for as long as it was asked to. A panic of any thread ends the fuzzer.
+    // Then the client hangs up, even if the service would go on sending. A panic of any thread ends the fuzzer.
     let mut heard = [0; HEARD];
     for _ in 0..LOOKS {
         if !matches!(stream.read(&mut heard), Ok(1..)) {

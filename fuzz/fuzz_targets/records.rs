@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| report::fuzzing::records(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| farwire::fuzzing::records(bytes));

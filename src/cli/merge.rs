@@ -1,6 +1,7 @@
 //! `farwire merge`: joins the records of an experiment's shards.
 
-use std::collections::BTreeMap;
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use instruments::failure::{Blame, Failure};
 use instruments::measure;
 use record::printable::printable_lines;
 use record::quantity::counted;
-use record::{GivenScenario, Merge, Record, Shard, ShardBy};
+use record::{GivenScenario, Merge, Record, Shard, ShardBy, ShardNumber};
 use report::analysis::{Analysis, Verdict};
 
 /// Join the records of an experiment's shards into one record
@@ -46,7 +47,7 @@ pub(crate) struct MergeArgs {
 
 /// The counts of the joined record, and the missing runs.
 #[derive(Debug, Serialize)]
-struct Joined {
+pub(crate) struct Joined {
     name: String,
     /// Runs that need no further attempt.
     runs: usize,
@@ -76,28 +77,8 @@ struct Missing {
 impl MergeArgs {
     /// Merges. The exit code is 0 if no run is missing and all expectations are met, else 1.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let merge = Merge::of(&self.records).or_bad_input()?;
-        let replaces = Record::is_in(&self.out);
-        match merge.write(&self.out, self.overwrite) {
-            Err(error) if error.is_full() => return Err(error.into()),
-            written => written.or_bad_input()?,
-        }
-        clear_reports(&self.out, replaces);
-        let (all, missing) = (merge.planned(), merge.missing().len());
-        let verdict = match missing {
-            0 => Some(verdict(&merge, &self.out)?),
-            _ => None,
-        };
-        let joined = Joined {
-            name: merge.plan().name.clone(),
-            runs: all - missing,
-            planned: all,
-            records: self.records.len(),
-            hosts: merge.hosts(),
-            duplicates: merge.duplicates(),
-            missing: to_do(&merge)?,
-            met: verdict.map(|verdict| verdict == Verdict::Met),
-        };
+        let (joined, verdict) = join(&self.records, &self.out, self.overwrite)?;
+        let (all, missing) = (joined.planned, joined.planned - joined.runs);
         let json = self.json.as_deref();
         let text = joined.to_string();
         super::show(json, &joined, &printable_lines(&text), io::sink())?;
@@ -116,6 +97,41 @@ impl MergeArgs {
         }
         .into())
     }
+}
+
+/// Joins `records` into one record in `out`. It replaces an existing record only with `overwrite`. The verdict is that of the whole
+/// experiment, and `None` while runs are missing.
+///
+/// # Errors
+/// A record cannot be read or belongs to another experiment, or the joined record cannot be written.
+pub(crate) fn join(
+    records: &[PathBuf],
+    out: &Path,
+    overwrite: bool,
+) -> Result<(Joined, Option<Verdict>), Failure> {
+    let merge = Merge::of(records).or_bad_input()?;
+    let replaces = Record::is_in(out);
+    match merge.write(out, overwrite) {
+        Err(error) if error.is_full() => return Err(error.into()),
+        written => written.or_bad_input()?,
+    }
+    clear_reports(out, replaces);
+    let (all, missing) = (merge.planned(), merge.missing().len());
+    let verdict = match missing {
+        0 => Some(verdict(&merge, out)?),
+        _ => None,
+    };
+    let joined = Joined {
+        name: merge.plan().name.clone(),
+        runs: all - missing,
+        planned: all,
+        records: records.len(),
+        hosts: merge.hosts(),
+        duplicates: merge.duplicates(),
+        missing: to_do(&merge)?,
+        met: verdict.map(|verdict| verdict == Verdict::Met),
+    };
+    Ok((joined, verdict))
 }
 
 /// Returns the verdict on the whole experiment, as it was written to `out`. The record is read into memory only if it has something to judge.
@@ -156,7 +172,17 @@ impl fmt::Display for Joined {
     }
 }
 
-/// Returns the commands for the missing runs, each with its runs.
+/// The record or shard that a missing run belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner<'a> {
+    /// The given record in this directory, which is resumed.
+    Record(&'a Path),
+    /// A shard whose record was not given, or the whole experiment if it has no shards.
+    Beginning(Option<(ShardNumber, ShardBy)>),
+}
+
+/// Returns the commands for the missing runs, each with its runs. It makes texts that many runs share only once, because a record from a
+/// stranger may lack a million runs.
 fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     if merge.missing().is_empty() {
         return Ok(Vec::new());
@@ -165,12 +191,37 @@ fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     let shards = merge
         .shard()
         .map_or_else(Vec::new, |one| sharding::all(&plan, one.number.of, one.by));
-    let mut by_command: BTreeMap<String, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
+    let shard_of = shards_of_runs(&shards);
+    let mut by_owner: BTreeMap<Owner<'_>, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
     for (case, repeat) in merge.missing() {
-        let command = command(merge, &plan, &shards, case, *repeat);
-        let cases = by_command.entry(command).or_default();
+        let shard = || shard_of.get(&(case.as_str(), *repeat)).copied();
+        let owner = merge.owner(case, *repeat);
+        let owner = owner.map_or_else(|| Owner::Beginning(shard()), Owner::Record);
+        let cases = by_owner.entry(owner).or_default();
         cases.entry(case).or_default().push(*repeat);
     }
+    // Only a calibration records every flow.
+    let name = if plan.by_flow { "calibrate" } else { "run" };
+    let begin = LazyCell::new(|| {
+        let file = quoted(&merge.scenario().file);
+        format!("farwire {name} {file}{}", options(merge.scenario(), &plan))
+    });
+    let command = |owner: Owner<'_>| match owner {
+        Owner::Record(directory) => {
+            let files = files_to_allow(&plan, directory);
+            let directory = quoted(&directory.display().to_string());
+            format!("farwire {name} --resume {directory}{files}")
+        }
+        Owner::Beginning(None) => begin.clone(),
+        Owner::Beginning(Some((number, ShardBy::Run))) => format!("{} --shard {number}", *begin),
+        Owner::Beginning(Some((number, ShardBy::Case))) => {
+            format!("{} --shard {number} --shard-by case", *begin)
+        }
+    };
+    let by_owner = by_owner.into_iter();
+    let by_command: BTreeMap<String, _> = by_owner
+        .map(|(owner, cases)| (command(owner), cases))
+        .collect();
     let missing = |(case, repeats): (&str, Vec<u32>)| Missing {
         case: case.to_owned(),
         repeats,
@@ -182,27 +233,16 @@ fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     Ok(to_do.collect())
 }
 
-/// Returns the command for a missing run. It resumes the record that should contain the run, or runs the missing shard.
-fn command(merge: &Merge, plan: &Plan, shards: &[Shard], case: &str, repeat: u32) -> String {
-    // Only a calibration records every flow.
-    let name = if plan.by_flow { "calibrate" } else { "run" };
-    if let Some(directory) = merge.owner(case, repeat) {
-        let files = files_to_allow(plan, directory);
-        let directory = quoted(&directory.display().to_string());
-        return format!("farwire {name} --resume {directory}{files}");
+/// Returns the shard of each run, by case and repeat.
+fn shards_of_runs(shards: &[Shard]) -> HashMap<(&str, u32), (ShardNumber, ShardBy)> {
+    let mut shard_of = HashMap::new();
+    for shard in shards {
+        for (case, repeats) in &shard.runs {
+            let runs = repeats.iter().map(|repeat| (case.as_str(), *repeat));
+            shard_of.extend(runs.map(|run| (run, (shard.number, shard.by))));
+        }
     }
-    let mut owners = shards.iter();
-    let shard = owners.find(|shard| shard.has(case, repeat));
-    let shard = shard.map(|shard| match shard.by {
-        ShardBy::Run => format!(" --shard {}", shard.number),
-        ShardBy::Case => format!(" --shard {} --shard-by case", shard.number),
-    });
-    format!(
-        "farwire {name} {}{}{}",
-        quoted(&merge.scenario().file),
-        options(merge.scenario(), plan),
-        shard.unwrap_or_default()
-    )
+    shard_of
 }
 
 /// Returns the options that turn the scenario into the plan. If the scenario cannot be read again, for example without the files

@@ -1,6 +1,6 @@
 //! The commands, one in each file, which declares the arguments and runs the command. [`args`] has the arguments that several commands share.
 
-mod args;
+pub(crate) mod args;
 mod calibrate;
 mod compare;
 mod completions;
@@ -13,7 +13,7 @@ mod links;
 mod man;
 mod manual;
 mod measure;
-mod merge;
+pub(crate) mod merge;
 mod profiles;
 mod report;
 mod run;

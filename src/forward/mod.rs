@@ -9,6 +9,7 @@ mod arena;
 pub(crate) mod capture;
 mod departures;
 mod departures_by_kind;
+pub(crate) mod fuzzing;
 mod held_frames;
 mod link_runner;
 mod observed;

@@ -204,7 +204,8 @@ impl ForwarderThread {
         Self::spawn(sets, ring_bytes, links, options)
     }
 
-    fn spawn<P: PortSet + Wakes + Send + 'static>(
+    /// Starts a forwarder between ports of any kind, whose rings take `ring_bytes`; see [`ForwarderThread::start_all`].
+    pub(super) fn spawn<P: PortSet + Wakes + Send + 'static>(
         sets: Vec<P>,
         ring_bytes: usize,
         joined: Vec<PlacedLink>,

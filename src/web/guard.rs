@@ -29,7 +29,7 @@ use super::problem::Problem;
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("farwire-version");
 
 /// The largest body that is read.
-const LARGEST_BODY: usize = 64 << 10;
+pub(super) const LARGEST_BODY: usize = 64 << 10;
 
 /// The restrictions for browsers: nothing is loaded from other sites, and no inline script runs.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \

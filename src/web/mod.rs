@@ -12,6 +12,7 @@ mod client;
 mod connections;
 mod events;
 mod far_end_metrics;
+pub(crate) mod fuzzing;
 mod guard;
 mod history;
 mod links;

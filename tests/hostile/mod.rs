@@ -1,5 +1,6 @@
 //! Hostile clients, servers and files, and sudden ends of the program.
 
+mod api_soak;
 mod capacity;
 mod closed_output;
 mod files;

@@ -2,6 +2,8 @@
 
 mod tried;
 
+use std::slice;
+
 use model::{
     Behaviour, BitsPerSec, Bytes, Link, LinkConfig, LongRunLoss, LossLaw, Nanos, QueueLimit,
 };
@@ -10,6 +12,7 @@ use serde::Serialize;
 pub use self::tried::{Delays, Tried};
 use crate::Direction;
 use crate::error::Error;
+use crate::link::hop::emulated_link;
 use crate::route::{FULL_FRAME, PathStages};
 use crate::{LinkSpec, reach, warnings};
 
@@ -72,7 +75,7 @@ impl InEffect {
     /// Returns the errors of [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
-        let config = spec.to_link("box")?.config;
+        let config = emulated_link(slice::from_ref(&hop), spec.seed(), 0).config;
         let mut notes = warnings::of_link(&config);
         notes.extend(reach::beyond(&config, &reach::Host::default()));
         let all = hop.rest.up.iter().chain(&hop.rest.down);
@@ -159,7 +162,8 @@ impl MemoryNeed {
     /// Returns the errors of [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
-        let copies = Link::new(&spec.to_link("box")?.config)?.most_copies();
+        let config = emulated_link(slice::from_ref(&hop), spec.seed(), 0).config;
+        let copies = Link::new(&config)?.most_copies();
         let need = Self::on(&PathStages(hop.rest.up), &PathStages(hop.rest.down));
         Ok(Self { copies, ..need })
     }

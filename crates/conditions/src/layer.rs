@@ -180,6 +180,13 @@ impl ScheduleStep {
         self.conditions.clone().or(before)
     }
 
+    /// Returns the kinds of the conditions that it states or removes.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &'static ConditionKind> {
+        let of_name = |name: &ConditionName| CONDITIONS.iter().find(|kind| kind.key == name.0);
+        let removed = self.without.iter().filter_map(of_name);
+        self.conditions.kinds().chain(removed)
+    }
+
     /// Returns the step at `at` that changes `before` to `now`; `None` if they are equal.
     pub(crate) fn between(at: Nanos, before: &ConditionSet, now: &ConditionSet) -> Option<Self> {
         let gone = before.kinds().filter(|kind| !now.contains(kind.key));
@@ -240,6 +247,18 @@ impl Layer {
         steps.fold(self.at_first.clone(), ConditionSet::or)
     }
 
+    /// Returns the keys of the conditions that it states at all times. Their values may change.
+    pub(crate) fn always(&self) -> impl Iterator<Item = &'static str> {
+        let is_removed = |key| {
+            let name = ConditionName(key);
+            self.schedule
+                .iter()
+                .any(|step| step.without.contains(&name))
+        };
+        let keys = self.at_first.kinds().map(|kind| kind.key);
+        keys.filter(move |key| !is_removed(key))
+    }
+
     /// Returns the conditions that it has at a time.
     pub(crate) fn then(&self, time: Nanos) -> ConditionSet {
         let mut cursor = ScheduleCursor::of(self);
@@ -287,25 +306,38 @@ impl Layer {
 pub(crate) struct ScheduleCursor<'s> {
     /// The conditions that hold now.
     pub(crate) now: ConditionSet,
-    /// The steps that are still to come.
-    steps: &'s [ScheduleStep],
+    /// All steps that the cursor follows.
+    steps: Vec<&'s ScheduleStep>,
+    /// The number of steps that have been applied.
+    applied: usize,
 }
 
 impl<'s> ScheduleCursor<'s> {
     /// Starts before the first step of a layer.
     pub(crate) fn of(layer: &'s Layer) -> Self {
+        Self::with_steps(layer, |_| true)
+    }
+
+    /// Starts before the first step of a layer, and follows only the steps for which `counts` is true.
+    pub(crate) fn with_steps(layer: &'s Layer, counts: impl Fn(&ScheduleStep) -> bool) -> Self {
+        let steps = layer.schedule.iter();
         Self {
             now: layer.at_first.clone(),
-            steps: &layer.schedule,
+            steps: steps.filter(|step| counts(step)).collect(),
+            applied: 0,
         }
+    }
+
+    /// Returns the times of all steps that it follows.
+    pub(crate) fn times(&self) -> impl Iterator<Item = Nanos> {
+        self.steps.iter().map(|step| step.at)
     }
 
     /// Advances to `time`, which must not be before the last one, and returns the conditions that hold then.
     pub(crate) fn advance_to(&mut self, time: Nanos) -> &ConditionSet {
-        while let Some((step, later)) = self.steps.split_first().filter(|(step, _)| step.at <= time)
-        {
+        while let Some(step) = self.steps.get(self.applied).filter(|step| step.at <= time) {
             self.now = step.applied_to(mem::take(&mut self.now));
-            self.steps = later;
+            self.applied += 1;
         }
         &self.now
     }

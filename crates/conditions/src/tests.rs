@@ -656,6 +656,29 @@ fn a_class_shares_the_stages_that_do_not_differ() {
 }
 
 #[test]
+fn a_class_follows_the_schedules_of_conditions_that_it_does_not_state() {
+    let hop = hop(
+        "loss = '1%'\nschedule = [{ at = '1s', loss = '2%', delay = '5ms' }, { at = '2s', without = ['loss'] }]\n\
+         [[classes]]\nname = 'own'\nport = 1\nloss = '3%'\n\
+         [[classes]]\nname = 'late'\nport = 2\nschedule = [{ at = '3s', loss = '4%' }]\n\
+         [[classes]]\nname = 'once'\nport = 3\nup = { loss = '5%', schedule = [{ at = '2s', without = ['loss'] }] }",
+    );
+    let up = |class: usize| &hop.classes[class].1.up;
+    let of = |class: usize, name: &str| schedule(up(class), &format!("box.{name}"));
+    assert!(of(0, "own.up.loss").is_empty());
+    let late = [(1_000, "2%"), (3_000, "4%")].map(|(at, text)| (at, loss(text).unwrap()));
+    let gone = (2_000, Effect::Nothing);
+    assert_eq!(
+        of(1, "late.up.loss"),
+        [late[0].clone(), gone.clone(), late[1].clone()]
+    );
+    assert_eq!(of(2, "once.up.loss"), [gone]);
+    for class in 0..3 {
+        assert_eq!(of(class, "up.delay"), [(1_000, delay("5ms").unwrap())]);
+    }
+}
+
+#[test]
 fn indistinguishable_classes_are_refused() {
     for case in [
         "{ port = 1 } => classes 1: `name` is missing",

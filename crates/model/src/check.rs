@@ -14,7 +14,7 @@ use crate::spec::{
     Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
 };
 use crate::time::Nanos;
-use crate::units::{Bytes, Factor, Probability, QueueLimit};
+use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
 
 /// The longest delay and the longest queue in time. A longer one is taken for a mistaken unit.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
@@ -22,6 +22,9 @@ const LONGEST: Nanos = Nanos::from_secs(3_600);
 /// The shortest time that a rate lasts, and the shortest interval of an AQM's controller. Each step costs time when the
 /// model catches up.
 const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
+
+/// The largest number of periods of a fluctuating rate during the service of one full frame. Each period costs a draw.
+const MOST_PERIODS: u64 = 1_000;
 
 /// The longest packet that a delay by size must pass within [`LONGEST`]: a whole GSO frame.
 const LARGEST_PACKET: Bytes = Bytes(65_550);
@@ -216,6 +219,11 @@ impl StageSpec {
         self.require(spread.fraction() < 1.0, "fluctuation.spread", spread, right)?;
         let within = (SHORTEST_HOLD..=LONGEST).contains(&hold);
         let right = "a rate must last 1ms to 3600s";
+        self.require(within, "fluctuation.hold", hold, right)?;
+        let time_for_frame = |rate: BitsPerSec| rate.time_for(FULL_FRAME);
+        let frame = rate.rate.map_or(Nanos::ZERO, time_for_frame);
+        let within = hold.saturating_mul(MOST_PERIODS) >= frame;
+        let right = "a rate must last at least a thousandth of the service time of a full frame";
         self.require(within, "fluctuation.hold", hold, right)
     }
 

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stats::deciding::Centre;
+use stats::repeats;
 use stats::sample_summary::SampleSummary;
 
 use super::bed::Bed;
@@ -319,10 +320,15 @@ impl<A> Case<A> {
             let checked = check_instrument_name(name);
             checked.map_err(|error| error.at_item(index, None).at("instruments"))?;
         }
-        let Repeats { least, most, .. } = self.repeats;
+        let Repeats { least, most, until } = &self.repeats;
         require!(
-            (1..=most).contains(&least),
+            (1..=*most).contains(least),
             "repeats": "from {least} to {most} runs: the first number is at least 1 and at most the second"
+        );
+        require!(
+            until.is_none() || *most as usize <= repeats::MOST,
+            "repeats": "up to {most} runs until an interval is narrow: at most {}",
+            repeats::MOST
         );
         self.bed.check_size()
     }

@@ -372,21 +372,22 @@ impl Record {
 
 /// The run that counts for every case and repeat, which is the last of its attempts.
 #[derive(Clone, Debug)]
-pub struct Latest<'a>(HashMap<(&'a str, u32), &'a Run>);
+pub struct Latest<'a>(HashMap<&'a str, BTreeMap<u32, &'a Run>>);
 
 impl<'a> Latest<'a> {
     /// Creates the index of `runs`, in which the attempts of each run must be in order.
     pub(crate) fn of(runs: impl IntoIterator<Item = &'a Run>) -> Self {
-        let runs = runs.into_iter();
-        Self(
-            runs.map(|run| ((run.case.as_str(), run.repeat), run))
-                .collect(),
-        )
+        let mut latest = Self(HashMap::new());
+        for run in runs {
+            let case = latest.0.entry(run.case.as_str()).or_default();
+            case.insert(run.repeat, run);
+        }
+        latest
     }
 
     /// Returns the run that counts for a repeat of `case`.
     pub fn run(&self, case: &str, repeat: u32) -> Option<&'a Run> {
-        self.0.get(&(case, repeat)).copied()
+        self.0.get(case)?.get(&repeat).copied()
     }
 
     /// Returns the values of the figure that decides the number of repeats of `case`, from each run without fault, in
@@ -431,7 +432,9 @@ impl<'a> Latest<'a> {
 
     /// Returns the runs of a case in the order of the repeats.
     pub fn runs<A>(&self, case: &Case<A>) -> impl Iterator<Item = &'a Run> {
-        (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))
+        let all = self.0.get(case.name.as_str()).into_iter();
+        let runs = all.flat_map(|all| all.range(1..=case.repeats.most));
+        runs.map(|(_, run)| *run)
     }
 }
 

@@ -115,6 +115,14 @@ pub(crate) struct FinishedExperiment {
     stop: Stop,
 }
 
+/// The missing runs of a record, and what they would use.
+pub(crate) struct RestOfRecord {
+    plan: Plan,
+    uses: Uses,
+    /// The text that describes both.
+    pub(crate) outline: String,
+}
+
 /// The value of `--shard-by`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ShardByArg {
@@ -241,15 +249,12 @@ impl ExperimentArgs {
 
     /// Prints the missing runs of the record in `directory` and what they would use, and changes nothing.
     fn check_resumed(&self, directory: &Path) -> Result<(), Failure> {
-        let (record, file) = RecordWriter::look(directory).or_bad_input()?;
-        let plan = measure::read_plan(record.plan()).or_bad_input()?;
-        refuse_files(&plan, &file, self.allowed()).or_bad_input()?;
-        let uses = Uses::of_record(&plan, tools(&plan).or_machine()?);
-        let missing = runner::missing(&plan, &record, self.redo_invalid);
-        let text = format!("{}{uses}", outline(&plan, Some(&missing)));
-        let text = printable_lines(&text);
-        crate::cli::show(self.json.as_deref(), &uses, &text, notes::beside())?;
-        self.check_machine(&plan)
+        let find_tools = |plan: &Plan| tools(plan).or_machine();
+        let rest =
+            RestOfRecord::in_directory(directory, self.allowed(), self.redo_invalid, find_tools)?;
+        let json = self.json.as_deref();
+        crate::cli::show(json, &rest.uses, &rest.outline, notes::beside())?;
+        self.check_machine(&rest.plan)
     }
 
     /// Fails if this machine cannot run the plan. It does not touch existing interfaces and hosts.
@@ -318,6 +323,32 @@ impl ExperimentArgs {
             directory,
             command,
             stop,
+        })
+    }
+}
+
+impl RestOfRecord {
+    /// Reads the record in `directory`, and changes nothing. Its instruments may send files below the directory and below those in `also`.
+    /// `find_tools` finds the programs that its instruments use.
+    ///
+    /// # Errors
+    /// No record there can be resumed, or it names other files. The errors of `find_tools` are passed on.
+    pub(crate) fn in_directory(
+        directory: &Path,
+        also: &[PathBuf],
+        redo_invalid: bool,
+        find_tools: impl FnOnce(&Plan) -> Result<BTreeMap<String, String>, Failure>,
+    ) -> Result<Self, Failure> {
+        let (record, file) = RecordWriter::look(directory).or_bad_input()?;
+        let plan = measure::read_plan(record.plan()).or_bad_input()?;
+        refuse_files(&plan, &file, also).or_bad_input()?;
+        let uses = Uses::of_record(&plan, find_tools(&plan)?);
+        let missing = runner::missing(&plan, &record, redo_invalid);
+        let text = format!("{}{uses}", outline(&plan, Some(&missing)));
+        Ok(Self {
+            plan,
+            uses,
+            outline: printable_lines(&text).into_owned(),
         })
     }
 }

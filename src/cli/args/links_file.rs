@@ -10,7 +10,7 @@ use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::emulate::BoxLink;
-use crate::toml_file::{Below, read_checked};
+use crate::toml_file::{Below, SourceFile, read_checked};
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -57,6 +57,15 @@ impl LinkBetween {
 /// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
 pub(crate) fn read(file: &Path, also: &[PathBuf]) -> Result<Vec<LinkBetween>> {
     let LinksFile { links } = read_checked(file, also, |held: &LinksFile| check(&held.links))?;
+    Ok(links)
+}
+
+/// Reads the links of a text.
+///
+/// # Errors
+/// Returns the errors of [`read`].
+pub(crate) fn read_source(source: SourceFile<'_>) -> Result<Vec<LinkBetween>> {
+    let LinksFile { links } = source.read_checked(|held: &LinksFile| check(&held.links))?;
     Ok(links)
 }
 

@@ -71,13 +71,13 @@ enum PacketEnd {
 impl Filter {
     /// Returns true if the filter keeps a frame of this flow. `flow` is `None` for a frame without
     /// a readable flow.
-    pub(super) fn matches(&self, flow: Option<&FiveTuple>) -> bool {
+    pub(crate) fn matches(&self, flow: Option<&FiveTuple>) -> bool {
         self.is_empty()
             || flow.is_some_and(|flow| self.conditions.iter().all(|one| one.matches(flow)))
     }
 
     /// Returns true if the filter keeps every frame.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.conditions.is_empty()
     }
 }

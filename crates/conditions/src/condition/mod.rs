@@ -204,10 +204,13 @@ macro_rules! conditions {
         impl Condition {
             /// Returns its index in [`CONDITIONS`].
             pub(crate) fn number(&self) -> usize {
-                let key = match self {
-                    $(Self::$name(_) => <$type>::KEY,)+
+                enum Number {
+                    $($name,)+
+                }
+                let number = match self {
+                    $(Self::$name(_) => Number::$name,)+
                 };
-                CONDITIONS.iter().position(|kind| kind.key == key).unwrap_or_default()
+                number as usize
             }
 
             /// Reads the value of a key, if it is the key of a condition.

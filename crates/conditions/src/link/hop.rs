@@ -8,9 +8,9 @@ use model::{
 use super::class;
 use crate::Direction;
 use crate::condition::{
-    AqmSpec, BerSpec, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec,
-    JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec,
-    ReorderSpec, Shapes, SizeDelaySpec,
+    AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
+    FluctuationSpec, JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec,
+    RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
 };
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, ScheduleCursor};
@@ -200,7 +200,7 @@ impl LinkSpec {
         Ok(HopDirection {
             direction,
             first,
-            own: over_time(&[self.layer(direction), &self.both], &prefix),
+            own: over_time(&[self.layer(direction), &self.both], &prefix, |_| true),
             last: extra(Place::Last)?,
         })
     }
@@ -226,8 +226,8 @@ impl HopDirection {
         let own = self.direction.choose(&class.up, &class.down);
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
-        let differing = over_time(&layers, &prefix);
         let conditions = own.ever().or(class.both.ever());
+        let differing = over_time(&layers, &prefix, |stage| conditions.shapes(stage));
         let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
         let own = pairs.map(|((stage, _), (shared, own))| {
             if conditions.shapes(*stage) {
@@ -265,16 +265,24 @@ const STAGES: [(Shapes, &str); 10] = [
 ];
 
 /// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
-/// it.
-fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
-    let steps = layers.iter().flat_map(|layer| &layer.schedule);
-    let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
+/// it. Only the stages for which `is_wanted` is true follow the schedules, because each of many classes may differ in one stage only.
+fn over_time(
+    layers: &[&Layer],
+    prefix: &str,
+    is_wanted: impl Fn(Shapes) -> bool,
+) -> [StageSpec; STAGES.len()] {
+    let mut cursors: Vec<ScheduleCursor<'_>> = Vec::new();
+    let mut decided: Vec<&str> = Vec::new();
+    for layer in layers {
+        let counts = |kind: &ConditionKind| is_wanted(kind.stage) && !decided.contains(&kind.key);
+        cursors.push(ScheduleCursor::with_steps(layer, |step| {
+            step.kinds().any(counts)
+        }));
+        decided.extend(layer.always());
+    }
+    let mut times: Vec<Nanos> = cursors.iter().flat_map(ScheduleCursor::times).collect();
     times.sort_unstable();
     times.dedup();
-    let mut cursors: Vec<ScheduleCursor<'_>> = layers
-        .iter()
-        .map(|layer| ScheduleCursor::of(layer))
-        .collect();
     let all = |sets: &mut dyn Iterator<Item = &ConditionSet>| {
         sets.cloned()
             .fold(ConditionSet::default(), ConditionSet::or)

@@ -50,6 +50,13 @@ const CLASSIC_MAX: f64 = 1.0 / (COUPLING * COUPLING);
 /// RTT_max, the longest round-trip time for which the gains are made, in nanoseconds.
 const RTT_MAX: f64 = 1e8;
 
+/// The probability does not grow while a delay that grows evenly is shorter than the target by 3 RTT_max, because there the two terms of a
+/// tick add up to 0. Another RTT_max is a margin for rounding.
+const NEAR: Nanos = Nanos::from_millis(400);
+
+/// From this number of ticks on, ticks are skipped where their outcome is known.
+const MANY: u64 = 1_000;
+
 /// The length of the ramp of L4S marks above its threshold.
 const RAMP: Nanos = Nanos::from_micros(400);
 
@@ -77,16 +84,7 @@ impl DualPi2Queue {
     /// Carries out all ticks up to `now`. Nothing else has happened since the last one.
     fn catch_up(&mut self, now: Nanos) {
         while self.next_tick <= now {
-            let is_settled = match self.longer_delay(self.next_tick) {
-                // No packet waits, and no trace is left of earlier ones.
-                None => self.base == 0.0 && self.before == 0.0,
-                // The delay grows from here on, and the probability cannot.
-                Some(delay) => self.base == 1.0 && delay > self.before && delay >= self.target(),
-            };
-            if is_settled {
-                let ticks = (now - self.next_tick).0 / self.law.t_update.0;
-                self.next_tick += self.law.t_update.saturating_mul(ticks);
-            }
+            self.skip((now - self.next_tick).0 / self.law.t_update.0);
             self.tick();
             let next = self.next_tick + self.law.t_update;
             if next == self.next_tick {
@@ -96,15 +94,55 @@ impl DualPi2Queue {
         }
     }
 
+    /// Skips those of the next `ticks` whose outcome is known without carrying them out. There are millions of them if the queue was idle
+    /// for a long time, or is served slowly.
+    fn skip(&mut self, ticks: u64) {
+        let t_update = self.law.t_update;
+        let skipped = match self.longer_delay(self.next_tick) {
+            // No packet waits, and no trace is left of earlier ones.
+            None if self.base == 0.0 && self.before == 0.0 => ticks,
+            // No packet waits, and the probability decreases by the same amount at every tick.
+            None if self.before == 0.0 && ticks > MANY => {
+                let decrease = self.alpha() * self.target() * ticks as f64;
+                self.base = (self.base - decrease).max(0.0);
+                ticks
+            }
+            None => 0,
+            Some(waited) => {
+                let (delay, growth) = (waited.0 as f64, waited.0 as f64 - self.before);
+                if self.base == 1.0 && growth > 0.0 && delay >= self.target() {
+                    // The delay grows from here on, and the probability cannot.
+                    ticks
+                } else if self.base == 0.0 && growth <= t_update.0 as f64 && ticks > MANY {
+                    // The delay grows by `t_update` at every tick, and the probability stays 0 until the delay is near the target.
+                    let until_near = (self.law.target - NEAR - waited).0 / t_update.0;
+                    let skipped = ticks.min(until_near);
+                    let last = skipped.saturating_sub(1);
+                    if skipped > 0 {
+                        self.before = (waited + t_update.saturating_mul(last)).0 as f64;
+                    }
+                    skipped
+                } else {
+                    0
+                }
+            }
+        };
+        self.next_tick += t_update.saturating_mul(skipped);
+    }
+
     /// Carries out a tick (the RFC's `dualpi2_update`).
     fn tick(&mut self) {
-        let t_update = self.law.t_update.0 as f64;
-        let alpha = 0.1 * t_update / (RTT_MAX * RTT_MAX);
         let beta = 0.3 / RTT_MAX;
-        let delay = self.longer_delay(self.next_tick).unwrap_or(0.0);
-        let change = alpha * (delay - self.target()) + beta * (delay - self.before);
+        let delay = self.longer_delay(self.next_tick).unwrap_or_default();
+        let delay = delay.0 as f64;
+        let change = self.alpha() * (delay - self.target()) + beta * (delay - self.before);
         self.base = (self.base + change).clamp(0.0, 1.0);
         self.before = delay;
+    }
+
+    /// Returns the gain on the distance from the target, for each nanosecond.
+    fn alpha(&self) -> f64 {
+        0.1 * self.law.t_update.0 as f64 / (RTT_MAX * RTT_MAX)
     }
 
     fn target(&self) -> f64 {
@@ -113,13 +151,12 @@ impl DualPi2Queue {
 
     /// Returns the longer of the times that the first packets of both queues have waited at `at`, if they came before
     /// `at`.
-    fn longer_delay(&self, at: Nanos) -> Option<f64> {
+    fn longer_delay(&self, at: Nanos) -> Option<Nanos> {
         let first = |queue: &SubQueue| {
             let first = queue.waiting.front().filter(|t| t.since < at)?;
-            Some((at - first.since).0)
+            Some(at - first.since)
         };
-        let longer = first(&self.l4s).max(first(&self.classic));
-        longer.map(|delay| delay as f64)
+        first(&self.l4s).max(first(&self.classic))
     }
 
     /// Takes a packet from the queue whose turn it is; returns it, and whether that is the L4S queue.
@@ -259,5 +296,62 @@ impl QueueDiscipline for DualPi2Queue {
 
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T_UPDATE: Nanos = Nanos::from_millis(1);
+
+    /// Creates a queue whose controller has the probability `base`. A packet waits in it if `waits` is true.
+    fn queue(target: Nanos, base: f64, waits: bool) -> DualPi2Queue {
+        let law = DualPi2 {
+            target,
+            t_update: T_UPDATE,
+            ..DualPi2::default()
+        };
+        let mut queue = DualPi2Queue::new(Nanos::ZERO, QueueLimit::Packets(10), law);
+        queue.base = base;
+        if waits {
+            queue.classic.waiting.push_back(InFlight::for_test(100));
+        }
+        queue
+    }
+
+    #[test]
+    fn skipping_ticks_has_the_outcome_of_carrying_them_out() {
+        let now = Nanos::from_secs(60);
+        for (target, base, waits) in [
+            (Nanos(10_000), 1.0, false),
+            (Nanos::from_secs(1), 1.0, false),
+            (Nanos::from_secs(50), 0.0, true),
+            (Nanos::from_secs(100), 0.0, true),
+            (Nanos::from_secs(100), 1.0, true),
+        ] {
+            let mut skipping = queue(target, base, waits);
+            skipping.catch_up(now);
+            let mut ticking = queue(target, base, waits);
+            while ticking.next_tick <= now {
+                ticking.tick();
+                ticking.next_tick += T_UPDATE;
+            }
+            let apart = (skipping.base - ticking.base).abs();
+            assert!(apart < 1e-9, "{target}, {base}, {waits}: {apart}");
+            assert_eq!(skipping.before, ticking.before, "{target}");
+            assert_eq!(skipping.next_tick, ticking.next_tick, "{target}");
+        }
+    }
+
+    #[test]
+    fn days_without_packets_are_caught_up_in_a_few_ticks() {
+        let mut idle = queue(Nanos(1), 1.0, false);
+        let mut waiting = queue(Nanos::from_secs(3_600), 0.0, true);
+        for day in 1..1_000 {
+            idle.catch_up(Nanos::from_secs(86_400 * day));
+            waiting.catch_up(Nanos::from_secs(86_400 * day));
+        }
+        assert!(idle.base > 0.0 && waiting.base == 1.0);
     }
 }

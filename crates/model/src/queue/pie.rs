@@ -92,13 +92,19 @@ impl PieQueue {
         while self.next_tick <= now {
             let before = self.control;
             self.control.tick(&self.law);
-            // If a tick changed nothing, further ticks will not, either.
-            let ticks = if self.control == before {
-                (now - self.next_tick).0 / self.law.tupdate.0 + 1
-            } else {
-                1
+            // If a tick changed only the allowance, which decreases to 0, further ticks change nothing else either.
+            let apart_from_allowance = Control {
+                allowance: before.allowance,
+                ..self.control
             };
-            let next = self.next_tick + self.law.tupdate.saturating_mul(ticks);
+            let alike = if apart_from_allowance == before {
+                (now - self.next_tick).0 / self.law.tupdate.0
+            } else {
+                0
+            };
+            let allowance = &mut self.control.allowance;
+            *allowance = *allowance - self.law.tupdate.saturating_mul(alike);
+            let next = self.next_tick + self.law.tupdate.saturating_mul(alike + 1);
             if next == Nanos::MAX {
                 return;
             }
@@ -241,5 +247,50 @@ impl QueueDiscipline for PieQueue {
 
     fn backlog(&self) -> Backlog {
         self.fifo.backlog()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::QueueLimit;
+
+    fn queue(max_burst: Nanos) -> PieQueue {
+        let law = Pie {
+            tupdate: Nanos::from_millis(1),
+            max_burst,
+            ..Pie::default()
+        };
+        let queue = Queue {
+            limit: QueueLimit::Packets(10),
+            discipline: Discipline::Pie(law),
+        };
+        PieQueue::new(Nanos::ZERO, &queue, law, Draws::new(1, 0, "box.up.rate"))
+    }
+
+    #[test]
+    fn every_skipped_tick_of_an_idle_queue_reduces_the_allowance() {
+        let now = Nanos(12_345_678_900);
+        for max_burst in [0, 1_500_000, 12_000_000_000, 3_600_000_000_000].map(Nanos) {
+            let mut skipping = queue(max_burst);
+            skipping.catch_up(now);
+            let mut ticking = queue(max_burst);
+            while ticking.next_tick <= now {
+                ticking.control.tick(&ticking.law);
+                ticking.next_tick += ticking.law.tupdate;
+            }
+            assert_eq!(skipping.control, ticking.control, "{max_burst}");
+            assert_eq!(skipping.next_tick, ticking.next_tick, "{max_burst}");
+        }
+    }
+
+    #[test]
+    fn days_without_packets_are_caught_up_in_a_few_ticks() {
+        let mut idle = queue(Nanos::from_secs(3_600));
+        for day in 1..10_000 {
+            idle.control.allowance = idle.law.max_burst;
+            idle.catch_up(Nanos::from_secs(86_400 * day));
+        }
+        assert_eq!(idle.control.allowance, Nanos::ZERO);
     }
 }

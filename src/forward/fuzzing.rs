@@ -1,0 +1,84 @@
+//! A forwarder for fuzzers, at whose ports nothing arrives.
+
+use std::convert::Infallible;
+use std::io;
+use std::iter;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use anyhow::Result;
+use conditions::EmulatedLink;
+use model::Nanos;
+use netio::{
+    Alarm, Capabilities, CpuUse, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame, Wakes,
+};
+
+use super::PortId;
+use super::thread::{ForwarderThread, PlacedLink};
+
+/// A port at which nothing arrives. The alarm never rings.
+struct SilentPort(Alarm);
+
+/// Starts a forwarder with one link between two silent ports.
+///
+/// # Errors
+/// The machine has no descriptor or thread left.
+pub(crate) fn silent(link: EmulatedLink) -> Result<ForwarderThread> {
+    let ports = [SilentPort(Alarm::new()?), SilentPort(Alarm::new()?)];
+    let joined = PlacedLink {
+        ports: PortId::SEPARATE_SETS,
+        link,
+    };
+    ForwarderThread::spawn(ports.into(), 0, vec![joined], CpuUse::Gentle.into())
+}
+
+impl Wakes for SilentPort {
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        iter::once(self.0.as_fd())
+    }
+}
+
+impl PortSet for SilentPort {
+    type Lent = Infallible;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            gso: false,
+            tunnel_gso: false,
+            checksum: false,
+            vlan: false,
+            arrival_stamp: true,
+            largest_frame: 0,
+        }
+    }
+
+    fn refresh(&mut self, _: Nanos) {}
+
+    fn has_arrivals(&self) -> bool {
+        false
+    }
+
+    fn arrival(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
+        None
+    }
+
+    fn send(
+        &mut self,
+        _: usize,
+        _: Nanos,
+        _: &[TxFrame<'_>],
+        _: &mut dyn FnMut(usize, io::Result<SendTimes>),
+    ) {
+    }
+
+    fn missed(&mut self) -> Missed {
+        Missed::default()
+    }
+
+    fn rejoin(&mut self, _: usize, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+}
