@@ -312,7 +312,7 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
     ] {
         fs::remove_file(&record)?;
         link(&elsewhere, &record)?;
-        ends_with(&resume()?, 2, "out/record.jsonl: the file is ")?;
+        ends_with(&resume()?, 2, "out/record.jsonl: the file ")?;
         ensure!(fs::read_to_string(&elsewhere)? == head, "it was written");
     }
     ensure!(!Path::new("executed").exists() && !small.path("executed").exists());
@@ -334,7 +334,7 @@ fn a_link_in_the_output_directory_leads_no_write_of_run_or_merge_out_of_it() -> 
         outside.link(&link)?;
     }
     // A record behind a symbolic link is a record and is not replaced.
-    ends_with(&small.run()?, 2, "holds a record")?;
+    ends_with(&small.run()?, 2, "contains a record")?;
     fs::remove_file(small.path("out/record.jsonl"))?;
     process::succeeded(small.run()?)?;
     outside.check_untouched()?;
