@@ -74,11 +74,17 @@ impl Mutation {
                     })
             }
             Self::Loss => is_count(figure.metric),
-            // Figures of one direction only would be missing, not wrong; streams are asked for the same rate in both directions.
+            // Figures of one direction only would be missing, not wrong; streams are asked for the same rate in both directions, and
+            // a link that differs in its losses alone has equal delays.
             Self::Direction => {
+                let is_delay = figure.metric == Metric::OneWayDelayMs;
                 figure.direction.is_some()
                     && !is_rate
-                    && case.is_some_and(|one| is_asymmetric(one) && goes_both_ways(one))
+                    && case.is_some_and(|one| {
+                        is_asymmetric(one)
+                            && goes_both_ways(one)
+                            && (!is_delay || has_different_delays(one))
+                    })
             }
         }
     }
@@ -168,6 +174,12 @@ fn is_asymmetric(case: &Case) -> bool {
         };
         effects(&route.up) != effects(&route.down)
     })
+}
+
+/// Returns whether the two directions have different propagation delays.
+fn has_different_delays(case: &Case) -> bool {
+    case.path()
+        .is_ok_and(|route| route.up.propagation() != route.down.propagation())
 }
 
 impl fmt::Display for Mutation {
