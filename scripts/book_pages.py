@@ -49,8 +49,10 @@ class Book:
         name, mark, anchor = link.partition("#")
         target = joined(origin, name)
         target = self.taken.get(target, target)
-        if not target.startswith(f"{self.source}/"):
+        if not target.startswith(f"{self.source}/") or target == f"{self.source}/SUMMARY.md":
             return None
+        # mdBook makes the page README of a folder its index.
+        target = re.sub(r"(^|/)README\.md$", r"\1index.md", target)
         return os.path.relpath(target, PurePosixPath(path).parent) + mark + anchor
 
 

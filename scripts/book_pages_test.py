@@ -44,7 +44,11 @@ class Pages(unittest.TestCase):
 
     def test_a_link_to_a_file_that_is_a_page_leads_to_that_page(self):
         self.assertEqual(page("live.md", "[a](../SECURITY.md#limits)"), "[a](project/security.md#limits)")
-        self.assertEqual(page("effects/loss.md", "[a](../../README.md)"), "[a](../README.md)")
+        self.assertEqual(page("effects/loss.md", "[a](../../README.md)"), "[a](../index.md)")
+
+    def test_the_page_readme_of_a_folder_is_its_index_and_the_contents_are_no_page(self):
+        self.assertEqual(page("a.md", "[e](effects/README.md#pictures)"), "[e](effects/index.md#pictures)")
+        self.assertEqual(page("decisions/README.md", "in [the contents](../SUMMARY.md)"), "in the contents")
 
     def test_a_link_to_a_file_that_the_book_lacks_is_its_words(self):
         self.assertEqual(page("live.md", "see [`schema/x.json`](../schema/x.json), or not"), "see `schema/x.json`, or not")
