@@ -248,28 +248,22 @@ class Commands:
         rows = []
         for name, entry in self.conditions.items():
             page = PAGES.get(name, "conditions.md#conditions")
-            link = f"[{page_name(page)}](../{page})"
-            rows.append([code(entry.written), code(name.replace("-", "_")), entry.cell(), link])
+            rows.append([f"[{code(entry.written)}](../{page})", entry.cell()])
         names = [name.removeprefix("farwire ") for name in self.takers]
         where = ", ".join(f"[`{name}`](command-{name}.md)" for name in names)
         return (
             f"{NOTE}# Conditions of a link\n\n"
             + f"The commands {where} take these as flags. A [link file](../conditions.md) and a [scenario](../scenarios.md) "
-            + "take the same by the keys. Each condition applies separately in each direction. `--up-NAME` and `--down-NAME`, or a "
-            + "table `up` or `down` in a file, set one direction only: up is upload, from the command's side or from IF_A; down is "
-            + "download. Without a rate there is no limit.\n\n"
-            + table(["flag", "key", "what it does", "page"], rows)
+            + "take the same as keys, with `_` in place of `-`. Each condition applies separately in each direction. `--up-NAME` and "
+            + "`--down-NAME`, or a table `up` or `down` in a file, set one direction only: up is upload, from the command's side or from "
+            + "IF_A; down is download. Without a rate there is no limit. A link leads to the page of the condition.\n\n"
+            + table(["flag", "what it does"], rows)
             + "\n## Where the conditions come from\n\n"
             + "Flags override the file or the profile.\n\n"
             + table(["flag", "what it does"], [[code(e.written), e.cell()] for e in self.link_options.values()])
             + "\n[conditions.md](../conditions.md) has every value, unit, default and limit. It also has what a file can say beyond "
             + "the flags: schedules, gates, traces and classes of packets.\n"
         )
-
-
-def page_name(page):
-    """What a link to a page is called."""
-    return Path(page.split("#")[0]).stem.replace("-", " ")
 
 
 class Api:

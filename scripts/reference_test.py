@@ -187,7 +187,7 @@ class Commands(unittest.TestCase):
 
     def test_conditions_are_those_that_the_command_link_explains(self):
         text = page("conditions.md")
-        self.assertIn("| `--delay TIME` | `delay` | Delay in each direction: 20ms | [delay](../effects/delay.md) |", text)
+        self.assertIn("| [`--delay TIME`](../effects/delay.md) | Delay in each direction: 20ms |", text)
         self.assertIn("| `--seed NUMBER` | Seed |", text)
         self.assertNotIn("--cpu", text)
         self.assertNotIn("--down-... (download)", text)
