@@ -129,6 +129,9 @@ def main(arguments):
     """Prints what is wrong; the exit code."""
     directory = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
     links = Links(directory)
+    if not links.pages:
+        print(f"links: no page in {directory}", file=sys.stderr)
+        return 2
     wrong = list(links.wrong())
     for line in wrong:
         print(line)

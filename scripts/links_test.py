@@ -79,6 +79,13 @@ class Links(unittest.TestCase):
         self.assert_wrong({"README.md": "[a](../)"}, "it leads out of the repository")
 
 
+class Nothing(unittest.TestCase):
+    def test_a_directory_without_a_page_is_refused(self):
+        with contextlib.redirect_stderr(io.StringIO()) as output:
+            self.assertEqual(run({"a.txt": ""})[0], 2)
+        self.assertIn("no page in", output.getvalue())
+
+
 class Html(unittest.TestCase):
     def test_the_pages_of_a_book_are_checked_by_their_attributes(self):
         files = {"index.html": '<a href="sub/b.html#c">x</a> <script src="a.js"></script>', "a.js": "", "sub/b.html": '<h2 id="c">'}
