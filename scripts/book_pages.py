@@ -63,15 +63,7 @@ def joined(path, link):
 
 def with_links(text, link):
     """A text with each of its links replaced by `link` of it; where that is None, by its words."""
-    lines, fence = [], None
-    for line in text.split("\n"):
-        mark = links.FENCE.match(line)
-        if mark and (fence is None or mark[1].startswith(fence)):
-            fence = None if fence else mark[1]
-        elif not fence:
-            line = line_with_links(line, link)
-        lines.append(line)
-    return "\n".join(lines)
+    return "\n".join(line if is_code else line_with_links(line, link) for line, is_code in links.fenced(text))
 
 
 def line_with_links(line, link):

@@ -5,12 +5,11 @@ import contextlib
 import io
 import json
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 from unittest import mock
 
 import book_pages
+from test_files import directory_of
 
 FILES = {
     "README.md": "# farwire\n\n![Report](docs/report.png) [tutorial](docs/tutorial.md#start) [notes](CHANGELOG.md) [limits](SECURITY.md#limits)\n",
@@ -21,18 +20,8 @@ FILES = {
 }
 
 
-@contextlib.contextmanager
-def book():
-    with tempfile.TemporaryDirectory() as directory:
-        for name, text in FILES.items():
-            file = Path(directory, name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        yield Path(directory)
-
-
 def page(path, text):
-    with book() as directory:
+    with directory_of(FILES) as directory:
         return book_pages.Book(directory, "docs").chapter(path, text)
 
 
@@ -74,7 +63,7 @@ class Preprocessor(unittest.TestCase):
 
         below = chapter("a.md", "[s](../SECURITY.md)")
         items = [{"PartTitle": "Start"}, chapter(None, ""), chapter("README.md", "", below), "Separator"]
-        with book() as directory:
+        with directory_of(FILES) as directory:
             context = {"root": str(directory), "config": {"book": {"src": "docs"}}}
             given = io.StringIO(json.dumps([context, {"items": items}]))
             with mock.patch.object(sys, "stdin", given), contextlib.redirect_stdout(io.StringIO()) as output:

@@ -3,23 +3,17 @@
 
 import contextlib
 import io
-import tempfile
 import unittest
-from pathlib import Path
 
 import import_circles
+from test_files import directory_of
 
 
 def run(files, *arguments):
     """Returns exit code and output for a crate of `files`: {path in src: text}."""
-    with tempfile.TemporaryDirectory() as directory:
-        for name, text in files.items():
-            file = Path(directory, "src", name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            code = import_circles.main([*arguments, directory])
-        return code, output.getvalue()
+    sources = {f"src/{name}": text for name, text in files.items()}
+    with directory_of(sources) as directory, contextlib.redirect_stdout(io.StringIO()) as output:
+        return import_circles.main([*arguments, str(directory)]), output.getvalue()
 
 
 def pair(a, b):

@@ -5,9 +5,8 @@
 
 Every relative link and picture of README, of the other pages at the top, of docs and of the crates must lead to a file, and to a
 heading of it where it names one. docs/SUMMARY.md must have every page below docs exactly once. A path that a page at the top or a
-record of a decision has as code must exist. Each wrong link is printed, and
-the exit code is 1. Links to other sites are not followed. In a DIRECTORY with an index.html, such as target/book, the same is
-checked of all pages of HTML.
+record of a decision has as code must exist. Each wrong link is printed, and the exit code is 1. Links to other sites are not
+followed. In a DIRECTORY with an index.html, such as target/book, the same is checked of all pages of HTML.
 """
 
 import re
@@ -41,14 +40,9 @@ class Page:
             for number, line in enumerate(text.split("\n"), 1):
                 self.links += [(number, unescape(unquote(link))) for link in ATTRIBUTE.findall(line)]
             return
-        fence = None
         seen = {}
-        for number, line in enumerate(text.split("\n"), 1):
-            mark = FENCE.match(line)
-            if mark and (fence is None or mark[1].startswith(fence)):
-                fence = None if fence else mark[1]
-                continue
-            if fence:
+        for number, (line, is_code) in enumerate(fenced(text), 1):
+            if is_code:
                 continue
             heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
             if heading:
@@ -59,6 +53,17 @@ class Page:
             prose = CODE.sub("", line)
             for pattern in (LINK, REFERENCE, ATTRIBUTE):
                 self.links += [(number, target) for target in pattern.findall(prose)]
+
+
+def fenced(text):
+    """Each line of a page, with whether it is in a fenced block of code or one of its fences."""
+    fence = None
+    for line in text.split("\n"):
+        mark = FENCE.match(line)
+        is_fence = bool(mark) and (fence is None or mark[1].startswith(fence))
+        if is_fence:
+            fence = None if fence else mark[1]
+        yield line, is_fence or fence is not None
 
 
 def slug(heading):

@@ -3,23 +3,16 @@
 
 import contextlib
 import io
-import tempfile
 import unittest
-from pathlib import Path
 
 import links
+from test_files import directory_of
 
 
 def run(files):
     """Exit code and output for a directory of `files`."""
-    with tempfile.TemporaryDirectory() as directory:
-        for name, text in files.items():
-            file = Path(directory, name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            code = links.main([directory])
-        return code, output.getvalue()
+    with directory_of(files) as directory, contextlib.redirect_stdout(io.StringIO()) as output:
+        return links.main([str(directory)]), output.getvalue()
 
 
 class Links(unittest.TestCase):

@@ -3,24 +3,19 @@
 
 import contextlib
 import io
-import tempfile
 import unittest
-from pathlib import Path
 
 import messages
+from test_files import directory_of
 
 HEAD = "| part of the message | meaning |\n|---|---|\n"
 
 
 def run(page, code, path="src/a.rs"):
     """Exit code and output for a page and a source."""
-    with tempfile.TemporaryDirectory() as directory:
-        for name, text in {messages.PAGE: HEAD + page, path: code}.items():
-            file = Path(directory, name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            return messages.main([directory]), output.getvalue()
+    files = {messages.PAGE: HEAD + page, path: code}
+    with directory_of(files) as directory, contextlib.redirect_stdout(io.StringIO()) as output:
+        return messages.main([str(directory)]), output.getvalue()
 
 
 class Messages(unittest.TestCase):

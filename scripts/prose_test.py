@@ -4,11 +4,10 @@
 import contextlib
 import io
 import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
 import prose
+from test_files import directory_of
 
 # A sentence for each listed word.
 EXAMPLES = {
@@ -44,14 +43,10 @@ def wrong(path, text):
 @contextlib.contextmanager
 def repository(files):
     """A repository with some tracked files."""
-    with tempfile.TemporaryDirectory() as directory:
+    with directory_of(files) as directory:
         subprocess.run(["git", "init", "-q", directory], check=True)
-        for name, text in files.items():
-            file = Path(directory, name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
         subprocess.run(["git", "-C", directory, "add", "."], check=True)
-        yield Path(directory)
+        yield directory
 
 
 def run(files, *arguments):

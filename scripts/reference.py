@@ -167,7 +167,6 @@ def read_help(text):
     return {name: Help(name, body) for name, flag, body in screens if flag == "--help"}
 
 
-
 class Commands:
     """The pages of commands and conditions."""
 
@@ -176,8 +175,7 @@ class Commands:
         self.top = helps["farwire"]
         self.takers = [h.name for h in helps.values() if CONDITIONS in h.sections]
         # `farwire link` explains each condition; the other commands have a line for each.
-        explained = {entry.name: entry for entry in helps["farwire link"].sections[CONDITIONS]}
-        self.conditions = explained
+        self.conditions = {entry.name: entry for entry in helps["farwire link"].sections[CONDITIONS]}
         self.globals = {entry.name: entry for entry in self.top.sections["General"] if entry.name != "version"}
         self.link_options = {entry.name: entry for entry in helps["farwire exec"].sections[MORE_CONDITIONS]}
 

@@ -4,11 +4,10 @@
 import contextlib
 import io
 import json
-import tempfile
 import unittest
-from pathlib import Path
 
 import reference
+from test_files import directory_of
 
 TOP = """===== farwire -h =====
 Emulate a WAN
@@ -131,15 +130,9 @@ DOCUMENT = {
 }
 
 
-@contextlib.contextmanager
 def tree():
     """A directory with the inputs of the generator."""
-    with tempfile.TemporaryDirectory() as directory:
-        for name, text in {reference.HELP: TOP + EXEC + LINK + MEASURE, reference.OPENAPI: json.dumps(DOCUMENT)}.items():
-            file = Path(directory, name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        yield Path(directory)
+    return directory_of({reference.HELP: TOP + EXEC + LINK + MEASURE, reference.OPENAPI: json.dumps(DOCUMENT)})
 
 
 def page(name):

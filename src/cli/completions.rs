@@ -6,6 +6,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
+use super::help;
 use instruments::failure::Failure;
 use instruments::output;
 
@@ -33,8 +34,7 @@ impl CompletionsArgs {
 fn public() -> Command {
     let all = Cli::command();
     let arguments = all.get_arguments().cloned().collect::<Vec<_>>();
-    let shown = all.get_subcommands().filter(|one| !one.is_hide_set());
-    let shown = shown.cloned().collect::<Vec<_>>();
+    let shown = help::shown_commands(&all).cloned().collect::<Vec<_>>();
     Command::new("farwire")
         .version(env!("CARGO_PKG_VERSION"))
         .args(arguments)

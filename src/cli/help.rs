@@ -31,10 +31,7 @@ pub(crate) enum Detail {
 
 /// The program's commands with their help screens, wrapped for the terminal of this process.
 pub(crate) fn command() -> Command {
-    let asked = std::env::var("COLUMNS").ok();
-    let asked = asked.and_then(|columns| columns.parse().ok());
-    let found = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    command_of_width(asked.or_else(found).unwrap_or(WIDTH))
+    command_of_width(super::terminal_width().unwrap_or(WIDTH))
 }
 
 /// The program's commands with help screens whose lines have at most `width` characters, within what is usual.
@@ -94,8 +91,8 @@ fn screen(command: &Command, detail: Detail, width: usize) -> String {
         parts.push(section(heading, &options, note, detail, width));
     }
     match detail {
-        Detail::Full => parts.extend(exit_status(facts, width)),
-        Detail::Brief => parts.extend(more(command, name, width)),
+        Detail::Full => parts.push(heading("Exit status") + &columns(facts.exit_status, width)),
+        Detail::Brief => parts.push(more(command, name, width)),
     }
     parts.join("\n")
 }
@@ -103,9 +100,8 @@ fn screen(command: &Command, detail: Detail, width: usize) -> String {
 /// The purpose of the command, and for the full screen its details.
 fn about(command: &Command, detail: Detail, width: usize) -> String {
     let long = command.get_long_about().filter(|_| detail == Detail::Full);
-    let text = long.or_else(|| command.get_about());
-    let text = text.map(ToString::to_string).unwrap_or_default();
-    text.lines()
+    plain(long.or_else(|| command.get_about()))
+        .lines()
         .map(|line| wrapped(line, 0, width) + "\n")
         .collect()
 }
@@ -132,26 +128,25 @@ fn usage(command: &Command) -> String {
 }
 
 fn subcommands(command: &Command, width: usize) -> Option<String> {
-    let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
-    let rows: Vec<(String, String)> = shown
-        .map(|one| {
-            let about = one.get_about().map(ToString::to_string);
-            (one.get_name().to_owned(), about.unwrap_or_default())
-        })
+    let rows: Vec<(String, String)> = shown_commands(command)
+        .map(|one| (one.get_name().to_owned(), plain(one.get_about())))
         .collect();
     (!rows.is_empty()).then(|| heading("Commands") + &columns(&rows, width))
 }
 
+/// The commands directly below `command` that help shows.
+pub(crate) fn shown_commands(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|one| !one.is_hide_set())
+}
+
 /// The shown options of `command` by heading: positional arguments, options without a heading, headings in their order, and those
 /// that every command has.
-pub(crate) fn sections_of(
-    command: &Command,
-    is_shown: impl Fn(&Arg) -> bool,
-) -> Vec<(&str, Vec<&Arg>)> {
+pub(crate) fn sections(command: &Command, detail: Detail) -> Vec<(&str, Vec<&Arg>)> {
     let mut sections: Vec<(&str, Vec<&Arg>)> = vec![("Arguments", vec![]), ("Options", vec![])];
     let mut general = Vec::new();
     for arg in command.get_arguments() {
-        if arg.is_hide_set() || !is_shown(arg) {
+        let is_left_out = detail == Detail::Brief && arg.is_hide_short_help_set();
+        if arg.is_hide_set() || is_left_out {
             continue;
         }
         let is_automatic = ["help", "version"].contains(&arg.get_id().as_str());
@@ -174,13 +169,6 @@ pub(crate) fn sections_of(
     sections
 }
 
-fn sections(command: &Command, detail: Detail) -> Vec<(&str, Vec<&Arg>)> {
-    sections_of(command, |arg| match detail {
-        Detail::Full => true,
-        Detail::Brief => !arg.is_hide_short_help_set(),
-    })
-}
-
 fn section(
     title: &str,
     options: &[&Arg],
@@ -200,12 +188,16 @@ fn section(
 }
 
 /// Two columns, the second one wrapped.
-fn columns(rows: &[(String, String)], width: usize) -> String {
-    let longest = rows.iter().map(|(flag, _)| flag.chars().count());
+fn columns<T: AsRef<str>>(rows: &[(T, T)], width: usize) -> String {
+    let longest = rows.iter().map(|(flag, _)| flag.as_ref().chars().count());
     let longest = longest.filter(|length| *length <= WIDEST_FLAGS).max();
     let indent = longest.unwrap_or(WIDEST_FLAGS) + 4;
-    let row = |(flag, text): &(String, String)| {
-        let lines = text.lines().map(|line| wrapped(line, indent, width));
+    let row = |(flag, text): &(T, T)| {
+        let flag = flag.as_ref();
+        let lines = text
+            .as_ref()
+            .lines()
+            .map(|line| wrapped(line, indent, width));
         let margin = " ".repeat(indent);
         let text = lines.collect::<Vec<_>>().join(&format!("\n{margin}"));
         match flag.chars().count() + 4 <= indent {
@@ -248,9 +240,7 @@ pub(crate) fn takes_value(arg: &Arg) -> bool {
 /// The text beside an option: what it does, its default, and the values that it takes.
 pub(crate) fn description(arg: &Arg, detail: Detail) -> String {
     let long = arg.get_long_help().filter(|_| detail == Detail::Full);
-    let text = long.or_else(|| arg.get_help());
-    let mut text = text.map(ToString::to_string).unwrap_or_default();
-    text.retain(|letter| letter != '\r');
+    let mut text = plain(long.or_else(|| arg.get_help()));
     // The long text repeats the short one, its first paragraph, with more detail.
     if let Some((_, details)) = text.split_once("\n\n") {
         text = details.replace("\n\n", "\n");
@@ -273,8 +263,7 @@ pub(crate) fn description(arg: &Arg, detail: Detail) -> String {
     if explained && detail == Detail::Full {
         let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
         for value in &values {
-            let help = value.get_help().map(ToString::to_string);
-            let help = help.unwrap_or_default();
+            let help = plain(value.get_help());
             said += &format!("\n{HANGING}{:<longest$}  {help}", value.get_name());
         }
     }
@@ -292,17 +281,8 @@ pub(crate) fn default(arg: &Arg) -> Option<String> {
     is_shown.then(|| values.join(" "))
 }
 
-fn exit_status(facts: &Facts, width: usize) -> Option<String> {
-    let rows: Vec<(String, String)> = facts
-        .exit_status
-        .iter()
-        .map(|(code, meaning)| ((*code).to_owned(), (*meaning).to_owned()))
-        .collect();
-    (!rows.is_empty()).then(|| heading("Exit status") + &columns(&rows, width))
-}
-
 /// The last lines of the brief screen: which screens show more.
-fn more(command: &Command, name: &str, width: usize) -> Option<String> {
+fn more(command: &Command, name: &str, width: usize) -> String {
     let is_hidden = |arg: &Arg| arg.is_hide_short_help_set() && !arg.is_hide_set();
     let count = command.get_arguments().filter(|arg| is_hidden(arg)).count();
     let has_conditions = command
@@ -318,7 +298,12 @@ fn more(command: &Command, name: &str, width: usize) -> Option<String> {
         count => format!("{count} more options"),
     };
     let text = format!("`{name} --help` shows {options}{link}");
-    Some(wrapped(&text, 0, width) + "\n")
+    wrapped(&text, 0, width) + "\n"
+}
+
+/// A text of clap without its styles, empty if there is none.
+pub(crate) fn plain(text: Option<&StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
 }
 
 fn heading(text: &str) -> String {
@@ -366,13 +351,13 @@ fn wrapped(line: &str, indent: usize, width: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use clap::Parser as _;
 
     use super::*;
 
     /// The commands that help shows, with all names before their own, and both of their screens.
-    fn screens() -> Vec<(String, String, String)> {
+    pub(crate) fn screens() -> Vec<(String, String, String)> {
         fn add(command: &mut Command, all: &mut Vec<(String, String, String)>) {
             let name = command.get_bin_name().unwrap_or("farwire").to_owned();
             let brief = command.render_help().to_string();

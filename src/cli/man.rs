@@ -26,12 +26,12 @@ impl ManArgs {
     /// Prints or writes the pages, in roff for man(1).
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let Some(directory) = &self.out else {
-            let (_, page) = page(&described())?;
+            let (_, page) = page(&described());
             output::write(None, &page)?;
             return Ok(ExitCode::SUCCESS);
         };
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        for (name, page) in pages()? {
+        for (name, page) in pages() {
             output::write(Some(&directory.join(name)), &page)?;
         }
         Ok(ExitCode::SUCCESS)
@@ -44,18 +44,17 @@ const REVISED: &str = "2026-11-26";
 const LINE: usize = 80;
 
 /// Returns the page of every command, with the name of its file.
-fn pages() -> Result<Vec<(String, String)>> {
-    fn add(command: &Command, all: &mut Vec<(String, String)>) -> Result<()> {
-        for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
-            add(below, all)?;
+fn pages() -> Vec<(String, String)> {
+    fn add(command: &Command, all: &mut Vec<(String, String)>) {
+        for below in help::shown_commands(command) {
+            add(below, all);
         }
-        all.push(page(command)?);
-        Ok(())
+        all.push(page(command));
     }
     let mut all = Vec::new();
-    add(&described(), &mut all)?;
+    add(&described(), &mut all);
     all.sort();
-    Ok(all)
+    all
 }
 
 /// Returns the program's commands as clap completes them, without its command `help`.
@@ -66,16 +65,15 @@ fn described() -> Command {
 }
 
 /// Returns a command's page, with the name of its file.
-fn page(command: &Command) -> Result<(String, String)> {
+fn page(command: &Command) -> (String, String) {
     let name = command.get_bin_name().unwrap_or("farwire");
     let facts = manual::facts(name);
-    let file = format!("{}.1", name.replace(' ', "-"));
-    let title = name.replace(' ', "-").to_uppercase();
+    let own = name.replace(' ', "-");
+    let title = own.to_uppercase();
     let source = concat!("farwire ", env!("CARGO_PKG_VERSION"));
     let mut page = Roff::new();
     page.control("TH", [title.as_str(), "1", REVISED, source, "farwire"]);
-    let about = command.get_about().map(ToString::to_string);
-    let about = format!("{} - {}", name.replace(' ', "-"), about.unwrap_or_default());
+    let about = format!("{own} - {}", help::plain(command.get_about()));
     page.control("SH", ["NAME"]).text([roman(about)]);
     synopsis(command, name, &mut page);
     description(command, &mut page);
@@ -84,8 +82,8 @@ fn page(command: &Command) -> Result<(String, String)> {
     rows("EXIT STATUS", facts.exit_status, &mut page);
     rows("ENVIRONMENT", facts.environment, &mut page);
     rows("FILES", facts.files, &mut page);
-    see_also(command, name, facts, &mut page);
-    Ok((file, tidy(&page.render())))
+    see_also(command, &own, facts, &mut page);
+    (format!("{own}.1"), tidy(&page.render()))
 }
 
 /// Every option with its value: "[--delay TIME]".
@@ -105,7 +103,7 @@ fn synopsis(command: &Command, name: &str, page: &mut Roff) {
         line.push(italic(help::flag(arg)));
         line.push(roman(close));
     }
-    if command.get_subcommands().any(|one| !one.is_hide_set()) {
+    if help::shown_commands(command).next().is_some() {
         line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
     }
     page.control("SH", ["SYNOPSIS"]).text(line);
@@ -129,7 +127,7 @@ fn flag(arg: &Arg) -> Vec<Inline> {
 
 fn description(command: &Command, page: &mut Roff) {
     let long = command.get_long_about().or_else(|| command.get_about());
-    let long = long.map(ToString::to_string).unwrap_or_default();
+    let long = help::plain(long);
     // The first paragraph is the line of NAME.
     let details = long.split_once("\n\n").map_or("", |(_, details)| details);
     let text = if details.is_empty() { &long } else { details };
@@ -140,17 +138,16 @@ fn description(command: &Command, page: &mut Roff) {
             line => page.text([roman(line)]),
         };
     }
-    for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
-        let about = one.get_about().map(ToString::to_string);
+    for one in help::shown_commands(command) {
         page.control("TP", []).text([bold(one.get_name())]);
-        page.text([roman(about.unwrap_or_default())]);
+        page.text([roman(help::plain(one.get_about()))]);
     }
 }
 
 /// A section with a part for each heading of the help.
 fn options(command: &Command, page: &mut Roff) {
     page.control("SH", ["OPTIONS"]);
-    for (heading, options) in help::sections_of(command, |_| true) {
+    for (heading, options) in help::sections(command, Detail::Full) {
         page.control("SS", [heading]);
         for arg in options {
             page.control("TP", []).text(flag(arg));
@@ -188,10 +185,11 @@ fn rows(title: &str, rows: &[(&str, &str)], page: &mut Roff) {
     }
 }
 
-fn see_also(command: &Command, name: &str, facts: &Facts, page: &mut Roff) {
-    let own = format!("{}(1)", name.replace(' ', "-"));
-    let below = command.get_subcommands().filter(|one| !one.is_hide_set());
-    let below = below.map(|one| format!("{}-{}(1)", name.replace(' ', "-"), one.get_name()));
+/// The pages of farwire, of the commands below this one, and of its facts, without its `own`.
+fn see_also(command: &Command, own: &str, facts: &Facts, page: &mut Roff) {
+    let below = help::shown_commands(command);
+    let below = below.map(|one| format!("{own}-{}(1)", one.get_name()));
+    let own = format!("{own}(1)");
     let mut all: Vec<String> = vec!["farwire(1)".to_owned()];
     all.extend(facts.see_also.iter().map(|page| (*page).to_owned()));
     all.extend(below);
@@ -256,30 +254,18 @@ fn broken(line: &str, into: &mut String) {
 mod tests {
     use super::*;
 
-    /// The brief and the full help of `command` and of all commands below it, for a terminal of 100 columns without colours.
-    fn screens(command: &mut Command, out: &mut String) {
-        let name = command.get_bin_name().unwrap_or("farwire").to_owned();
-        let (brief, full) = (command.render_help(), command.render_long_help());
-        *out += &format!("\n===== {name} -h =====\n{brief}\n===== {name} --help =====\n{full}");
-        for below in command.get_subcommands_mut() {
-            if !below.is_hide_set() && below.get_name() != "help" {
-                screens(below, out);
-            }
-        }
-    }
-
     #[test]
     fn the_help_of_every_command_is_the_one_that_was_reviewed() {
-        let mut command = help::command_of_width(100);
-        command.build();
         let mut text = String::new();
-        screens(&mut command, &mut text);
+        for (name, brief, full) in help::tests::screens() {
+            text += &format!("\n===== {name} -h =====\n{brief}\n===== {name} --help =====\n{full}");
+        }
         insta::assert_snapshot!("help", text);
     }
 
     #[test]
     fn every_page_has_the_usual_sections() {
-        for (name, page) in pages().unwrap() {
+        for (name, page) in pages() {
             for section in [
                 "NAME",
                 "SYNOPSIS",
@@ -296,7 +282,6 @@ mod tests {
             }
         }
         let exec = pages()
-            .unwrap()
             .into_iter()
             .find(|(name, _)| name == "farwire-exec.1");
         let (_, exec) = exec.unwrap();
@@ -308,8 +293,7 @@ mod tests {
     #[test]
     fn every_manual_page_is_the_one_that_was_reviewed() {
         let page = |(name, page): &(String, String)| format!("===== {name} =====\n{page}");
-        let pages = pages().unwrap();
-        insta::assert_snapshot!("man", pages.iter().map(page).collect::<String>());
+        insta::assert_snapshot!("man", pages().iter().map(page).collect::<String>());
     }
 
     #[test]

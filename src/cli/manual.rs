@@ -1,17 +1,19 @@
 //! Facts about every command that its help and its manual page share: examples, exit status, environment, files.
 
+type Rows = &'static [(&'static str, &'static str)];
+
 /// The parts of a command's help and manual page other than its options.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// A purpose and a command line each. Every line parses.
-    pub(crate) examples: &'static [(&'static str, &'static str)],
+    pub(crate) examples: Rows,
     /// Exit codes and their meanings.
-    pub(crate) exit_status: &'static [(&'static str, &'static str)],
+    pub(crate) exit_status: Rows,
     /// Environment variables and their uses.
-    pub(crate) environment: &'static [(&'static str, &'static str)],
+    pub(crate) environment: Rows,
     /// Paths and their contents.
-    pub(crate) files: &'static [(&'static str, &'static str)],
-    /// Other commands and manual pages: "farwire-run(1)".
+    pub(crate) files: Rows,
+    /// Manual pages besides farwire(1) and those of the commands below this one: "farwire-run(1)".
     pub(crate) see_also: &'static [&'static str],
 }
 
@@ -27,10 +29,8 @@ static NONE: Facts = Facts {
     exit_status: DONE,
     environment: &[],
     files: &[],
-    see_also: &["farwire(1)"],
+    see_also: &[],
 };
-
-type Rows = &'static [(&'static str, &'static str)];
 
 const DONE: Rows = &[
     ("0", "The command did what was asked."),
@@ -964,7 +964,7 @@ static ALL: &[(&str, Facts)] = &[
             exit_status: DONE,
             environment: &[],
             files: &[],
-            see_also: &["farwire(1)"],
+            see_also: &[],
         },
     ),
     (
@@ -981,7 +981,7 @@ static ALL: &[(&str, Facts)] = &[
             exit_status: DONE,
             environment: &[],
             files: &[],
-            see_also: &["farwire(1)", "man(1)"],
+            see_also: &["man(1)"],
         },
     ),
     (

@@ -181,12 +181,17 @@ fn terminal() -> Terminal {
     if !io::stdout().is_terminal() {
         return Terminal::NONE;
     }
-    let asked = std::env::var("COLUMNS").ok();
-    let asked = asked.and_then(|columns| columns.parse().ok());
-    let found = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    let width = asked.or_else(found).filter(|width| *width > 0);
+    let width = terminal_width().filter(|width| *width > 0);
     Terminal {
         width: width.unwrap_or(Terminal::NONE.width),
         coloured: output::coloured(true),
     }
+}
+
+/// Returns the width that `COLUMNS` names, or else that of the terminal.
+fn terminal_width() -> Option<usize> {
+    let asked = std::env::var("COLUMNS").ok();
+    let asked = asked.and_then(|columns| columns.parse().ok());
+    let found = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    asked.or_else(found)
 }

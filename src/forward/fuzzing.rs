@@ -1,4 +1,4 @@
-//! A forwarder for fuzzers, at whose ports nothing arrives.
+//! A forwarder at whose ports nothing arrives, for fuzzers and tests.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,15 +15,18 @@ use netio::{
 use super::PortId;
 use super::thread::{ForwarderThread, PlacedLink};
 
-/// A port at which nothing arrives. The alarm never rings.
-struct SilentPort(Alarm);
+/// A port at which nothing arrives, or for a test an arrival that causes a panic. The alarm never rings.
+pub(super) struct SilentPort {
+    alarm: Alarm,
+    panics: bool,
+}
 
 /// Starts a forwarder with one link between two silent ports.
 ///
 /// # Errors
 /// The machine has no descriptor or thread left.
 pub(crate) fn silent(link: EmulatedLink) -> Result<ForwarderThread> {
-    let ports = [SilentPort(Alarm::new()?), SilentPort(Alarm::new()?)];
+    let ports = [SilentPort::new(false)?, SilentPort::new(false)?];
     let joined = PlacedLink {
         ports: PortId::SEPARATE_SETS,
         link,
@@ -31,9 +34,16 @@ pub(crate) fn silent(link: EmulatedLink) -> Result<ForwarderThread> {
     ForwarderThread::spawn(ports.into(), 0, vec![joined], CpuUse::Gentle.into())
 }
 
+impl SilentPort {
+    pub(super) fn new(panics: bool) -> io::Result<Self> {
+        let alarm = Alarm::new()?;
+        Ok(Self { alarm, panics })
+    }
+}
+
 impl Wakes for SilentPort {
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        iter::once(self.0.as_fd())
+        iter::once(self.alarm.as_fd())
     }
 }
 
@@ -54,14 +64,15 @@ impl PortSet for SilentPort {
     fn refresh(&mut self, _: Nanos) {}
 
     fn has_arrivals(&self) -> bool {
-        false
+        self.panics
     }
 
     fn arrival(&self) -> Option<Nanos> {
-        None
+        self.panics.then_some(Nanos::ZERO)
     }
 
     fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
+        assert!(!self.panics, "an arrival that kills");
         None
     }
 

@@ -550,10 +550,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::convert::Infallible;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::BorrowedFd;
 
     use conditions::Rules;
     use model::{
@@ -561,75 +559,14 @@ pub(crate) mod tests {
     };
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
-    use netio::{Capabilities, Missed, ReceivedFrame, SendTimes, TxFrame};
     use record::summary::CaptureSummary;
 
     use super::super::capture::CaptureSpec;
+    use super::super::fuzzing::SilentPort;
     use super::*;
 
-    /// A port at which nothing arrives, or at which an arrival causes a panic.
-    struct TestPort {
-        silence: Alarm,
-        panics: bool,
-    }
-
-    impl Wakes for TestPort {
-        fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-            iter::once(self.silence.as_fd())
-        }
-    }
-
-    impl PortSet for TestPort {
-        type Lent = Infallible;
-
-        fn capabilities(&self) -> Capabilities {
-            Capabilities {
-                gso: false,
-                tunnel_gso: false,
-                checksum: false,
-                vlan: false,
-                arrival_stamp: true,
-                largest_frame: 0,
-            }
-        }
-
-        fn refresh(&mut self, _: Nanos) {}
-
-        fn has_arrivals(&self) -> bool {
-            self.panics
-        }
-
-        fn arrival(&self) -> Option<Nanos> {
-            self.panics.then_some(Nanos::ZERO)
-        }
-
-        fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
-            panic!("an arrival that kills")
-        }
-
-        fn send(
-            &mut self,
-            _: usize,
-            _: Nanos,
-            _: &[TxFrame<'_>],
-            _: &mut dyn FnMut(usize, io::Result<SendTimes>),
-        ) {
-        }
-
-        fn rejoin(&mut self, _: usize, _: u32) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn missed(&mut self) -> Missed {
-            Missed::default()
-        }
-    }
-
     fn start(panics: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
-        let ports = [false, panics].map(|panics| TestPort {
-            silence: Alarm::new().unwrap(),
-            panics,
-        });
+        let ports = [false, panics].map(|panics| SilentPort::new(panics).unwrap());
         let link = EmulatedLink {
             config: LinkConfig::new(1, delayed(1), Vec::new()),
             rules: Rules::default(),

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::str;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::task::Poll;
 
 use axum::body::{Body, HttpBody as _};
@@ -16,7 +16,6 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use model::CheckedPaths;
 use tokio::runtime::{self, Runtime};
-use tokio::sync::Semaphore;
 
 use super::client::ClientConnection;
 use super::guard::LARGEST_BODY;
@@ -94,13 +93,8 @@ impl Api {
             let (client, server) = UnixStream::pair()?;
             server.set_nonblocking(true)?;
             let links = Links::default();
-            let app = AppState {
-                links: links.clone(),
-                computing: Arc::new(Semaphore::new(1)),
-                changing: Arc::new(Semaphore::new(MOST_CHANGING)),
-                // No capture starts, because its query is checked before that.
-                captures: Arc::new(Semaphore::new(0)),
-            };
+            // No capture starts, because its query is checked before that.
+            let app = AppState::new(links.clone(), 0);
             // There is no guard, because it would refuse requests at this rate.
             let router = openapi::router().0;
             let router = router.layer(DefaultBodyLimit::max(LARGEST_BODY));

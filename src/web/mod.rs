@@ -75,6 +75,17 @@ struct AppState {
     captures: Arc<Semaphore>,
 }
 
+impl AppState {
+    fn new(links: Links, captures: usize) -> Self {
+        Self {
+            links,
+            computing: Arc::new(Semaphore::new(1)),
+            changing: Arc::new(Semaphore::new(MOST_CHANGING)),
+            captures: Arc::new(Semaphore::new(captures)),
+        }
+    }
+}
+
 impl WebServer {
     /// Serves `links` at an open socket. The current network namespace therefore does not matter.
     ///
@@ -82,12 +93,7 @@ impl WebServer {
     /// Fails if no thread or descriptor is available.
     pub(crate) fn start(listening: Listening, links: Links) -> Result<Self> {
         let keeper = Keeper::start(links.clone())?;
-        let app = AppState {
-            links,
-            computing: Arc::new(Semaphore::new(1)),
-            changing: Arc::new(Semaphore::new(MOST_CHANGING)),
-            captures: Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize)),
-        };
+        let app = AppState::new(links, capture::MOST_AT_A_TIME as usize);
         let captures = Arc::clone(&app.captures);
         let router = openapi::router().0.merge(page::router());
         let router = RequestGuard::of(&listening).around(router, app);

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
@@ -135,13 +135,9 @@ fn four_clients_with_expensive_requests_cost_no_packets_time_or_memory() -> Resu
 
 /// Runs `block`, and returns the whole seconds since 1970 that are measured.
 fn measured(extent: &Extent, block: impl FnOnce() -> Result<()>) -> Result<Range<u64>> {
-    let begun = since_1970()? + extent.settling;
+    let begun = UNIX_EPOCH.elapsed()? + extent.settling;
     block()?;
-    Ok(begun.as_secs() + 1..since_1970()?.as_secs())
-}
-
-fn since_1970() -> Result<Duration> {
-    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
+    Ok(begun.as_secs() + 1..UNIX_EPOCH.elapsed()?.as_secs())
 }
 
 /// Waits without clients, then notes the memory of the process.
@@ -353,14 +349,14 @@ fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
             scope.spawn(move || change(live, over)),
             scope.spawn(move || compute(live, over)),
             scope.spawn(move || read(live, over)),
-            scope.spawn(move || follow(live, "events", EVENTS.to_owned(), over)),
+            scope.spawn(move || follow(live, "events", "/v1/links/link/events", over)),
         ];
         clients.extend((0..CAPTURES).map(|_| {
             let path = format!(
                 "/v1/links/link/capture?for=3600s&max_bytes=1073741824&filter={}",
                 longest_filter()
             );
-            scope.spawn(move || follow(live, "capture", path, over))
+            scope.spawn(move || follow(live, "capture", &path, over))
         }));
         thread::sleep(lasts);
         over.store(true, Ordering::Relaxed);
@@ -420,15 +416,8 @@ fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     Ok(answers)
 }
 
-const EVENTS: &str = "/v1/links/link/events";
-
 /// The fourth client reads the endless streams, captures and events, as fast as they arrive. It repeats its request when a stream ends.
-fn follow(
-    live: &Listening,
-    kind: &'static str,
-    path: String,
-    over: &AtomicBool,
-) -> Result<Answers> {
+fn follow(live: &Listening, kind: &'static str, path: &str, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
     while !over.load(Ordering::Relaxed) {
         let mut stream = live.connect()?;

@@ -73,11 +73,7 @@ impl Quantity {
 
     /// Returns `value` as text in the largest unit that divides it, so that it needs no fraction and no digit is lost.
     pub(crate) fn whole(&self, value: u64) -> String {
-        let (name, multiple) = self
-            .units
-            .iter()
-            .find(|(_, multiple)| *multiple == 1 || (value != 0 && value.is_multiple_of(*multiple)))
-            .expect("every table has a unit of 1");
+        let (name, multiple) = self.largest_unit(value, 1);
         alloc::format!("{}{name}", value / multiple)
     }
 
@@ -88,12 +84,7 @@ impl Quantity {
 
     /// Writes `value` exactly, in the largest unit in which it needs at most three decimal places: 26.55ms, 1.5s.
     pub(crate) fn write_decimal(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_short = |multiple: u64| (value % multiple * 1_000).is_multiple_of(multiple);
-        let (name, multiple) = self
-            .units
-            .iter()
-            .find(|&&(_, multiple)| multiple == 1 || (value >= multiple && is_short(multiple)))
-            .expect("every table has a unit of 1");
+        let (name, multiple) = self.largest_unit(value, 1_000);
         write!(f, "{}", value / multiple)?;
         let (mut fraction, mut digits) = (value % multiple * 1_000 / multiple, 3);
         if fraction > 0 {
@@ -103,6 +94,19 @@ impl Quantity {
             write!(f, ".{fraction:0digits$}")?;
         }
         f.write_str(name)
+    }
+
+    /// Returns the largest unit that is not above `value` and of which `value` is a multiple of 1 / `parts`; if there is
+    /// none, the base unit.
+    fn largest_unit(&self, value: u64, parts: u64) -> (&'static str, u64) {
+        let fits = |multiple: u64| {
+            value >= multiple && (value % multiple * parts).is_multiple_of(multiple)
+        };
+        *self
+            .units
+            .iter()
+            .find(|&&(_, multiple)| multiple == 1 || fits(multiple))
+            .expect("every table has a unit of 1")
     }
 
     /// Returns a regular expression of what [`Quantity::parse`] accepts, regardless of its range. It lists both cases

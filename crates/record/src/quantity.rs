@@ -1,6 +1,6 @@
 //! Formats values and figures with their units.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use crate::{Figure, Metric, Statistic};
 use stats::digits;
@@ -68,18 +68,29 @@ pub fn size(bytes: u64) -> String {
     };
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let value = bytes as f64 / unit as f64;
-    let digits = match value {
-        ..10.0 => 2,
-        ..100.0 => 1,
-        _ => 0,
-    };
-    let number = format!("{value:.digits$}");
-    let number = if number.contains('.') {
-        number.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &number
-    };
-    format!("{number} {name}")
+    format!("{} {name}", ThreeDigits(value))
+}
+
+/// A number that is printed with three digits, or with all digits before the point if there are more.
+pub(crate) struct ThreeDigits(pub(crate) f64);
+
+impl Display for ThreeDigits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = match self.0 {
+            0.0 => 0,
+            value if value < 0.01 => 4,
+            value if value < 1.0 => 3,
+            value if value < 10.0 => 2,
+            value if value < 100.0 => 1,
+            _ => 0,
+        };
+        let text = format!("{:.digits$}", self.0);
+        if text.contains('.') {
+            f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+        } else {
+            f.write_str(&text)
+        }
+    }
 }
 
 /// Formats a count with its noun, whose singular is `one`: "1 run", "2 runs".

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 /// The longest text of a condition that is shown in full, in characters. The values of a distribution are longer.
 const LONGEST: usize = 100;
-/// The longest list of values that is shown in full. Of a longer one, such as a trace, there are the count, the least and the greatest.
+/// The longest list of values that is shown in full. Of a longer one, such as a trace, the count, the least and the
+/// greatest are shown.
 const MOST_VALUES: usize = 12;
 
 /// Formats the path between client and server of a case in one line: the conditions of the box, or the nodes of a
@@ -156,8 +157,8 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
     }
 }
 
-/// Returns the count, the least and the greatest of many values: "(6000 values from 0 to 59990)". It returns `None` for a few values,
-/// or if one of them is neither a number nor a time.
+/// Returns the count, the least and the greatest of many values: "(6000 values from 0 to 59990)". It returns `None` for
+/// a few values, or if one of them is neither a number nor a time.
 fn range(values: &[&str]) -> Option<String> {
     if values.len() <= MOST_VALUES {
         return None;

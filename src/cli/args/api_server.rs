@@ -184,8 +184,7 @@ impl LiveRuns {
     /// A thread or a descriptor cannot be created, or the terminal cannot be set up.
     pub(crate) fn watch(&mut self) -> Result<WatchedRuns<'_>> {
         if let Some(listening) = self.listening.take() {
-            let said = format!("farwire: live page and API: {listening}");
-            self.server = Some(LiveServer::of(listening, self.links.clone(), &said)?);
+            self.server = Some(LiveServer::of(listening, self.links.clone())?);
         }
         if self.has_screen && self.server.is_none() && self.keeper.is_none() {
             self.keeper = Some(Keeper::start(self.links.clone())?);
@@ -243,12 +242,12 @@ impl LiveServer {
     ) -> Result<Self> {
         let links = Links::default();
         all.into_iter().for_each(|link| links.put(link));
-        let said = format!("farwire: live page and API: {listening}");
-        Self::of(listening, links, &said)
+        Self::of(listening, links)
     }
 
-    fn of(listening: Listening, links: Links, said: &str) -> Result<Self> {
+    fn of(listening: Listening, links: Links) -> Result<Self> {
         let pin = listening.pin();
+        let said = format!("farwire: live page and API: {listening}");
         let server = WebServer::start(listening, links.clone())?;
         if let Some(pin) = pin {
             note(format_args!(

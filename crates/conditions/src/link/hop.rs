@@ -265,7 +265,8 @@ const STAGES: [(Shapes, &str); 10] = [
 ];
 
 /// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
-/// it. Only the stages for which `is_wanted` is true follow the schedules, because each of many classes may differ in one stage only.
+/// it. Only the stages for which `is_wanted` is true follow the schedules, because each of many classes may differ in
+/// one stage only.
 fn over_time(
     layers: &[&Layer],
     prefix: &str,

@@ -320,8 +320,8 @@ impl std::iter::Sum for CpuTime {
 }
 
 impl CpuMeter {
-    /// Runs `work` on the calling thread and measures its CPU time. `work` may call [`publish`](Self::state) from time
-    /// to time.
+    /// Runs `work` on the calling thread and measures its CPU time. `work` may call [`publish`](Self::publish) from
+    /// time to time.
     pub(crate) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
         let _ = self.clock.set(ThreadClock::of_this_thread());
         let done = work();

@@ -50,11 +50,11 @@ const CLASSIC_MAX: f64 = 1.0 / (COUPLING * COUPLING);
 /// RTT_max, the longest round-trip time for which the gains are made, in nanoseconds.
 const RTT_MAX: f64 = 1e8;
 
-/// The probability does not grow while a delay that grows evenly is shorter than the target by 3 RTT_max, because there the two terms of a
-/// tick add up to 0. Another RTT_max is a margin for rounding.
+/// The probability does not grow while a delay that grows evenly is shorter than the target by 3 RTT_max, because there
+/// the two terms of a tick add up to 0. Another RTT_max is a margin for rounding.
 const NEAR: Nanos = Nanos::from_millis(400);
 
-/// From this number of ticks on, ticks are skipped where their outcome is known.
+/// Above this number of ticks, those whose outcome is known up to rounding are skipped; fewer cost little.
 const MANY: u64 = 1_000;
 
 /// The length of the ramp of L4S marks above its threshold.
@@ -94,15 +94,13 @@ impl DualPi2Queue {
         }
     }
 
-    /// Skips those of the next `ticks` whose outcome is known without carrying them out. There are millions of them if the queue was idle
-    /// for a long time, or is served slowly.
+    /// Skips those of the next `ticks` whose outcome is known without carrying them out. There are millions of them if
+    /// the queue was idle for a long time, or is served slowly.
     fn skip(&mut self, ticks: u64) {
         let t_update = self.law.t_update;
         let skipped = match self.longer_delay(self.next_tick) {
-            // No packet waits, and no trace is left of earlier ones.
-            None if self.base == 0.0 && self.before == 0.0 => ticks,
-            // No packet waits, and the probability decreases by the same amount at every tick.
-            None if self.before == 0.0 && ticks > MANY => {
+            // No packet waits, and the probability is 0 or decreases by the same amount at every tick.
+            None if self.before == 0.0 && (self.base == 0.0 || ticks > MANY) => {
                 let decrease = self.alpha() * self.target() * ticks as f64;
                 self.base = (self.base - decrease).max(0.0);
                 ticks
@@ -114,11 +112,11 @@ impl DualPi2Queue {
                     // The delay grows from here on, and the probability cannot.
                     ticks
                 } else if self.base == 0.0 && growth <= t_update.0 as f64 && ticks > MANY {
-                    // The delay grows by `t_update` at every tick, and the probability stays 0 until the delay is near the target.
+                    // The delay grows by `t_update` at every tick, and the probability stays 0 until the delay is
+                    // near the target.
                     let until_near = (self.law.target - NEAR - waited).0 / t_update.0;
                     let skipped = ticks.min(until_near);
-                    let last = skipped.saturating_sub(1);
-                    if skipped > 0 {
+                    if let Some(last) = skipped.checked_sub(1) {
                         self.before = (waited + t_update.saturating_mul(last)).0 as f64;
                     }
                     skipped

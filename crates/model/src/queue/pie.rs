@@ -64,8 +64,8 @@ const LONG_DELAY: Nanos = Nanos::from_millis(250);
 /// The probability below which nothing is dropped while the delay is low.
 const LOW_PROBABILITY: f64 = 0.2;
 
-/// The sums of probabilities before which no packet is dropped ([`MIN_ACCUMULATED`]) and at which one is dropped in any case
-/// ([`MAX_ACCUMULATED`]).
+/// The sums of probabilities before which no packet is dropped ([`MIN_ACCUMULATED`]) and at which one is dropped in any
+/// case ([`MAX_ACCUMULATED`]).
 const MIN_ACCUMULATED: f64 = 0.85;
 const MAX_ACCUMULATED: f64 = 8.5;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stats::losses::{Losses, inflation};
 use stats::proportion::percent;
 
-use crate::quantity::counted;
+use crate::quantity::{ThreeDigits, counted};
 
 /// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_964;
@@ -192,28 +192,6 @@ impl fmt::Display for AchievedMean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [low, high] = self.interval.map(ThreeDigits);
         write!(f, "{} [{low}, {high}]", ThreeDigits(self.mean))
-    }
-}
-
-/// A number that is printed with three digits, or with all digits before the point if there are more.
-struct ThreeDigits(f64);
-
-impl fmt::Display for ThreeDigits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = match self.0 {
-            0.0 => 0,
-            value if value < 0.01 => 4,
-            value if value < 1.0 => 3,
-            value if value < 10.0 => 2,
-            value if value < 100.0 => 1,
-            _ => 0,
-        };
-        let text = format!("{:.digits$}", self.0);
-        if text.contains('.') {
-            f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
-        } else {
-            f.write_str(&text)
-        }
     }
 }
 

@@ -119,7 +119,8 @@ impl Crossing<'_> {
         })
     }
 
-    /// Returns the median duration of the calls that send packets.
+    /// Returns the median duration of the calls that send packets, estimated as the median error after them minus that
+    /// before them.
     fn send_call_ns(&self) -> u64 {
         let error = &self.link.departure_error;
         error.p50_ns.saturating_sub(error.hand_over.p50_ns)
