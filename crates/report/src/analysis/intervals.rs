@@ -9,6 +9,10 @@ pub(crate) const DIRECTIONS: [Option<Direction>; 3] =
 /// An interval: its start and end in seconds, and the bits that were counted in it.
 pub(crate) type ThroughputInterval = (f64, f64, f64);
 
+/// The share of the usual length from which the last interval counts as complete. Intervals of the same length scatter by
+/// a few milliseconds.
+const COMPLETE: f64 = 0.9;
+
 /// The quantity that the amounts of a series of intervals count.
 ///
 /// All values derived from a series carry this quantity, and every title, axis and column takes its words from it.
@@ -101,6 +105,23 @@ impl RateSeries {
     pub(crate) fn intervals(&self) -> &[ThroughputInterval] {
         &self.intervals
     }
+
+    /// Returns the intervals without the last one if the measurement ended before it was complete. The rate over a few
+    /// milliseconds is that of a burst or of a gap.
+    pub(crate) fn complete_intervals(&self) -> &[ThroughputInterval] {
+        let Some((last, others)) = self.intervals.split_last() else {
+            return &[];
+        };
+        let length = |(start, end, _): &ThroughputInterval| end - start;
+        let mut lengths: Vec<f64> = others.iter().map(length).collect();
+        lengths.sort_by(f64::total_cmp);
+        let usual = lengths.get(lengths.len() / 2);
+        if usual.is_some_and(|usual| length(last) < COMPLETE * usual) {
+            others
+        } else {
+            &self.intervals
+        }
+    }
 }
 
 /// The samples from which a series is computed.
@@ -183,6 +204,21 @@ mod tests {
         let series = RateSeries::shown(&both, Some(Direction::Up)).unwrap();
         assert_eq!(series.quantity(), RateQuantity::Goodput);
         assert_eq!(series.intervals()[2], (2.0, 3.0, 8e6));
+    }
+
+    #[test]
+    fn an_interval_that_the_end_cut_short_is_not_complete() {
+        let ending = |end_s: f64| {
+            let mut measurement = sampled(Metric::ReceivedBytes, 1e6);
+            measurement.samples[2].at_s = end_s;
+            let up = Some(Direction::Up);
+            let series = RateSeries::of(&measurement, up, RateQuantity::Goodput).unwrap();
+            series.complete_intervals().len()
+        };
+        assert_eq!(ending(2.02), 2);
+        assert_eq!(ending(2.89), 2);
+        assert_eq!(ending(2.95), 3);
+        assert_eq!(ending(3.1), 3);
     }
 
     #[test]

@@ -16,10 +16,10 @@ use crate::analysis::counted;
 use crate::analysis::intervals::{RateQuantity, RateSeries};
 use crate::case_conditions;
 use crate::error::Result;
+use record::figure_name::FigureName;
 use record::plan::{Case, PlannedInstrument};
 use record::profile::FlentSeries;
-use record::{Measured, Record, Run};
-use record::{Measurement, Metric};
+use record::{Direction, Measured, Measurement, Metric, Record, Run, Statistic};
 
 /// Step of the common time axis in seconds; the raw values keep their own times.
 const STEP_S: f64 = 0.1;
@@ -36,6 +36,13 @@ struct DataFile {
 
 /// Seconds since the start of the group of instruments, and a value in the series' unit.
 type Points = Vec<(f64, f64)>;
+
+/// A series of a data file.
+struct Series {
+    points: Points,
+    /// The mean over the whole measurement, which flent's summary shows.
+    mean: f64,
+}
 
 /// Returns a file for each group of instruments of every run that counts, in the order of the plan.
 ///
@@ -83,20 +90,20 @@ fn file(
     else {
         return Ok(None);
     };
-    let mut series: BTreeMap<String, Points> = BTreeMap::new();
+    let mut series: BTreeMap<String, Series> = BTreeMap::new();
     for (instrument, measured) in &measured {
         let Some(began) = began(measured) else {
             return Ok(None);
         };
         let offset_s = began.duration_since(start).as_secs_f64();
-        for (name, mut points) in of_instrument(&instrument.profile.flent, &measured.measurement) {
-            points.iter_mut().for_each(|point| point.0 += offset_s);
+        for (name, mut own) in of_instrument(&instrument.profile.flent, &measured.measurement) {
+            own.points.iter_mut().for_each(|point| point.0 += offset_s);
             // flent numbers several series of the same name in this way.
             let again = (2..).map(|n| format!("{name}::{n}"));
             let free = std::iter::once(name.to_owned())
                 .chain(again)
                 .find(|name| !series.contains_key(name));
-            series.extend(free.map(|name| (name, points)));
+            series.extend(free.map(|name| (name, own)));
         }
     }
     let Some(test) = test(&series) else {
@@ -104,7 +111,7 @@ fn file(
     };
     let length_s = series
         .values()
-        .flatten()
+        .flat_map(|one| &one.points)
         .map(|point| point.0)
         .fold(0.0, f64::max);
     require!(
@@ -124,8 +131,8 @@ fn file(
         content: json!({
             "version": 4,
             "x_values": axis(length_s).collect::<Vec<_>>(),
-            "results": series.iter().map(|(name, points)| (name.clone(), interpolated(points, length_s))).collect::<BTreeMap<_, _>>(),
-            "raw_values": series.iter().map(|(name, points)| (name.clone(), raw(points, start))).collect::<BTreeMap<_, _>>(),
+            "results": series.iter().map(|(name, one)| (name.clone(), interpolated(&one.points, length_s))).collect::<BTreeMap<_, _>>(),
+            "raw_values": series.iter().map(|(name, one)| (name.clone(), raw(&one.points, start))).collect::<BTreeMap<_, _>>(),
             "metadata": metadata(record, case, run, &Meta { test, title: &title, start, length_s, series: &series }),
         }),
     }))
@@ -135,31 +142,71 @@ fn file(
 fn of_instrument<'a>(
     series: &'a [FlentSeries],
     measurement: &Measurement,
-) -> Vec<(&'a str, Points)> {
-    let points = |series: &FlentSeries| -> Points {
-        if series.metric == Metric::GoodputBitPerS {
-            // flent's names are for received data, so a sent rate has no place under them.
-            let mut arrived = [RateQuantity::Goodput, RateQuantity::IpCapacity].into_iter();
-            let found = arrived.find_map(|of| RateSeries::of(measurement, series.direction, of));
-            let intervals = found.iter().flat_map(RateSeries::intervals);
-            return intervals
-                .filter(|(start, end, _)| end > start)
-                .map(|(start, end, bits)| (*end, bits / (end - start) / 1e6))
-                .collect();
-        }
-        let samples = measurement.samples.iter();
-        let own = samples.filter(|sample| {
-            (sample.metric, sample.direction, sample.size)
-                == (series.metric, series.direction, None)
-        });
-        own.map(|sample| (sample.at_s, sample.value)).collect()
+) -> Vec<(&'a str, Series)> {
+    let of = |one: &'a FlentSeries| {
+        let found = match one.metric {
+            Metric::GoodputBitPerS => received(measurement, one.direction),
+            metric => observed(measurement, metric, one.direction),
+        };
+        Some((one.name.as_str(), found?))
     };
-    let all = series.iter().map(|one| (one.name.as_str(), points(one)));
-    all.filter(|(_, points)| !points.is_empty()).collect()
+    series.iter().filter_map(of).collect()
+}
+
+/// Returns the rate at which data arrived, in Mbit/s. flent's names are for received data, so a sent rate has no place
+/// under them.
+fn received(measurement: &Measurement, direction: Option<Direction>) -> Option<Series> {
+    let mut arrived = [RateQuantity::Goodput, RateQuantity::IpCapacity].into_iter();
+    let rates = arrived.find_map(|of| RateSeries::of(measurement, direction, of))?;
+    let intervals = rates.complete_intervals().iter();
+    let points = intervals
+        .filter(|(start, end, _)| end > start)
+        .map(|(start, end, bits)| (*end, bits / (end - start) / 1e6));
+    let mean = mean(measurement, rates.quantity().metric(), direction);
+    Series::of(points.collect(), mean.map(|bits| bits / 1e6))
+}
+
+/// Returns the samples of a metric over all message sizes.
+fn observed(
+    measurement: &Measurement,
+    metric: Metric,
+    direction: Option<Direction>,
+) -> Option<Series> {
+    let samples = measurement.samples.iter();
+    let own = samples.filter(|sample| {
+        (sample.metric, sample.direction, sample.size) == (metric, direction, None)
+    });
+    let points = own.map(|sample| (sample.at_s, sample.value)).collect();
+    Series::of(points, mean(measurement, metric, direction))
+}
+
+/// Returns the mean that the instrument states for the whole measurement.
+fn mean(measurement: &Measurement, metric: Metric, direction: Option<Direction>) -> Option<f64> {
+    let name = FigureName {
+        instrument: String::new(),
+        metric,
+        statistic: Statistic::Mean,
+        direction,
+        phase: None,
+        size: None,
+    };
+    Some(name.find(measurement)?.value)
+}
+
+impl Series {
+    /// Creates a series with this mean, or else with that of its points; `None` without points.
+    fn of(points: Points, mean: Option<f64>) -> Option<Self> {
+        let sum: f64 = points.iter().map(|point| point.1).sum();
+        let count = points.len() as f64;
+        (!points.is_empty()).then(|| Self {
+            points,
+            mean: mean.unwrap_or(sum / count),
+        })
+    }
 }
 
 /// Returns the test of flent that has plots for these series.
-fn test(series: &BTreeMap<String, Points>) -> Option<&'static str> {
+fn test(series: &BTreeMap<String, Series>) -> Option<&'static str> {
     let has = |name: &str| series.contains_key(name);
     match (has("TCP download"), has("TCP upload")) {
         (true, true) => Some("tcp_bidirectional"),
@@ -208,21 +255,23 @@ struct Meta<'a> {
     title: &'a str,
     start: Timestamp,
     length_s: f64,
-    series: &'a BTreeMap<String, Points>,
+    series: &'a BTreeMap<String, Series>,
 }
 
 fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
     let box_of = case_conditions::path(case);
     let bed = case_conditions::bed(case);
     let time = format!("{:.6}", meta.start);
-    let series = meta.series.iter().map(|(name, points)| {
-        let mean = points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;
+    let series = meta.series.iter().map(|(name, one)| {
         let units = if name.starts_with("Ping") {
             "ms"
         } else {
             "Mbits/s"
         };
-        (name.clone(), json!({ "MEAN_VALUE": mean, "UNITS": units }))
+        (
+            name.clone(),
+            json!({ "MEAN_VALUE": one.mean, "UNITS": units }),
+        )
     });
     json!({
         "NAME": meta.test,
@@ -249,7 +298,7 @@ fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use record::Direction;
+    use record::Figure;
 
     #[test]
     fn instruments_that_ran_separately_have_separate_files() {
@@ -291,6 +340,33 @@ mod tests {
         };
         assert_eq!(of(Metric::SentBytes), 0);
         assert_eq!(of(Metric::ReceivedBytes), 1);
+    }
+
+    #[test]
+    fn an_incomplete_last_interval_is_left_out_and_the_mean_is_the_instruments_own() {
+        let interval = |index: u64, end_s: f64, rate: f64| {
+            let sample = record::Sample::new(end_s, Metric::GoodputBitPerS, index, rate);
+            sample.toward(Direction::Up)
+        };
+        let figure = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 8.9e6);
+        // The last 24 ms had a burst of twice the link's rate.
+        let mut measurement = Measurement {
+            samples: vec![
+                interval(1, 0.505, 8.8e6),
+                interval(2, 1.005, 9.0e6),
+                interval(3, 1.029, 18.8e6),
+            ],
+            figures: vec![figure.toward(Direction::Up)],
+            ..Measurement::default()
+        };
+        let series = FlentSeries::of_streams("TCP");
+        let (name, upload) = of_instrument(&series, &measurement).pop().unwrap();
+        let values: Vec<f64> = upload.points.iter().map(|point| point.1.round()).collect();
+        assert_eq!((name, values), ("TCP upload", vec![9.0, 9.0]));
+        assert_eq!(upload.mean, 8.9);
+        measurement.figures.clear();
+        let (_, upload) = of_instrument(&series, &measurement).pop().unwrap();
+        assert!((upload.mean - 8.9).abs() < 1e-6, "{}", upload.mean);
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! The verdicts as JUnit XML, which continuous integration systems show: a test for each case, and one for each trend.
+//!
+//! Elements and attributes are those of the schema of Jenkins' xunit plugin, junit-10.xsd.
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -29,7 +31,9 @@ pub(crate) fn junit(record: &Record) -> Result<String> {
     }
     let mut report = Report::new(name);
     report.add_test_suite(suite);
-    Ok(report.to_string()?)
+    let xml = report.to_string()?;
+    // The schema of Jenkins allows this count only for a single suite. Quotes in the name before it are escaped.
+    Ok(xml.replacen(&format!(" skipped=\"{}\"", report.skipped), "", 1))
 }
 
 fn of_case(figures: &CaseFigures<'_>) -> TestCase {
@@ -92,13 +96,133 @@ fn words(check: &ExpectationCheck) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use quick_xml::events::Event;
+    use quick_xml::reader::Reader;
     use record::RunOutcome;
+
+    /// An element of junit-10.xsd, as far as this format has it.
+    struct ElementRule {
+        name: &'static str,
+        /// The elements that may contain it; none for the outermost one.
+        parents: &'static [&'static str],
+        required: &'static [&'static str],
+        optional: &'static [&'static str],
+    }
+
+    /// The rules of junit-10.xsd of Jenkins' xunit plugin. A report with every status was valid by the schema itself on
+    /// 2026-11-26.
+    const RULES: [ElementRule; 7] = [
+        ElementRule {
+            name: "testsuites",
+            parents: &[],
+            required: &[],
+            optional: &["name", "time", "tests", "failures", "errors"],
+        },
+        ElementRule {
+            name: "testsuite",
+            parents: &["testsuites", "testsuite"],
+            required: &["name", "tests", "failures", "errors"],
+            optional: &["group", "time", "skipped", "timestamp", "hostname", "id"],
+        },
+        ElementRule {
+            name: "testcase",
+            parents: &["testsuite"],
+            required: &["name"],
+            optional: &["time", "classname", "group"],
+        },
+        ElementRule {
+            name: "skipped",
+            parents: &["testcase"],
+            required: &[],
+            optional: &["type", "message"],
+        },
+        ElementRule {
+            name: "error",
+            parents: &["testcase"],
+            required: &[],
+            optional: &["type", "message"],
+        },
+        ElementRule {
+            name: "failure",
+            parents: &["testcase"],
+            required: &[],
+            optional: &["type", "message"],
+        },
+        ElementRule {
+            name: "system-out",
+            parents: &["testsuite", "testcase"],
+            required: &[],
+            optional: &[],
+        },
+    ];
+
+    /// Returns the first element that the rules do not allow.
+    fn not_allowed(xml: &str) -> Option<String> {
+        let mut reader = Reader::from_str(xml);
+        let mut open: Vec<String> = Vec::new();
+        loop {
+            let event = reader.read_event().unwrap();
+            match &event {
+                Event::Start(tag) | Event::Empty(tag) => {
+                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                    let name = text(tag.name().as_ref());
+                    let attributes = tag.attributes().map(|one| text(one.unwrap().key.as_ref()));
+                    let attributes: Vec<String> = attributes.collect();
+                    if !is_allowed(&name, open.last(), &attributes) {
+                        return Some(format!("{name} in {:?} with {attributes:?}", open.last()));
+                    }
+                    if matches!(event, Event::Start(_)) {
+                        open.push(name);
+                    }
+                }
+                Event::End(_) => drop(open.pop()),
+                Event::Eof => return None,
+                _ => {}
+            }
+        }
+    }
+
+    fn is_allowed(name: &str, parent: Option<&String>, attributes: &[String]) -> bool {
+        let Some(rule) = RULES.iter().find(|rule| rule.name == name) else {
+            return false;
+        };
+        let is_placed = match parent {
+            None => rule.parents.is_empty(),
+            Some(parent) => rule.parents.contains(&parent.as_str()),
+        };
+        let has = |required: &&str| attributes.iter().any(|own| own == required);
+        let mut known = attributes.iter().map(String::as_str);
+        is_placed
+            && rule.required.iter().all(has)
+            && known.all(|own| rule.required.contains(&own) || rule.optional.contains(&own))
+    }
+
+    #[test]
+    fn a_report_with_every_status_keeps_to_the_schema_of_jenkins() {
+        let mut record = record();
+        record.head.plan.name = "a \"small\" skipped=\"0\" <one>".to_owned();
+        record.head.plan.cases[1].expect[0].of = "ping.lost_percent.mean".parse().unwrap();
+        record.runs[0].outcome = RunOutcome::Failed {
+            cause: "no route".to_owned(),
+        };
+        let all = junit(&record).unwrap();
+        record.finished_at = None;
+        record.runs.clear();
+        let none = junit(&record).unwrap();
+        for (xml, statuses) in [(&all, ["<error", "<failure"]), (&none, ["<skipped"; 2])] {
+            assert!(statuses.iter().all(|one| xml.contains(one)), "{xml}");
+            assert_eq!(not_allowed(xml), None, "{xml}");
+        }
+        // The rules find the attribute that the schema does not know.
+        let wrong = all.replacen("<testsuites", "<testsuites skipped=\"0\"", 1);
+        assert!(not_allowed(&wrong).unwrap().starts_with("testsuites in"));
+    }
 
     #[test]
     fn every_case_and_trend_is_a_test() {
         let xml = junit(&record()).unwrap();
         assert!(
-            xml.contains("tests=\"3\" skipped=\"0\" failures=\"0\" errors=\"0\""),
+            xml.contains("tests=\"3\" skipped=\"0\" errors=\"0\" failures=\"0\""),
             "{xml}"
         );
         assert!(xml.contains("classname=\"trend\""));
@@ -111,7 +235,7 @@ mod tests {
         record.runs.retain(|run| run.case == "base");
         let xml = junit(&record).unwrap();
         assert!(
-            xml.contains("tests=\"3\" skipped=\"2\" failures=\"0\" errors=\"0\""),
+            xml.contains("tests=\"3\" skipped=\"2\" errors=\"0\" failures=\"0\""),
             "{xml}"
         );
         assert!(xml.contains("0 of 2 runs took place; --resume"), "{xml}");
@@ -125,7 +249,7 @@ mod tests {
             cause: "]]><evil>\u{0} & \"more\"".to_owned(),
         };
         let xml = junit(&record).unwrap();
-        assert!(xml.contains("failures=\"1\" errors=\"1\""), "{xml}");
+        assert!(xml.contains("errors=\"1\" failures=\"1\""), "{xml}");
         assert!(xml.contains("measured 50.00 %"), "{xml}");
         assert!(!xml.contains("<evil>") && !xml.contains('\u{0}'), "{xml}");
     }
