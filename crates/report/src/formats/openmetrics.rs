@@ -1,5 +1,5 @@
 //! The figures as OpenMetrics 1.0 text, which Prometheus reads: a gauge for each metric, and one for each end of its
-//! interval.
+//! interval. Names and values are in Prometheus's base units, as `promtool check metrics` wants them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,25 +7,39 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 use crate::analysis::Analysis;
 use crate::error::Result;
 use record::Record;
 use record::figure_name::FigureName;
-use record::{Direction, Phase};
-
-/// Help text of every family.
-const HELP: &str = "The mean over the runs of a case, or an end of its interval.";
+use record::{Direction, Metric, Phase};
 
 /// Names and values of labels.
 type Labels = Vec<(&'static str, String)>;
 
-/// The samples of every family, by its name.
-#[derive(Debug, Default)]
-struct Families(BTreeMap<String, Vec<(Labels, f64)>>);
+/// The number that a family has of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// The mean over the runs of a case.
+    Value,
+    /// The lower end of its interval.
+    Low,
+    /// The upper end of its interval.
+    High,
+}
 
-/// Formats every figure of every case as the mean over the runs, under the record's names and in its units.
+/// The samples of every family.
+#[derive(Debug, Default)]
+struct Families(BTreeMap<(Metric, Part), Vec<(Labels, f64)>>);
+
+/// A base unit, and how many of a metric's units it has.
+struct BaseUnit {
+    unit: Option<Unit>,
+    per_unit: f64,
+}
+
+/// Formats every figure of every case as the mean over the runs, under the record's names.
 ///
 /// # Errors
 /// None, because every figure of a record can be written.
@@ -35,15 +49,14 @@ pub(crate) fn openmetrics(record: &Record) -> Result<String> {
     for figures in &Analysis::of(record).cases {
         for (name, figure) in &figures.figures {
             let labels = labels(experiment, figures.name(), name);
-            let mut add = |ending: &str, value: f64| {
-                let family = format!("farwire_{}{ending}", name.metric.name());
-                let samples = families.0.entry(family).or_default();
+            let mut add = |part: Part, value: f64| {
+                let samples = families.0.entry((name.metric, part)).or_default();
                 samples.push((labels.clone(), value));
             };
-            add("", figure.value());
+            add(Part::Value, figure.value());
             if let Some([low, high]) = figure.interval.map(|own| own.ends) {
-                add("_interval_low", low);
-                add("_interval_high", high);
+                add(Part::Low, low);
+                add(Part::High, high);
             }
         }
     }
@@ -56,13 +69,58 @@ pub(crate) fn openmetrics(record: &Record) -> Result<String> {
 
 impl Collector for Families {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
-        for (name, samples) in &self.0 {
-            let mut family = page.encode_descriptor(name, HELP, None, MetricType::Gauge)?;
+        for ((metric, part), samples) in &self.0 {
+            let (name, help) = (part.name(*metric), part.help(*metric));
+            let BaseUnit { unit, per_unit } = BaseUnit::of(*metric);
+            let mut family =
+                page.encode_descriptor(&name, &help, unit.as_ref(), MetricType::Gauge)?;
             for (labels, value) in samples {
-                family.encode_family(labels)?.encode_gauge(value)?;
+                let value = value / per_unit;
+                family.encode_family(labels)?.encode_gauge(&value)?;
             }
         }
         Ok(())
+    }
+}
+
+impl Part {
+    /// Returns the name of the family of `metric` without its unit.
+    fn name(self, metric: Metric) -> String {
+        let ending = match self {
+            Self::Value => "",
+            Self::Low => "_interval_low",
+            Self::High => "_interval_high",
+        };
+        format!("farwire_{}{ending}", metric.title().replace(' ', "_"))
+    }
+
+    /// Returns the help text of the family of `metric`.
+    fn help(self, metric: Metric) -> String {
+        let value = match self {
+            Self::Value => "mean over the runs of a case",
+            Self::Low => "lower end of the 95 % interval of that mean",
+            Self::High => "upper end of the 95 % interval of that mean",
+        };
+        format!("{} The value is the {value}.", metric.meaning())
+    }
+}
+
+impl BaseUnit {
+    fn of(metric: Metric) -> Self {
+        let other = |unit: &str| Some(Unit::Other(unit.to_owned()));
+        let (unit, per_unit) = match metric.unit() {
+            "s" => (Some(Unit::Seconds), 1.0),
+            "ms" => (Some(Unit::Seconds), 1e3),
+            "us" => (Some(Unit::Seconds), 1e6),
+            "%" => (other("ratio"), 100.0),
+            "bytes" => (Some(Unit::Bytes), 1.0),
+            "byte/s" => (other("bytes_per_second"), 1.0),
+            "bit/s" => (other("bytes_per_second"), 8.0),
+            "packets" => (other("packets"), 1.0),
+            "1/s" => (other("per_second"), 1.0),
+            _ => (None, 1.0),
+        };
+        Self { unit, per_unit }
     }
 }
 
@@ -90,6 +148,8 @@ fn labels(experiment: &str, case: &str, name: &FigureName) -> Labels {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use std::collections::BTreeSet;
+    use strum::IntoEnumIterator as _;
 
     #[test]
     fn every_figure_is_a_gauge_with_its_interval_in_one_family() {
@@ -98,12 +158,20 @@ mod tests {
         let text = openmetrics(&record).unwrap();
         let labels = "experiment=\"a \\\"small\\\"\\none\",case=\"slow\",instrument=\"ping\",statistic=\"median\"";
         for line in [
-            "# TYPE farwire_rtt_ms gauge\n",
-            &format!("farwire_rtt_ms{{{labels}}} 3.125\n"),
-            &format!("farwire_rtt_ms_interval_low{{{labels}}} "),
-            &format!("farwire_rtt_ms_interval_high{{{labels}}} "),
+            "# HELP farwire_rtt_seconds Round-trip time of a probe answered in time. The value is the mean over the runs of a case.\n",
+            "# TYPE farwire_rtt_seconds gauge\n",
+            "# UNIT farwire_rtt_seconds seconds\n",
+            &format!("farwire_rtt_seconds{{{labels}}} 0.003125\n"),
+            &format!("farwire_rtt_interval_low_seconds{{{labels}}} "),
+            &format!("farwire_rtt_interval_high_seconds{{{labels}}} "),
         ] {
             assert_eq!(text.matches(line).count(), 1, "{line} in {text}");
+        }
+        for converted in [
+            ",case=\"base\",instrument=\"download\",statistic=\"mean\"} 2000000.0\n",
+            ",case=\"slow\",instrument=\"ping\",statistic=\"mean\"} 0.5\n",
+        ] {
+            assert!(text.contains(converted), "{converted} in {text}");
         }
         assert!(text.ends_with("# EOF\n"));
         let mut families: Vec<&str> = text
@@ -116,5 +184,36 @@ mod tests {
         families.sort_unstable();
         families.dedup();
         assert_eq!(families.len(), together, "{text}");
+    }
+
+    #[test]
+    fn every_metric_has_its_own_families_in_base_units() {
+        // Among those that `promtool check metrics` calls abbreviated or no base units.
+        let abbreviated = [
+            "s",
+            "ms",
+            "us",
+            "ns",
+            "bit",
+            "bits",
+            "percent",
+            "milliseconds",
+        ];
+        let mut names = BTreeSet::new();
+        for metric in Metric::iter() {
+            let BaseUnit { unit, per_unit } = BaseUnit::of(metric);
+            assert_eq!(unit.is_none(), metric.unit().is_empty(), "{metric:?}");
+            assert!(per_unit >= 1.0);
+            for part in [Part::Value, Part::Low, Part::High] {
+                let unit = unit.as_ref().map_or("", Unit::as_str);
+                let name = format!("{}_{unit}", part.name(metric));
+                assert!(
+                    name.split('_').all(|word| !abbreviated.contains(&word)),
+                    "{name}"
+                );
+                assert!(names.insert(name), "{metric:?} has the name of another");
+                assert!(!part.help(metric).contains(['"', '\\', '\n']), "{metric:?}");
+            }
+        }
     }
 }
