@@ -25,8 +25,8 @@ use super::events::ConnectionLease;
 use super::problem::Problem;
 use super::{AppState, capture, events, history};
 use crate::live::{
-    CHANGE_LIMIT, ChangeRefusal, ChangeResult, ChangeView, LinkCounters, LinkSample, LinkView,
-    LiveLink, ScheduleChange, ScheduleView,
+    CHANGE_LIMIT, ChangeRefusal, ChangeResult, ChangeView, LinkCounters, LinkView, LiveLink,
+    ScheduleChange, ScheduleView,
 };
 
 /// The time for which the response to a completed change waits for the effects of the conditions.
@@ -51,7 +51,7 @@ pub(super) struct ChangeResponse {
 }
 
 /// Returns all running links.
-#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = LinkList)))]
+#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = LinkList, description = "The links, possibly none")))]
 pub(super) async fn all(State(app): State<AppState>) -> Json<LinkList> {
     let links = app.links.all();
     Json(LinkList {
@@ -62,7 +62,7 @@ pub(super) async fn all(State(app): State<AppState>) -> Json<LinkList> {
 /// Returns a link with its conditions in force. Its revision is the ETag.
 #[utoipa::path(
     get, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
-    responses((status = OK, body = LinkView), (status = NOT_FOUND, body = Problem))
+    responses((status = OK, body = LinkView, description = "The link"), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.view();
@@ -76,7 +76,8 @@ pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Respo
         ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = ref("#/components/schemas/LinkSpec"), content_type = "application/json"),
     responses(
-        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = OK, body = ChangeResponse, description = "The change was made, or with `dry_run` would be"),
+        (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "Another client has a lease"),
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
@@ -106,7 +107,8 @@ pub(super) async fn put(
         ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = Object, content_type = "application/merge-patch+json"),
     responses(
-        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = OK, body = ChangeResponse, description = "The change was made, or with `dry_run` would be"),
+        (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "Another client has a lease"),
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
@@ -132,7 +134,7 @@ pub(super) async fn patch(
 /// Returns the schedules of a link: the state and value of their time, and the conditions in force at it.
 #[utoipa::path(
     get, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
-    responses((status = OK, body = ScheduleView), (status = NOT_FOUND, body = Problem, description = "There is no such link, or it has no schedule"))
+    responses((status = OK, body = ScheduleView, description = "The schedules"), (status = NOT_FOUND, body = Problem, description = "There is no such link, or it has no schedule"))
 )]
 pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.schedule();
@@ -147,7 +149,8 @@ pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<
         ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = ScheduleChange, content_type = "application/json"),
     responses(
-        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = OK, body = ChangeResponse, description = "The change was made, or with `dry_run` would be"),
+        (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "There is no schedule, or another client has a lease"),
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
@@ -175,7 +178,7 @@ pub(super) async fn put_schedule(
     delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "The link's name, as in /v1/links"),
         ("Farwire-Lease" = Option<String>, Header, description = "End only this lease; any lease if absent")),
     responses(
-        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem),
+        (status = OK, body = ChangeResponse, description = "The lease has ended"), (status = BAD_REQUEST, body = Problem),
         (status = NOT_FOUND, body = Problem, description = "There is no such link or lease"),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets on their way would be overtaken. The lease stays, and farwire ends it as soon as they have passed: do not ask again")
     )
@@ -209,7 +212,10 @@ fn unknown_revision() -> Problem {
 #[utoipa::path(
     get, path = "/v1/links/{name}/counters",
     params(("name" = String, Path, description = "The link's name, as in /v1/links"), SinceQuery),
-    responses((status = OK, body = LinkCounters), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem))
+    responses(
+        (status = OK, body = LinkCounters, description = "The counters"), (status = BAD_REQUEST, body = Problem),
+        (status = NOT_FOUND, body = Problem, description = "There is no such link or revision")
+    )
 )]
 pub(super) async fn counters(
     State(app): State<AppState>,
@@ -235,7 +241,7 @@ pub(super) struct ChangeHistory {
 /// Returns the changes made while the link ran.
 #[utoipa::path(
     get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
-    responses((status = OK, body = ChangeHistory), (status = NOT_FOUND, body = Problem))
+    responses((status = OK, body = ChangeHistory, description = "The changes"), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn history(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let body = history::stream(find(&app, name)?);
@@ -258,8 +264,8 @@ pub(super) enum FileForm {
     params(("name" = String, Path, description = "The link's name, as in /v1/links"), ("form" = inline(FileForm), Path, description = "link or scenario"),
         SinceQuery),
     responses(
-        (status = OK, content_type = "application/toml", body = String), (status = BAD_REQUEST, body = Problem),
-        (status = NOT_FOUND, body = Problem),
+        (status = OK, content_type = "application/toml", body = String, description = "The file"), (status = BAD_REQUEST, body = Problem),
+        (status = NOT_FOUND, body = Problem, description = "There is no such link, form or revision"),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "The history contains a change that no schedule can express")
     )
 )]
@@ -322,7 +328,8 @@ fn attachment(
     get, path = "/v1/links/{name}/events", params(("name" = String, Path, description = "The link's name, as in /v1/links"),
         ("Last-Event-ID" = Option<u64>, Header, description = "The last event that the client has received")),
     responses(
-        (status = OK, content_type = "text/event-stream", content((LinkSample = "text/event-stream"), (ChangeView = "text/event-stream"))),
+        (status = OK, content_type = "text/event-stream", body = String,
+            description = "The events. The data of `sample` is a LinkSample, that of `change` a Change"),
         (status = NOT_FOUND, body = Problem)
     )
 )]
@@ -340,13 +347,20 @@ pub(super) async fn follow(
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
 }
 
+/// A file of packets.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "the schema of what `capture::stream` writes")]
+pub(super) struct PacketFile(Vec<u8>);
+
 /// Streams the packets of a link from now on as pcapng, with their outcomes in comments.
 ///
 /// The stream ends by its limits, with the link, or with the connection. A reader that lags is disconnected.
 #[utoipa::path(
     get, path = "/v1/links/{name}/capture", params(("name" = String, Path, description = "The link's name, as in /v1/links"), CaptureQuery),
     responses(
-        (status = OK, content_type = "application/x-pcapng", body = Vec<u8>), (status = BAD_REQUEST, body = Problem),
+        (status = OK, content_type = "application/x-pcapng", body = inline(PacketFile), description = "The packets"),
+        (status = BAD_REQUEST, body = Problem),
         (status = NOT_FOUND, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem, description = "Too many captures are running")
     )
 )]
@@ -375,7 +389,7 @@ pub(super) struct ProfileView {
 }
 
 /// Returns the links that ship with farwire, based on published measurements.
-#[utoipa::path(get, path = "/v1/profiles", responses((status = OK, body = [ProfileView])))]
+#[utoipa::path(get, path = "/v1/profiles", responses((status = OK, body = [ProfileView], description = "The profiles")))]
 pub(super) async fn profiles() -> Json<Vec<ProfileView>> {
     let all = PROFILES.iter().map(|profile| ProfileView {
         name: profile.name,
@@ -397,7 +411,7 @@ pub(super) struct KnownCondition {
 }
 
 /// Returns every condition of a direction.
-#[utoipa::path(get, path = "/v1/conditions", responses((status = OK, body = [KnownCondition])))]
+#[utoipa::path(get, path = "/v1/conditions", responses((status = OK, body = [KnownCondition], description = "The conditions")))]
 pub(super) async fn conditions() -> Json<Vec<KnownCondition>> {
     let all = CONDITIONS.iter().map(|one| KnownCondition {
         key: one.key,

@@ -26,7 +26,7 @@ use crate::live::{DirectionMeter, LinkMeter};
 #[utoipa::path(
     get, path = "/metrics",
     responses((
-        status = OK,
+        status = OK, description = "The counters",
         content((String = "application/openmetrics-text; version=1.0.0; charset=utf-8"), (String = "text/plain; version=0.0.4; charset=utf-8"))
     ))
 )]

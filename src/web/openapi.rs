@@ -8,15 +8,26 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use conditions::LinkSpec;
 use serde_json::{Map, Value, json};
-use utoipa::openapi::OpenApi;
 use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
+use utoipa::openapi::server::ServerBuilder;
+use utoipa::openapi::{Components, ComponentsBuilder, OpenApi, OpenApiBuilder};
+use utoipa::{PartialSchema as _, ToSchema as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{AppState, links, metrics, run};
+use crate::live::LinkSample;
 
 /// The content type of every error.
 const PROBLEM: &str = "application/problem+json";
+
+/// The errors that mean the same for every operation that does not describe them itself.
+const ERRORS: [(&str, &str); 4] = [
+    ("400", "The query, a header or the body is malformed"),
+    ("404", "There is no such link"),
+    ("413", "The body is too large"),
+    ("415", "The body has another content type"),
+];
 
 /// Returns all resources, and the document that describes them.
 pub(super) fn router() -> (Router<AppState>, OpenApi) {
@@ -42,6 +53,7 @@ pub(super) fn router() -> (Router<AppState>, OpenApi) {
 fn about() -> OpenApi {
     let license = LicenseBuilder::new()
         .name(env!("CARGO_PKG_LICENSE"))
+        .identifier(Some(env!("CARGO_PKG_LICENSE")))
         .build();
     let info = InfoBuilder::new()
         .title("farwire")
@@ -51,7 +63,22 @@ fn about() -> OpenApi {
         ))
         .license(Some(license))
         .build();
-    OpenApi::new(info, utoipa::openapi::Paths::new())
+    let server = ServerBuilder::new()
+        .url("/")
+        .description(Some("The address that serves this document"))
+        .build();
+    OpenApiBuilder::new()
+        .info(info)
+        .servers(Some([server]))
+        .components(Some(event_schemas()))
+        .build()
+}
+
+/// Returns the schemas of server-sent events. No response refers to them, because a stream of events is text.
+fn event_schemas() -> Components {
+    let mut schemas = vec![(LinkSample::name().into_owned(), LinkSample::schema())];
+    LinkSample::schemas(&mut schemas);
+    ComponentsBuilder::new().schemas_from_iter(schemas).build()
 }
 
 /// Returns the document as JSON.
@@ -69,6 +96,7 @@ pub(crate) fn document() -> String {
     }
     schemas.insert("LinkSpec".to_owned(), spec);
     operations(&mut document).for_each(fix_parameters);
+    operations(&mut document).for_each(describe_errors);
     describe_access(&mut document);
     let text = serde_json::to_string_pretty(&document).expect("a document is JSON");
     text.replace("#/$defs/", "#/components/schemas/") + "\n"
@@ -100,6 +128,16 @@ fn fix_parameters(operation: &mut Value) {
     }
     if let Some(body) = operation.get_mut("requestBody") {
         body["required"] = true.into();
+    }
+}
+
+/// Describes the errors of [`ERRORS`].
+fn describe_errors(operation: &mut Value) {
+    for (status, what) in ERRORS {
+        let response = operation.pointer_mut(&format!("/responses/{status}"));
+        if let Some(response) = response.and_then(Value::as_object_mut) {
+            response.entry("description").or_insert(what.into());
+        }
     }
 }
 
@@ -163,7 +201,7 @@ fn describe_access(document: &mut Value) {
 }
 
 /// Returns this document.
-#[utoipa::path(get, path = "/v1/openapi.json", responses((status = OK, content_type = "application/json")))]
+#[utoipa::path(get, path = "/v1/openapi.json", responses((status = OK, content_type = "application/json", body = Object, description = "The document")))]
 async fn serve() -> impl IntoResponse {
     static DOCUMENT: LazyLock<String> = LazyLock::new(document);
     ([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str())
@@ -206,6 +244,45 @@ mod tests {
                 assert!(!is_error || json.is_null(), "{status}: {operation}");
             }
         }
+    }
+
+    #[test]
+    fn every_response_is_described() {
+        let mut document: Value = serde_json::from_str(&document()).unwrap();
+        let shared = document["components"]["responses"].clone();
+        let mut all: Vec<Value> = shared.as_object().unwrap().values().cloned().collect();
+        for operation in operations(&mut document) {
+            all.extend(
+                operation["responses"]
+                    .as_object()
+                    .unwrap()
+                    .values()
+                    .cloned(),
+            );
+        }
+        for response in all.iter().filter(|response| response["$ref"].is_null()) {
+            let description = response["description"].as_str().unwrap_or_default();
+            assert!(!description.is_empty(), "{response}");
+        }
+    }
+
+    #[test]
+    fn a_capture_is_a_file_and_a_stream_of_events_is_text() {
+        let document: Value = serde_json::from_str(&document()).unwrap();
+        let schema = |path: &str, kind: &str| {
+            let answer = &document["paths"][format!("/v1/links/{{name}}/{path}")]["get"];
+            answer["responses"]["200"]["content"][kind]["schema"].clone()
+        };
+        let capture = schema("capture", "application/x-pcapng");
+        assert_eq!(
+            (&capture["type"], &capture["format"]),
+            (&json!("string"), &json!("binary"))
+        );
+        assert_eq!(
+            schema("events", "text/event-stream"),
+            json!({"type": "string"})
+        );
+        assert!(document["components"]["schemas"]["LinkSample"].is_object());
     }
 
     #[test]
