@@ -14,7 +14,7 @@ FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build base toolchain test-tools soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build base toolchain test-tools format-tools soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -22,7 +22,7 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
 	CARGO='$(CARGO)' scripts/test
 
-test-all: toolchain test-tools docs ## the same with the longest, and the book
+test-all: toolchain test-tools format-tools docs ## the same with the longest, and the book
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 
 check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, documentation, licences, advisories where RustSec's database can be fetched
@@ -121,9 +121,11 @@ test-tools: toolchain
 	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus slurmctld slurm-wlm munged munge
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install --debug stamp-suite --version 1.0.0 --locked --root target/peers
 
-soak-tools: test-tools
+format-tools:
+	@scripts/format-tools
+
+soak-tools: test-tools format-tools
 	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 && { python3 -c "import ensurepip" 2>/dev/null || scripts/need ensurepip python3-venv; } && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \
-	target/soak-tools/bin/pip install --quiet --no-deps --target target/soak-tools/axe axe-playwright-python==0.1.8 && \
 	target/soak-tools/bin/pip install --quiet schemathesis==4.32.5; }
 
 scenario-tools:

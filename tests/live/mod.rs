@@ -8,6 +8,7 @@ mod instant;
 mod leases;
 mod limits;
 mod metrics;
+mod openapi;
 mod origins;
 mod packets;
 mod refusals;

@@ -1,8 +1,8 @@
-//! The accessibility of the page, checked by axe-core.
+//! The accessibility of the pages, checked by axe-core.
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::browser::Browser;
@@ -26,7 +26,7 @@ const CHECK: &str = "return axe.run(document, {resultTypes: ['violations']}).the
     Tool("ping"),
     Tool("wget"),
     Soak,
-    SoakTool(AXE)
+    FormatTool(AXE)
 )]
 fn axe_core_finds_nothing_serious_on_the_page_of_an_experiment_that_runs() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -34,7 +34,7 @@ fn axe_core_finds_nothing_serious_on_the_page_of_an_experiment_that_runs() -> Re
     let browser = Browser::start(folder.path())?;
     browser.open(&run.url)?;
     browser.wait("document.querySelectorAll('#run-rows tr').length > 0")?;
-    browser.run(&fs::read_to_string(process::soak_tool(AXE))?)?;
+    browser.run(&fs::read_to_string(process::format_tool(AXE))?)?;
     nothing_serious(&browser)
 }
 
@@ -60,10 +60,10 @@ fn nothing_serious(browser: &Browser) -> Result<()> {
     Tool("ping"),
     Tool("wget"),
     Soak,
-    SoakTool(AXE)
+    FormatTool(AXE)
 )]
 fn axe_core_finds_nothing_serious_on_the_page_wide_and_narrow_light_and_dark() -> Result<()> {
-    let axe = fs::read_to_string(process::soak_tool(AXE))?;
+    let axe = fs::read_to_string(process::format_tool(AXE))?;
     let folder = tempfile::tempdir()?;
     let link = Running::start(&folder.path().join("pings"), &[])?;
     let browser = Browser::start(folder.path())?;
@@ -78,6 +78,26 @@ fn axe_core_finds_nothing_serious_on_the_page_wide_and_narrow_light_and_dark() -
     );
     browser.run("document.querySelector('body > img').remove();")?;
     nothing_serious(&browser)
+}
+
+#[test_support::test(All, Tool("chromium"), Tool("chromedriver"), FormatTool(AXE))]
+fn axe_core_finds_nothing_serious_on_the_reports_of_records() -> Result<()> {
+    let axe = fs::read_to_string(process::format_tool(AXE))?;
+    let folder = tempfile::tempdir()?;
+    let browser = Browser::start(folder.path())?;
+    for name in ["small", "every-kind"] {
+        let record = process::root().join(format!("tests/fixtures/records/{name}.jsonl"));
+        let page = folder.path().join(format!("{name}.html"));
+        let mut report = process::farwire();
+        report.arg("report").arg(record).arg("--out").arg(&page);
+        process::succeeds(report.args(["--format", "html"]))?;
+        browser.open(&format!("file://{}", page.display()))?;
+        let mains = browser.run("return document.querySelectorAll('main').length;")?;
+        ensure!(mains == 1, "{name}: {mains} elements main");
+        browser.run(&axe)?;
+        nothing_serious(&browser).context(name)?;
+    }
+    Ok(())
 }
 
 /// Returns the number of serious violations after a script has run.

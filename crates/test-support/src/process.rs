@@ -76,6 +76,11 @@ pub fn soak_tool(path: &str) -> PathBuf {
     root().join("target/soak-tools").join(path)
 }
 
+/// Returns the path at which `make format-tools` installs this tool.
+pub fn format_tool(path: &str) -> PathBuf {
+    root().join("target/format-tools").join(path)
+}
+
 /// Runs `command` to its end, without input, and collects its output.
 pub fn run(command: &mut Command) -> Result<Output> {
     run_with(command, Stdio::null())

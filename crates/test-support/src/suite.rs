@@ -33,6 +33,8 @@ pub enum Need {
     Peer(&'static str),
     /// A tool that `make soak-tools` has fetched.
     SoakTool(&'static str),
+    /// A program that reads or validates formats, which `make format-tools` has installed.
+    FormatTool(&'static str),
     /// obudpst's program in the path.
     Udpst,
     /// The right to create namespaces, as root or by a user namespace that the test program enters.
@@ -345,6 +347,10 @@ impl Need {
             Self::SoakTool(path) => {
                 let fetched = process::soak_tool(path).is_file();
                 (!fetched).then(|| format!("{path} is not fetched: make soak-tools"))
+            }
+            Self::FormatTool(path) => {
+                let installed = process::format_tool(path).is_file();
+                (!installed).then(|| format!("{path} is not installed: make format-tools"))
             }
             Self::Udpst => which::which("udpst").is_err().then(|| {
                 "there is no udpst here: it has to be built from github.com/BroadbandForum/obudpst, no package registry has it".to_owned()
