@@ -103,7 +103,14 @@ const RECORD: (&str, &str) = (
     "The record: the plan, the machine and every run with its samples.",
 );
 const REPORT: (&str, &str) = ("out/NAME/report.html", "The report, with figures.");
-const SAMPLES: (&str, &str) = ("out/NAME/samples.csv", "Every sample, one per line.");
+const RUNS: (&str, &str) = (
+    "out/NAME/runs.csv",
+    "Every run that counts, with all figures, one per line.",
+);
+const SAMPLES: (&str, &str) = (
+    "out/NAME/samples.csv",
+    "Every sample that counts, one per line.",
+);
 
 const LINK_PAGES: &[&str] = &[
     "farwire-exec(1)",
@@ -215,6 +222,7 @@ static ALL: &[(&str, Facts)] = &[
             files: &[
                 RECORD,
                 REPORT,
+                RUNS,
                 SAMPLES,
                 (
                     "out/NAME/artifacts/",

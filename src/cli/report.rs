@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::Record;
 use record::output_directory::OutputDirectory;
-use report::{FORMATS, Make, NamedFiles, ReportFormat, Terminal};
+use report::{
+    DataRows, DataSelection, DataTable, FORMATS, Make, NamedFiles, ReportFormat, Terminal,
+};
 
 /// Show the record of an experiment as text, HTML, Markdown, CSV or another format
 ///
@@ -31,9 +33,24 @@ pub(crate) struct ReportArgs {
     /// Write every figure of the HTML report as an SVG file into DIR
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
+    /// Rows of csv and parquet [default: samples]
+    #[arg(long, value_name = "ROWS")]
+    rows: Option<RowsArg>,
+    /// In csv and parquet, include the attempts, figures and samples that do not count
+    #[arg(long)]
+    with_invalid: bool,
     /// Include every detail in the text: all figures, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
+}
+
+/// The value of `--rows`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RowsArg {
+    /// One for each run, with the values of its sweep, its outcome and all figures
+    Runs,
+    /// One for each sample
+    Samples,
 }
 
 impl ReportArgs {
@@ -52,6 +69,13 @@ impl ReportArgs {
 
     fn show(&self, record: &Record, format: &ReportFormat) -> Result<(), Failure> {
         let target = self.out.as_deref();
+        let selects = self.rows.is_some() || self.with_invalid;
+        if selects && !matches!(format.make, Make::Data(_)) {
+            return Err(Failure::bad_input(format_args!(
+                "--rows and --with-invalid select from the tables of --format csv and --format parquet; {} has no rows to select",
+                format.name
+            )));
+        }
         match format.make {
             Make::Terminal(text) => {
                 let terminal = target.map_or_else(super::terminal, |_| Terminal::NONE);
@@ -59,12 +83,27 @@ impl ReportArgs {
             }
             Make::Document(document) => whole(target, &document(record)?)?,
             Make::Stream(write) => stream(target, |target| write(record, target))?,
+            Make::Data(write) => {
+                let table = DataTable::of(record, self.selection()).or_bad_input()?;
+                stream(target, |target| write(table, target))?;
+            }
             Make::Files(files) => {
                 let directory = target.unwrap_or(Path::new("."));
                 into(directory, files(record).or_bad_input()?)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the part of the record that a table has.
+    fn selection(&self) -> DataSelection {
+        DataSelection {
+            rows: match self.rows {
+                Some(RowsArg::Runs) => DataRows::Runs,
+                Some(RowsArg::Samples) | None => DataRows::Samples,
+            },
+            with_invalid: self.with_invalid,
+        }
     }
 }
 
@@ -100,7 +139,7 @@ fn whole(target: Option<&Path>, text: &str) -> Result<()> {
 /// Gives `write` the file, or standard output, so that a long view is never in memory as a whole.
 fn stream(
     target: Option<&Path>,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
 ) -> Result<()> {
     let file = target.filter(|file| !output::is_stdout(file));
     let name = || {
@@ -108,14 +147,14 @@ fn stream(
             format!("{}: cannot write", file.display())
         })
     };
-    let write_to = |sink: &mut dyn Write| {
+    let write_to = |sink: &mut (dyn Write + Send)| {
         let mut buffered = BufWriter::with_capacity(1 << 20, sink);
         write(&mut buffered)?;
         buffered.flush()
     };
     let result = match file {
         Some(path) => output::replace(path, |mut file| write_to(&mut file)),
-        None => write_to(&mut io::stdout().lock()),
+        None => write_to(&mut io::stdout()),
     };
     match result {
         // A reader that closes the pipe has read enough.

@@ -44,6 +44,7 @@ fn an_experiment_records_every_run_of_every_instrument_and_reports_it() -> Resul
         ("html", "<!doctype html>"),
         ("md", "# A small experiment"),
         ("csv", "case,repeat,"),
+        ("parquet", "PAR1"),
         ("json", "{"),
         ("junit", "<?xml"),
     ] {

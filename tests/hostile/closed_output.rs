@@ -48,7 +48,7 @@ fn end_of(command: &mut Command) -> Result<ExitStatus> {
 }
 
 /// Every command that needs nothing from the machine, and commands that end with an error.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 26] = [
     "--help",
     "--version",
     "run --help",
@@ -58,6 +58,8 @@ const COMMANDS: [&str; 24] = [
     "report RECORD",
     "report RECORD --format html",
     "report RECORD --format csv",
+    "report RECORD --format csv --rows runs",
+    "report RECORD --format parquet",
     "report RECORD --format json",
     "report missing",
     "compare RECORD RECORD",

@@ -232,9 +232,11 @@ name = '@x'
     below(folder.0.path(), &mut all)?;
     let artifacts = folder.at("out/artifacts").display().to_string();
     let kept = all.iter().filter(|file| file.starts_with(&artifacts));
-    ensure!(kept.count() == 5 && all.len() == 5 + 1 + 3, "{all:?}");
-    let csv = fs::read_to_string(folder.at("out/samples.csv"))?;
-    for line in csv.lines() {
+    ensure!(kept.count() == 5 && all.len() == 5 + 1 + 4, "{all:?}");
+    let tables =
+        ["out/runs.csv", "out/samples.csv"].map(|name| fs::read_to_string(folder.at(name)));
+    let [runs, samples] = tables;
+    for line in runs?.lines().chain(samples?.lines()) {
         let mut cells = line.split([',', '"']);
         let formula = cells
             .find(|cell| cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err());

@@ -275,13 +275,13 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
     };
     // The reports are replaced, including the links.
     fs::write(&record, &head)?;
-    for report in ["report.html", "samples.csv"] {
+    for report in ["report.html", "runs.csv", "samples.csv"] {
         fs::remove_file(small.path("out").join(report))?;
         outside.link(&small.path("out").join(report))?;
     }
     process::succeeded(resume()?)?;
     outside.check_untouched()?;
-    for report in ["report.html", "samples.csv", "artifacts"] {
+    for report in ["report.html", "runs.csv", "samples.csv", "artifacts"] {
         let found = small.path("out").join(report).symlink_metadata()?;
         ensure!(!found.is_symlink(), "{report} is still a link");
     }
@@ -328,7 +328,7 @@ fn a_link_in_the_output_directory_leads_no_write_of_run_or_merge_out_of_it() -> 
     ends_with(&small.run()?, 2, "the file is a symbolic link")?;
     outside.check_untouched()?;
     fs::remove_file(small.path("out/record.partial"))?;
-    for name in ["report.html", "samples.csv", "record.jsonl"] {
+    for name in ["report.html", "runs.csv", "samples.csv", "record.jsonl"] {
         let link = small.path("out").join(name);
         let _ = fs::remove_file(&link);
         outside.link(&link)?;
@@ -348,7 +348,7 @@ fn a_link_in_the_output_directory_leads_no_write_of_run_or_merge_out_of_it() -> 
     ends_with(&merge()?, 2, "the file is a symbolic link")?;
     outside.check_untouched()?;
     fs::remove_file(small.path("all/record.partial"))?;
-    for name in ["report.html", "samples.csv"] {
+    for name in ["report.html", "runs.csv", "samples.csv"] {
         outside.link(&small.path("all").join(name))?;
     }
     process::succeeded(merge()?)?;

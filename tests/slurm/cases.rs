@@ -43,7 +43,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
     ensure!(record.head.hosts.len() > 1, "one node did it all");
     let mut hosts = record.head.hosts.iter();
     ensure!(hosts.all(|host| host.name.starts_with("node")));
-    for file in ["report.html", "samples.csv"] {
+    for file in ["report.html", "runs.csv", "samples.csv"] {
         ensure!(experiment.path("out").join(file).exists(), "no {file}");
     }
     // Nothing is left to do: the same command shows the report again.

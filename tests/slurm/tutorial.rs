@@ -62,7 +62,7 @@ fn docs_cluster_md_does_as_it_says() -> Result<()> {
         }
     }
     ensure!((1..=5).contains(&ran), "{ran} commands");
-    for file in ["record.jsonl", "report.html", "samples.csv"] {
+    for file in ["record.jsonl", "report.html", "runs.csv", "samples.csv"] {
         ensure!(
             directory.path().join("out/thousand").join(file).exists(),
             "no {file}"

@@ -605,6 +605,25 @@ impl LinkCounts {
     }
 }
 
+impl RunOutcome {
+    /// Returns its name in records and data files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed { .. } => "failed",
+            Self::Invalid { .. } => "invalid",
+        }
+    }
+
+    /// Returns the cause in words, unless everything was measured.
+    pub fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Ok => None,
+            Self::Failed { cause } | Self::Invalid { cause } => Some(cause),
+        }
+    }
+}
+
 impl Run {
     /// Returns the measurement of this instrument, if it was used.
     pub fn measured(&self, instrument: &str) -> Option<&Measured> {

@@ -1,10 +1,10 @@
 //! A function for fuzzers that reads any bytes as a record and creates every report of it, without a panic.
 
-use std::io;
+use std::io::{self, Write};
 
 use record::Record;
 
-use crate::{FORMATS, Make, Terminal};
+use crate::{DataRows, DataSelection, DataTable, FORMATS, Make, Terminal};
 
 /// Reads a record from the bytes of a file and creates every report of it.
 pub fn records(bytes: &[u8]) {
@@ -21,10 +21,23 @@ pub fn records(bytes: &[u8]) {
             }
             Make::Document(make) => drop(make(&record)),
             Make::Stream(make) => drop(make(&record, &mut io::sink())),
+            Make::Data(make) => data(&record, make),
             Make::Files(make) => drop(make(&record)),
         }
     }
     let _ = crate::drawings(&record);
+}
+
+/// Creates every table of a record.
+fn data(record: &Record, make: fn(DataTable<'_>, &mut (dyn Write + Send)) -> io::Result<()>) {
+    for rows in [DataRows::Runs, DataRows::Samples] {
+        for with_invalid in [false, true] {
+            let selection = DataSelection { rows, with_invalid };
+            if let Ok(table) = DataTable::of(record, selection) {
+                let _ = make(table, &mut io::sink());
+            }
+        }
+    }
 }
 
 #[cfg(test)]

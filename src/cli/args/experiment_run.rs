@@ -36,9 +36,11 @@ use record::plan::{Order, Repeats};
 use record::printable::printable_lines;
 use record::quantity::counted;
 use record::{GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber};
+use report::{DataRows, DataSelection, DataTable};
 
 /// The reports beside a record.
 pub(crate) const PAGE: &str = "report.html";
+const RUNS: &str = "runs.csv";
 const SAMPLES: &str = "samples.csv";
 /// The heading of the options that choose runs.
 pub(crate) const RUNS_HEADING: &str = "Runs";
@@ -77,7 +79,7 @@ pub(crate) struct ExperimentArgs {
     no_baseline: bool,
     #[command(flatten, next_help_heading = RUNS_HEADING)]
     files: AllowFilesArg,
-    /// Directory of record.jsonl, report.html and samples.csv [default: out/NAME, or the next free out/NAME-2 ...]
+    /// Directory of record.jsonl, report.html, runs.csv and samples.csv [default: out/NAME, or the next free out/NAME-2 ...]
     #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
     /// Replace an existing record
@@ -386,14 +388,25 @@ impl FinishedExperiment {
 /// Writes the reports beside a record.
 pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
     write_beside(directory, PAGE, &report::html(record)?)?;
-    let samples = |file: &File| -> Result<()> {
-        report::write_csv(record, &mut BufWriter::new(file))?;
+    write_table(record, directory, RUNS, DataRows::Runs)?;
+    write_table(record, directory, SAMPLES, DataRows::Samples)
+}
+
+/// Writes the rows that count to the file `name` of `directory`.
+fn write_table(record: &Record, directory: &Path, name: &str, rows: DataRows) -> Result<()> {
+    let write = |file: &File| -> Result<()> {
+        let selection = DataSelection {
+            rows,
+            with_invalid: false,
+        };
+        let table = DataTable::of(record, selection)?;
+        report::write_csv(table, &mut BufWriter::new(file))?;
         Ok(())
     };
     let within = OutputDirectory::open(directory);
     let written = within.map_err(anyhow::Error::from);
-    let written = written.and_then(|within| within.replace(SAMPLES.as_ref(), samples));
-    written.with_context(|| format!("{}: cannot write", directory.join(SAMPLES).display()))
+    let written = written.and_then(|within| within.replace(name.as_ref(), write));
+    written.with_context(|| format!("{}: cannot write", directory.join(name).display()))
 }
 
 /// Writes `text` to the file `name` of `directory`.
@@ -409,7 +422,7 @@ pub(crate) fn clear_reports(directory: &Path, replaced: bool) {
     if replaced {
         let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
     }
-    for report in [PAGE, SAMPLES] {
+    for report in [PAGE, RUNS, SAMPLES] {
         let _ = fs::remove_file(directory.join(report));
     }
 }

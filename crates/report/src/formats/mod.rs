@@ -8,11 +8,13 @@ mod jsonl;
 pub(crate) mod junit;
 pub(crate) mod markdown;
 mod openmetrics;
+pub(crate) mod parquet;
 pub(crate) mod text;
 
 use std::io::{self, Write};
 
 use crate::Terminal;
+use crate::data::DataTable;
 use crate::error::Result;
 use record::Record;
 
@@ -39,6 +41,8 @@ pub enum Make {
     Document(fn(&Record) -> Result<String>),
     /// A document with a line for every sample or figure, which is written as a stream.
     Stream(fn(&Record, &mut dyn Write) -> io::Result<()>),
+    /// A table whose rows the user selects, which is written as a stream.
+    Data(fn(DataTable<'_>, &mut (dyn Write + Send)) -> io::Result<()>),
     /// Several files.
     Files(fn(&Record) -> Result<NamedFiles>),
 }
@@ -60,8 +64,10 @@ formats! {
     "md": Document(markdown::markdown),
     /// A self-contained page with figures
     "html": Document(html::html),
-    /// Every sample, one per line
-    "csv": Stream(csv::write_csv),
+    /// Every sample or every run, one per line
+    "csv": Data(csv::write_csv),
+    /// The same tables in the binary form of pandas, polars, DuckDB and Spark
+    "parquet": Data(parquet::write_parquet),
     /// The record as one indented document
     "json": Stream(json::write_json),
     /// Every figure of every run, one JSON object a line
