@@ -22,7 +22,7 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
 	CARGO='$(CARGO)' scripts/test
 
-test-all: toolchain test-tools format-tools docs ## the same with the longest, and the book
+test-all: toolchain test-tools format-tools docs ## the same with the longest and with programs that read or validate the formats, and the book
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 
 check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, documentation, licences, advisories where RustSec's database can be fetched

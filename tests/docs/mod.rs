@@ -3,6 +3,8 @@
 //! A comment before a block says how the block is tested; CONTRIBUTING.md has the rules. The blocks of one page run in their
 //! order, in one directory.
 
+mod data;
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -30,7 +32,7 @@ fn add(suite: &mut Suite) {
         }
         if blocks.iter().any(|block| block.not_run.is_none()) {
             let name = format!("{} does as it says", page.display());
-            suite.test(name, &needs, move || run_page(&blocks));
+            suite.test(name, &needs, move || run_page(&blocks).map(drop));
         }
     }
     match std::env::var("FARWIRE_TEXTS") {
@@ -76,8 +78,9 @@ fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Runs the blocks of a page in a directory with some folders of a checkout, and with the program in the path.
-fn run_page(blocks: &[Block]) -> Result<()> {
+/// Runs the blocks of a page in a directory with some folders of a checkout, and with the program in the path. Returns the
+/// directory.
+fn run_page(blocks: &[Block]) -> Result<TempDir> {
     let directory = tempfile::tempdir()?;
     let bin = directory.path().join("bin");
     fs::create_dir(&bin)?;
@@ -89,7 +92,7 @@ fn run_page(blocks: &[Block]) -> Result<()> {
     for block in blocks.iter().filter(|block| block.not_run.is_none()) {
         run_block(block, &directory, &bin).with_context(|| block.place.clone())?;
     }
-    Ok(())
+    Ok(directory)
 }
 
 fn run_block(block: &Block, directory: &TempDir, bin: &Path) -> Result<()> {
