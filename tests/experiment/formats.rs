@@ -61,3 +61,41 @@ fn flents_summary_has_the_goodput_of_the_record_and_no_rate_above_the_links() ->
     ensure!((8.8..=9.0).contains(&median) && p99 < 10.0, "{said}");
     Ok(())
 }
+
+#[test_support::test]
+fn csv_has_a_row_for_each_run_or_for_each_sample() -> Result<()> {
+    let lines = |rows: &[&str]| {
+        let mut report = farwire();
+        report.arg("report").arg(record()).args(["--format", "csv"]);
+        let text = stdout(&process::succeeds(report.args(rows))?);
+        let head = text.lines().next().context("a header")?.to_owned();
+        Ok::<_, anyhow::Error>((head, text.lines().count()))
+    };
+    let (runs, count) = lines(&["--rows", "runs"])?;
+    let begin = "case,repeat,attempt,outcome,reason,seed,host,started_at,ping.rtt_ms.";
+    ensure!(runs.starts_with(begin) && count == 5, "{count}: {runs}");
+    let (samples, count) = lines(&[])?;
+    let begin = "case,repeat,attempt,outcome,seed,instrument,at_s,metric,";
+    ensure!(
+        samples.starts_with(begin) && count > 1000,
+        "{count}: {samples}"
+    );
+    ensure!(lines(&["--with-invalid"])?.1 >= count, "fewer samples");
+    Ok(())
+}
+
+#[test_support::test]
+fn rows_are_selected_only_from_the_formats_that_have_some() -> Result<()> {
+    for selection in [&["--rows", "runs"][..], &["--with-invalid"]] {
+        let mut report = farwire();
+        report
+            .arg("report")
+            .arg(record())
+            .args(["--format", "html"]);
+        let refused = process::run(report.args(selection))?;
+        let words = stderr(&refused);
+        ensure!(refused.status.code() == Some(2), "{words}");
+        ensure!(words.contains("html has no rows to select"), "{words}");
+    }
+    Ok(())
+}

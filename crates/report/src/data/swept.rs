@@ -27,7 +27,7 @@ struct SweptUnit {
 const UNITS: [SweptUnit; 5] = [
     SweptUnit {
         ending: "",
-        read: |text| text.parse().ok().filter(|number: &f64| number.is_finite()),
+        read: |text| text.parse::<f64>().ok().filter(|one| one.is_finite()),
     },
     SweptUnit {
         ending: "_ms",
