@@ -1,6 +1,7 @@
 //! The routes, and the OpenAPI document that describes them. The document is generated from the
 //! served types and the schema of link files.
 
+use std::mem;
 use std::sync::LazyLock;
 
 use axum::Router;
@@ -95,11 +96,45 @@ pub(crate) fn document() -> String {
         schemas.extend(parts);
     }
     schemas.insert("LinkSpec".to_owned(), spec);
+    name_stages(schemas);
     operations(&mut document).for_each(fix_parameters);
     operations(&mut document).for_each(describe_errors);
     describe_access(&mut document);
     let text = serde_json::to_string_pretty(&document).expect("a document is JSON");
     text.replace("#/$defs/", "#/components/schemas/") + "\n"
+}
+
+/// Gives the kinds of stages and their steps in a schedule their own schemas: "FourStateStage", "FourStateStageStep".
+/// Programs that generate clients need a name for each nested object.
+fn name_stages(schemas: &mut Map<String, Value>) {
+    let stages = schemas.get_mut("Stage");
+    let kinds = stages.and_then(|stage| stage["oneOf"].as_array_mut());
+    let mut named = Map::new();
+    for kind in kinds.into_iter().flatten() {
+        let word = kind["properties"]["kind"]["const"].as_str();
+        let name = format!("{}Stage", capitalised(word.unwrap_or_default()));
+        if let Some(step) = kind.pointer_mut("/properties/schedule/items") {
+            let name = format!("{name}Step");
+            let schema = mem::replace(step, reference(&name));
+            named.insert(name, schema);
+        }
+        let schema = mem::replace(kind, reference(&name));
+        named.insert(name, schema);
+    }
+    schemas.extend(named);
+}
+
+/// Returns the words of a name as a name of a type: "four-state" becomes "FourState".
+fn capitalised(name: &str) -> String {
+    let word = |word: &str| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_uppercase() + rest
+    };
+    name.split('-').map(word).collect()
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
@@ -283,6 +318,20 @@ mod tests {
             json!({"type": "string"})
         );
         assert!(document["components"]["schemas"]["LinkSample"].is_object());
+    }
+
+    #[test]
+    fn every_kind_of_stage_has_a_schema_with_its_name() {
+        let document: Value = serde_json::from_str(&document()).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let kinds = schemas["Stage"]["oneOf"].as_array().unwrap();
+        assert!(kinds.contains(&reference("FourStateStage")), "{kinds:?}");
+        let stage = &schemas["FourStateStage"]["properties"];
+        assert_eq!(stage["kind"]["const"], "four-state");
+        assert_eq!(stage["schedule"]["items"], reference("FourStateStageStep"));
+        let names = schemas.as_object().unwrap().keys();
+        let steps = names.filter(|name| name.ends_with("StageStep"));
+        assert_eq!(steps.count(), kinds.len());
     }
 
     #[test]

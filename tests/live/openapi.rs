@@ -74,7 +74,7 @@ fn a_client_that_is_generated_from_the_document_drives_a_link() -> Result<()> {
     fs::write(&program, PROGRAM)?;
     let mut generator = Command::new(process::format_tool(GENERATOR));
     generator
-        .args(["generate", "--meta", "none", "--path"])
+        .args(["generate", "--fail-on-warning", "--meta", "none", "--path"])
         .arg(document())
         .arg("--config")
         .arg(&config)
