@@ -29,7 +29,7 @@ pub struct Expectation {
     pub fitted: bool,
 }
 
-/// What a met expectation says about the emulation.
+/// The weight of a met expectation as evidence about the emulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, EnumIter)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

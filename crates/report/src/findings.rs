@@ -129,13 +129,18 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
         Verdict::Invalid => "Invalid: this machine did not keep up",
         Verdict::Failed => "Failed",
     };
-    let caveat = match analysis.verdict {
-        Verdict::Invalid | Verdict::Failed => ", but not reliable",
-        Verdict::Met | Verdict::Incomplete | Verdict::NotMet => "",
-    };
     match counts {
         None => format!("{verdict}."),
-        Some(counts) => format!("{verdict}: {counts}{caveat}."),
+        Some(counts) => format!("{verdict}: {counts}{}.", caveat(analysis)),
+    }
+}
+
+/// Returns the text after a number of met expectations, which says that they are not reliable if runs are invalid or
+/// failed.
+pub(super) fn caveat(analysis: &Analysis<'_>) -> &'static str {
+    match analysis.verdict {
+        Verdict::Invalid | Verdict::Failed => ", but not reliable",
+        Verdict::Met | Verdict::Incomplete | Verdict::NotMet => "",
     }
 }
 

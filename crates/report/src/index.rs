@@ -17,7 +17,7 @@ pub struct Listed {
     headline: String,
     is_good: bool,
     sentences: Vec<String>,
-    /// How far to trust it, in one line.
+    /// The line that says how far to trust it.
     trust: String,
     /// The size: "5 cases, 30 runs, begun 2026-01-02T03:04:05Z, shortened by --quick".
     size: String,

@@ -1,4 +1,4 @@
-//! How far the figures of a record can be trusted, in one line, and the notes about the machine behind it.
+//! The line that says how far the figures of a record can be trusted, and the notes about the machine behind it.
 
 use crate::analysis::{Analysis, Attempts, CaseFigures, Verdict, baselines, ceiling};
 use crate::hosts;
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Largest number of reasons in the line; the notes have all.
 const MOST_REASONS: usize = 3;
 
-/// How far the figures of a record can be trusted.
+/// The degree to which the figures of a record can be trusted.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Reliability {
     pub(crate) grade: Grade,

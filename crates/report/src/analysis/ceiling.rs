@@ -18,7 +18,7 @@ pub(crate) type MeasuredFigure = (Metric, Statistic, f64);
 pub(crate) struct NearLimit<'a> {
     pub(crate) case: &'a str,
     pub(crate) instrument: &'a str,
-    /// Which limit, and how near.
+    /// The limit, and the distance to it.
     words: String,
 }
 

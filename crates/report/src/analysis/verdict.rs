@@ -44,7 +44,7 @@ pub struct ExpectationCheck {
 
 type Figures = BTreeMap<FigureName, FigureOverRuns>;
 
-/// What is known about the runs of a case and of the reference.
+/// The state of the runs of a case and of the reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunsToJudge {
     pub(super) of_case: CaseRuns,
@@ -52,7 +52,7 @@ pub(super) struct RunsToJudge {
     pub(super) of_reference: CaseRuns,
 }
 
-/// What is known about the runs of a case.
+/// The state of the runs of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CaseRuns {
     /// Whether some are still to come.
