@@ -21,10 +21,7 @@ pub(crate) fn junit(record: &Record) -> Result<String> {
     for (kind, count) in ExpectationCounts::of(analysis.checks()).by_kind() {
         let property = format!("{} expectations met", kind.name());
         let caveat = findings::caveat(&analysis);
-        suite.add_property((
-            property,
-            format!("{} of {}{caveat}", count.met, count.all),
-        ));
+        suite.add_property((property, format!("{} of {}{caveat}", count.met, count.all)));
     }
     let trust = Reliability::of(&analysis).in_words();
     suite.add_property(("trust".to_owned(), trust));
