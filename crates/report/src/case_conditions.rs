@@ -34,6 +34,23 @@ pub fn link(link: &LinkSpec) -> String {
     }
 }
 
+/// Describes a case in a sentence: with its title, "case2 (constant delay 1 ms)", or, if a sweep made it, with the swept
+/// values, "queue (queue 300ms, TCP bbr)".
+pub(super) fn described(case: &Case) -> String {
+    let swept = in_force(case).swept;
+    let name = match case.name.split_once('[') {
+        Some((name, _)) if !swept.is_empty() && !name.is_empty() => name,
+        _ => &case.name,
+    };
+    if !swept.is_empty() {
+        format!("{name} ({})", swept.join(", "))
+    } else if case.title.is_empty() || case.title == case.name {
+        name.to_owned()
+    } else {
+        format!("{name} ({})", case.title)
+    }
+}
+
 /// The conditions that are in force in a case, in words.
 pub(super) struct CaseConditions {
     /// The values that a sweep set: "queue 300ms".
@@ -233,6 +250,20 @@ mod tests {
         assert_eq!(found.swept, ["queue 300ms", "TCP bbr", "load parallel 3"]);
         assert!(found.others.contains(&"rate 20mbit".to_owned()));
         assert!(!found.others.iter().any(|other| other.contains("300ms")));
+    }
+
+    #[test]
+    fn a_case_is_described_by_its_title_or_its_swept_values() {
+        let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
+        assert_eq!(described(&case), "base (Nothing added)");
+        case.title = case.name.clone();
+        assert_eq!(described(&case), "base");
+        case.name = "queue[queue=300ms]".to_owned();
+        case.title = "a queue of three lengths".to_owned();
+        case.axes = vec![("link.queue".to_owned(), "300ms".to_owned())];
+        assert_eq!(described(&case), "queue (queue 300ms)");
+        case.name = "[queue=300ms]".to_owned();
+        assert_eq!(described(&case), "[queue=300ms] (queue 300ms)");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Sentences that all reports share, and the tables of cases that several of them have.
 
-use super::{case_conditions, hosts};
-use crate::analysis::{Analysis, CaseFigures, ChainBottleneck, Verdict, baselines, ceiling};
+use super::{case_conditions, reliability};
+use crate::analysis::{
+    Analysis, CaseFigures, ChainBottleneck, ExpectationCheck, ExpectationCounts, Verdict, baselines,
+};
+use record::expectation::ExpectationKind;
 use record::plan::Plan;
-use record::quantity::counted;
 use record::table::{Cell, Column, Mark, Table};
 use record::{Baseline, Record};
 use stats::repeats;
@@ -40,22 +42,38 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
     let columns = ["case", "conditions", "verdict"].map(Column::words);
     let row = |figures: &CaseFigures<'_>| {
         let case = figures.case;
-        let verdict = if figures.checks.is_empty() && figures.faults.is_empty() {
-            Cell::from("–")
-        } else {
-            verdict(figures.verdict)
-        };
         [
             case.name.as_str().into(),
             case_conditions::path(case).into(),
-            verdict,
+            case_verdict(figures),
         ]
     };
     Table::new("", columns).with(analysis.cases.iter().map(row))
 }
 
+/// Returns the verdict on a case in its colour. A case of which a third of the attempts or more failed is not shown as
+/// good.
+pub(super) fn case_verdict(figures: &CaseFigures<'_>) -> Cell {
+    let is_judged = !figures.checks.is_empty() || !figures.faults.is_empty();
+    match (is_judged, figures.verdict, figures.attempts.in_words()) {
+        (false, ..) => Cell::from("–"),
+        (true, Verdict::Met, Some(words)) if figures.attempts.are_poor() => {
+            Cell::from(format!("{}, but {words}", Verdict::Met))
+        }
+        (true, reached, _) => verdict(reached),
+    }
+}
+
+/// Returns the verdict on an expectation in its colour. A met one that is not reliable is not shown as good.
+fn check_verdict(check: &ExpectationCheck) -> Cell {
+    match (check.verdict, check.is_reliable) {
+        (Verdict::Met, false) => Cell::from(check.verdict_in_words()),
+        (reached, _) => verdict(reached),
+    }
+}
+
 /// Returns a verdict in its colour.
-pub(super) fn verdict(verdict: Verdict) -> Cell {
+fn verdict(verdict: Verdict) -> Cell {
     let mark = match verdict {
         Verdict::Met => Mark::Good,
         Verdict::Incomplete => Mark::Plain,
@@ -80,9 +98,9 @@ pub(super) fn conditions(plan: &Plan) -> Table {
     table
 }
 
-/// Returns a table with a row for each expectation: the measured value and the verdict.
+/// Returns a table with a row for each expectation: its kind, the measured value and the verdict.
 pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
-    let columns = ["case", "expected", "measured", "verdict"].map(Column::words);
+    let columns = ["case", "expected", "kind", "measured", "verdict"].map(Column::words);
     let cases = analysis.cases.iter();
     let own = cases.flat_map(|figures| figures.checks.iter().map(|check| (figures.name(), check)));
     let all = own.chain(analysis.trends.iter().map(|check| ("all", check)));
@@ -91,104 +109,70 @@ pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
         [
             case.into(),
             expected.into(),
+            check.kind.name().into(),
             measured.into(),
-            verdict(check.verdict),
+            check_verdict(check),
         ]
     });
     Table::new("", columns).with(rows)
 }
 
-/// Returns the verdict on the whole experiment in one sentence.
+/// Returns the verdict on the whole experiment in one sentence, with the numbers of expectations of each kind. If runs
+/// are invalid or failed, it says that the met ones are not reliable.
 pub(super) fn headline(analysis: &Analysis<'_>) -> String {
-    let checks = analysis.checks().count();
-    let met = analysis
-        .checks()
-        .filter(|check| check.verdict == Verdict::Met)
-        .count();
+    let counts = ExpectationCounts::of(analysis.checks()).in_words();
     let verdict = match analysis.verdict {
-        Verdict::Met if checks == 0 => return "Measured; no expectations defined.".to_owned(),
+        Verdict::Met if counts.is_none() => return "Measured; no expectations defined.".to_owned(),
         Verdict::Met => "Met",
         Verdict::Incomplete => "Incomplete",
         Verdict::NotMet => "Not met",
         Verdict::Invalid => "Invalid: this machine did not keep up",
         Verdict::Failed => "Failed",
     };
-    match checks {
-        0 => format!("{verdict}."),
-        _ => format!(
-            "{verdict}: {met} of {} met.",
-            counted(checks, "expectation")
-        ),
+    match counts {
+        None => format!("{verdict}."),
+        Some(counts) => format!("{verdict}: {counts}{}.", caveat(analysis)),
     }
 }
 
-/// Returns a line for each bottleneck, run that went wrong, result near the machine's limits, change of the machine,
-/// and expectation that is not met, or a line that says that there is none.
+/// Returns the text after a number of met expectations, which says that they are not reliable if runs are invalid or
+/// failed.
+pub(super) fn caveat(analysis: &Analysis<'_>) -> &'static str {
+    match analysis.verdict {
+        Verdict::Invalid | Verdict::Failed => ", but not reliable",
+        Verdict::Met | Verdict::Incomplete | Verdict::NotMet => "",
+    }
+}
+
+/// Returns the results that no table shows, and the notes about the machine.
 pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
+    [results(analysis), reliability::notes(analysis)].concat()
+}
+
+/// Returns a line for each bottleneck and each expectation that is not met, for each case that needs more runs, and for
+/// runs that are still to come.
+pub(super) fn results(analysis: &Analysis<'_>) -> Vec<String> {
     let bottlenecks = analysis.bottlenecks.iter();
     let mut lines: Vec<String> = bottlenecks.map(ChainBottleneck::words).collect();
     for figures in &analysis.cases {
-        let name = &figures.case.name;
-        let faults = figures
-            .faults
-            .iter()
-            .filter(|fault| fault.verdict != Verdict::Incomplete);
-        lines.extend(faults.map(|fault| format!("{name}: {}", fault.text)));
         let unmet = figures.checks.iter().filter(|check| match check.verdict {
             Verdict::Met | Verdict::Incomplete => false,
             // If a run failed, its failure explains why nothing was measured.
             Verdict::Failed => figures.faults.is_empty(),
             Verdict::NotMet | Verdict::Invalid => true,
         });
-        lines.extend(
-            unmet.map(|c| format!("{name}: {}: {}: {}", c.expected, c.verdict, c.measured)),
-        );
-        let left_out = figures.left_out.iter();
-        lines.extend(left_out.map(|text| format!("{name}: {text}")));
+        lines.extend(unmet.map(|check| format!("{}: {}", figures.name(), unmet_words(check))));
         lines.extend(too_few(analysis, figures));
-        if figures.repeated > 0 {
-            lines.push(format!(
-                "{name}: {}",
-                match figures.repeated {
-                    1 => "one attempt was invalid because of this machine, and was repeated"
-                        .to_owned(),
-                    several => format!(
-                        "{several} attempts were invalid because of this machine, and were repeated"
-                    ),
-                }
-            ));
-        }
-    }
-    lines.extend(ceiling::lines(analysis));
-    let hosts = hosts::of(analysis.record);
-    for host in &hosts {
-        let changes = baselines::changes(&host.baselines).into_iter();
-        lines.extend(changes.map(|change| match hosts.len() {
-            1 => change,
-            _ => format!("{}: {change}", host.name),
-        }));
     }
     let trends = analysis.trends.iter();
     let unmet = trends.filter(|c| !matches!(c.verdict, Verdict::Met | Verdict::Incomplete));
-    lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
-    if analysis.verdict == Verdict::Met {
-        lines.push(match analysis.checks().count() {
-            0 => "no expectations defined".to_owned(),
-            1 => "the expectation is met".to_owned(),
-            count => format!("all {count} expectations met"),
-        });
-    }
+    lines.extend(unmet.map(unmet_words));
     let mut faults = analysis.cases.iter().flat_map(|figures| &figures.faults);
     if faults.any(|fault| fault.verdict == Verdict::Invalid) {
         lines.push(
             "to repeat invalid runs, use --resume with the record's directory and --redo-invalid"
                 .to_owned(),
         );
-    }
-    if !matches!(analysis.verdict, Verdict::Met | Verdict::Incomplete)
-        && analysis.checks().next().is_some()
-    {
-        lines.push(headline(analysis));
     }
     if analysis.record.finished_at.is_none() {
         lines.push(unfinished(analysis));
@@ -199,6 +183,18 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Describes an expectation that is not met, with its kind unless it is tested.
+pub(super) fn unmet_words(check: &ExpectationCheck) -> String {
+    let kind = match check.kind {
+        ExpectationKind::Tested => String::new(),
+        kind => format!(" ({})", kind.name()),
+    };
+    format!(
+        "{}{kind}: {}: {}",
+        check.expected, check.verdict, check.measured
+    )
 }
 
 /// Returns a message if the runs of a case are too few for the interval that its plan requires, with the number that is
@@ -237,7 +233,63 @@ fn unfinished(analysis: &Analysis<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
+    use crate::analysis::tests::{record, spoil};
+
+    #[test]
+    fn expectations_are_counted_by_kind_and_unmet_ones_name_theirs() {
+        let mut record = record();
+        record.head.plan.cases[0].expect[0].fitted = true;
+        assert_eq!(
+            headline(&Analysis::of(&record)),
+            "Met: 2 of 2 tested expectations met, 1 of 1 loose, 1 of 1 fitted."
+        );
+        // It is half of the published value, and the rule accepts 10 % to either side.
+        record.runs[0].measurements[1].measurement.figures[0].value = 8e6;
+        let analysis = Analysis::of(&record);
+        let words = "base: download.goodput_bit_per_s.mean: the published ± 10 % (fitted): NOT MET";
+        let found = results(&analysis);
+        assert!(
+            found.iter().any(|line| line.starts_with(words)),
+            "{found:?}"
+        );
+        let table = expectations(&analysis);
+        let kinds: Vec<&str> = table.rows.iter().map(|row| row[2].text.as_str()).collect();
+        assert_eq!(kinds, ["fitted", "tested", "loose", "tested"]);
+    }
+
+    #[test]
+    fn met_expectations_of_an_invalid_record_are_not_reliable() {
+        let mut record = record();
+        // All values are there, but the second run of two does not count.
+        spoil(&mut record.runs[2], "the ring dropped 3");
+        let analysis = Analysis::of(&record);
+        assert_eq!(analysis.verdict, Verdict::Invalid);
+        let words = headline(&analysis);
+        assert!(
+            words.starts_with("Invalid: this machine did not keep up: "),
+            "{words}"
+        );
+        assert!(words.ends_with(", but not reliable."), "{words}");
+        let table = expectations(&analysis);
+        let verdicts: Vec<&Cell> = table.rows.iter().map(|row| &row[4]).collect();
+        assert_eq!(verdicts[0], &Cell::marked("met", Mark::Good));
+        let unreliable = Cell::from("met, but not reliable");
+        assert!(verdicts[1..].contains(&&unreliable), "{verdicts:?}");
+        assert!(!verdicts[1..].iter().any(|cell| cell.mark == Mark::Good));
+    }
+
+    #[test]
+    fn a_case_of_which_a_third_of_the_attempts_failed_is_not_shown_as_good() {
+        let mut record = record();
+        record.runs[0].attempt = 2;
+        let table = verdicts(&Analysis::of(&record));
+        let of = |row: usize| &table.rows[row][2];
+        assert_eq!(
+            *of(0),
+            Cell::from("met, but 1 of 2 attempts failed or was invalid, and 1 was repeated")
+        );
+        assert_eq!(*of(1), Cell::marked("met", Mark::Good));
+    }
 
     #[test]
     fn a_machine_that_changed_during_the_experiment_is_a_finding() {

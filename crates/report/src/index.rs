@@ -2,7 +2,8 @@
 
 use askama::Template;
 
-use crate::analysis::{Analysis, Verdict};
+use crate::analysis::Analysis;
+use crate::answer::Answer;
 use crate::charts::{self, Drawing};
 use crate::error::Result;
 use crate::findings;
@@ -14,10 +15,14 @@ pub struct Listed {
     /// The path of its report, relative to the page.
     report: String,
     headline: String,
-    is_met: bool,
+    is_good: bool,
+    sentences: Vec<String>,
+    /// The line that says how far to trust it.
+    trust: String,
     /// The size: "5 cases, 30 runs, begun 2026-01-02T03:04:05Z, shortened by --quick".
     size: String,
-    findings: Vec<String>,
+    /// The results that no table of the report shows.
+    results: Vec<String>,
     drawings: Vec<Drawing>,
 }
 
@@ -25,13 +30,17 @@ impl Listed {
     /// Summarises `record`, whose report is at `report`, a path relative to the page.
     pub fn of(record: &Record, report: String) -> Self {
         let analysis = Analysis::of(record);
+        let answer = Answer::of(&analysis);
         let plan = record.plan();
+        let picture = answer.picture(&analysis).into_iter();
         let questions = charts::questions(&analysis).into_iter();
         Self {
             title: plan.title.clone(),
             report,
-            headline: findings::headline(&analysis),
-            is_met: analysis.verdict == Verdict::Met,
+            is_good: answer.is_good(),
+            trust: answer.reliability.in_words(),
+            headline: answer.headline,
+            sentences: answer.sentences,
             size: format!(
                 "{}, {}, begun {}{}",
                 record::quantity::counted(plan.cases.len(), "case"),
@@ -39,9 +48,9 @@ impl Listed {
                 record.head.started_at,
                 findings::quick(plan.quick)
             ),
-            findings: findings::findings(&analysis),
-            drawings: questions
-                .filter_map(|question| question.drawings.into_iter().next())
+            results: findings::results(&analysis),
+            drawings: picture
+                .chain(questions.filter_map(|question| question.drawings.into_iter().next()))
                 .collect(),
         }
     }
@@ -79,7 +88,9 @@ mod tests {
         for wanted in [
             "href=\"small/report.html\"",
             "href=\"small-2/report.html\"",
-            "Met: 4 of 4 expectations met.",
+            "Met: 3 of 3 tested expectations met, 1 of 1 loose.",
+            "Compared with base (Nothing added), ",
+            "How far to trust it: good; ",
             "1 of 2 runs took place",
             "<svg",
             "2 cases, 3 runs",

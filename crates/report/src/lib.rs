@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod answer;
 mod brief;
 mod calibration_report;
 mod case_conditions;
@@ -20,6 +21,7 @@ mod hosts;
 mod index;
 mod interval;
 mod meaning;
+mod reliability;
 mod render;
 mod so_far;
 mod spread;
@@ -49,6 +51,7 @@ pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 
 use crate::analysis::Analysis;
+use crate::answer::Answer;
 use record::Record;
 
 /// Returns each value once, in the order in which they first appear.
@@ -64,9 +67,12 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 /// Returns every drawing as self-contained SVG with the name of its file; the names are unique.
 pub fn drawings(record: &Record) -> NamedFiles {
     let analysis = Analysis::of(record);
-    let drawings = charts::questions(&analysis)
+    let answer = Answer::of(&analysis);
+    let questions = charts::questions(&analysis).into_iter();
+    let drawings = answer
+        .picture(&analysis)
         .into_iter()
-        .flat_map(|question| question.drawings);
+        .chain(questions.flat_map(|question| question.drawings));
     let mut names = BTreeSet::new();
     let file = |drawing: charts::Drawing| {
         let again = (2..).map(|n| format!("{}-{n}", drawing.file));

@@ -142,16 +142,22 @@ impl Change {
         is_shown && self.difference.value * shift.absolute.value < 0.0
     }
 
-    /// Writes it in plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; "3.2 times as long"; "10.00 ms slower".
-    /// The last argument has the display unit of the values, and its size in the values' own unit.
-    pub fn words(&self, sense: Sense, (by, unit): (f64, &str)) -> String {
-        let form = self.form(unit);
-        let (estimate, shown_unit) = match (form, self.factor, self.percent()) {
+    /// Returns the estimate in the form in which it is printed, with its unit. The argument has the display unit of the
+    /// values, and its size in the values' own unit.
+    pub fn printed<'u>(&self, (by, unit): (f64, &'u str)) -> (ChangeEstimate, &'u str) {
+        match (self.form(unit), self.factor, self.percent()) {
             (ChangeForm::Factor, Some(factor), _) => (factor, "times"),
             (ChangeForm::Percent, _, Some(percent)) => (percent, "%"),
             (ChangeForm::Points, ..) => (self.difference, "percentage points"),
             _ => (self.difference.map(|value| value / by), unit),
-        };
+        }
+    }
+
+    /// Writes it in plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; "3.2 times as long"; "10.00 ms slower".
+    /// The last argument has the display unit of the values, and its size in the values' own unit.
+    pub fn words(&self, sense: Sense, (by, unit): (f64, &str)) -> String {
+        let form = self.form(unit);
+        let (estimate, shown_unit) = self.printed((by, unit));
         let Some([low, high]) = estimate.interval else {
             let short = self.short((by, unit));
             let value = match form {
@@ -230,7 +236,7 @@ impl ChangeEstimate {
 
     /// Returns the number of decimal places that show half of its interval with two digits; without an interval, those
     /// that show the value with two digits, but at least one.
-    fn places(&self) -> i32 {
+    pub fn places(&self) -> i32 {
         let half = self.interval.map(|[low, high]| (high - low) / 2.0);
         match half.and_then(decimals) {
             Some(places) => places,
@@ -290,7 +296,7 @@ fn signed(value: f64, places: i32) -> String {
 }
 
 /// Returns the end of a sentence such as "3.2 times as long".
-fn as_much(sense: Sense) -> &'static str {
+pub fn as_much(sense: Sense) -> &'static str {
     match sense {
         Sense::Time => "as long",
         Sense::Rate => "as fast",
@@ -298,7 +304,8 @@ fn as_much(sense: Sense) -> &'static str {
     }
 }
 
-fn more(sense: Sense, is_greater: bool) -> &'static str {
+/// Returns the word for a change in this direction, as in "12.3 % slower".
+pub fn more(sense: Sense, is_greater: bool) -> &'static str {
     match (sense, is_greater) {
         (Sense::Time, true) | (Sense::Rate, false) => "slower",
         (Sense::Time, false) | (Sense::Rate, true) => "faster",

@@ -175,6 +175,9 @@ pub(super) struct ExpectTable {
     /// The criterion for meeting the expectation; the value itself when absent.
     #[serde(default)]
     met: Met,
+    /// Whether the conditions were fitted to the expected value, so that meeting it tests nothing.
+    #[serde(default)]
+    fitted: bool,
 }
 
 /// The ratio to the reference: a number, with its tolerance in `within`, or a range.
@@ -252,6 +255,9 @@ pub(super) struct TrendTable {
     /// The criterion for meeting the trend; the values themselves when absent.
     #[serde(default)]
     met: Met,
+    /// Whether the conditions were fitted to the trend, so that meeting it tests nothing.
+    #[serde(default)]
+    fitted: bool,
 }
 
 impl ExpectTable {
@@ -267,6 +273,7 @@ impl ExpectTable {
                 over: self.over,
                 met: self.met,
             },
+            fitted: self.fitted,
         })
     }
 
@@ -416,6 +423,7 @@ impl TrendTable {
                 over: self.over,
                 met: self.met,
             },
+            fitted: self.fitted,
         };
         for case in cases.iter().filter(|case| trend.cases.contains(&case.name)) {
             let checked = check_figure(case, &self.of);

@@ -459,6 +459,34 @@ met = 'when-shown'
 }
 
 #[test]
+fn a_rule_and_a_trend_can_be_marked_as_fitted() {
+    let cases = "[[cases]]
+name = 'a'
+expect = [
+  { of = 'ping.rtt_ms.median', value = '2ms', within = '10%' },
+  { of = 'ping.rtt_ms.median', value = '2ms', within = '50%', fitted = true },
+]
+[[cases]]
+name = 'b'
+[[trends]]
+of = 'ping.rtt_ms.median'
+rising = ['a', 'b']
+fitted = true
+";
+    let plan = parse("x.toml", &format!("{HEAD}{cases}"), false).unwrap();
+    let fitted: Vec<bool> = plan.cases[0].expect.iter().map(|e| e.fitted).collect();
+    assert_eq!(fitted, [false, true]);
+    assert!(plan.trends[0].fitted);
+    let recorded = record_plan(&plan);
+    let read: RecordedPlan =
+        serde_json::from_value(serde_json::to_value(&recorded).unwrap()).unwrap();
+    assert_eq!(read, recorded);
+    let wrong = cases.replace("fitted = true }", "fited = true }");
+    let refused = refusal_of(&format!("{HEAD}{wrong}"));
+    assert!(refused.contains("fitted"), "{refused}");
+}
+
+#[test]
 fn another_tool_does_not_report_the_stalls_of_a_download() {
     let instrument = "name = 'x'\n[[instruments]]\nkind = 'http'\n";
     let case =

@@ -104,9 +104,7 @@ impl ChainBottleneck {
     /// Describes the bottleneck in one sentence: the segment, how much faster the next one is, and whether a host's CPU
     /// was busy.
     pub(crate) fn words(&self) -> String {
-        let [slowest, next, ..] = &self.segments[..] else {
-            unreachable!("there are two segments at least");
-        };
+        let [slowest, next] = self.slowest_two();
         let rate = |carried: &PathGoodput| quantity(Metric::GoodputBitPerS, carried.bit_per_s);
         let factor = next.bit_per_s / slowest.bit_per_s;
         let against = self
@@ -137,6 +135,36 @@ impl ChainBottleneck {
             words += &format!(". Short of CPU: {}.", self.busy.join(", "));
         }
         words
+    }
+
+    /// Describes the bottleneck in one sentence without its cause.
+    pub(crate) fn in_short(&self) -> String {
+        let [slowest, next] = self.slowest_two();
+        let rate = |carried: &PathGoodput| quantity(Metric::GoodputBitPerS, carried.bit_per_s);
+        let change = self.change.as_ref();
+        let against = change.map(|change| changes::in_words(change, None, Metric::GoodputBitPerS));
+        format!(
+            "{} finds the bottleneck in {} with {}: the next segment, {}, carries {:.1} times as much, and the whole path carries {}{}.",
+            self.instrument,
+            slowest.path,
+            rate(slowest),
+            next.path,
+            next.bit_per_s / slowest.bit_per_s,
+            rate(&self.whole),
+            against.map_or(String::new(), |words| format!(" ({words})"))
+        )
+    }
+
+    /// Returns the plan's name for the instrument.
+    pub(crate) fn instrument(&self) -> &str {
+        &self.instrument
+    }
+
+    fn slowest_two(&self) -> [&PathGoodput; 2] {
+        let [slowest, next, ..] = &self.segments[..] else {
+            unreachable!("there are two segments at least");
+        };
+        [slowest, next]
     }
 
     fn loses_elsewhere(&self) -> bool {
@@ -258,6 +286,21 @@ mod tests {
         );
         let cause = "No end was short of CPU; the slowest link: rate 21mbit.";
         assert!(words.ends_with(cause), "{words}");
+    }
+
+    #[test]
+    fn the_short_form_has_the_slowest_segment_and_the_whole() {
+        let record = chain([94.0, 20.0, 20.0], 3.0);
+        let found = bottlenecks(&Analysis::of(&record).cases);
+        let words = found[0].in_short();
+        assert!(
+            words.starts_with("ping finds the bottleneck in b to c (b-c) with 20.06 Mbit/s"),
+            "{words}"
+        );
+        assert!(
+            words.contains("the whole path carries 20.06 Mbit/s (no difference shown"),
+            "{words}"
+        );
     }
 
     #[test]

@@ -14,9 +14,24 @@ const NEAR: f64 = 0.8;
 /// A figure's metric, statistic and value.
 pub(crate) type MeasuredFigure = (Metric, Statistic, f64);
 
+/// An instrument whose results in a case come near to the machine's limits.
+pub(crate) struct NearLimit<'a> {
+    pub(crate) case: &'a str,
+    pub(crate) instrument: &'a str,
+    /// The limit, and the distance to it.
+    words: String,
+}
+
 /// Returns a line for every case and instrument whose results come near to the machine's limits.
 pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
-    let mut lines = Vec::new();
+    let line =
+        |found: NearLimit<'_>| format!("{}: {}: {}", found.case, found.instrument, found.words);
+    near_limits(analysis).into_iter().map(line).collect()
+}
+
+/// Returns every case and instrument whose results come near to the machine's limits.
+pub(crate) fn near_limits<'a>(analysis: &Analysis<'a>) -> Vec<NearLimit<'a>> {
+    let mut found = Vec::new();
     for figures in &analysis.cases {
         for instrument in &figures.case.instruments {
             let own = figures
@@ -26,15 +41,16 @@ pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
             let values: Vec<MeasuredFigure> = own
                 .map(|(name, across)| (name.metric, name.statistic, across.value()))
                 .collect();
-            if let Some(near) = near(analysis.record, figures.case, instrument, &values) {
-                lines.push(format!(
-                    "{}: {}: {near}",
-                    figures.case.name, instrument.name
-                ));
+            if let Some(words) = near(analysis.record, figures.case, instrument, &values) {
+                found.push(NearLimit {
+                    case: &figures.case.name,
+                    instrument: &instrument.name,
+                    words,
+                });
             }
         }
     }
-    lines
+    found
 }
 
 /// Returns a message if the figures of `instrument` in `case` come near to the machine's limits. Of several baselines,

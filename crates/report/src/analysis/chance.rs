@@ -214,6 +214,7 @@ mod tests {
             cases: cases.map(|case| case.name.clone()).collect(),
             way: TrendWay::Falling,
             judgement,
+            fitted: false,
         }];
     }
 
@@ -299,6 +300,7 @@ mod tests {
             of: goodput(),
             rule,
             judgement,
+            fitted: false,
         };
         record.head.plan.cases[0].expect =
             vec![expect(Judgement::default()), expect(UNLESS_CONTRADICTED)];
@@ -322,6 +324,7 @@ mod tests {
                 most: None,
             },
             judgement: Judgement::default(),
+            fitted: false,
         }];
         let [(share, true)] = not_met(&record)[..] else {
             panic!("{:?}", not_met(&record));

@@ -1,6 +1,7 @@
 //! Analysis of a record: the figures of each case, compared with the reference, with published values and with
 //! expectations.
 
+mod attempts;
 pub(crate) mod baselines;
 mod bottleneck;
 pub(crate) mod bound;
@@ -8,7 +9,9 @@ pub mod calibration;
 pub(crate) mod ceiling;
 pub(crate) mod chance;
 mod decided;
+mod expectation_counts;
 pub(crate) mod intervals;
+pub(crate) mod key_figure;
 mod left_out;
 pub mod record_comparison;
 pub(crate) mod throughput;
@@ -27,9 +30,11 @@ use stats::losses::Losses;
 use stats::repeats;
 use stats::sample_summary::SampleSummary;
 
+pub(crate) use attempts::Attempts;
 pub(crate) use bottleneck::ChainBottleneck;
+pub(crate) use expectation_counts::ExpectationCounts;
 pub(crate) use left_out::left_out;
-use verdict::PendingRuns;
+use verdict::{CaseRuns, RunsToJudge};
 pub use verdict::{ExpectationCheck, Verdict};
 
 /// The analysis of a whole record.
@@ -62,8 +67,7 @@ pub(crate) struct CaseFigures<'a> {
     pub(crate) left_out: Vec<String>,
     /// Whether runs are missing because the experiment was interrupted or is still running.
     pub(crate) has_pending_runs: bool,
-    /// Number of attempts that the machine spoilt and that were repeated.
-    pub(crate) repeated: usize,
+    pub(crate) attempts: Attempts,
     pub(crate) verdict: Verdict,
 }
 
@@ -111,7 +115,15 @@ impl<'a> Analysis<'a> {
             let unfinished = record.finished_at.is_none() || plan.shard.is_some();
             unfinished && done < case.repeats.least as usize
         };
-        let of_reference = reference.is_some_and(has_pending_runs);
+        let runs_of = |case: &Case| {
+            let are_pending = has_pending_runs(case);
+            let (faults, _) = faults(&latest, case, are_pending);
+            CaseRuns {
+                are_pending,
+                are_reliable: faults.iter().all(Fault::is_of_pending_runs),
+            }
+        };
+        let of_reference = reference.map(runs_of);
         let cases: Vec<_> = plan
             .cases
             .iter()
@@ -126,14 +138,14 @@ impl<'a> Analysis<'a> {
                             against.and_then(|against| Shift::of(against, &figure.values));
                     }
                 }
-                let of_case = has_pending_runs(case);
-                let runs = PendingRuns {
+                let of_case = runs_of(case);
+                let runs = RunsToJudge {
                     of_case,
-                    of_reference,
+                    of_reference: of_reference.unwrap_or(of_case),
                 };
                 let spoilt = |of: &FigureName| spoilt(&latest, case, of);
                 let checks = verdict::checks(case, &figures, base.as_ref(), runs, &spoilt);
-                CaseFigures::new(&latest, case, figures, checks, of_case)
+                CaseFigures::new(&latest, case, figures, checks, of_case.are_pending)
             })
             .collect();
         let trends = verdict::trends(&plan.trends, &cases);
@@ -171,8 +183,6 @@ impl<'a> CaseFigures<'a> {
         let (faults, few) = faults(latest, case, has_pending_runs);
         let verdicts = checks.iter().map(|check| check.verdict);
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
-        // Attempts before the one that counts.
-        let repeated = latest.runs(case).map(|run| run.attempt as usize - 1).sum();
         Self {
             case,
             figures,
@@ -183,7 +193,7 @@ impl<'a> CaseFigures<'a> {
                 .chain(left_out::of_all(counted(latest, case)))
                 .collect(),
             has_pending_runs,
-            repeated,
+            attempts: Attempts::at(latest.runs(case)),
             runs: counted(latest, case).collect(),
             verdict,
         }
@@ -194,6 +204,11 @@ impl<'a> CaseFigures<'a> {
     /// Returns the name of the case.
     pub(crate) fn name(&self) -> &'a str {
         &self.case.name
+    }
+
+    /// Returns whether no run failed, is missing although the experiment ended, or is invalid and cannot be ignored.
+    pub(crate) fn is_reliable(&self) -> bool {
+        self.faults.iter().all(Fault::is_of_pending_runs)
     }
 
     /// Returns the measurements of an instrument that count, each with the number of its repeat.
@@ -207,6 +222,13 @@ impl<'a> CaseFigures<'a> {
             let is_valid = measured.invalid.is_none();
             is_valid.then_some((run.repeat, &measured.measurement))
         })
+    }
+}
+
+impl Fault {
+    /// Returns whether runs are merely still to come.
+    fn is_of_pending_runs(&self) -> bool {
+        self.verdict == Verdict::Incomplete
     }
 }
 
@@ -682,6 +704,7 @@ pub(crate) mod tests {
                     over,
                     ..Judgement::default()
                 },
+                fitted: false,
             })
             .to_vec();
         let analysis = Analysis::of(&record);
@@ -707,6 +730,7 @@ pub(crate) mod tests {
                 most: Some(50.0),
             },
             judgement: Judgement::default(),
+            fitted: false,
         }];
         let slow = slow.name.clone();
         let run = record
@@ -754,6 +778,7 @@ pub(crate) mod tests {
                 most: Some(20.0),
             },
             judgement: Judgement::default(),
+            fitted: false,
         });
         let analysis = Analysis::of(&record);
         let base = &analysis.cases[0];
@@ -809,7 +834,7 @@ pub(crate) mod tests {
         spoil(&mut record.runs[0], "the ring dropped 3");
         record.runs.push(again);
         let analysis = Analysis::of(&record);
-        assert_eq!(analysis.cases[0].repeated, 1);
+        assert_eq!(analysis.cases[0].attempts.repeated, 1);
         assert_eq!(analysis.verdict, Verdict::Met);
     }
 

@@ -5,15 +5,17 @@ use std::fmt;
 
 use super::decided::{Decision, RuleTest};
 use super::{CaseFigures, FigureOverRuns};
-use record::expectation::{Expectation, ExpectationRule, Trend};
+use record::expectation::{Expectation, ExpectationKind, ExpectationRule, Trend};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity;
+use serde::Serialize;
 use stats::deciding::BEYOND;
 use stats::sample_summary::SampleSummary;
 
 /// The verdict on an expectation, a case or a whole experiment, in order of gravity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The expectation is met, or there is none.
     Met,
@@ -35,15 +37,40 @@ pub struct ExpectationCheck {
     /// The measured value: "2.03 ms".
     pub(crate) measured: String,
     pub(crate) verdict: Verdict,
+    pub(crate) kind: ExpectationKind,
+    /// Whether the runs of all cases that it concerns count, so that a met expectation can be relied on.
+    pub(crate) is_reliable: bool,
 }
 
 type Figures = BTreeMap<FigureName, FigureOverRuns>;
 
-/// Whether runs are still to come.
+/// The state of the runs of a case and of the reference.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PendingRuns {
-    pub(super) of_case: bool,
-    pub(super) of_reference: bool,
+pub(super) struct RunsToJudge {
+    pub(super) of_case: CaseRuns,
+    /// Those of the reference; the case's own if there is none.
+    pub(super) of_reference: CaseRuns,
+}
+
+/// The state of the runs of a case.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CaseRuns {
+    /// Whether some are still to come.
+    pub(super) are_pending: bool,
+    /// Whether none failed, is missing, or is invalid and cannot be ignored.
+    pub(super) are_reliable: bool,
+}
+
+impl RunsToJudge {
+    /// Returns whether runs that `rule` needs are still to come.
+    fn are_pending_for(self, rule: ExpectationRule) -> bool {
+        self.of_case.are_pending || (rule.is_relative() && self.of_reference.are_pending)
+    }
+
+    /// Returns whether the runs that `rule` needs are reliable.
+    fn are_reliable_for(self, rule: ExpectationRule) -> bool {
+        self.of_case.are_reliable && (!rule.is_relative() || self.of_reference.are_reliable)
+    }
 }
 
 /// Compares the figures of `case` with its expectations. A figure that the machine spoilt, for the reason that `spoilt`
@@ -53,7 +80,7 @@ pub(super) fn checks(
     case: &Case,
     figures: &Figures,
     reference: Option<&Figures>,
-    pending_runs: PendingRuns,
+    runs: RunsToJudge,
     spoilt: &dyn Fn(&FigureName) -> Option<String>,
 ) -> Vec<ExpectationCheck> {
     let check = |expectation: &Expectation| {
@@ -76,11 +103,12 @@ pub(super) fn checks(
                 Some(values) => measured(expectation, values, base, published, decision),
             },
             verdict: match why_not {
-                _ if pending_runs.of_case => Verdict::Incomplete,
-                _ if rule.is_relative() && pending_runs.of_reference => Verdict::Incomplete,
+                _ if runs.are_pending_for(rule) => Verdict::Incomplete,
                 Some(_) => Verdict::Invalid,
                 None => decision.map_or(Verdict::Failed, Verdict::of),
             },
+            kind: expectation.kind(base.and_then(|base| over.of(base))),
+            is_reliable: runs.are_reliable_for(rule),
         }
     };
     case.expect.iter().map(check).collect()
@@ -89,8 +117,8 @@ pub(super) fn checks(
 /// Compares the figures of several cases with the trends.
 pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<ExpectationCheck> {
     let check = |trend: &Trend| {
-        let mut own = cases.iter().filter(|c| trend.cases.contains(&c.case.name));
-        let has_pending_runs = own.any(|figures| figures.has_pending_runs);
+        let own = || cases.iter().filter(|c| trend.cases.contains(&c.case.name));
+        let has_pending_runs = own().any(|figures| figures.has_pending_runs);
         let values = values_of(trend, cases);
         let decisions = values.as_ref().map(|values| steps(trend, values));
         let words = |(values, decisions): (&Vec<&[f64]>, &Vec<Decision>)| {
@@ -122,6 +150,8 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
                 (false, None) => Verdict::Failed,
                 (false, Some(decisions)) => Verdict::of_all(decisions.into_iter().map(Verdict::of)),
             },
+            kind: trend.kind(),
+            is_reliable: own().all(CaseFigures::is_reliable),
         }
     };
     trends.iter().map(check).collect()
@@ -169,6 +199,7 @@ fn measured(
         of,
         rule,
         judgement,
+        ..
     } = expectation;
     let Some(value) = judgement.over.of(values) else {
         return "not measured".to_owned();
@@ -241,6 +272,16 @@ fn interval_words(decision: &Decision) -> Option<String> {
 fn percent(beyond: u32) -> String {
     let percent = 100.0 - 200.0 / f64::from(beyond);
     format!("{} %", (percent * 1000.0).round() / 1000.0)
+}
+
+impl ExpectationCheck {
+    /// Returns the verdict in words: that of a met expectation which cannot be relied on says so.
+    pub(crate) fn verdict_in_words(&self) -> String {
+        match self.verdict {
+            Verdict::Met if !self.is_reliable => "met, but not reliable".to_owned(),
+            verdict => verdict.to_string(),
+        }
+    }
 }
 
 impl Verdict {

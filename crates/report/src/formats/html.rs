@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use askama::Template;
 use values::Values;
 
-use crate::analysis::{Analysis, CaseFigures, Verdict, baselines, left_out};
+use crate::analysis::{Analysis, CaseFigures, baselines, left_out};
+use crate::answer::Answer;
 use crate::case_conditions::CaseConditions;
-use crate::charts::{self, ChartQuestion};
+use crate::charts::{self, ChartQuestion, Drawing};
 use crate::error::Result;
 use crate::figure_tables::or_dash;
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
 use crate::trust::{EVERY_FIGURE, OccurringRow};
-use crate::{case_conditions, figure_tables, hosts, spread, warm_up};
+use crate::{case_conditions, figure_tables, hosts, reliability, spread, warm_up};
 use record::plan::{Order, PlannedInstrument};
 use record::printable::printable_lines;
 use record::quantity::counted;
@@ -32,11 +33,16 @@ const MOST_VALUES: usize = 4;
 /// Those of the template.
 pub fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
+    let answer = Answer::of(&analysis);
     let values = figure_tables::tables(&analysis);
     let ramps = warm_up::tables(&analysis);
     let page = Page {
         record,
         analysis: &analysis,
+        picture: answer.picture(&analysis),
+        answer,
+        results: findings::results(&analysis),
+        notes: reliability::notes(&analysis),
         questions: charts::questions(&analysis),
         cases: case_statuses(&analysis),
         values: values.iter().map(Values::of).collect(),
@@ -53,6 +59,13 @@ pub fn html(record: &Record) -> Result<String> {
 struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
+    answer: Answer<'a>,
+    /// The picture of the answer.
+    picture: Option<Drawing>,
+    /// The results that no table shows.
+    results: Vec<String>,
+    /// The notes about the runs and the machine.
+    notes: Vec<String>,
     questions: Vec<ChartQuestion>,
     cases: Vec<CaseStatus<'a>>,
     values: Vec<Values<'a>>,
@@ -131,15 +144,6 @@ impl Page<'_> {
             .iter()
             .filter(|figures| !figures.case.note.is_empty())
     }
-
-    /// Returns the class of the page's colour.
-    fn class(&self) -> &'static str {
-        match self.analysis.verdict {
-            Verdict::Met => "met",
-            Verdict::Incomplete => "incomplete",
-            _ => "unmet",
-        }
-    }
 }
 
 /// A case, the conditions in force in it, and its verdict.
@@ -151,18 +155,11 @@ struct CaseStatus<'a> {
 }
 
 fn case_statuses<'a>(analysis: &Analysis<'a>) -> Vec<CaseStatus<'a>> {
-    let standing = |figures: &CaseFigures<'a>| {
-        let judged = !figures.checks.is_empty() || !figures.faults.is_empty();
-        CaseStatus {
-            name: &figures.case.name,
-            title: &figures.case.title,
-            conditions: case_conditions::in_force(figures.case),
-            verdict: if judged {
-                findings::verdict(figures.verdict)
-            } else {
-                Cell::from("–")
-            },
-        }
+    let standing = |figures: &CaseFigures<'a>| CaseStatus {
+        name: &figures.case.name,
+        title: &figures.case.title,
+        conditions: case_conditions::in_force(figures.case),
+        verdict: findings::case_verdict(figures),
     };
     analysis.cases.iter().map(standing).collect()
 }
@@ -310,7 +307,7 @@ fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
+    use crate::analysis::tests::{late_pings, record};
 
     #[test]
     fn the_page_is_self_contained_with_a_row_and_a_curve_per_case() {
@@ -321,7 +318,10 @@ mod tests {
             assert!(!found.contains(foreign), "{foreign}");
         }
         assert_eq!(page.matches("<figure>").count(), 5);
-        assert!(page.contains("4 of 4 expectations met"), "{page}");
+        assert!(
+            page.contains("3 of 3 tested expectations met, 1 of 1 loose"),
+            "{page}"
+        );
     }
 
     /// Returns all records of the test fixtures.
@@ -333,6 +333,43 @@ mod tests {
         files
             .map(|file| Record::read(std::path::Path::new(&file)).unwrap())
             .into()
+    }
+
+    #[test]
+    fn the_page_opens_with_the_answer_its_picture_and_how_far_to_trust_it() {
+        let page = html(&record()).unwrap();
+        let at = |text: &str| {
+            page.find(text)
+                .unwrap_or_else(|| panic!("{text} in {page}"))
+        };
+        let order = [
+            "<b class=\"met\">Met: ",
+            "<p>Compared with base (Nothing added), ",
+            "<p>Limits: ",
+            "<figure class=\"answer\">",
+            "<p class=\"trust-line good\">How far to trust it: good; ",
+            "<h2>Summary</h2>",
+        ]
+        .map(at);
+        assert!(order.is_sorted(), "{order:?}");
+        assert_eq!(page.matches("<details").count(), 1);
+    }
+
+    #[test]
+    fn notes_about_the_machine_are_folded_below_their_line() {
+        let record = late_pings(10);
+        let page = html(&record).unwrap();
+        let folded = page
+            .split("<details class=\"trust-line invalid\">")
+            .nth(1)
+            .unwrap();
+        let folded = folded.split("</details>").next().unwrap();
+        let cause = "base: run 1 is invalid: ping: 10 of 100 packets up left more than 1 ms late";
+        assert!(folded.starts_with("<summary>How far to trust it: invalid; base: run 1"));
+        assert!(folded.contains(&format!("<li>{cause}")), "{folded}");
+        // The other case has no reference any more, so its gain was not measured.
+        let headline = "<b class=\"unmet\">Failed: 2 of 3 tested expectations met, 1 of 1 loose, but not reliable.";
+        assert!(page.contains(headline), "{page}");
     }
 
     #[test]

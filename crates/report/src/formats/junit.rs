@@ -1,12 +1,16 @@
 //! The verdicts as JUnit XML, which continuous integration systems show: a test for each case, and one for each trend.
+//! Properties of the suite have the numbers of expectations of each kind, and how far to trust the record.
 //!
 //! Elements and attributes are those of the schema of Jenkins' xunit plugin, junit-10.xsd.
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use crate::analysis::{Analysis, CaseFigures, ExpectationCheck, Verdict};
+use crate::analysis::{Analysis, CaseFigures, ExpectationCheck, ExpectationCounts, Verdict};
 use crate::error::Result;
+use crate::findings;
+use crate::reliability::Reliability;
 use record::Record;
+use record::expectation::ExpectationKind;
 
 /// Formats the record's verdicts.
 ///
@@ -16,6 +20,13 @@ pub(crate) fn junit(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let name = record.plan().name.as_str();
     let mut suite = TestSuite::new(name);
+    for (kind, count) in ExpectationCounts::of(analysis.checks()).by_kind() {
+        let property = format!("{} expectations met", kind.name());
+        let caveat = findings::caveat(&analysis);
+        suite.add_property((property, format!("{} of {}{caveat}", count.met, count.all)));
+    }
+    let trust = Reliability::of(&analysis).in_words();
+    suite.add_property(("trust".to_owned(), trust));
     for figures in &analysis.cases {
         suite.add_test_case(of_case(figures));
     }
@@ -27,6 +38,9 @@ pub(crate) fn junit(record: &Record) -> Result<String> {
         };
         let mut test = TestCase::new(check.expected.clone(), status);
         test.set_classname("trend");
+        if check.kind != ExpectationKind::Tested {
+            test.set_system_out(line(check));
+        }
         suite.add_test_case(test);
     }
     let mut report = Report::new(name);
@@ -51,8 +65,9 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
     let lines: Vec<String> = figures
         .checks
         .iter()
-        .map(|check| format!("{}: {}", check.verdict, words(check)))
+        .map(line)
         .chain(figures.left_out.iter().cloned())
+        .chain(figures.attempts.in_words())
         .collect();
     if !lines.is_empty() {
         test.set_system_out(lines.join("\n"));
@@ -88,6 +103,15 @@ fn status(checks: &[ExpectationCheck], faults: &[&str]) -> TestCaseStatus {
     status
 }
 
+/// Formats an expectation with its verdict, and its kind unless it is tested.
+fn line(check: &ExpectationCheck) -> String {
+    let kind = match check.kind {
+        ExpectationKind::Tested => String::new(),
+        kind => format!("; {}", kind.name()),
+    };
+    format!("{}: {}{kind}", check.verdict_in_words(), words(check))
+}
+
 fn words(check: &ExpectationCheck) -> String {
     format!("expected {}; measured {}", check.expected, check.measured)
 }
@@ -95,7 +119,7 @@ fn words(check: &ExpectationCheck) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
+    use crate::analysis::tests::{late_pings, record};
     use quick_xml::events::Event;
     use quick_xml::reader::Reader;
     use record::RunOutcome;
@@ -111,7 +135,7 @@ mod tests {
 
     /// The rules of junit-10.xsd of Jenkins' xunit plugin. A report with every status was valid by the schema itself on
     /// 2026-11-26.
-    const RULES: [ElementRule; 7] = [
+    const RULES: [ElementRule; 9] = [
         ElementRule {
             name: "testsuites",
             parents: &[],
@@ -147,6 +171,18 @@ mod tests {
             parents: &["testcase"],
             required: &[],
             optional: &["type", "message"],
+        },
+        ElementRule {
+            name: "properties",
+            parents: &["testsuite"],
+            required: &[],
+            optional: &[],
+        },
+        ElementRule {
+            name: "property",
+            parents: &["properties"],
+            required: &["name", "value"],
+            optional: &[],
         },
         ElementRule {
             name: "system-out",
@@ -226,6 +262,38 @@ mod tests {
             "{xml}"
         );
         assert!(xml.contains("classname=\"trend\""));
+    }
+
+    #[test]
+    fn kinds_of_expectations_are_counted_separately() {
+        let mut record = record();
+        record.head.plan.trends[0].fitted = true;
+        let xml = junit(&record).unwrap();
+        for part in [
+            "<property name=\"tested expectations met\" value=\"2 of 2\"/>",
+            "<property name=\"loose expectations met\" value=\"1 of 1\"/>",
+            "<property name=\"fitted expectations met\" value=\"1 of 1\"/>",
+            "<property name=\"trust\" value=\"How far to trust it: good; the machine kept up in all 3 runs.\"/>",
+            "measured 8.200 Mbit/s (+2.5 %); loose",
+            "; fitted</system-out>",
+        ] {
+            assert!(xml.contains(part), "{part} in {xml}");
+        }
+    }
+
+    #[test]
+    fn a_met_expectation_of_an_invalid_case_is_not_reliable() {
+        let xml = junit(&late_pings(10)).unwrap();
+        for part in [
+            "met, but not reliable: expected download.goodput",
+            "name=\"loose expectations met\" value=\"1 of 1, but not reliable\"",
+        ] {
+            assert!(xml.contains(part), "{part} in {xml}");
+        }
+        assert!(
+            xml.contains("1 of 1 attempt failed or was invalid, and none was repeated"),
+            "{xml}"
+        );
     }
 
     #[test]

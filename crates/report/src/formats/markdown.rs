@@ -1,8 +1,10 @@
-//! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, findings and conditions.
+//! The report in Markdown, for wikis and code reviews: the answer, the tables of the terminal, verdicts, findings and
+//! conditions.
 
 use crate::analysis::Analysis;
+use crate::answer::Answer;
 use crate::error::Result;
-use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
+use crate::findings::{LEGEND, conditions, expectations, findings, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
 use crate::trust::{EVERY_FIGURE, OccurringRow};
 use crate::{false_alarms, figure_tables, hosts, spread, warm_up};
@@ -18,10 +20,13 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     let values = figure_tables::tables(&analysis);
     let ramps = warm_up::tables(&analysis);
     let trust = figure_tables::trust(&values, !ramps.is_empty());
+    let answer = Answer::of(&analysis);
     let mut text = format!(
-        "# {}\n\n**{}**\n\nMeasured by farwire {}, {}{}.\n",
+        "# {}\n\n**{}**\n\n{}\n\n{}\n\nMeasured by farwire {}, {}{}.\n",
         escaped(&plan.title),
-        headline(&analysis),
+        answer.headline,
+        escaped(&answer.sentences.join(" ")),
+        escaped(&answer.reliability.in_words()),
         escaped(&record.head.farwire),
         escaped(&record.head.started_at),
         quick(plan.quick)
@@ -35,6 +40,10 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     }
     let cases = table_markdown(&verdicts(&analysis));
     text += &format!("\n## Verdicts\n\n{cases}\n");
+    let judged = expectations(&analysis);
+    if !judged.rows.is_empty() {
+        text += &format!("{}\n", table_markdown(&judged));
+    }
     let machine = own_machine(record);
     for line in findings(&analysis).into_iter().chain(machine) {
         text += &format!("- {}\n", escaped(&line));
@@ -79,12 +88,14 @@ mod tests {
     fn markdown_has_the_tables_of_the_terminal_and_the_conditions() {
         let text = markdown(&record()).unwrap();
         for part in [
-            "# A small experiment\n\n**Met: 4 of 4 expectations met.**",
+            "# A small experiment\n\n**Met: 3 of 3 tested expectations met, 1 of 1 loose.**\n\nCompared with base (Nothing added), ",
+            "\n\nHow far to trust it: good; the machine kept up in all 3 runs.\n\nMeasured by",
             "## ping\n\n| case | [rtt median](#trust-rtt), over 2 runs, ms |",
             "| <a id=\"trust-rtt\"></a>rtt median of ping | the median; for `ping`",
             "| slow | 3.12 ± 0.95 | ",
             "| base | none | kind netns, mtu 1500",
-            "- all 4 expectations met",
+            "| slow | ping.rtt\\_ms.median: the reference's +2 ± 0.15 ms | tested | 3.125 ms (+2.025) | met |",
+            "| slow | download.goodput\\_bit\\_per\\_s.mean: the published within a factor of 1.5 | loose | ",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

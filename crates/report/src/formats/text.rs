@@ -1,7 +1,9 @@
-//! The report for a terminal: figures, verdicts and causes of invalid figures; with details, everything in the record.
+//! The report for a terminal: the answer, figures and expectations that are not met; with details, everything in the
+//! record.
 
 use crate::analysis::Analysis;
-use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
+use crate::answer::Answer;
+use crate::findings::{LEGEND, expectations, findings, own_machine, quick, results, verdicts};
 use crate::terminal::{Terminal, prose, table_text};
 use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
@@ -9,9 +11,9 @@ use record::table::Table;
 
 /// Formats the report of a record within the width of the terminal.
 ///
-/// The short form has the main figures and those with expectations, the expectations that are not met, and the causes
-/// of invalid figures. With `details` it has every main figure, the spread and the warm-up of each, the machine, and a
-/// legend.
+/// Both forms open with the answer and with how far to trust it. The short form then has the main figures, those with
+/// expectations, and the expectations that are not met. With `details` it has every main figure, the spread and the
+/// warm-up of each, every expectation, the machine with every note about it, and a legend.
 pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
     if details {
         whole(record, terminal)
@@ -22,20 +24,23 @@ pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
 
 fn brief(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
-    let mut text = title(record, terminal);
+    let mut text = opening(&analysis, terminal);
     text += &blocks(brief::tables(&analysis), terminal);
     text += &prose(&brief::note(&analysis), terminal);
     text += &blocks(hosts::table(&analysis), terminal);
-    text.push('\n');
-    text + &prose(&findings(&analysis).join("\n"), terminal)
+    match results(&analysis) {
+        none if none.is_empty() => text,
+        results => format!("{text}\n{}", prose(&results.join("\n"), terminal)),
+    }
 }
 
 fn whole(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
     let values = figure_tables::tables(&analysis);
-    let mut text = title(record, terminal);
+    let mut text = opening(&analysis, terminal);
     let tables = values.iter().map(|values| values.table(true));
-    text += &blocks(tables.chain([verdicts(&analysis)]), terminal);
+    let judged = [verdicts(&analysis), expectations(&analysis)];
+    text += &blocks(tables.chain(judged), terminal);
     text += &prose(LEGEND, terminal);
     if let Some(reference) = &record.plan().reference {
         text += &prose(&format!("reference: {reference}"), terminal);
@@ -57,15 +62,21 @@ fn blocks(tables: impl IntoIterator<Item = Table>, terminal: Terminal) -> String
     texts.collect()
 }
 
-fn title(record: &Record, terminal: Terminal) -> String {
-    let plan = record.plan();
-    prose(&format!("{}{}", plan.title, quick(plan.quick)), terminal)
+/// Formats the title, the answer and how far to trust it.
+fn opening(analysis: &Analysis<'_>, terminal: Terminal) -> String {
+    let plan = analysis.record.plan();
+    let title = format!("{}{}\n", plan.title, quick(plan.quick));
+    let answer = Answer::of(analysis);
+    let mut lines = vec![title, answer.headline];
+    lines.extend(answer.sentences);
+    lines.push(answer.reliability.in_words());
+    prose(&lines.join("\n"), terminal)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
+    use crate::analysis::tests::{late_pings, record};
     use record::expectation::ExpectationRule;
 
     const COLOURED: Terminal = Terminal {
@@ -89,7 +100,10 @@ mod tests {
                 assert!(row.contains(cell), "{cell} in {row}");
             }
             assert!(text.contains("15.00"), "{text}");
-            assert!(text.contains("all 4 expectations met"), "{text}");
+            assert!(
+                text.contains("Met: 3 of 3 tested expectations met, 1 of 1 loose."),
+                "{text}"
+            );
             assert!(!text.contains('\u{1b}'));
         }
     }
@@ -97,7 +111,7 @@ mod tests {
     #[test]
     fn the_short_report_has_figures_verdicts_and_faults_and_names_the_full_one() {
         let text = brief(&record(), Terminal::NONE);
-        assert!(text.lines().count() <= 30, "{text}");
+        assert!(text.lines().count() <= 36, "{text}");
         for elsewhere in ["warm-up", "over the runs", "Student"] {
             assert!(!text.contains(elsewhere), "{elsewhere} in {text}");
             assert!(
@@ -108,6 +122,39 @@ mod tests {
         assert!(
             unwrapped(&text).contains("for more, use --details or open the report"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn both_forms_open_with_the_answer_and_how_far_to_trust_it() {
+        for details in [false, true] {
+            let text = text(&record(), details, Terminal::NONE);
+            let opening = unwrapped(text.split('─').next().unwrap());
+            for part in [
+                "A small experiment\n\nMet: 3 of 3 tested",
+                "\nCompared with base (Nothing added), the goodput mean of download is 48.8 % slower in slow",
+                "\nLimits: 1 loose expectation accepts",
+                "\nHow far to trust it: good; the machine kept up in all 3 runs.\n",
+            ] {
+                assert!(opening.contains(part), "{part} in {opening}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_form_has_one_line_about_the_machine_and_details_have_all() {
+        let mut record = late_pings(10);
+        record.runs[1].attempt = 3;
+        let short = unwrapped(&brief(&record, Terminal::NONE));
+        let line = "How far to trust it: invalid; base: run 1 is invalid: ping: 10 of 100 packets up left more than 1 ms late; \
+                    3 of 5 attempts failed or were invalid, and 2 were repeated.";
+        assert!(short.contains(line), "{short}");
+        assert!(short.contains(", but not reliable."), "{short}");
+        assert_eq!(short.matches("ping: 10 of 100").count(), 1, "{short}");
+        let long = unwrapped(&whole(&record, Terminal::NONE));
+        assert!(
+            long.contains("\nslow: 2 of 4 attempts failed or were invalid, and 2 were repeated"),
+            "{long}"
         );
     }
 
