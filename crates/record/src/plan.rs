@@ -11,6 +11,7 @@ use stats::repeats;
 use stats::sample_summary::SampleSummary;
 
 use super::bed::Bed;
+use super::case_pairs::RequestedComparisons;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
@@ -47,6 +48,9 @@ pub struct Plan<A = RecordedArguments> {
     pub cases: Vec<Case<A>>,
     /// Expectations about several cases together.
     pub trends: Vec<Trend>,
+    /// Comparisons between the cases of sweeps.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub compare: RequestedComparisons,
     /// Whether each link keeps counts of every flow, from which a calibration computes its reference values.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_flow: bool,
@@ -222,6 +226,7 @@ impl<A> Plan<A> {
             reference: self.reference.clone(),
             cases: self.cases.iter().map(case).collect::<Result<_, E>>()?,
             trends: self.trends.clone(),
+            compare: self.compare.clone(),
             by_flow: self.by_flow,
             shard: self.shard.clone(),
         })
