@@ -2,7 +2,9 @@
 
 use askama::Template;
 
+use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::analysis::{Analysis, Verdict};
+use crate::answers;
 use crate::charts::{self, Drawing};
 use crate::error::Result;
 use crate::findings;
@@ -26,7 +28,11 @@ impl Listed {
     pub fn of(record: &Record, report: String) -> Self {
         let analysis = Analysis::of(record);
         let plan = record.plan();
+        let comparisons = SweepComparisons::of(&analysis).all;
+        let answers = answers::answers(&comparisons);
+        let compared = answers.iter().map(charts::intervals::drawings);
         let questions = charts::questions(&analysis).into_iter();
+        let drawings = compared.chain(questions.map(|question| question.drawings));
         Self {
             title: plan.title.clone(),
             report,
@@ -40,8 +46,8 @@ impl Listed {
                 findings::quick(plan.quick)
             ),
             findings: findings::findings(&analysis),
-            drawings: questions
-                .filter_map(|question| question.drawings.into_iter().next())
+            drawings: drawings
+                .filter_map(|drawings| drawings.into_iter().next())
                 .collect(),
         }
     }

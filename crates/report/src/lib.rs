@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod answers;
 mod brief;
 mod calibration_report;
 mod case_conditions;
@@ -10,6 +11,7 @@ mod charts;
 mod comparison;
 mod error;
 mod false_alarms;
+mod field_words;
 mod figure_tables;
 mod figures;
 mod findings;
@@ -46,6 +48,7 @@ pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 
 use crate::analysis::Analysis;
+use crate::analysis::sweep_comparison::SweepComparisons;
 use record::Record;
 
 /// Returns each value once, in the order in which they first appear.
@@ -61,9 +64,11 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 /// Returns every drawing as self-contained SVG with the name of its file; the names are unique.
 pub fn drawings(record: &Record) -> NamedFiles {
     let analysis = Analysis::of(record);
-    let drawings = charts::questions(&analysis)
-        .into_iter()
-        .flat_map(|question| question.drawings);
+    let comparisons = SweepComparisons::of(&analysis).all;
+    let answers = answers::answers(&comparisons);
+    let compared = answers.iter().flat_map(charts::intervals::drawings);
+    let questions = charts::questions(&analysis).into_iter();
+    let drawings = compared.chain(questions.flat_map(|question| question.drawings));
     let mut names = BTreeSet::new();
     let file = |drawing: charts::Drawing| {
         let again = (2..).map(|n| format!("{}-{n}", drawing.file));

@@ -8,9 +8,11 @@ pub mod calibration;
 pub(crate) mod ceiling;
 pub(crate) mod chance;
 mod decided;
+pub(crate) mod field_comparison;
 pub(crate) mod intervals;
 mod left_out;
 pub mod record_comparison;
+pub(crate) mod sweep_comparison;
 pub(crate) mod throughput;
 pub(crate) mod verdict;
 

@@ -3,6 +3,7 @@
 mod axis;
 mod bounds;
 mod delays;
+pub(super) mod intervals;
 mod losses;
 mod message_sizes;
 mod over_time;

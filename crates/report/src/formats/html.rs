@@ -1,10 +1,12 @@
 //! The HTML report: one file that loads nothing else.
 
+mod comparisons;
 mod values;
 
 use std::collections::BTreeMap;
 
 use askama::Template;
+use comparisons::Comparisons;
 use values::Values;
 
 use crate::analysis::{Analysis, CaseFigures, Verdict, baselines, left_out};
@@ -37,6 +39,7 @@ pub fn html(record: &Record) -> Result<String> {
     let page = Page {
         record,
         analysis: &analysis,
+        comparisons: Comparisons::of(&analysis),
         questions: charts::questions(&analysis),
         cases: case_statuses(&analysis),
         values: values.iter().map(Values::of).collect(),
@@ -53,6 +56,7 @@ pub fn html(record: &Record) -> Result<String> {
 struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
+    comparisons: Option<Comparisons>,
     questions: Vec<ChartQuestion>,
     cases: Vec<CaseStatus<'a>>,
     values: Vec<Values<'a>>,

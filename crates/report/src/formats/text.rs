@@ -3,7 +3,7 @@
 use crate::analysis::Analysis;
 use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
 use crate::terminal::{Terminal, prose, table_text};
-use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
+use crate::{answers, brief, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 use record::table::Table;
 
@@ -25,6 +25,7 @@ fn brief(record: &Record, terminal: Terminal) -> String {
     let mut text = title(record, terminal);
     text += &blocks(brief::tables(&analysis), terminal);
     text += &prose(&brief::note(&analysis), terminal);
+    text += &answers::text(&analysis, false, terminal);
     text += &blocks(hosts::table(&analysis), terminal);
     text.push('\n');
     text + &prose(&findings(&analysis).join("\n"), terminal)
@@ -40,6 +41,7 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     if let Some(reference) = &record.plan().reference {
         text += &prose(&format!("reference: {reference}"), terminal);
     }
+    text += &answers::text(&analysis, true, terminal);
     text += &blocks(warm_up::tables(&analysis), terminal);
     text += &spread::text(&values, terminal);
     let chance = false_alarms::table(&analysis).into_iter();
