@@ -170,7 +170,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Formats the table for a terminal, or its length if it is too long for one.
-    fn table_text(&self, terminal: Terminal) -> String {
+    pub(super) fn table_text(&self, terminal: Terminal) -> String {
         match self.comparison.pairs.len() {
             rows if rows > MOST_ON_TERMINAL => {
                 let elsewhere = format!("{rows} comparisons: --format md and html show each");

@@ -35,7 +35,7 @@ use std::collections::BTreeSet;
 pub use self::charts::{Axis, Curve, Plot, Point, Shape, stack};
 pub use calibration_report::{calibration_markdown, calibration_text};
 pub use case_conditions::link;
-pub use comparison::comparison;
+pub use comparison::{comparison, comparison_by};
 pub use error::Error;
 pub use figure_tables::is_headline;
 pub use figures::figures;

@@ -1,12 +1,14 @@
 //! Analysis of a record: the figures of each case, compared with the reference, with published values and with
 //! expectations.
 
+mod alike;
 pub(crate) mod baselines;
 mod bottleneck;
 pub(crate) mod bound;
 pub mod calibration;
 pub(crate) mod ceiling;
 pub(crate) mod chance;
+pub mod comparison_by;
 mod decided;
 pub(crate) mod field_comparison;
 pub(crate) mod intervals;
