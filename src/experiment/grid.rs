@@ -7,7 +7,7 @@ use super::scenario;
 use crate::experiment::{Case, Plan, PlannedInstrument};
 use crate::toml_file::SourceFile;
 use record::bed::Bed;
-use record::case_pairs::RequestedComparisons;
+use record::plan::RequestedComparisons;
 
 /// The name of the built-in grid in a record.
 pub(crate) const BUILT_IN: &str = "farwire's built-in grid";

@@ -2,25 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::{Deserialize, Serialize};
-
-use crate::figure_name::FigureName;
 use crate::plan::{Case, Plan};
 use conditions::{Error, require};
 
 /// Largest number of comparisons of one record: nobody would read more, and the adjustment for their number would hide
 /// every difference.
 pub const MOST_COMPARISONS: usize = 10_000;
-
-/// The comparisons between the cases of sweeps that a scenario asks for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RequestedComparisons {
-    /// The paths of the swept fields whose values are compared: "tcp.congestion".
-    pub by: Vec<String>,
-    /// The figures that are compared; the first main figure of each instrument if there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub of: Vec<FigureName>,
-}
 
 /// The pairs of cases that differ in the value of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use stats::repeats;
 use stats::sample_summary::SampleSummary;
 
 use super::bed::Bed;
-use super::case_pairs::RequestedComparisons;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
@@ -127,6 +126,16 @@ pub enum Published {
 
 /// Longer lists of published runs are shown as their number.
 const MOST_QUOTED: usize = 5;
+
+/// The comparisons between the cases of sweeps that a scenario asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestedComparisons {
+    /// The paths of the swept fields whose values are compared: "tcp.congestion".
+    pub by: Vec<String>,
+    /// The figures that are compared; the first main figure of each instrument if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of: Vec<FigureName>,
+}
 
 /// The number of repeats of a case, each with a different seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -37,7 +37,12 @@ impl Difference {
     /// Computes by how much the mean of `values` lies above that of `base`; each needs two values.
     pub(crate) fn of(base: &[f64], values: &[f64]) -> Option<Self> {
         let of = |values: &[f64]| {
-            let (mean, sd) = (t_interval::mean(values)?, t_interval::sample_sd(values)?);
+            let sd = t_interval::sample_sd(values)?;
+            // The rounding error of a sum would make equal values scatter.
+            let (mean, sd) = match values.first() {
+                Some(first) if values.iter().all(|value| value == first) => (*first, 0.0),
+                _ => (t_interval::mean(values)?, sd),
+            };
             let count = values.len() as f64;
             Some((mean, sd * sd / count, count - 1.0))
         };
@@ -113,6 +118,9 @@ mod tests {
     fn equal_values_have_a_p_value_of_zero_or_one() {
         assert_eq!(p_value(&[0.0; 5], &[0.0; 5]), Some(1.0));
         assert_eq!(p_value(&[0.0; 5], &[1.0; 5]), Some(0.0));
+        // Sums of these have rounding errors.
+        assert_eq!(p_value(&[0.1; 5], &[0.1; 7]), Some(1.0));
+        assert_eq!(p_value(&[0.1; 5], &[0.3; 7]), Some(0.0));
         assert_eq!(p_value(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(p_value(&[1.0, f64::NAN], &[1.0, 2.0]), None);
     }

@@ -25,9 +25,8 @@ use self::tables::{CaseTable, InstrumentTable, QuickTable};
 use crate::experiment::{Case, Plan};
 use crate::toml_file::{Below, SourceFile, text_of};
 use conditions::{nearest, require};
-use record::case_pairs::RequestedComparisons;
 use record::lateness::LateBudget;
-use record::plan::{Order, check_experiment_name, check_instrument_name};
+use record::plan::{Order, RequestedComparisons, check_experiment_name, check_instrument_name};
 
 const DEFAULT_SEED: u64 = 1;
 /// The keys of the file that apply to every case unless the case sets them.

@@ -136,8 +136,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::analysis::field_comparison::{NotCompared, family};
     use crate::analysis::tests::{draws, record, spoil};
-    use record::case_pairs::RequestedComparisons;
-    use record::plan::{Case, Repeats};
+    use record::plan::{Case, Repeats, RequestedComparisons};
     use record::swept::name_suffix;
     use record::{Record, Run};
     use std::cmp::Ordering;
