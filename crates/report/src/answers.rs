@@ -19,6 +19,8 @@ use stats::hodges_lehmann::Sense;
 
 /// Largest number of conditions, or of reasons, that a sentence lists.
 const MOST_LISTED: usize = 3;
+/// Largest number of pairs of values that have a sentence each; the table has every pair.
+const MOST_SENTENCES: usize = 12;
 /// Largest number of rows on a terminal.
 const MOST_ON_TERMINAL: usize = 60;
 
@@ -122,6 +124,11 @@ impl<'a> Answer<'a> {
             .iter()
             .filter_map(|pairs| self.sentence(pairs))
             .collect();
+        let more = all.len().saturating_sub(MOST_SENTENCES);
+        if more > 0 {
+            all.truncate(MOST_SENTENCES);
+            all.push(format!("the table has {}", counted(more, "more answer")));
+        }
         all.extend(self.not_compared());
         let together = &self.comparison.together;
         if !together.is_empty() {

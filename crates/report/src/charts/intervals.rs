@@ -2,6 +2,7 @@
 //! exactly two other fields were swept.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::axis::Axis;
@@ -20,6 +21,8 @@ const GAP: f64 = 8.0;
 /// Height of a line of text.
 const LINE: f64 = 16.0;
 
+/// Largest number of drawings of one comparison; the table has every pair.
+const MOST_DRAWINGS: usize = 12;
 /// Largest number of columns of a grid.
 const MOST_COLUMNS: usize = 3;
 /// Largest number of rows of a grid.
@@ -52,6 +55,7 @@ pub(crate) fn drawings(answer: &Answer<'_>) -> Vec<Drawing> {
     match HeatMap::of(&answer.comparison.pairs) {
         Some(map) => groups
             .iter()
+            .take(MOST_DRAWINGS)
             .map(|pairs| {
                 drawing(
                     answer,
@@ -113,25 +117,37 @@ fn grids(answer: &Answer<'_>, groups: &[Vec<&ComparedPair>]) -> Vec<Drawing> {
     let Some(axis) = GridAxis::of(&answer.comparison.pairs) else {
         return Vec::new();
     };
-    let labels = distinct(
-        answer
-            .comparison
-            .pairs
-            .iter()
-            .map(|pair| pair.shared.label()),
-    );
+    let labels = answer.comparison.pairs.iter();
+    let labels = distinct(labels.map(|pair| pair.shared.label()));
+    let columns: Vec<GridColumn<'_>> = groups.iter().map(|pairs| GridColumn::of(pairs)).collect();
     let mut all = Vec::new();
-    for columns in groups.chunks(MOST_COLUMNS) {
+    for columns in columns.chunks(MOST_COLUMNS) {
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         for (number, labels) in labels.chunks(MOST_ROWS).enumerate() {
-            let names: Vec<String> = columns
-                .iter()
-                .map(|pairs| answers::names(pairs[0]))
-                .collect();
-            let svg = draw_grid(answer, &axis, columns, labels);
-            all.push(drawing(answer, &names, number, OF_GRID, svg));
+            if all.len() < MOST_DRAWINGS {
+                let svg = draw_grid(answer, &axis, columns, labels);
+                all.push(drawing(answer, &names, number, OF_GRID, svg));
+            }
         }
     }
     all
+}
+
+/// A pair of values in a grid.
+struct GridColumn<'a> {
+    name: String,
+    /// The pairs of cases by the labels of their rows.
+    pairs: HashMap<String, &'a ComparedPair>,
+}
+
+impl<'a> GridColumn<'a> {
+    fn of(pairs: &[&'a ComparedPair]) -> Self {
+        let labelled = pairs.iter().map(|pair| (pair.shared.label(), *pair));
+        Self {
+            name: answers::names(pairs[0]),
+            pairs: labelled.collect(),
+        }
+    }
 }
 
 /// The common axis of the intervals of a grid.
@@ -192,7 +208,7 @@ fn reach(contrast: &Contrast) -> [(f64, bool); 2] {
 fn draw_grid(
     answer: &Answer<'_>,
     axis: &GridAxis,
-    columns: &[Vec<&ComparedPair>],
+    columns: &[GridColumn<'_>],
     labels: &[String],
 ) -> String {
     let bottom = LINE + ROW * labels.len() as f64;
@@ -208,12 +224,12 @@ fn draw_grid(
         );
     }
     let wide = (WIDTH - GAP) / columns.len() as f64 - GAP;
-    for (column, pairs) in columns.iter().enumerate() {
-        let left = GAP + column as f64 * (wide + GAP);
+    for (at, column) in columns.iter().enumerate() {
+        let left = GAP + at as f64 * (wide + GAP);
         let frame = Frame { left, wide, bottom };
-        svg += &frame.draw(axis, &answers::names(pairs[0]));
+        svg += &frame.draw(axis, &column.name);
         for (row, label) in labels.iter().enumerate() {
-            let Some(pair) = pairs.iter().find(|pair| pair.shared.label() == *label) else {
+            let Some(pair) = column.pairs.get(label) else {
                 continue;
             };
             let middle = LINE + ROW * row as f64 + 24.0;
@@ -339,13 +355,17 @@ fn look(finding: Option<Ordering>) -> Option<Look> {
     finding.map(|order| Look(usize::from(order == Ordering::Less)))
 }
 
-/// Shortens a text until it fits into this width.
+/// Shortens a text so that it fits into this width.
 fn fitting(text: &str, wide: f64) -> String {
-    let mut most = text.chars().count();
-    while most > 1 && width(&shortened(text, most)) > wide {
-        most -= 1;
+    if width(text) <= wide {
+        return text.to_owned();
     }
-    shortened(text, most)
+    let mut used = width("…");
+    let fits = text.chars().take_while(|letter| {
+        used += width(letter.encode_utf8(&mut [0; 4]));
+        used <= wide
+    });
+    shortened(text, fits.count() + 1)
 }
 
 /// The two fields of a heat map and their values. The first is horizontal.
