@@ -82,7 +82,7 @@ impl CompareArgs {
         let records: Vec<NamedRecord> = paths.map(read).collect::<Result<_, _>>()?;
         let wanted = |record: &Record, name: &_| self.all || report::is_headline(record, name);
         let comparison = ComparisonBy::of(&records, field, wanted).or_bad_input()?;
-        let rows: Vec<_> = comparison.rows().collect();
+        let rows = comparison.rows();
         let text = report::comparison_by(&records, &comparison, super::terminal());
         super::show(self.json.as_deref(), &rows, &text, notes::beside())?;
         let is_short = comparison.not_made() > 0 && !self.allow_missing;

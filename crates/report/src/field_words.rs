@@ -104,8 +104,8 @@ impl Shared {
         }
     }
 
-    /// Formats the conditions as the end of a sentence, with a space in front: " at 200 ms delay and 1 % loss", "
-    /// without loss", " in case `slow`". It is empty if the cases share no swept value.
+    /// Formats the conditions as the end of a sentence, with a space in front: "at 200 ms delay and 1 % loss", "at 10 ms
+    /// delay without loss", "in case `slow`". It is empty if the cases share no swept value.
     pub(crate) fn in_sentence(&self) -> String {
         let case = self.case.iter().map(|case| format!(" in case `{case}`"));
         let words = |kind: ValueKind, before: &str, one: fn(&SharedValue) -> String| {

@@ -59,7 +59,8 @@ mod tests {
     #[test]
     fn reports_of_changed_sweeps_do_not_panic() {
         let sweep = sweep(4, 0.05, 1, |_| 1.0);
-        let run = |run| format!("{{\"run\":{}}}", serde_json::to_string(run).unwrap());
+        let run =
+            |run: &record::Run| format!("{{\"run\":{}}}", serde_json::to_string(run).unwrap());
         let head = serde_json::to_string(&sweep.head).unwrap();
         let lines: Vec<String> = [head]
             .into_iter()

@@ -103,15 +103,11 @@ impl ComparisonBy {
         field: DifferingField,
         wanted: impl Fn(&Record, &FigureName) -> bool,
     ) -> Result<Self> {
-        let pairs = || {
-            let all = records.iter().enumerate();
-            all.flat_map(|(later, second)| {
-                records[..later].iter().map(move |first| [first, second])
-            })
-        };
-        for [old, new] in pairs() {
-            check_length(&old.record, &new.record)?;
-            check_cases(&old.record, &new.record, Some(field))?;
+        for (later, second) in records.iter().enumerate() {
+            for first in &records[..later] {
+                check_length(&first.record, &second.record)?;
+                check_cases(&first.record, &second.record, Some(field))?;
+            }
         }
         let analyses: Vec<Analysis<'_>> = records
             .iter()
@@ -124,8 +120,16 @@ impl ComparisonBy {
                 let names = [earlier, later].map(|at| records[at].name.as_str());
                 let [added, lacking] =
                     [[second, first], [first, second]].map(|[from, of]| lacking(from, of));
-                missing.extend(added.map(|case| format!("{case}: not in {}", names[0])));
-                missing.extend(lacking.map(|case| format!("{case}: not in {}", names[1])));
+                missing.extend(
+                    added
+                        .iter()
+                        .map(|case| format!("{case}: not in {}", names[0])),
+                );
+                missing.extend(
+                    lacking
+                        .iter()
+                        .map(|case| format!("{case}: not in {}", names[1])),
+                );
                 let different = first.cases.iter().filter_map(|old| {
                     let both = [old, second.case(old.name())?];
                     let pair = PairInRecords { names, cases: both };
@@ -174,13 +178,13 @@ impl ComparisonBy {
     }
 
     /// Returns all pairs for programs.
-    pub fn rows(&self) -> impl Iterator<Item = ComparisonRow> {
-        let all = self.all.iter();
-        all.flat_map(|one| {
-            one.pairs
-                .iter()
-                .map(|pair| row(self.field, &one.figure, pair))
-        })
+    pub fn rows(&self) -> Vec<ComparisonRow> {
+        let mut rows = Vec::new();
+        for one in &self.all {
+            let pairs = one.pairs.iter();
+            rows.extend(pairs.map(|pair| row(self.field, &one.figure, pair)));
+        }
+        rows
     }
 }
 
@@ -383,7 +387,7 @@ mod tests {
         let records = named(all);
         let found = by(&records, DifferingField::Congestion).unwrap();
         assert_eq!((found.all.len(), found.not_made()), (1, 0));
-        let rows: Vec<ComparisonRow> = found.rows().collect();
+        let rows = found.rows();
         assert_eq!(rows.len(), 18);
         for row in rows {
             assert_eq!((row.by, row.found), ("congestion", Some("higher")));
@@ -421,7 +425,7 @@ mod tests {
         let both = &mut all[1].head.plan.cases[0].link.both;
         both.at_first.set("1%".parse::<LossSpec>().unwrap());
         let found = by(&named(all), DifferingField::Links).unwrap();
-        let rows: Vec<ComparisonRow> = found.rows().collect();
+        let rows = found.rows();
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].values, ["no such condition", "loss 1%"]);
         assert_eq!(rows[0].found, Some("none"));
@@ -436,7 +440,7 @@ mod tests {
                 .insert("parallel".to_owned(), parallel.into());
         }
         let found = by(&named(all), DifferingField::Instruments).unwrap();
-        let rows: Vec<ComparisonRow> = found.rows().collect();
+        let rows = found.rows();
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].values, ["--parallel=1", "--parallel=4"]);
     }
@@ -458,7 +462,7 @@ mod tests {
         let lost = all[1].head.plan.cases.pop().unwrap().name;
         let found = by(&named(all), DifferingField::Congestion).unwrap();
         assert_eq!(found.missing, [format!("{lost}: not in out/b")]);
-        assert_eq!((found.not_made(), found.rows().count()), (1, 1));
+        assert_eq!((found.not_made(), found.rows().len()), (1, 1));
     }
 
     #[test]
@@ -473,7 +477,7 @@ mod tests {
                 .retain(|run| run.case != case.name || run.repeat <= 3);
         }
         let found = by(&named(all), DifferingField::Congestion).unwrap();
-        let row = found.rows().next().unwrap();
+        let row = found.rows().remove(0);
         assert_eq!((row.runs, row.found, row.ratio), ([3, 3], None, None));
         let reason = row.cannot_tell.unwrap();
         assert_eq!((reason.cause, reason.enough), ("too-few-runs", Some(4)));

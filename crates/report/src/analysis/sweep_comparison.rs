@@ -23,18 +23,15 @@ impl SweepComparisons {
     /// Makes the comparisons that the plan of the record asks for.
     pub(crate) fn of(analysis: &Analysis<'_>) -> Self {
         let (mut questions, mut remarks) = (Vec::new(), Vec::new());
+        let mut room = MOST_COMPARISONS;
         for path in &analysis.record.plan().compare.by {
-            match questions_by(analysis, path) {
-                Ok(new) => questions.extend(new),
+            match questions_by(analysis, path, room) {
+                Ok(new) => {
+                    room -= new.iter().map(|one| one.pairs.len()).sum::<usize>();
+                    questions.extend(new);
+                }
                 Err(remark) => remarks.push(remark),
             }
-        }
-        let count: usize = questions.iter().map(|one| one.pairs.len()).sum();
-        if count > MOST_COMPARISONS {
-            let all =
-                format!("{count} comparisons are more than {MOST_COMPARISONS}: none was made");
-            questions.clear();
-            remarks.push(all);
         }
         Self {
             all: judge(questions),
@@ -43,11 +40,15 @@ impl SweepComparisons {
     }
 }
 
-/// Returns the question of each figure about the field at `path`.
+/// Returns the question of each figure about the field at `path`, with at most `room` pairs in all.
 ///
 /// # Errors
 /// A sentence that says why there is none.
-fn questions_by<'a>(analysis: &'a Analysis<'_>, path: &str) -> Result<Vec<Question<'a>>, String> {
+fn questions_by<'a>(
+    analysis: &'a Analysis<'_>,
+    path: &str,
+    room: usize,
+) -> Result<Vec<Question<'a>>, String> {
     let field = field_words::field(path);
     let refused = |cause: &str| {
         Err(format!(
@@ -63,6 +64,12 @@ fn questions_by<'a>(analysis: &'a Analysis<'_>, path: &str) -> Result<Vec<Questi
     let names = figures(analysis, &found.pairs);
     if names.is_empty() {
         return refused("no case has a figure yet");
+    }
+    let count = names.len().saturating_mul(found.pairs.len());
+    if count > room {
+        return refused(&format!(
+            "that would be {count} comparisons, and there is room for {room}"
+        ));
     }
     let pairs = pairs(analysis, path, &found.pairs);
     let together: Vec<String> = found
@@ -330,6 +337,19 @@ pub(crate) mod tests {
             "nothing is compared by congestion control: no case has a figure yet"
         );
         assert!(compare(&record()).all.is_empty());
+    }
+
+    #[test]
+    fn more_comparisons_than_are_allowed_are_left_out() {
+        let record = sweep(5, 0.05, 1, |_| 1.0);
+        let analysis = Analysis::of(&record);
+        let path = "tcp.congestion";
+        assert!(questions_by(&analysis, path, 18).is_ok());
+        let remark = questions_by(&analysis, path, 17).err().unwrap();
+        assert_eq!(
+            remark,
+            "nothing is compared by congestion control: that would be 18 comparisons, and there is room for 17"
+        );
     }
 
     #[test]
