@@ -1,10 +1,11 @@
-//! `farwire compare`: compares records of one scenario with a reference, as a gate against regressions.
+//! `farwire compare`: compares records of one scenario with a reference, as a gate against regressions, or records that differ on
+//! purpose in one field.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::args::headings;
@@ -12,12 +13,16 @@ use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
 use record::printable::printable;
+use report::analysis::comparison_by::{ComparisonBy, DifferingField, NamedRecord};
 use report::analysis::record_comparison::{Compared, Comparison, Missing};
 
 /// Compare records with a reference record of the same scenario
 ///
 /// A figure is a regression if it got worse by more than the threshold, and chance does not explain that (at 95 %). compare also
 /// fails if the data do not suffice: a case or a figure is missing in one of the records, or has fewer than four runs.
+///
+/// With --by, the records differ on purpose in one field. compare then answers for each figure how it depends on that field, and
+/// fails only if the data do not suffice.
 #[derive(Args, Debug)]
 pub(crate) struct CompareArgs {
     /// Record to compare with: the directory of an experiment, or its record.jsonl
@@ -37,14 +42,58 @@ pub(crate) struct CompareArgs {
     /// Compare although the links of the cases differ between the records
     #[arg(long)]
     across_links: bool,
+    /// Compare every two records, which differ on purpose in this field
+    #[arg(long, value_name = "FIELD", conflicts_with_all = ["threshold", "across_links"])]
+    by: Option<By>,
     /// Write the comparison as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
 }
 
+/// The field in which records differ on purpose.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum By {
+    /// TCP congestion control
+    Congestion,
+    /// Conditions of the links
+    Links,
+    /// Options of the instruments
+    Instruments,
+}
+
 impl CompareArgs {
     /// Compares. The exit code is 0 if nothing got worse, and 1 if something did or data are missing.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        match self.by {
+            None => self.find_regressions(),
+            Some(by) => self.compare_by(by.into()),
+        }
+    }
+
+    /// Compares records that differ on purpose in one field. The exit code is 1 if data are missing.
+    fn compare_by(&self, field: DifferingField) -> Result<ExitCode, Failure> {
+        let read = |path: &PathBuf| -> Result<NamedRecord, Failure> {
+            Ok(NamedRecord {
+                name: printable(&path.display().to_string()).into_owned(),
+                record: Record::read(path).or_bad_input()?,
+            })
+        };
+        let paths = std::iter::once(&self.reference).chain(&self.records);
+        let records: Vec<NamedRecord> = paths.map(read).collect::<Result<_, _>>()?;
+        let wanted = |record: &Record, name: &_| self.all || report::is_headline(record, name);
+        let comparison = ComparisonBy::of(&records, field, wanted).or_bad_input()?;
+        let rows = comparison.rows();
+        let text = report::comparison_by(&records, &comparison, super::terminal());
+        super::show(self.json.as_deref(), &rows, &text, notes::beside())?;
+        let is_short = comparison.not_made() > 0 && !self.allow_missing;
+        if is_short {
+            note_missing();
+        }
+        Ok(super::exit_code(!is_short))
+    }
+
+    /// Compares each record with the reference. The exit code is 1 if a figure got worse or data are missing.
+    fn find_regressions(&self) -> Result<ExitCode, Failure> {
         let reference = Record::read(&self.reference).or_bad_input()?;
         let (mut rows, mut text) = (Vec::new(), String::new());
         let (mut is_worse, mut is_untold) = (false, false);
@@ -77,12 +126,26 @@ impl CompareArgs {
         super::show(self.json.as_deref(), &rows, &text, notes::beside())?;
         let is_short = is_untold && !self.allow_missing;
         if is_short && !is_worse {
-            notes::note(
-                "farwire: some figures could not be compared, so the exit code is 1; --allow-missing accepts that",
-            );
+            note_missing();
         }
         Ok(super::exit_code(!is_worse && !is_short))
     }
+}
+
+impl From<By> for DifferingField {
+    fn from(by: By) -> Self {
+        match by {
+            By::Congestion => Self::Congestion,
+            By::Links => Self::Links,
+            By::Instruments => Self::Instruments,
+        }
+    }
+}
+
+fn note_missing() {
+    notes::note(
+        "farwire: some figures could not be compared, so the exit code is 1; --allow-missing accepts that",
+    );
 }
 
 /// The JSON of a figure that both records have.

@@ -731,9 +731,16 @@ static ALL: &[(&str, Facts)] = &[
                     "Compare every figure and write the result as JSON",
                     "farwire compare out/before out/after --all --json -",
                 ),
+                (
+                    "Answer how two congestion controls differ",
+                    "farwire compare out/cubic out/bbr --by congestion",
+                ),
             ],
             exit_status: &[
-                ("0", "No figure got worse by more than the threshold."),
+                (
+                    "0",
+                    "No figure got worse by more than the threshold; with --by, every comparison was made.",
+                ),
                 (
                     "1",
                     "A figure got worse, or data to decide are missing (see --allow-missing).",

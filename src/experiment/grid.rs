@@ -7,6 +7,7 @@ use super::scenario;
 use crate::experiment::{Case, Plan, PlannedInstrument};
 use crate::toml_file::SourceFile;
 use record::bed::Bed;
+use record::plan::RequestedComparisons;
 
 /// The name of the built-in grid in a record.
 pub(crate) const BUILT_IN: &str = "farwire's built-in grid";
@@ -37,8 +38,8 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
 }
 
 /// Returns the plan with one case for each instrument, or group of instruments, of every case, and
-/// with links that count packets by flow. Expectations are left out, because a calibration compares
-/// figures with the true values.
+/// with links that count packets by flow. Expectations and comparisons of cases are left out, because
+/// a calibration compares figures with the true values.
 pub(crate) fn one_by_one(plan: Plan) -> Plan {
     let mut cases: Vec<Case> = Vec::new();
     for case in &plan.cases {
@@ -54,6 +55,7 @@ pub(crate) fn one_by_one(plan: Plan) -> Plan {
         cases,
         reference: None,
         trends: Vec::new(),
+        compare: RequestedComparisons::default(),
         by_flow: true,
         ..plan
     }

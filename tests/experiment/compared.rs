@@ -108,6 +108,73 @@ fn other_links_are_compared_when_asked_for() -> Result<()> {
     Ok(())
 }
 
+#[test_support::test]
+fn records_that_differ_on_purpose_are_compared_by_that_field() -> Result<()> {
+    let cubic = lines(5, 1.0)?;
+    let mut bbr = lines(5, 3.0)?;
+    bbr[0]["plan"]["cases"][0]["congestion"] = "bbr".into();
+    let records = Records::of(&cubic, &bbr)?;
+    let refused = records.compare(&[])?;
+    ensure!(refused.status.code() == Some(2), "{refused:?}");
+    has(&stderr(&refused), "use --by congestion")?;
+    let output = process::succeeded(records.compare(&["--by", "congestion"])?)?;
+    let text = stdout(&output).replace("\n  ", " ");
+    has(&text, "differ on purpose in their congestion control\n")?;
+    has(
+        &text,
+        "Does the median round-trip time of ping depend on the congestion control?\n",
+    )?;
+    has(
+        &text,
+        "the median round-trip time of ping with bbr is 3.000 times that with cubic in case `base`\n",
+    )?;
+    ensure!(!text.contains("REGRESSION"), "{text}");
+    let output = process::succeeded(records.compare(&["--by", "congestion", "--json", "-"])?)?;
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    let mut of_ping = rows
+        .iter()
+        .filter(|row| row["figure"] == "ping.rtt_ms.median");
+    let row = of_ping.next().context("no row")?;
+    for (key, value) in [
+        ("by", json!("congestion")),
+        ("case", json!("base")),
+        ("values", json!(["cubic", "bbr"])),
+        ("runs", json!([5, 5])),
+        ("found", json!("higher")),
+        ("cannot_tell", Value::Null),
+    ] {
+        ensure!(row[key] == value, "{key}: {row}");
+    }
+    for (options, told) in [
+        (&["--by", "links"][..], "differs in its congestion control"),
+        (
+            &["--by", "congestion", "--threshold", "5%"],
+            "cannot be used with",
+        ),
+    ] {
+        let refused = records.compare(options)?;
+        ensure!(refused.status.code() == Some(2), "{refused:?}");
+        has(&stderr(&refused), told)?;
+    }
+    Ok(())
+}
+
+#[test_support::test]
+fn too_few_runs_end_compare_by_with_1() -> Result<()> {
+    let mut other = lines(3, 1.0)?;
+    other[0]["plan"]["cases"][0]["congestion"] = "bbr".into();
+    let records = Records::of(&lines(3, 1.0)?, &other)?;
+    let output = records.compare(&["--by", "congestion"])?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    has(
+        &stdout(&output),
+        "not made: 1 of 1 comparison: too few runs: 4 of each needed",
+    )?;
+    has(&stderr(&output), "--allow-missing")?;
+    process::succeeded(records.compare(&["--by", "congestion", "--allow-missing"])?)?;
+    Ok(())
+}
+
 /// Returns a record's lines with this many runs of its case "base", whose round trips are `factor` times the measured ones.
 fn lines(runs: u32, factor: f64) -> Result<Vec<Value>> {
     let mut lines = Vec::new();

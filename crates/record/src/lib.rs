@@ -5,6 +5,7 @@
 mod artifact;
 mod baseline;
 pub mod bed;
+pub mod case_pairs;
 pub mod clients;
 pub mod crossing;
 pub mod declared_figures;

@@ -47,6 +47,9 @@ pub struct Plan<A = RecordedArguments> {
     pub cases: Vec<Case<A>>,
     /// Expectations about several cases together.
     pub trends: Vec<Trend>,
+    /// Comparisons between the cases of sweeps.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub compare: RequestedComparisons,
     /// Whether each link keeps counts of every flow, from which a calibration computes its reference values.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_flow: bool,
@@ -123,6 +126,16 @@ pub enum Published {
 
 /// Longer lists of published runs are shown as their number.
 const MOST_QUOTED: usize = 5;
+
+/// The comparisons between the cases of sweeps that a scenario asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestedComparisons {
+    /// The paths of the swept fields whose values are compared: "tcp.congestion".
+    pub by: Vec<String>,
+    /// The figures that are compared; the first main figure of each instrument if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of: Vec<FigureName>,
+}
 
 /// The number of repeats of a case, each with a different seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -222,6 +235,7 @@ impl<A> Plan<A> {
             reference: self.reference.clone(),
             cases: self.cases.iter().map(case).collect::<Result<_, E>>()?,
             trends: self.trends.clone(),
+            compare: self.compare.clone(),
             by_flow: self.by_flow,
             shard: self.shard.clone(),
         })

@@ -51,6 +51,16 @@ pub(super) fn described(case: &Case) -> String {
     }
 }
 
+/// Returns, for each of two links, the conditions that it does not share with the other; empty if it shares all.
+pub(super) fn differing(links: [&LinkSpec; 2]) -> [String; 2] {
+    let [old, new] = links.map(|link| parts("", link));
+    let only = |own: &[String], other: &[String]| {
+        let own = own.iter().filter(|part| !other.contains(part));
+        own.cloned().collect::<Vec<_>>().join(", ")
+    };
+    [only(&old, &new), only(&new, &old)]
+}
+
 /// The conditions that are in force in a case, in words.
 pub(super) struct CaseConditions {
     /// The values that a sweep set: "queue 300ms".
@@ -102,7 +112,7 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
 }
 
 /// Returns the path of a field within its case in the words of conditions: "link.up.loss" is "up loss".
-fn words(path: &str) -> String {
+pub(super) fn words(path: &str) -> String {
     let ways = ["link.", "bed.links.", "bed.", "parameters."];
     let short = ways.iter().find_map(|way| path.strip_prefix(way));
     match path {
@@ -232,6 +242,17 @@ mod tests {
             line,
             format!("loss 1%,burst=8, schedule (at 1s, loss 2%), {stage}")
         );
+    }
+
+    #[test]
+    fn the_conditions_that_two_links_do_not_share_are_separate() {
+        let [slow, lossy] = [
+            "rate = '1mbit'\ndelay = '5ms'",
+            "delay = '5ms'\nloss = '1%'",
+        ]
+        .map(|text| toml::from_str::<LinkSpec>(text).unwrap());
+        assert_eq!(differing([&slow, &lossy]), ["rate 1mbit", "loss 1%"]);
+        assert_eq!(differing([&slow, &slow]), ["", ""]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The comparison of two records for the terminal.
 
 use super::terminal::{Terminal, prose, table_text};
+use crate::analysis::comparison_by::{ComparisonBy, NamedRecord, heading};
 use crate::analysis::record_comparison::{Compared, Comparison};
+use crate::answers;
 use record::quantity;
 use record::quantity::counted;
 use record::table::{Column, Table};
@@ -63,6 +65,34 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     lines(&mut { across })
         + &table_text(&table, terminal)
         + &lines(&mut missing.chain(worse).chain(sum).chain(limits).chain(nothing))
+}
+
+/// Formats the comparison of `records` that differ on purpose in one field: for each figure the question, the answer
+/// and a table.
+pub fn comparison_by(
+    records: &[NamedRecord],
+    comparison: &ComparisonBy,
+    terminal: Terminal,
+) -> String {
+    let ComparisonBy {
+        field,
+        all,
+        remarks,
+        missing,
+    } = comparison;
+    let first = [vec![heading(records, *field)], remarks.clone()].concat();
+    let mut text = prose(&first.join("\n"), terminal);
+    for answer in answers::answers(all) {
+        let lines = [vec![answer.question()], answer.sentences()].concat();
+        text += &format!("\n{}", prose(&lines.join("\n"), terminal));
+        text += &answer.table_text(terminal);
+    }
+    let missing = missing.iter().map(|case| format!("not compared: {case}"));
+    let method = answers::method(all).map(|method| {
+        format!("{method}; the test cannot see what else differs between two sessions as a whole")
+    });
+    let last: Vec<String> = missing.chain(method).collect();
+    text + &prose(&last.join("\n"), terminal)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use askama::Template;
 
 use crate::analysis::Analysis;
+use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::answer::Answer;
+use crate::answers;
 use crate::charts::{self, Drawing};
 use crate::error::Result;
 use crate::findings;
@@ -33,7 +35,11 @@ impl Listed {
         let answer = Answer::of(&analysis);
         let plan = record.plan();
         let picture = answer.picture(&analysis).into_iter();
+        let comparisons = SweepComparisons::of(&analysis).all;
+        let answers = answers::answers(&comparisons);
+        let compared = answers.iter().map(charts::intervals::drawings);
         let questions = charts::questions(&analysis).into_iter();
+        let drawings = compared.chain(questions.map(|question| question.drawings));
         Self {
             title: plan.title.clone(),
             report,
@@ -50,7 +56,7 @@ impl Listed {
             ),
             results: findings::results(&analysis),
             drawings: picture
-                .chain(questions.filter_map(|question| question.drawings.into_iter().next()))
+                .chain(drawings.filter_map(|drawings| drawings.into_iter().next()))
                 .collect(),
         }
     }

@@ -3,6 +3,7 @@
 
 pub mod analysis;
 mod answer;
+mod answers;
 mod brief;
 mod calibration_report;
 mod case_conditions;
@@ -12,6 +13,7 @@ mod comparison;
 mod data;
 mod error;
 mod false_alarms;
+mod field_words;
 mod figure_tables;
 mod figures;
 mod findings;
@@ -36,7 +38,7 @@ use std::collections::BTreeSet;
 pub use self::charts::{Axis, Curve, Plot, Point, Shape, stack};
 pub use calibration_report::{calibration_markdown, calibration_text};
 pub use case_conditions::link;
-pub use comparison::comparison;
+pub use comparison::{comparison, comparison_by};
 pub use data::{DataColumn, DataKind, DataRows, DataSelection, DataTable, DataValue};
 pub use error::Error;
 pub use figure_tables::is_headline;
@@ -51,6 +53,7 @@ pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 
 use crate::analysis::Analysis;
+use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::answer::Answer;
 use record::Record;
 
@@ -67,11 +70,13 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 /// Returns every drawing as self-contained SVG with the name of its file; the names are unique.
 pub fn drawings(record: &Record) -> NamedFiles {
     let analysis = Analysis::of(record);
-    let answer = Answer::of(&analysis);
+    let picture = Answer::of(&analysis).picture(&analysis).into_iter();
+    let comparisons = SweepComparisons::of(&analysis).all;
+    let answers = answers::answers(&comparisons);
+    let compared = answers.iter().flat_map(charts::intervals::drawings);
     let questions = charts::questions(&analysis).into_iter();
-    let drawings = answer
-        .picture(&analysis)
-        .into_iter()
+    let drawings = picture
+        .chain(compared)
         .chain(questions.flat_map(|question| question.drawings));
     let mut names = BTreeSet::new();
     let file = |drawing: charts::Drawing| {

@@ -94,7 +94,7 @@ pub fn above_zero(values: &[f64]) -> bool {
     values.iter().all(|value| *value > 0.0)
 }
 
-fn logarithms(values: &[f64]) -> Vec<f64> {
+pub(crate) fn logarithms(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value.ln()).collect()
 }
 
@@ -108,12 +108,7 @@ fn welch(base: &[f64], values: &[f64], beyond: u32) -> Option<[f64; 2]> {
     if base.len().min(values.len()) < MIN_VALUES {
         return None;
     }
-    let welch = welch::Difference::of(base, values)?;
-    let half = match welch.error {
-        0.0 => 0.0,
-        error => t(welch.degrees, beyond)? * error,
-    };
-    Some([welch.value - half, welch.value + half])
+    welch::Difference::of(base, values)?.interval(1.0 / f64::from(beyond))
 }
 
 fn t(degrees: f64, beyond: u32) -> Option<f64> {

@@ -23,7 +23,7 @@ pub struct Shift {
 }
 
 /// The number of values in each sample that always have an interval.
-const SUFFICIENT_VALUES: usize = 4;
+pub(crate) const SUFFICIENT_VALUES: usize = 4;
 
 /// An estimate with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

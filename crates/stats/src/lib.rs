@@ -4,6 +4,7 @@
 
 pub mod autocorrelation;
 pub mod change;
+pub mod contrast;
 pub mod deciding;
 pub mod digits;
 pub mod hodges_lehmann;

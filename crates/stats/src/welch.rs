@@ -21,12 +21,7 @@ pub fn p_value(one: &[f64], other: &[f64]) -> Option<f64> {
     } else {
         Difference::of(one, other)?
     };
-    // No value scatters.
-    if difference.error == 0.0 {
-        return Some(if difference.value == 0.0 { 1.0 } else { 0.0 });
-    }
-    let t = StudentsT::new(0.0, 1.0, difference.degrees).ok()?;
-    Some(2.0 * t.sf(difference.value.abs() / difference.error))
+    difference.p()
 }
 
 /// The difference of the means of two samples.
@@ -42,7 +37,12 @@ impl Difference {
     /// Computes by how much the mean of `values` lies above that of `base`; each needs two values.
     pub(crate) fn of(base: &[f64], values: &[f64]) -> Option<Self> {
         let of = |values: &[f64]| {
-            let (mean, sd) = (t_interval::mean(values)?, t_interval::sample_sd(values)?);
+            let sd = t_interval::sample_sd(values)?;
+            // The rounding error of a sum would make equal values scatter.
+            let (mean, sd) = match values.first() {
+                Some(first) if values.iter().all(|value| value == first) => (*first, 0.0),
+                _ => (t_interval::mean(values)?, sd),
+            };
             let count = values.len() as f64;
             Some((mean, sd * sd / count, count - 1.0))
         };
@@ -54,6 +54,32 @@ impl Difference {
             degrees: squares.powi(2)
                 / (base_square.powi(2) / base_degrees + square.powi(2) / degrees),
         })
+    }
+
+    /// Returns the two-sided p-value of no difference; `None` if the numbers are too large or too small for a test.
+    pub(crate) fn p(&self) -> Option<f64> {
+        // No value scatters.
+        if self.error == 0.0 {
+            return Some(if self.value == 0.0 { 1.0 } else { 0.0 });
+        }
+        Some(2.0 * self.student()?.sf(self.value.abs() / self.error))
+    }
+
+    /// Returns the interval beyond each end of which the true difference lies with the probability `beyond`; `None` if
+    /// the numbers are too large or too small for one.
+    pub(crate) fn interval(&self, beyond: f64) -> Option<[f64; 2]> {
+        let half = match self.error {
+            0.0 => 0.0,
+            error => -self.student()?.inverse_cdf(beyond) * error,
+        };
+        Some([self.value - half, self.value + half])
+    }
+
+    /// Returns Student's t for the difference over its standard error.
+    fn student(&self) -> Option<StudentsT> {
+        let mut numbers = [self.value, self.error, self.degrees].into_iter();
+        let t = StudentsT::new(0.0, 1.0, self.degrees).ok();
+        t.filter(|_| numbers.all(f64::is_finite))
     }
 }
 
@@ -92,6 +118,9 @@ mod tests {
     fn equal_values_have_a_p_value_of_zero_or_one() {
         assert_eq!(p_value(&[0.0; 5], &[0.0; 5]), Some(1.0));
         assert_eq!(p_value(&[0.0; 5], &[1.0; 5]), Some(0.0));
+        // Sums of these have rounding errors.
+        assert_eq!(p_value(&[0.1; 5], &[0.1; 7]), Some(1.0));
+        assert_eq!(p_value(&[0.1; 5], &[0.3; 7]), Some(0.0));
         assert_eq!(p_value(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(p_value(&[1.0, f64::NAN], &[1.0, 2.0]), None);
     }

@@ -506,7 +506,7 @@ fn check_runs(case: &Case, fewest: usize, what: &str, quick: bool) -> Result<()>
 }
 
 /// Refuses a figure that none of the case's instruments reports.
-fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
+pub(super) fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
     let known = case.instruments.iter().map(|i| i.name.as_str());
     let instrument = case.instrument(&of.instrument).with_context(|| {
         let known = nearest::or_all(&of.instrument, known);

@@ -1,5 +1,6 @@
 //! Scenario files: a file is checked completely before anything runs, and then becomes a plan.
 
+mod comparisons;
 mod expand;
 mod expectations;
 mod schema;
@@ -15,6 +16,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
+use self::comparisons::CompareTable;
 use self::expand::ExpandedCase;
 use self::expectations::TrendTable;
 pub(crate) use self::schema::schema;
@@ -24,7 +26,7 @@ use crate::experiment::{Case, Plan};
 use crate::toml_file::{Below, SourceFile, text_of};
 use conditions::{nearest, require};
 use record::lateness::LateBudget;
-use record::plan::{Order, check_experiment_name, check_instrument_name};
+use record::plan::{Order, RequestedComparisons, check_experiment_name, check_instrument_name};
 
 const DEFAULT_SEED: u64 = 1;
 /// The keys of the file that apply to every case unless the case sets them.
@@ -48,6 +50,7 @@ struct ScenarioFile {
     instruments: Vec<InstrumentTable>,
     #[serde(default)]
     trends: Vec<TrendTable>,
+    compare: Option<CompareTable>,
     #[serde(rename = "cases")]
     _cases: Option<RemovedKey>,
     #[serde(rename = "bases")]
@@ -146,7 +149,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
             checked.map_err(|error| whole.refusal(source, error))?;
         }
     }
-    let plan = Plan {
+    let mut plan = Plan {
         by_flow: false,
         shard: None,
         quick,
@@ -155,11 +158,16 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
         late_budget: scenario.late_budget,
         reference: scenario.reference,
         trends,
+        compare: RequestedComparisons::default(),
         cases: resolved,
         title: scenario.title.unwrap_or_else(|| scenario.name.clone()),
         name: scenario.name,
     };
     plan.check_runs().map_err(|error| refused(error.into()))?;
+    if let Some(compare) = &scenario.compare {
+        refuse_shared_names(&all).map_err(refused)?;
+        plan.compare = compare.resolve(&plan, quick).map_err(refused)?;
+    }
     Ok(plan)
 }
 
@@ -233,6 +241,21 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
                 source.line(first)
             );
         }
+    }
+    Ok(())
+}
+
+/// Refuses two entries of `cases` with one name. Their cases would count as those of one sweep, which
+/// differ in nothing but the swept fields.
+fn refuse_shared_names(all: &[WholeCase<'_>]) -> Result<()> {
+    let mut entries: HashMap<&str, usize> = HashMap::new();
+    for whole in all {
+        let (name, entry) = (whole.table.name.as_str(), whole.expanded.table.span().start);
+        let is_same = *entries.entry(name).or_insert(entry) == entry;
+        require!(
+            is_same,
+            "compare": "two of [[cases]] have the name `{name}`: give each its own name, because cases of one name are compared as one sweep"
+        );
     }
     Ok(())
 }

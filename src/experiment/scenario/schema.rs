@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
+use super::comparisons::CompareTable;
 use super::expectations::{AmountText, TrendTable};
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
 use instruments::measure::{Kind, OptionText};
@@ -34,6 +35,7 @@ struct Document {
     bases: Option<BTreeMap<String, CaseTable>>,
     cases: Vec<CaseTable>,
     trends: Option<Vec<TrendTable>>,
+    compare: Option<CompareTable>,
 }
 
 /// The values of a swept field.

@@ -36,7 +36,7 @@ parameters = { bytes = '500MiB' }
 quick = { bytes = false, duration = '10s' }
 ";
 
-fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
+pub(super) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
     let source = SourceFile {
         file,
         text,
@@ -53,7 +53,7 @@ fn refusal(cases: &str) -> String {
     refusal_of(&format!("{HEAD}[[cases]]\n{cases}"))
 }
 
-fn refusal_of(text: &str) -> String {
+pub(super) fn refusal_of(text: &str) -> String {
     format!("{:#}", parse("x.toml", text, false).unwrap_err())
 }
 

@@ -1,6 +1,7 @@
 //! Analysis of a record: the figures of each case, compared with the reference, with published values and with
 //! expectations.
 
+mod alike;
 mod attempts;
 pub(crate) mod baselines;
 mod bottleneck;
@@ -8,12 +9,15 @@ pub(crate) mod bound;
 pub mod calibration;
 pub(crate) mod ceiling;
 pub(crate) mod chance;
+pub mod comparison_by;
 mod decided;
 mod expectation_counts;
+pub(crate) mod field_comparison;
 pub(crate) mod intervals;
 pub(crate) mod key_figure;
 mod left_out;
 pub mod record_comparison;
+pub(crate) mod sweep_comparison;
 pub(crate) mod throughput;
 pub(crate) mod verdict;
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use conditions::require;
 use serde::Serialize;
 
+use super::alike::{DifferingField, check_cases, check_length, check_name};
 use super::{Analysis, CaseFigures, baselines};
-use crate::case_conditions::link;
 use crate::changes;
 use crate::error::Result;
 use record::Record;
@@ -87,7 +86,10 @@ impl Comparison {
         across_links: bool,
         wanted: impl Fn(&Record, &FigureName) -> bool,
     ) -> Result<Self> {
-        let across = check_alike(reference, record, across_links)?;
+        check_name(reference, record)?;
+        check_length(reference, record)?;
+        let may_differ = across_links.then_some(DifferingField::Links);
+        let across = check_cases(reference, record, may_differ)?;
         let (before, after) = (Analysis::of(reference), Analysis::of(record));
         let (mut compared, mut missing) = (Vec::new(), Vec::new());
         for old in &before.cases {
@@ -247,7 +249,7 @@ impl fmt::Display for Missing {
 
 /// Returns the differences between the machines of two records: their facts and their limits without emulated
 /// conditions.
-fn hosts(reference: &Record, record: &Record) -> Vec<String> {
+pub(super) fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     let (old, new) = (&reference.head.host, &record.head.host);
     let [old_cpus, new_cpus] = [old, new].map(|host| host.cpus.to_string());
     let pairs = [
@@ -272,53 +274,6 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     }
     words.extend(baselines::against(&reference.baselines, &record.baselines));
     words
-}
-
-/// Checks that cases of the same name have the same conditions and instruments, apart from their links if
-/// `across_links` is set. Returns the links that differ, in words.
-fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Result<Vec<String>> {
-    let (old, new) = (reference.plan(), record.plan());
-    require!(
-        old.name == new.name,
-        "records of different scenarios: `{}` and `{}`",
-        old.name,
-        new.name
-    );
-    require!(
-        old.quick == new.quick,
-        "only one of the records was shortened by --quick"
-    );
-    let mut across = Vec::new();
-    for case in &old.cases {
-        let Some(other) = new.case(&case.name) else {
-            continue;
-        };
-        for (what, alike) in [
-            ("test bed", case.bed == other.bed),
-            ("congestion control", case.congestion == other.congestion),
-            ("set of instruments", case.instruments == other.instruments),
-        ] {
-            require!(
-                alike,
-                "records of different scenarios: case `{}` differs in its {what}",
-                case.name
-            );
-        }
-        if case.link != other.link {
-            let links = [link(&case.link), link(&other.link)];
-            let links = format!(
-                "case `{}`: {} in the reference, {} in the record",
-                case.name, links[0], links[1]
-            );
-            require!(
-                across_links,
-                "the links differ: {links}; to compare links, make them cases of one scenario with one of them as its \
-                 `reference`, or use --across-links"
-            );
-            across.push(links);
-        }
-    }
-    Ok(across)
 }
 
 #[cfg(test)]

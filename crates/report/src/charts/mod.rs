@@ -3,6 +3,7 @@
 mod axis;
 mod bounds;
 mod delays;
+pub(super) mod intervals;
 pub(super) mod key_figure;
 mod losses;
 mod message_sizes;

@@ -1,10 +1,12 @@
 //! The HTML report: one file that loads nothing else.
 
+mod comparisons;
 mod values;
 
 use std::collections::BTreeMap;
 
 use askama::Template;
+use comparisons::Comparisons;
 use values::Values;
 
 use crate::analysis::{Analysis, CaseFigures, baselines, left_out};
@@ -43,6 +45,7 @@ pub fn html(record: &Record) -> Result<String> {
         answer,
         results: findings::results(&analysis),
         notes: reliability::notes(&analysis),
+        comparisons: Comparisons::of(&analysis),
         questions: charts::questions(&analysis),
         cases: case_statuses(&analysis),
         values: values.iter().map(Values::of).collect(),
@@ -66,6 +69,7 @@ struct Page<'a> {
     results: Vec<String>,
     /// The notes about the runs and the machine.
     notes: Vec<String>,
+    comparisons: Option<Comparisons>,
     questions: Vec<ChartQuestion>,
     cases: Vec<CaseStatus<'a>>,
     values: Vec<Values<'a>>,

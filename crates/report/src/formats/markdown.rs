@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::findings::{LEGEND, conditions, expectations, findings, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
 use crate::trust::{EVERY_FIGURE, OccurringRow};
-use crate::{false_alarms, figure_tables, hosts, spread, warm_up};
+use crate::{answers, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 
 /// Formats the record as Markdown with GitHub's tables.
@@ -38,6 +38,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     if let Some(reference) = &plan.reference {
         text += &format!("Reference: {}.\n", escaped(reference));
     }
+    text += &answers::markdown(&analysis);
     let cases = table_markdown(&verdicts(&analysis));
     text += &format!("\n## Verdicts\n\n{cases}\n");
     let judged = expectations(&analysis);

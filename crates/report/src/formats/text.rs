@@ -5,7 +5,7 @@ use crate::analysis::Analysis;
 use crate::answer::Answer;
 use crate::findings::{LEGEND, expectations, findings, own_machine, quick, results, verdicts};
 use crate::terminal::{Terminal, prose, table_text};
-use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
+use crate::{answers, brief, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 use record::table::Table;
 
@@ -27,6 +27,7 @@ fn brief(record: &Record, terminal: Terminal) -> String {
     let mut text = opening(&analysis, terminal);
     text += &blocks(brief::tables(&analysis), terminal);
     text += &prose(&brief::note(&analysis), terminal);
+    text += &answers::text(&analysis, false, terminal);
     text += &blocks(hosts::table(&analysis), terminal);
     match results(&analysis) {
         none if none.is_empty() => text,
@@ -45,6 +46,7 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     if let Some(reference) = &record.plan().reference {
         text += &prose(&format!("reference: {reference}"), terminal);
     }
+    text += &answers::text(&analysis, true, terminal);
     text += &blocks(warm_up::tables(&analysis), terminal);
     text += &spread::text(&values, terminal);
     let chance = false_alarms::table(&analysis).into_iter();

@@ -174,6 +174,15 @@ const MISTAKES: &[Mistake] = &[
         "expect 1: met", "needs at least 11 repeats"),
     mistake("within = \"10%\" },\n]", "within = \"10%\", met = \"when-shown\" }, # here\n]\nrepeats = 5", "expect 2: met", "case `idle` has 2 runs"),
     mistake("rising = [\"queue\"]", "rising = [\"queue\"]\nmet = \"unless-contradicted\" # here", "trends 1: met", "needs at least 5 repeats"),
+    // Comparisons.
+    mistake("repeats = 2\n", "repeats = 4\ncompare = [\"queu\"] # here\n", "compare 1: no sweep sets `queu`", "did you mean `queue`?"),
+    mistake("repeats = 2\n", "repeats = 2\ncompare = [\"queue\"] # here\n", "compare 1",
+        "a comparison needs at least 4 repeats; case `queue[queue=10ms]` has 2 runs"),
+    mistake("repeats = 2\n", "repeats = 4\ncompare = [] # here\n", "compare", "name at least one swept field"),
+    mistake("repeats = 2\n", "repeats = 4\ncompare = \"queue\" # here\n", "compare", "a list of swept fields"),
+    mistake("repeats = 2\n", "repeats = 4\ncompare = { fields = [\"queue\"] } # here\n", "compare: unknown key `fields`", "use one of: by, of"),
+    mistake("repeats = 2\n", "repeats = 4\ncompare = { by = [\"queue\"], of = [\"latency.rtt_ms.medain\"] } # here\n",
+        "compare: of", "did you mean `median`?"),
     // Spreads.
     mistake("least = \"10mbit\" }", "spread = { most = \"2%\" } }, # here",
         "expect 1: spread", "a spread needs at least 5 repeats; case `queue[queue=10ms]` has 2 runs"),
