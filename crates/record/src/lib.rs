@@ -29,6 +29,7 @@ pub mod regular_file;
 pub mod schedule;
 mod shard;
 pub mod summary;
+pub mod swept;
 pub mod table;
 
 pub use artifact::Artifact;

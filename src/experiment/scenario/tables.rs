@@ -23,6 +23,7 @@ use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
 use record::plan::{MOST_RUNS, Narrow, Repeats};
+use record::swept;
 use stats::repeats;
 
 /// The `quick` table: the changes that `--quick` makes to all cases.
@@ -329,18 +330,9 @@ impl CaseTable {
     }
 }
 
-/// Returns a case's name with the values that a sweep set, each labelled with the last part of its
-/// path.
+/// Returns a case's name with the values that a sweep set.
 pub(crate) fn case_name(name: &str, axes: &[(String, String)]) -> String {
-    if axes.is_empty() {
-        return name.to_owned();
-    }
-    let label = |(path, value): &(String, String)| {
-        let last = path.rsplit('.').next().unwrap_or(path);
-        format!("{last}={value}")
-    };
-    let labels: Vec<String> = axes.iter().map(label).collect();
-    format!("{name}[{}]", labels.join(", "))
+    format!("{name}{}", swept::name_suffix(axes))
 }
 
 impl RepeatsTable {
