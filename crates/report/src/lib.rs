@@ -5,6 +5,7 @@ pub mod analysis;
 mod brief;
 mod calibration_report;
 mod case_conditions;
+mod case_labels;
 mod changes;
 mod charts;
 mod comparison;

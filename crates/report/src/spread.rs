@@ -49,7 +49,8 @@ pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
 
 /// One row: a figure of a case with several measured or published runs.
 struct Spread<'a> {
-    case: String,
+    /// The cells that identify the case and, if there are several, the size.
+    labels: Vec<Cell>,
     title: String,
     metric: Metric,
     values: &'a [f64],
@@ -57,14 +58,20 @@ struct Spread<'a> {
 }
 
 fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
-    let of_row = |row| {
+    let has_sizes = table.has_sizes();
+    let found = table.rows.iter().flat_map(|row| {
+        let mut labels = table.labels.cells(row.figures.case);
+        labels.extend(has_sizes.then(|| Cell::from(row.size_text())));
         let columns = table.columns.iter();
-        columns.flat_map(move |column| Spread::of(table.instrument, row, column))
-    };
-    let found: Vec<Spread<'_>> = table.rows.iter().flat_map(of_row).collect();
+        let found = columns.flat_map(|column| Spread::of(table.instrument, row, column, &labels));
+        found.collect::<Vec<_>>()
+    });
+    let found: Vec<Spread<'_>> = found.collect();
     let counts = found.iter().map(|figure| figure.summary.count());
     let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
-    let mut columns = vec![Column::words("case"), Column::words("figure")];
+    let mut columns = table.labels.columns();
+    columns.extend(has_sizes.then(|| Column::numbers("size\nbytes").label()));
+    columns.push(Column::words("figure"));
     let numbers = ["n", "mean", "SD", "median", "least", "greatest"]
         .into_iter()
         .chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
@@ -73,7 +80,11 @@ fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
     let rows = found.iter().map(|figure| {
         let strip = || Cell::marked(strip(figure.values, &figure.summary), Mark::Drawing);
         let cells = figure.cells(tenths).into_iter().map(Cell::from);
-        cells.chain(drawn.then(strip)).collect::<Vec<_>>()
+        let labels = figure.labels.iter().cloned();
+        labels
+            .chain(cells)
+            .chain(drawn.then(strip))
+            .collect::<Vec<_>>()
     });
     Table::new(format!("{}: over the runs", table.instrument), columns).with(rows)
 }
@@ -84,9 +95,11 @@ impl<'a> Spread<'a> {
         instrument: &str,
         row: &CaseRow<'a>,
         column: &ValueColumn,
+        labels: &[Cell],
     ) -> impl Iterator<Item = Self> + use<'a> {
         let name = column.name(instrument, row.size);
-        let (case, title, metric) = (row.title(), column.title(), column.metric);
+        let (title, metric) = (column.title(), column.metric);
+        let labels = labels.to_vec();
         let figure = row.figures.figures.get(&name);
         let ours = figure.map(|figure| {
             let (values, summary) = (&figure.values[..], figure.summary.clone());
@@ -101,7 +114,7 @@ impl<'a> Spread<'a> {
         let both = [ours, theirs].into_iter().flatten();
         let several = both.filter(|(_, values, _)| values.len() > 1);
         several.map(move |(title, values, summary)| Self {
-            case: case.clone(),
+            labels: labels.clone(),
             title,
             metric,
             values,
@@ -118,7 +131,6 @@ impl<'a> Spread<'a> {
             or_dash(enough.then(|| shown(summary.quantile(share))))
         };
         let mut cells = vec![
-            self.case.clone(),
             match unit {
                 "" => self.title.clone(),
                 unit => format!("{}, {unit}", self.title),

@@ -9,9 +9,10 @@ use values::Values;
 
 use crate::analysis::{Analysis, CaseFigures, Verdict, baselines, left_out};
 use crate::case_conditions::CaseConditions;
-use crate::charts::{self, ChartQuestion};
+use crate::case_labels::CaseLabels;
+use crate::charts::{self, ChartQuestion, Drawing};
 use crate::error::Result;
-use crate::figure_tables::or_dash;
+use crate::figure_tables::{FEW_RUNS, or_dash};
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
 use crate::trust::{EVERY_FIGURE, OccurringRow};
@@ -34,11 +35,16 @@ pub fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let values = figure_tables::tables(&analysis);
     let ramps = warm_up::tables(&analysis);
+    let labels = CaseLabels::of_all(record.plan());
+    let questions = charts::questions(&analysis);
     let page = Page {
         record,
         analysis: &analysis,
-        questions: charts::questions(&analysis),
-        cases: case_statuses(&analysis),
+        drawings: questions.iter().map(|one| one.drawings.len()).sum(),
+        questions,
+        cases: case_statuses(&analysis, &labels),
+        labels: labels.titles(),
+        has_few_runs: figure_tables::has_few_runs(&values),
         values: values.iter().map(Values::of).collect(),
         trust: figure_tables::trust(&values, !ramps.is_empty()),
         ramps,
@@ -54,7 +60,13 @@ struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
     questions: Vec<ChartQuestion>,
+    /// The number of all drawings.
+    drawings: usize,
+    /// The titles of the columns that identify the cases.
+    labels: Vec<&'a str>,
     cases: Vec<CaseStatus<'a>>,
+    /// Whether a change has no interval, because there are too few runs.
+    has_few_runs: bool,
     values: Vec<Values<'a>>,
     trust: Vec<OccurringRow>,
     ramps: Vec<Table>,
@@ -62,7 +74,46 @@ struct Page<'a> {
     conditions: Table,
 }
 
+/// A record with more cases or runs than these is long: its page folds what is beyond the findings and the figures.
+const MOST_CASES_OPEN: usize = 12;
+const MOST_RUNS_OPEN: usize = 36;
+/// With more drawings than this, the page shows the first ones of each question and folds the others.
+const MOST_DRAWINGS_OPEN: usize = 12;
+/// The number of drawings that the page shows of each question if it folds others, which is one row of a wide window.
+const SHOWN: usize = 3;
+
+/// A drawing with its caption.
+#[derive(Template)]
+#[template(path = "figure.html")]
+struct Figure<'a>(&'a Drawing);
+
 impl Page<'_> {
+    /// Returns the drawings of a question that are shown immediately.
+    fn shown<'q>(&self, question: &'q ChartQuestion) -> Vec<Figure<'q>> {
+        let shown = question.drawings.iter().take(self.unfolded());
+        shown.map(Figure).collect()
+    }
+
+    /// Returns the drawings of a question that a click shows.
+    fn folded<'q>(&self, question: &'q ChartQuestion) -> Vec<Figure<'q>> {
+        let folded = question.drawings.iter().skip(self.unfolded());
+        folded.map(Figure).collect()
+    }
+
+    /// Returns the greatest number of drawings of a question that are shown immediately.
+    fn unfolded(&self) -> usize {
+        if self.drawings > MOST_DRAWINGS_OPEN {
+            SHOWN
+        } else {
+            MOST_DRAWINGS_OPEN
+        }
+    }
+
+    /// Returns whether the record has so many cases or runs that the page folds its tables.
+    fn is_large(&self) -> bool {
+        self.analysis.cases.len() > MOST_CASES_OPEN || self.record.runs.len() > MOST_RUNS_OPEN
+    }
+
     fn quick(&self) -> &'static str {
         findings::quick(self.record.plan().quick)
     }
@@ -113,15 +164,26 @@ impl Page<'_> {
 
     /// Returns a table with a row for each run: its outcome, and the counters of the links.
     fn runs(&self) -> Table {
-        let columns = [
-            Column::words("run"),
+        let labels = CaseLabels::of_all(self.record.plan());
+        let mut columns = labels.columns();
+        columns.extend([
+            Column::words("run").label(),
             Column::numbers("seed"),
             Column::words("began"),
             Column::words("outcome"),
             Column::numbers("departure error\nµs"),
             Column::words("packets"),
-        ];
-        Table::new("", columns).with(self.record.runs.iter().map(run))
+        ]);
+        let row = |run: &Run| {
+            // A record from an unknown source may have runs of cases that its plan lacks.
+            let mut cells = match self.record.plan().case(&run.case) {
+                Some(case) => labels.cells(case),
+                None => labels.cells_of_several(&run.case),
+            };
+            cells.extend(of_run(run));
+            cells
+        };
+        Table::new("", columns).with(self.record.runs.iter().map(row))
     }
 
     /// Returns the cases that have notes.
@@ -144,17 +206,18 @@ impl Page<'_> {
 
 /// A case, the conditions in force in it, and its verdict.
 struct CaseStatus<'a> {
-    name: &'a str,
+    /// The texts that identify the case, one for each label.
+    labels: Vec<String>,
     title: &'a str,
     conditions: CaseConditions,
     verdict: Cell,
 }
 
-fn case_statuses<'a>(analysis: &Analysis<'a>) -> Vec<CaseStatus<'a>> {
+fn case_statuses<'a>(analysis: &Analysis<'a>, labels: &CaseLabels<'_>) -> Vec<CaseStatus<'a>> {
     let standing = |figures: &CaseFigures<'a>| {
         let judged = !figures.checks.is_empty() || !figures.faults.is_empty();
         CaseStatus {
-            name: &figures.case.name,
+            labels: labels.texts(figures.case),
             title: &figures.case.title,
             conditions: case_conditions::in_force(figures.case),
             verdict: if judged {
@@ -188,7 +251,7 @@ impl<'a> Method<'a> {
     }
 }
 
-fn run(run: &Run) -> [Cell; 6] {
+fn of_run(run: &Run) -> [Cell; 6] {
     let attempt = match run.attempt {
         0 | 1 => String::new(),
         attempt => format!(" (attempt {attempt})"),
@@ -214,7 +277,7 @@ fn run(run: &Run) -> [Cell; 6] {
         each_link(&run.links, packets)
     };
     [
-        format!("{}, {}{attempt}", run.case, run.repeat).into(),
+        format!("{}{attempt}", run.repeat).into(),
         run.seed.to_string().into(),
         run.started_at.as_str().into(),
         outcome,

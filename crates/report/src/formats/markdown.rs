@@ -2,6 +2,7 @@
 
 use crate::analysis::Analysis;
 use crate::error::Result;
+use crate::figure_tables::FEW_RUNS;
 use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
 use crate::trust::{EVERY_FIGURE, OccurringRow};
@@ -30,6 +31,9 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
         text += &format!("\n{}", table_markdown(&values.table(false)));
     }
     text += &format!("\n{LEGEND}.\n");
+    if figure_tables::has_few_runs(&values) {
+        text += &format!("{FEW_RUNS}.\n");
+    }
     if let Some(reference) = &plan.reference {
         text += &format!("Reference: {}.\n", escaped(reference));
     }

@@ -1,0 +1,166 @@
+//! How reports identify cases: by their names, and those of a sweep by the values of the swept fields, each in a column
+//! of its own.
+
+use std::collections::BTreeSet;
+
+use record::plan::{Case, Plan};
+use record::swept::SweptField;
+use record::table::{Cell, Column};
+
+use crate::figure_tables::or_dash;
+
+/// The columns that identify each of several cases.
+#[derive(Clone, Debug)]
+pub(crate) struct CaseLabels<'a> {
+    /// Whether there is a column with the names that the scenario gives the cases.
+    has_name: bool,
+    /// The swept fields in which the cases differ.
+    fields: Vec<SweptField<'a>>,
+}
+
+impl<'a> CaseLabels<'a> {
+    /// Returns the columns that identify these cases of the plan.
+    pub(crate) fn of(plan: &'a Plan, cases: &[&Case]) -> Self {
+        let mut fields = plan.swept_fields();
+        fields.retain(|field| {
+            let values = cases.iter().map(|case| case.swept_value(field.path));
+            values.collect::<BTreeSet<_>>().len() > 1
+        });
+        let names: BTreeSet<String> = cases.iter().map(|case| case.base_name()).collect();
+        Self {
+            has_name: fields.is_empty() || names.len() > 1,
+            fields,
+        }
+    }
+
+    /// Returns the columns that identify all cases of the plan.
+    pub(crate) fn of_all(plan: &'a Plan) -> Self {
+        Self::of(plan, &plan.cases.iter().collect::<Vec<_>>())
+    }
+
+    /// Returns the titles of the columns.
+    pub(crate) fn titles(&self) -> Vec<&'a str> {
+        let name = self.has_name.then_some("case").into_iter();
+        name.chain(self.fields.iter().map(|field| field.name))
+            .collect()
+    }
+
+    /// Returns the columns of a table.
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        let titles = self.titles().into_iter();
+        titles.map(|title| Column::words(title).label()).collect()
+    }
+
+    /// Returns the texts that identify a case, one for each column.
+    pub(crate) fn texts(&self, case: &Case) -> Vec<String> {
+        let value = |field: &SweptField<'_>| case.swept_value(field.path).map(str::to_owned);
+        let name = self.has_name.then(|| self.name(case)).into_iter();
+        name.chain(self.fields.iter().map(|field| or_dash(value(field))))
+            .collect()
+    }
+
+    /// Returns the cells that identify a case, one for each column.
+    pub(crate) fn cells(&self, case: &Case) -> Vec<Cell> {
+        self.texts(case).into_iter().map(Cell::from).collect()
+    }
+
+    /// Returns the cells of a row that is about several cases, with this text in the first one.
+    pub(crate) fn cells_of_several(&self, text: &str) -> Vec<Cell> {
+        let mut cells = vec![Cell::default(); self.titles().len()];
+        cells[0] = text.into();
+        cells
+    }
+
+    /// Identifies a case in one line: "delay 10ms, loss 1%".
+    pub(crate) fn words(&self, case: &Case) -> String {
+        let value = |field: &SweptField<'_>| {
+            let value = case.swept_value(field.path)?;
+            Some(format!("{} {value}", field.name))
+        };
+        let values: Vec<String> = self.fields.iter().filter_map(value).collect();
+        let is_named = self.has_name || values.is_empty();
+        let name = is_named.then(|| self.name(case)).into_iter();
+        name.chain(values).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the name that a case has beside the values of the fields.
+    fn name(&self, case: &Case) -> String {
+        if self.fields.is_empty() {
+            case.name.clone()
+        } else {
+            case.base_name()
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use record::Record;
+    use record::swept;
+
+    /// The second case of the small record, once for each of these sweeps, each with a run.
+    pub(crate) fn swept(axes: &[&[(&str, &str)]]) -> Record {
+        let mut record = record();
+        let (case, run) = (record.head.plan.cases[1].clone(), record.runs[1].clone());
+        record.head.plan.trends.clear();
+        record.head.plan.reference = None;
+        record.head.plan.cases.clear();
+        record.runs.clear();
+        for axes in axes {
+            let (mut case, mut run) = (case.clone(), run.clone());
+            let owned = axes
+                .iter()
+                .map(|(path, value)| ((*path).to_owned(), (*value).to_owned()));
+            case.axes = owned.collect();
+            case.name = format!("line{}", swept::name_suffix(&case.axes));
+            run.case = case.name.clone();
+            case.expect.clear();
+            case.repeats.least = 1;
+            case.repeats.most = 1;
+            record.head.plan.cases.push(case);
+            record.runs.push(run);
+        }
+        record
+    }
+
+    #[test]
+    fn cases_of_a_sweep_are_identified_by_the_values_that_differ() {
+        let record = swept(&[
+            &[
+                ("link.delay", "1ms"),
+                ("link.loss", "1%"),
+                ("bed.mtu", "1500"),
+            ],
+            &[
+                ("link.delay", "9ms"),
+                ("link.loss", "1%"),
+                ("bed.mtu", "9000"),
+            ],
+        ]);
+        let plan = record.plan();
+        let labels = CaseLabels::of_all(plan);
+        assert_eq!(labels.titles(), ["delay", "mtu"]);
+        assert_eq!(labels.texts(&plan.cases[1]), ["9ms", "9000"]);
+        assert_eq!(labels.words(&plan.cases[1]), "delay 9ms, mtu 9000");
+        let one = CaseLabels::of(plan, &[&plan.cases[0]]);
+        assert_eq!(one.titles(), ["case"]);
+        assert_eq!(one.words(&plan.cases[0]), plan.cases[0].name);
+    }
+
+    #[test]
+    fn a_case_without_a_sweep_keeps_its_name_beside_those_of_a_sweep() {
+        let mut record = swept(&[&[("link.delay", "1ms")], &[("link.delay", "9ms")], &[]]);
+        record.head.plan.cases[2].name = "plain".to_owned();
+        let plan = record.plan();
+        let labels = CaseLabels::of_all(plan);
+        assert_eq!(labels.titles(), ["case", "delay"]);
+        let words = plan.cases.iter().map(|case| labels.words(case));
+        assert_eq!(
+            words.collect::<Vec<_>>(),
+            ["line, delay 1ms", "line, delay 9ms", "plain"]
+        );
+        assert_eq!(labels.texts(&plan.cases[2]), ["plain", "–"]);
+    }
+}
