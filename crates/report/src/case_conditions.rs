@@ -111,7 +111,7 @@ pub(super) fn repeats(repeats: &Repeats) -> String {
 }
 
 /// Returns a text for each key of a value.
-fn parts(prefix: &str, value: &impl Serialize) -> Vec<String> {
+pub(super) fn parts(prefix: &str, value: &impl Serialize) -> Vec<String> {
     let mut parts = Vec::new();
     let value = serde_json::to_value(value).unwrap_or_default();
     flatten(prefix, &value, &mut parts);

@@ -14,6 +14,8 @@ use crate::figure_tables::or_dash;
 pub(crate) struct CaseLabels<'a> {
     /// Whether there is a column with the names that the scenario gives the cases.
     has_name: bool,
+    /// Whether the cases differ in swept fields, so that their names are shown without the values of the sweep.
+    is_swept: bool,
     /// The swept fields in which the cases differ.
     fields: Vec<SweptField<'a>>,
 }
@@ -29,6 +31,7 @@ impl<'a> CaseLabels<'a> {
         let names: BTreeSet<String> = cases.iter().map(|case| case.base_name()).collect();
         Self {
             has_name: fields.is_empty() || names.len() > 1,
+            is_swept: !fields.is_empty(),
             fields,
         }
     }
@@ -73,22 +76,43 @@ impl<'a> CaseLabels<'a> {
 
     /// Identifies a case in one line: "delay 10ms, loss 1%".
     pub(crate) fn words(&self, case: &Case) -> String {
+        match self.series(case) {
+            words if words.is_empty() => self.name(case),
+            words => words,
+        }
+    }
+
+    /// Returns the same labels without these fields, for the cases of a series that differ in nothing else.
+    pub(crate) fn without(&self, fields: &[SweptField<'_>]) -> Self {
+        let mut others = self.clone();
+        others
+            .fields
+            .retain(|field| fields.iter().all(|own| own.path != field.path));
+        others
+    }
+
+    /// Returns the swept fields in which the cases differ.
+    pub(crate) fn fields(&self) -> &[SweptField<'a>] {
+        &self.fields
+    }
+
+    /// Identifies the series of cases to which a case belongs; empty if there is only one.
+    pub(crate) fn series(&self, case: &Case) -> String {
         let value = |field: &SweptField<'_>| {
             let value = case.swept_value(field.path)?;
             Some(format!("{} {value}", field.name))
         };
-        let values: Vec<String> = self.fields.iter().filter_map(value).collect();
-        let is_named = self.has_name || values.is_empty();
-        let name = is_named.then(|| self.name(case)).into_iter();
+        let name = self.has_name.then(|| self.name(case)).into_iter();
+        let values = self.fields.iter().filter_map(value);
         name.chain(values).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the name that a case has beside the values of the fields.
     fn name(&self, case: &Case) -> String {
-        if self.fields.is_empty() {
-            case.name.clone()
-        } else {
+        if self.is_swept {
             case.base_name()
+        } else {
+            case.name.clone()
         }
     }
 }
@@ -144,6 +168,10 @@ pub(crate) mod tests {
         assert_eq!(labels.titles(), ["delay", "mtu"]);
         assert_eq!(labels.texts(&plan.cases[1]), ["9ms", "9000"]);
         assert_eq!(labels.words(&plan.cases[1]), "delay 9ms, mtu 9000");
+        let series = labels.without(&labels.fields()[..1]);
+        assert_eq!(series.series(&plan.cases[1]), "mtu 9000");
+        let none = series.without(labels.fields());
+        assert_eq!(none.series(&plan.cases[1]), "");
         let one = CaseLabels::of(plan, &[&plan.cases[0]]);
         assert_eq!(one.titles(), ["case"]);
         assert_eq!(one.words(&plan.cases[0]), plan.cases[0].name);

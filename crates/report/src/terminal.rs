@@ -115,11 +115,15 @@ fn with_joined_labels(table: &Table, width: usize) -> Option<Table> {
         return None;
     }
     let label = |(column, cell): (&Column, &Cell)| {
-        let (name, unit) = column.title.split_once('\n').unwrap_or((&column.title, ""));
+        let title = column.title.as_str();
+        let (name, unit) = title.split_once('\n').unwrap_or((title, ""));
         match name {
             _ if cell.text.is_empty() || cell.text == "–" => None,
             "case" => Some(cell.text.clone()),
-            _ => Some(format!("{name} {} {unit}", cell.text).trim_end().to_owned()),
+            _ => {
+                let words = format!("{name} {} {unit}", cell.text);
+                Some(words.trim_end().replace(' ', &NO_BREAK.to_string()))
+            }
         }
     };
     let row = |cells: &Vec<Cell>| {
@@ -129,7 +133,9 @@ fn with_joined_labels(table: &Table, width: usize) -> Option<Table> {
             .filter_map(label)
             .collect();
         let mark = cells.first().map(|cell| cell.mark).unwrap_or_default();
-        let first = Cell::marked(words.join(", "), mark);
+        // The texts of the cells are printable already.
+        let text = words.join(", ");
+        let first = Cell { text, mark };
         let others = cells.iter().skip(labels).cloned();
         std::iter::once(first).chain(others).collect::<Vec<_>>()
     };
