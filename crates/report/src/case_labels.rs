@@ -1,5 +1,5 @@
-//! How reports identify cases: by their names, and those of a sweep by the values of the swept fields, each in a column
-//! of its own.
+//! Identifies cases in reports: by their names, and those of a sweep by the values of the swept fields, each in a separate
+//! column.
 
 use std::collections::BTreeSet;
 

@@ -32,7 +32,7 @@ const FEWEST_CELLS: usize = 4;
 /// Values that are above 0 and span more than this factor have colours in proportion to their logarithms.
 const LOGARITHMIC_FROM: f64 = 20.0;
 /// The colours of the least value, one in the middle, and the greatest. Each is darker than the one before, so that they
-/// are told apart without colour, on paper and in both themes.
+/// differ without colour, on paper and in both themes.
 const COLOURS: [[f64; 3]; 3] = [
     [237.0, 244.0, 250.0],
     [90.0, 164.0, 214.0],

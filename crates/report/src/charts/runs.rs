@@ -26,7 +26,7 @@ const GAP: f64 = 8.0;
 const MOST_LINES: usize = 3;
 /// Greatest number of cases in one drawing.
 const MOST_ROWS: usize = 24;
-/// With more runs than this a case is drawn as a box.
+/// Greatest number of runs of a case that are drawn as dots; more are drawn as a box.
 const MOST_DOTS: usize = 30;
 /// Greatest number of outliers beside a box.
 const MOST_OUTLIERS: usize = 20;

@@ -38,7 +38,7 @@ struct BedDrawing<'a> {
 
 struct Node {
     name: String,
-    /// What the node does in the measurement: "the instruments"; empty for a router.
+    /// The part of the node in the measurement: "the instruments"; empty for a node of a chain.
     part: &'static str,
 }
 

@@ -470,7 +470,11 @@ mod tests {
             let page = html(&record).unwrap();
             let tables = page.matches("<table").count();
             assert!(tables > 2);
-            assert_eq!(page.matches("<div class=\"scroll\"><table").count(), tables);
+            assert_eq!(
+                page.matches("<div class=\"scroll\" tabindex=\"0\"><table")
+                    .count(),
+                tables
+            );
             assert_eq!(
                 page.matches("<td").count(),
                 page.matches("<td class=\"left\" data-label=\"").count()
