@@ -39,7 +39,7 @@ const COLOURS: [[f64; 3]; 3] = [
     [8.0, 49.0, 92.0],
 ];
 /// The share of the scale from which a cell is so dark that its text is white.
-const DARK_FROM: f64 = 0.6;
+const DARK_FROM: f64 = 0.69;
 
 /// The cases of a sweep in rows and columns.
 struct Grid<'a> {
@@ -273,7 +273,7 @@ fn filled_cell(
         colour(share)
     );
     if let Some(text) = text {
-        let ink = if share >= DARK_FROM { "#fff" } else { "#111" };
+        let ink = if share >= DARK_FROM { "#fff" } else { "#000" };
         // Writing to a String cannot fail.
         let _ = write!(
             svg,

@@ -31,8 +31,6 @@ const MOST_BEDS: usize = 6;
 struct BedDrawing<'a> {
     nodes: Vec<Node>,
     links: Vec<Link>,
-    /// Sentences about the measurements.
-    notes: Vec<String>,
     cases: Vec<&'a Case>,
 }
 
@@ -123,14 +121,11 @@ impl<'a> BedDrawing<'a> {
                 (nodes, vec![link])
             }
         };
-        let mut drawing = Self {
+        Self {
             nodes,
             links,
-            notes: Vec::new(),
             cases: vec![case],
-        };
-        drawing.notes = drawing.notes_of_cases();
-        drawing
+        }
     }
 
     /// Returns whether another drawing has the same nodes and links.
@@ -149,11 +144,10 @@ impl<'a> BedDrawing<'a> {
             own.conditions.extend(new.conditions);
         }
         self.cases.extend(other.cases);
-        self.notes = self.notes_of_cases();
     }
 
     /// Describes what holds for all cases: the congestion control, and the nodes between which a chain was measured.
-    fn notes_of_cases(&self) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let cases = || self.cases.iter();
         let congestion = distinct(cases().map(|case| case.congestion.as_str()));
         let mut notes = vec![format!("TCP: {}", congestion.join(", "))];
@@ -185,8 +179,8 @@ impl<'a> BedDrawing<'a> {
                 top = link.draw(&mut svg, top);
             }
         }
-        let notes = self
-            .notes
+        let notes = self.notes();
+        let notes = notes
             .iter()
             .flat_map(|note| wrapped(note, WIDTH - 2.0 * MARGIN));
         let notes: Vec<String> = notes.collect();
