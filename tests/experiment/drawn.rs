@@ -8,7 +8,7 @@ use serde_json::Value;
 use test_support::process::{self, farwire, has, stderr, stdout};
 use test_support::scenario::{PING, PLAIN, Small};
 
-/// At 20 Mbit/s it takes more than a second.
+/// A download that takes more than a second at 20 Mbit/s.
 const DOWNLOAD: &str = "\
 [[instruments]]
 name = 'download'

@@ -51,8 +51,6 @@ pub enum Mark {
     Bad,
     /// The value was published elsewhere.
     Published,
-    /// The text is a drawing in SVG.
-    Drawing,
 }
 
 impl Table {

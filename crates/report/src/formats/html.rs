@@ -48,7 +48,7 @@ pub fn html(record: &Record) -> Result<String> {
         values: values.iter().map(Values::of).collect(),
         trust: figure_tables::trust(&values, !ramps.is_empty()),
         ramps,
-        spreads: spread::tables(&values, true),
+        spreads: spread::tables(&values),
         conditions: findings::conditions(record.plan()),
     };
     Ok(page.render()?)

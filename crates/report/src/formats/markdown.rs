@@ -45,7 +45,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     }
     let chance = false_alarms::table(&analysis).into_iter();
     let others = chance.chain(hosts::table(&analysis)).collect();
-    for table in [ramps, spread::tables(&values, false), others].concat() {
+    for table in [ramps, spread::tables(&values), others].concat() {
         text += &format!("\n{}", table_markdown(&table));
     }
     let cases = table_markdown(&conditions(plan));
