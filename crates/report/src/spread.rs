@@ -46,12 +46,11 @@ pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
 }
 
 /// One row: a figure of a case with several measured or published runs.
-struct Spread<'a> {
+struct Spread {
     /// The cells that identify the case and, if there are several, the size.
     labels: Vec<Cell>,
     title: String,
     metric: Metric,
-    values: &'a [f64],
     summary: SampleSummary,
 }
 
@@ -64,7 +63,7 @@ fn spread(table: &FigureTable<'_>) -> Table {
         let found = columns.flat_map(|column| Spread::of(table.instrument, row, column, &labels));
         found.collect::<Vec<_>>()
     });
-    let found: Vec<Spread<'_>> = found.collect();
+    let found: Vec<Spread> = found.collect();
     let counts = found.iter().map(|figure| figure.summary.count());
     let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
     let mut columns = table.labels.columns();
@@ -82,35 +81,31 @@ fn spread(table: &FigureTable<'_>) -> Table {
     Table::new(format!("{}: over the runs", table.instrument), columns).with(rows)
 }
 
-impl<'a> Spread<'a> {
+impl Spread {
     /// Returns the row of the measured runs, and below it that of the published ones, if there are several of each.
     fn of(
         instrument: &str,
-        row: &CaseRow<'a>,
+        row: &CaseRow<'_>,
         column: &ValueColumn,
         labels: &[Cell],
-    ) -> impl Iterator<Item = Self> + use<'a> {
+    ) -> impl Iterator<Item = Self> + use<> {
         let name = column.name(instrument, row.size);
         let (title, metric) = (column.title(), column.metric);
         let labels = labels.to_vec();
         let figure = row.figures.figures.get(&name);
-        let ours = figure.map(|figure| {
-            let (values, summary) = (&figure.values[..], figure.summary.clone());
-            (title.clone(), values, summary)
-        });
+        let ours = figure.map(|figure| (title.clone(), figure.summary.clone()));
         let mut all = row.figures.case.published.iter();
         let published = all.find(|(published, _)| name.is_of(published));
         let theirs = published.and_then(|(_, published)| {
-            let (values, summary) = published.runs()?;
-            Some((format!("{title}, published"), values, summary))
+            let (_, summary) = published.runs()?;
+            Some((format!("{title}, published"), summary))
         });
         let both = [ours, theirs].into_iter().flatten();
-        let several = both.filter(|(_, values, _)| values.len() > 1);
-        several.map(move |(title, values, summary)| Self {
+        let several = both.filter(|(_, summary)| summary.count() > 1);
+        several.map(move |(title, summary)| Self {
             labels: labels.clone(),
             title,
             metric,
-            values,
             summary,
         })
     }
