@@ -9,6 +9,10 @@ use record::table::{Cell, Column};
 
 use crate::figure_tables::or_dash;
 
+/// Greatest number of swept fields of a plan whose values identify its cases. The cases of a plan with more are identified
+/// by their names.
+pub(crate) const MOST_FIELDS: usize = 16;
+
 /// The columns that identify each of several cases.
 #[derive(Clone, Debug)]
 pub(crate) struct CaseLabels<'a> {
@@ -24,6 +28,9 @@ impl<'a> CaseLabels<'a> {
     /// Returns the columns that identify these cases of the plan.
     pub(crate) fn of(plan: &'a Plan, cases: &[&Case]) -> Self {
         let mut fields = plan.swept_fields();
+        if fields.len() > MOST_FIELDS {
+            fields.clear();
+        }
         fields.retain(|field| {
             let values = cases.iter().map(|case| case.swept_value(field.path));
             values.collect::<BTreeSet<_>>().len() > 1

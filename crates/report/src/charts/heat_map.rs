@@ -27,6 +27,8 @@ const MOST_LINES: usize = 4;
 /// Greatest number of columns, so that a value fits into a cell, and of rows in one drawing.
 const MOST_COLUMNS: usize = 8;
 const MOST_ROWS: usize = 40;
+/// Greatest number of drawings of a figure.
+const MOST_PARTS: usize = 4;
 /// Fewest cells with values.
 const FEWEST_CELLS: usize = 4;
 /// Values that are above 0 and span more than this factor have colours in proportion to their logarithms.
@@ -68,9 +70,11 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     }
     ChartQuestion {
         heading: "Maps of the swept conditions",
-        note: "Means over the runs; a darker cell has a greater value. A dash marks a combination without a valid run. Point at a \
-               cell to see its interval."
-            .to_owned(),
+        note: format!(
+            "Means over the runs; a darker cell has a greater value. A dash marks a combination without a valid run. Point at a \
+             cell to see its interval. At most {} rows are drawn.",
+            MOST_ROWS * MOST_PARTS
+        ),
         drawings,
     }
 }
@@ -147,11 +151,8 @@ impl<'a> Grid<'a> {
                 about: meaning::of(name.metric, name.statistic, name.direction, name.phase),
             }
         };
-        self.rows
-            .chunks(MOST_ROWS)
-            .enumerate()
-            .map(drawing)
-            .collect()
+        let chunks = self.rows.chunks(MOST_ROWS).enumerate();
+        chunks.take(MOST_PARTS).map(drawing).collect()
     }
 
     fn cases(&self) -> impl Iterator<Item = &'a CaseFigures<'a>> {

@@ -109,7 +109,7 @@ pub(super) mod tests {
             .iter()
             .flat_map(|question| &question.drawings)
             .collect();
-        assert_eq!(drawings.len(), 5);
+        assert_eq!(drawings.len(), 7);
         let mut names: Vec<&str> = drawings
             .iter()
             .map(|drawing| drawing.file.as_str())

@@ -24,8 +24,9 @@ const STRIP: f64 = 16.0;
 const GAP: f64 = 8.0;
 /// Greatest number of lines of a label.
 const MOST_LINES: usize = 3;
-/// Greatest number of cases in one drawing.
+/// Greatest number of cases in one drawing, and of drawings of a figure.
 const MOST_ROWS: usize = 24;
+const MOST_PARTS: usize = 8;
 /// Greatest number of runs of a case that are drawn as dots; more are drawn as a box.
 const MOST_DOTS: usize = 30;
 /// Greatest number of outliers beside a box.
@@ -55,7 +56,8 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
             "A dot is a run, the stroke is the mean, and the band is its 95 % interval. A ring is a run that is far out, \
              outside Tukey's fences; it counts like any other. A hollow diamond is a published value. A case of more than \
              {MOST_DOTS} runs is a box between its quartiles with the median; its lines end at the least and the greatest run \
-             that is not far out. All cases share the axis, which need not begin at 0."
+             that is not far out. All cases share the axis, which need not begin at 0. At most {} cases are drawn.",
+            MOST_ROWS * MOST_PARTS
         ),
         drawings: drawings.collect(),
     }
@@ -93,7 +95,7 @@ fn of_column(table: &FigureTable<'_>, column: ValueColumn) -> Vec<Drawing> {
             about: meaning::of(metric, statistic, column.direction, column.phase),
         }
     };
-    chunks.map(drawing).collect()
+    chunks.take(MOST_PARTS).map(drawing).collect()
 }
 
 /// Returns an axis around the values: logarithmic if they are above 0 and span more than a factor of 20.
@@ -308,7 +310,7 @@ fn draw_axis(axis: &Axis, top: f64, left: impl Fn(f64) -> f64) -> String {
         );
         // Texts are left out where they would overlap.
         if x - half > free {
-            let x = x.clamp(half, WIDTH - half);
+            let x = x.min(WIDTH - half).max(half);
             svg += &text_lines(&[text], x, top + 15.0, " text-anchor=\"middle\"");
             free = x + half + 4.0;
         }

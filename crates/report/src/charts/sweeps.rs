@@ -70,7 +70,8 @@ fn note(left_out: &[String]) -> String {
     note
 }
 
-/// Returns the series of cases along an axis, in the order of the plan.
+/// Returns the series of cases along an axis, in the order of the plan, or the first of them if they are too many to be
+/// drawn.
 fn series<'a>(
     analysis: &'a Analysis<'a>,
     axis: &SweptAxis<'_>,
@@ -85,6 +86,7 @@ fn series<'a>(
         let label = others.series(case.case);
         match all.iter_mut().find(|series| series.label == label) {
             Some(series) => series.cases.push((position, case)),
+            None if all.len() > MOST_CURVES => break,
             None => all.push(Series {
                 label,
                 cases: vec![(position, case)],

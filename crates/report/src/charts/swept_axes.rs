@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 
 use super::axis::{Axis, TickRow};
+use crate::case_labels::MOST_FIELDS;
 use crate::distinct;
 use record::plan::{Case, Plan};
 use record::swept::SweptField;
@@ -33,7 +34,7 @@ pub(super) struct SweptStep {
 
 impl<'a> SweptAxis<'a> {
     /// Returns the axes of the cases that sweeps made, in the order of the plan. A field with more than 12 values that
-    /// are not numbers has no axis.
+    /// are not numbers has no axis, and a plan with more than [`MOST_FIELDS`] swept fields has none.
     pub(super) fn all(plan: &'a Plan, cases: &[&Case]) -> Vec<Self> {
         let swept: Vec<&Case> = cases
             .iter()
@@ -44,11 +45,11 @@ impl<'a> SweptAxis<'a> {
             let values = swept.iter().map(|case| case.swept_value(field.path));
             values.collect::<BTreeSet<_>>().len()
         };
-        let fields: Vec<SweptField<'a>> = plan
-            .swept_fields()
-            .into_iter()
-            .filter(|field| count(field) > 1)
-            .collect();
+        let mut fields: Vec<SweptField<'a>> = plan.swept_fields();
+        if fields.len() > MOST_FIELDS {
+            return Vec::new();
+        }
+        fields.retain(|field| count(field) > 1);
         // The field with the most values, preferably numbers, gives the positions.
         let mut by_count = fields.clone();
         by_count.sort_by_key(|field| {

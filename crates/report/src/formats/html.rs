@@ -388,7 +388,7 @@ mod tests {
             let found = page.replace("http://www.w3.org/2000/svg", "");
             assert!(!found.contains(foreign), "{foreign}");
         }
-        assert_eq!(page.matches("<figure>").count(), 5);
+        assert_eq!(page.matches("<figure>").count(), 7);
         assert!(page.contains("4 of 4 expectations met"), "{page}");
     }
 
