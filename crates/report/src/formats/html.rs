@@ -2,7 +2,7 @@
 
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
 use values::Values;
@@ -179,12 +179,14 @@ impl Page<'_> {
             Column::numbers("departure error\nµs"),
             Column::words("packets"),
         ]);
+        let cases = self.record.plan().cases.iter();
+        let known: HashMap<&str, Vec<Cell>> = cases
+            .map(|case| (case.name.as_str(), labels.cells(case)))
+            .collect();
         let row = |run: &Run| {
             // A record from an unknown source may have runs of cases that its plan lacks.
-            let mut cells = match self.record.plan().case(&run.case) {
-                Some(case) => labels.cells(case),
-                None => labels.cells_of_several(&run.case),
-            };
+            let of_case = known.get(run.case.as_str()).cloned();
+            let mut cells = of_case.unwrap_or_else(|| labels.cells_of_several(&run.case));
             cells.extend(of_run(run));
             cells
         };
