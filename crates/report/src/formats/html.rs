@@ -381,6 +381,8 @@ fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use crate::case_labels::tests::swept;
+    use record::plan::Repeats;
 
     #[test]
     fn the_page_is_self_contained_with_a_row_and_a_curve_per_case() {
@@ -469,6 +471,60 @@ mod tests {
             .unwrap();
         assert!(row.contains("<li class=\"swept\">queue 300ms<li>"), "{row}");
         assert!(row.contains("<li>rate 20mbit"), "{row}");
+    }
+
+    /// A sweep of three congestion controls, three delays and two losses with five runs each.
+    fn ninety_runs() -> Record {
+        let mut axes = Vec::new();
+        for congestion in ["bbr", "cubic", "reno"] {
+            for delay in ["1ms", "20ms", "100ms"] {
+                for loss in ["0%", "1%"] {
+                    axes.push([
+                        ("tcp.congestion", congestion),
+                        ("link.delay", delay),
+                        ("link.loss", loss),
+                    ]);
+                }
+            }
+        }
+        let slices: Vec<&[(&str, &str)]> = axes.iter().map(<[_; 3]>::as_slice).collect();
+        let mut record = swept(&slices);
+        for case in &mut record.head.plan.cases {
+            case.repeats = Repeats::fixed(5);
+        }
+        let patterns = std::mem::take(&mut record.runs);
+        for (pattern, number) in patterns.iter().zip(1..) {
+            for repeat in 1..=5 {
+                let mut run = pattern.clone();
+                run.repeat = repeat;
+                let figure = &mut run.measurements[0].measurement.figures[0];
+                figure.value = f64::from(number) + 0.1 * f64::from(repeat);
+                record.runs.push(run);
+            }
+        }
+        record
+    }
+
+    #[test]
+    fn a_long_page_shows_its_first_figures_and_folds_the_rest() {
+        let page = html(&ninety_runs()).unwrap();
+        assert!(page.contains("18 cases, 90 runs."));
+        assert!(page.find("<figure>").unwrap() < page.find("<table").unwrap());
+        assert!(!page.contains("class=\"fold\" open"));
+        let mut parts = page.split("<details class=\"fold\"");
+        let first = parts.next().unwrap().to_owned();
+        let outside = parts.map(|part| part.split_once("</details>").unwrap().1);
+        let shown = outside.fold(first, |shown, part| shown + part);
+        let headings = shown.matches("<div class=\"charts\">").count();
+        let [open, all] = [&shown, &page].map(|text| text.matches("<figure>").count());
+        assert!(open <= SHOWN * headings && open < all, "{open} of {all}");
+        assert!(!shown.contains("<td"), "{shown}");
+        for heading in ["congestion", "delay", "loss"] {
+            assert!(
+                page.contains(&format!("data-label=\"{heading}\"")),
+                "{heading}"
+            );
+        }
     }
 
     #[test]
