@@ -37,7 +37,7 @@ impl<A> Plan<A> {
         let paths = axes.map(|(path, _)| path.as_str());
         let swept = paths.filter(|path| !path.starts_with("published."));
         let paths: Vec<&str> = swept.filter(|path| known.insert(*path)).collect();
-        // How many paths have each ending.
+        // The number of paths with each ending.
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for ending in paths.iter().copied().flat_map(endings) {
             *counts.entry(ending).or_default() += 1;

@@ -19,7 +19,9 @@ const FAMILIES: [&str; 5] = [
 #[derive(Debug, thiserror::Error)]
 pub enum PngError {
     /// The texts would be missing.
-    #[error("no font is installed: a PNG needs one for its texts, for example DejaVu Sans (package fonts-dejavu-core)")]
+    #[error(
+        "no font is installed: a PNG needs one for its texts, for example DejaVu Sans (package fonts-dejavu-core)"
+    )]
     NoFont,
     /// The drawing cannot be read.
     #[error("{name}: {cause}")]

@@ -114,7 +114,7 @@ impl Page<'_> {
         }
     }
 
-    /// Returns whether the record has so many cases or runs that the page folds its tables.
+    /// Returns whether the page folds its tables, because there are many cases or runs.
     fn is_large(&self) -> bool {
         self.analysis.cases.len() > MOST_CASES_OPEN || self.record.runs.len() > MOST_RUNS_OPEN
     }
