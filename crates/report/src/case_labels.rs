@@ -7,8 +7,6 @@ use record::plan::{Case, Plan};
 use record::swept::SweptField;
 use record::table::{Cell, Column};
 
-use crate::figure_tables::or_dash;
-
 /// Greatest number of swept fields of a plan whose values identify its cases. The cases of a plan with more are identified
 /// by their names.
 pub(crate) const MOST_FIELDS: usize = 16;
@@ -63,10 +61,13 @@ impl<'a> CaseLabels<'a> {
 
     /// Returns the texts that identify a case, one for each column.
     pub(crate) fn texts(&self, case: &Case) -> Vec<String> {
-        let value = |field: &SweptField<'_>| case.swept_value(field.path).map(str::to_owned);
+        // A case that no sweep made, or another one, does not have the field.
+        let value = |field: &SweptField<'_>| {
+            let value = case.swept_value(field.path);
+            value.unwrap_or("–").to_owned()
+        };
         let name = self.has_name.then(|| self.name(case)).into_iter();
-        name.chain(self.fields.iter().map(|field| or_dash(value(field))))
-            .collect()
+        name.chain(self.fields.iter().map(value)).collect()
     }
 
     /// Returns the cells that identify a case, one for each column.
