@@ -13,9 +13,7 @@ use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::Record;
 use record::output_directory::OutputDirectory;
-use report::{
-    DataRows, DataSelection, DataTable, FORMATS, Make, NamedFiles, ReportFormat, Terminal,
-};
+use report::{DataRows, DataSelection, DataTable, FORMATS, Make, ReportFormat, Terminal};
 
 /// Show the record of an experiment as text, HTML, Markdown, CSV or another format
 ///
@@ -33,6 +31,9 @@ pub(crate) struct ReportArgs {
     /// Write every figure of the HTML report as an SVG file into DIR
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
+    /// With --figures, write PNG files, 1320 pixels wide, for slides
+    #[arg(long, requires = "figures")]
+    png: bool,
     /// Rows of csv and parquet [default: samples]
     #[arg(long, value_name = "ROWS")]
     rows: Option<RowsArg>,
@@ -57,8 +58,12 @@ impl ReportArgs {
     /// Shows the record.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let record = Record::read(&self.record).or_bad_input()?;
-        if let Some(directory) = &self.figures {
-            into(directory, report::drawings(&record))?;
+        match &self.figures {
+            Some(directory) if self.png => {
+                into(directory, report::drawings_as_png(&record).or_machine()?)?;
+            }
+            Some(directory) => into(directory, report::drawings(&record))?,
+            None => {}
         }
         match (self.format, &self.figures) {
             (None, Some(_)) => {}
@@ -118,13 +123,13 @@ fn format_parser() -> impl TypedValueParser<Value = &'static ReportFormat> {
 }
 
 /// Writes each file into `directory`, which is made where it is missing.
-fn into(directory: &Path, files: NamedFiles) -> Result<(), Failure> {
+fn into<T: AsRef<[u8]>>(directory: &Path, files: Vec<(String, T)>) -> Result<(), Failure> {
     let made = fs::create_dir_all(directory).and_then(|()| OutputDirectory::open(directory));
     let within = made
         .with_context(|| format!("{}: cannot create", directory.display()))
         .or_bad_input()?;
-    for (name, text) in files {
-        let write = |mut file: &File| file.write_all(text.as_bytes());
+    for (name, content) in files {
+        let write = |mut file: &File| file.write_all(content.as_ref());
         let written = within.replace(name.as_ref(), write);
         written.with_context(|| format!("{}: cannot write", directory.join(name).display()))?;
     }

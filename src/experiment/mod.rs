@@ -5,6 +5,7 @@ pub(crate) mod artifacts;
 pub(crate) mod captures;
 pub(crate) mod grid;
 pub(crate) mod host_baseline;
+mod link_histories;
 pub(crate) mod machine_facts;
 pub(crate) mod observer;
 pub(crate) mod record_directory;

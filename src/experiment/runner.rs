@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 
 use super::artifacts::Artifacts;
 use super::captures::{RunCaptures, RunningCaptures};
+use super::link_histories;
 use super::machine_facts::network_sysctls;
 use super::observer::RunObserver;
 use crate::experiment::{Case, Plan, PlannedInstrument, PlannedRun};
@@ -347,15 +348,22 @@ fn use_testbed(
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
     let shown_links = watch.show(&*testbed, planned);
-    for group in planned.case.groups() {
-        let names: Vec<&str> = group.iter().map(|one| one.name.as_str()).collect();
-        watch.enter(&names.join(", "));
-        let measured = measure_group(&*testbed, planned, group, artifacts, stop);
-        run.measurements.extend(measured);
-        if stop.cause().is_some() {
-            break;
+    let histories = thread::scope(|scope| {
+        let (end, ended) = mpsc::channel();
+        let followed = &*testbed;
+        let following = scope.spawn(move || link_histories::follow(followed, &ended));
+        for group in planned.case.groups() {
+            let names: Vec<&str> = group.iter().map(|one| one.name.as_str()).collect();
+            watch.enter(&names.join(", "));
+            let measured = measure_group(&*testbed, planned, group, artifacts, stop);
+            run.measurements.extend(measured);
+            if stop.cause().is_some() {
+                break;
+            }
         }
-    }
+        drop(end);
+        following.join().expect("it only asks and waits")
+    });
     let spoilt = testbed.spoilt();
     let clients = testbed.clients();
     watch.enter("tear-down");
@@ -369,6 +377,9 @@ fn use_testbed(
         run.artifacts = artifacts.existing(files);
     }
     run.links = links.into_iter().map(LinkCounts::of).collect();
+    for (link, history) in run.links.iter_mut().zip(histories) {
+        link.history = history;
+    }
 }
 
 /// Uses the instruments of a group simultaneously.

@@ -5,7 +5,9 @@ use std::io;
 use std::iter;
 
 use arrayvec::ArrayVec;
-use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, Reply, Side, Waiting};
+use model::{
+    Bytes, ConfigError, Counters, Link, Nanos, Outcome, Packet, PacketId, Reply, Side, Waiting,
+};
 use netio::{
     Frame, FrameRef, GsoFrame, Headers, Lent, Offload, PortSet, SendTimes, Spare, Stall, TxFrame,
     is_link_control, too_big,
@@ -18,7 +20,7 @@ use super::observed::{ObservedPackets, PacketVerdict};
 use super::observers::Observers;
 use super::packet_log::PacketLogWriter;
 use super::segment_run::SegmentRun;
-use super::stats::{EmulatorLoss, Stats};
+use super::stats::{EmulatorLoss, QueueState, Stats};
 use super::{BATCH, NewConditions, PortId, QUANTUM};
 use conditions::Rules;
 use record::lateness::FlowDepartures;
@@ -506,6 +508,18 @@ impl LinkRunner {
     /// Returns the backlog at the bottleneck of each direction at `at`, by ingress side.
     pub(super) fn backlogs(&self, at: Nanos) -> [Option<Waiting>; 2] {
         Side::BOTH.map(|ingress| self.link.backlog(at, ingress))
+    }
+
+    /// Returns the queue and the drops at `at`.
+    pub(super) fn queue_state(&self, at: Nanos) -> QueueState {
+        let all = |ingress| {
+            let classes = self.link.by_class(ingress).iter();
+            classes.fold(Counters::default(), |sum, class| sum + *class)
+        };
+        QueueState {
+            backlogs: self.backlogs(at),
+            counters: Side::BOTH.map(all),
+        }
     }
 
     /// Returns the departures up to now, by kind.

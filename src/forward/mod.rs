@@ -39,7 +39,7 @@ pub(crate) use recent_arrivals::TURN;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
-use stats::{EmulatorLoss, Stats};
+use stats::{EmulatorLoss, QueueState, Stats};
 
 /// Neighbouring segments that are due within this time leave as one frame, when the last of them is
 /// due.
@@ -367,6 +367,11 @@ impl<P: PortSet> Forwarder<P> {
     /// Returns the backlog at the bottleneck of each direction of a link at `at`, by ingress side.
     pub(crate) fn backlogs(&self, link: usize, at: Nanos) -> [Option<Waiting>; 2] {
         self.runners[link].backlogs(at)
+    }
+
+    /// Returns the queue and the drops of a link at `at`.
+    pub(crate) fn queue_state(&self, link: usize, at: Nanos) -> QueueState {
+        self.runners[link].queue_state(at)
     }
 
     /// Returns the bytes of frames that all links hold now, bookkeeping included.

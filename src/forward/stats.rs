@@ -5,7 +5,7 @@ use std::io;
 use super::departures_by_kind::DeparturesByKind;
 use conditions::Rules;
 use hdrhistogram::Histogram;
-use model::{Counters, Nanos, Side};
+use model::{Counters, Nanos, Side, Waiting};
 use netio::{Missed, SendTimes, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::summary::{
@@ -342,6 +342,15 @@ impl StallStats {
             departures: self.departures,
         })
     }
+}
+
+/// The queue and the drops of a link at one instant, by ingress side. They are cheap to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueState {
+    /// The backlog at the bottleneck of each direction.
+    pub(crate) backlogs: [Option<Waiting>; 2],
+    /// The model's counters of each direction.
+    pub(crate) counters: [Counters; 2],
 }
 
 /// Returns the summary of a link: its counters by class, the wake-up latency of the host, and the

@@ -19,7 +19,7 @@ use record::summary::Summary;
 use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
 use super::round_trips::RoundTripTimes;
-use super::stats::{LatenessBuckets, summary};
+use super::stats::{LatenessBuckets, QueueState, summary};
 use super::{Forwarder, NewConditions, NextStep, PortId, TURN};
 
 /// The slots of the receive rings of a set of ports, which take 32 and 64 MiB. They hold the frames
@@ -152,6 +152,8 @@ enum ForwarderCommand {
     MeasureRoundTrips(usize),
     /// Report the counters.
     Read(usize, Sender<LinkReading>),
+    /// Report the queue and the drops.
+    ReadQueue(usize, Sender<QueueState>),
     /// Report the departures of every link up to now.
     Departures(Sender<Vec<Vec<FlowDepartures>>>),
     /// Use the interface with this index in place of one that is gone.
@@ -336,6 +338,14 @@ impl ForwarderHandle {
         self.ask(|done| ForwarderCommand::Read(link, done))
     }
 
+    /// Returns the current queue and the drops of a link.
+    ///
+    /// # Errors
+    /// Fails if the forwarder has ended.
+    pub(crate) fn read_queue(&self, link: usize) -> Result<QueueState, ForwarderEnded> {
+        self.ask(|done| ForwarderCommand::ReadQueue(link, done))
+    }
+
     /// Returns the time at which the links' time began, on the clock of [`netio::clock::now`].
     pub(crate) fn start(&self) -> Nanos {
         self.start
@@ -469,6 +479,9 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
                 }
                 ForwarderCommand::Read(link, done) => {
                     let _ = done.send(self.read(link, now));
+                }
+                ForwarderCommand::ReadQueue(link, done) => {
+                    let _ = done.send(self.forwarder.queue_state(link, now));
                 }
                 ForwarderCommand::Departures(done) => {
                     let links = 0..self.forwarder.links();

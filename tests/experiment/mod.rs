@@ -3,6 +3,7 @@
 mod beds;
 mod calibrated;
 mod compared;
+mod drawn;
 mod formats;
 mod instruments;
 mod interrupted;

@@ -14,6 +14,7 @@ pub mod expectation;
 pub mod figure_name;
 mod host;
 pub mod lateness;
+pub mod link_history;
 mod measurement;
 mod metric;
 pub mod metric_table;

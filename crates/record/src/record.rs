@@ -22,6 +22,7 @@ use crate::Measurement;
 use crate::error::{Error, Result};
 use crate::figure_name::FigureName;
 use crate::lateness::{self, LateBudget, LatePackets, RowDepartures};
+use crate::link_history::LinkHistory;
 use crate::quantity::size;
 use crate::regular_file;
 use crate::summary::Summary;
@@ -149,6 +150,9 @@ pub struct LinkCounts {
     /// The counters.
     #[serde(flatten)]
     pub summary: Summary,
+    /// The queue and the drops over the run; absent if there were none, and for many links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<LinkHistory>,
 }
 
 /// The outcome of a run.
@@ -601,7 +605,11 @@ pub(crate) fn file_of(path: &Path) -> PathBuf {
 impl LinkCounts {
     /// Creates the counters of the link with this name.
     pub fn of((name, summary): (String, Summary)) -> Self {
-        Self { name, summary }
+        Self {
+            name,
+            summary,
+            history: None,
+        }
     }
 }
 

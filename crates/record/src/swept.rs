@@ -1,5 +1,7 @@
 //! The fields that sweeps set, and their values in each case.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::plan::{Case, Plan};
 
 /// A field that a sweep sets in at least one case of a plan.
@@ -18,7 +20,10 @@ pub fn name_suffix(axes: &[(String, String)]) -> String {
     if axes.is_empty() {
         return String::new();
     }
-    let label = |(path, value): &(String, String)| format!("{}={value}", ending(path, 1));
+    let label = |(path, value): &(String, String)| {
+        let last = endings(path).next().unwrap_or(path);
+        format!("{last}={value}")
+    };
     let labels: Vec<String> = axes.iter().map(label).collect();
     format!("[{}]", labels.join(", "))
 }
@@ -27,23 +32,21 @@ impl<A> Plan<A> {
     /// Returns the fields that sweeps set, in the order in which the cases have them. The paths of published values are
     /// no fields, because they are no conditions.
     pub fn swept_fields(&self) -> Vec<SweptField<'_>> {
-        let mut paths: Vec<&str> = Vec::new();
-        for (path, _) in self.cases.iter().flat_map(|case| &case.axes) {
-            if !path.starts_with("published.") && !paths.contains(&path.as_str()) {
-                paths.push(path);
-            }
+        let mut known = HashSet::new();
+        let axes = self.cases.iter().flat_map(|case| &case.axes);
+        let paths = axes.map(|(path, _)| path.as_str());
+        let swept = paths.filter(|path| !path.starts_with("published."));
+        let paths: Vec<&str> = swept.filter(|path| known.insert(*path)).collect();
+        // The number of paths with each ending.
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for ending in paths.iter().copied().flat_map(endings) {
+            *counts.entry(ending).or_default() += 1;
         }
-        let fields = paths.iter().copied().map(|path| {
-            let is_unique = |name: &&str| {
-                let parts = name.split('.').count();
-                let mut others = paths.iter().filter(|other| **other != path);
-                others.all(|other| ending(other, parts) != *name)
-            };
-            let mut names = (1..=path.split('.').count()).map(|parts| ending(path, parts));
-            SweptField {
-                path,
-                name: names.find(is_unique).unwrap_or(path),
-            }
+        let fields = paths.iter().copied().map(|path| SweptField {
+            path,
+            name: endings(path)
+                .find(|ending| counts[ending] == 1)
+                .unwrap_or(path),
         });
         fields.collect()
     }
@@ -66,11 +69,10 @@ impl<A> Case<A> {
     }
 }
 
-/// Returns the last parts of a path, at most this many.
-fn ending(path: &str, parts: usize) -> &str {
-    let mut dots = path.rmatch_indices('.').map(|(at, _)| at);
-    let before = parts.checked_sub(1).and_then(|nth| dots.nth(nth));
-    before.map_or(path, |dot| &path[dot + 1..])
+/// Returns the endings of a path from the last part to the whole path.
+fn endings(path: &str) -> impl Iterator<Item = &str> {
+    let dots = path.rmatch_indices('.').map(|(at, _)| &path[at + 1..]);
+    dots.chain([path])
 }
 
 #[cfg(test)]
@@ -132,8 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn an_ending_has_at_most_this_many_parts() {
-        let endings = [0, 1, 2, 3].map(|parts| ending("a.b", parts));
-        assert_eq!(endings, ["a.b", "b", "a.b", "a.b"]);
+    fn the_endings_of_a_path_begin_with_its_last_part() {
+        let all = |path| endings(path).collect::<Vec<_>>();
+        assert_eq!(all("a.b.c"), ["c", "b.c", "a.b.c"]);
+        assert_eq!(all("a"), ["a"]);
     }
 }

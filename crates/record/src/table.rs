@@ -24,6 +24,8 @@ pub struct Column {
     pub numeric: bool,
     /// Whether the column belongs to the one before it, from which it is never separated.
     pub beside: bool,
+    /// Whether the column, together with those before it, identifies the row. The first column always does.
+    pub label: bool,
     /// Anchor in the same document at which the trust in these numbers is explained.
     pub explained_at: Option<String>,
 }
@@ -49,8 +51,6 @@ pub enum Mark {
     Bad,
     /// The value was published elsewhere.
     Published,
-    /// The text is a drawing in SVG.
-    Drawing,
 }
 
 impl Table {
@@ -61,6 +61,13 @@ impl Table {
             columns: columns.into_iter().collect(),
             ..Self::default()
         }
+    }
+
+    /// Returns the number of columns, from the first on, that identify a row.
+    pub fn labels(&self) -> usize {
+        let more = self.columns.iter().skip(1);
+        let labels = 1 + more.take_while(|column| column.label).count();
+        labels.min(self.columns.len())
     }
 
     /// Adds a row.
@@ -85,6 +92,7 @@ impl Column {
             title: shown(title),
             numeric: false,
             beside: false,
+            label: false,
             explained_at: None,
         }
     }
@@ -95,6 +103,7 @@ impl Column {
             title: shown(title),
             numeric: true,
             beside: false,
+            label: false,
             explained_at: None,
         }
     }
@@ -102,6 +111,12 @@ impl Column {
     /// Sets the anchor of the document at which the column is explained.
     pub fn explained_at(mut self, place: String) -> Self {
         self.explained_at = Some(place);
+        self
+    }
+
+    /// Marks the column as one that identifies the row.
+    pub fn label(mut self) -> Self {
+        self.label = true;
         self
     }
 
@@ -134,6 +149,14 @@ fn shown(text: impl Into<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_column_and_the_label_columns_after_it_identify_a_row() {
+        let [one, two, three] = ["case", "delay", "rtt"].map(Column::words);
+        let columns = [one, two.label(), three, Column::words("late").label()];
+        assert_eq!(Table::new("", columns).labels(), 2);
+        assert_eq!(Table::new("", [Column::words("case")]).labels(), 1);
+    }
 
     #[test]
     fn control_characters_in_tables_are_escaped() {

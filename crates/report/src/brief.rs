@@ -1,7 +1,7 @@
 //! The tables of the short report: the main figures of all instruments side by side.
 
 use crate::analysis::{Analysis, CaseFigures, Verdict};
-use crate::figure_tables::{self, FigureTable, ValueColumn};
+use crate::figure_tables::{self, CaseRow, FigureTable, ValueColumn};
 use record::figure_name::FigureName;
 use record::printable::printable;
 use record::table::{Mark, Table};
@@ -24,7 +24,10 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
         let alike = |group: &&mut Vec<FigureTable<'_>>| {
             let (known, new) = (&group[0].rows, &table.rows);
             let mut both = known.iter().zip(new);
-            known.len() == new.len() && both.all(|(a, b)| a.title() == b.title())
+            let same = |(a, b): (&CaseRow<'_>, &CaseRow<'_>)| {
+                a.figures.name() == b.figures.name() && a.size == b.size
+            };
+            known.len() == new.len() && both.all(same)
         };
         match groups.iter_mut().find(alike) {
             Some(group) => group.push(table),
@@ -84,15 +87,18 @@ fn joined(group: &[FigureTable<'_>]) -> Table {
         for instrument in more {
             let mut table = instrument.table(true);
             named(&mut table, instrument.instrument);
-            all.columns.extend(table.columns.into_iter().skip(1));
+            let labels = table.labels();
+            all.columns.extend(table.columns.into_iter().skip(labels));
             for (row, cells) in all.rows.iter_mut().zip(table.rows) {
-                row.extend(cells.into_iter().skip(1));
+                row.extend(cells.into_iter().skip(labels));
             }
         }
     }
+    let labels = all.labels();
     for (cells, row) in all.rows.iter_mut().zip(&group[0].rows) {
         if is_bad(row.figures) {
-            cells[0].mark = Mark::Bad;
+            let names = cells.iter_mut().take(labels);
+            names.for_each(|cell| cell.mark = Mark::Bad);
         }
     }
     all
@@ -100,7 +106,8 @@ fn joined(group: &[FigureTable<'_>]) -> Table {
 
 /// Adds the instrument's name above each of its figures.
 fn named(table: &mut Table, instrument: &str) {
-    let figures = table.columns.iter_mut().skip(1);
+    let labels = table.labels();
+    let figures = table.columns.iter_mut().skip(labels);
     for column in figures.filter(|column| !column.beside) {
         column.title = format!("{}\n{}", printable(instrument), column.title);
     }

@@ -37,17 +37,12 @@ pub fn link(link: &LinkSpec) -> String {
 /// Describes a case in a sentence: with its title, "case2 (constant delay 1 ms)", or, if a sweep made it, with the swept
 /// values, "queue (queue 300ms, TCP bbr)".
 pub(super) fn described(case: &Case) -> String {
-    let swept = in_force(case).swept;
-    let name = match case.name.split_once('[') {
-        Some((name, _)) if !swept.is_empty() && !name.is_empty() => name,
-        _ => &case.name,
-    };
-    if !swept.is_empty() {
-        format!("{name} ({})", swept.join(", "))
-    } else if case.title.is_empty() || case.title == case.name {
-        name.to_owned()
-    } else {
-        format!("{name} ({})", case.title)
+    let swept = in_force(case).swept.join(", ");
+    match (swept.is_empty(), case.base_name()) {
+        (true, name) if case.title.is_empty() || case.title == case.name => name,
+        (true, name) => format!("{name} ({})", case.title),
+        (false, name) if name.is_empty() => swept,
+        (false, name) => format!("{name} ({swept})"),
     }
 }
 
@@ -138,7 +133,7 @@ pub(super) fn repeats(repeats: &Repeats) -> String {
 }
 
 /// Returns a text for each key of a value.
-fn parts(prefix: &str, value: &impl Serialize) -> Vec<String> {
+pub(super) fn parts(prefix: &str, value: &impl Serialize) -> Vec<String> {
     let mut parts = Vec::new();
     let value = serde_json::to_value(value).unwrap_or_default();
     flatten(prefix, &value, &mut parts);
@@ -284,7 +279,7 @@ mod tests {
         case.axes = vec![("link.queue".to_owned(), "300ms".to_owned())];
         assert_eq!(described(&case), "queue (queue 300ms)");
         case.name = "[queue=300ms]".to_owned();
-        assert_eq!(described(&case), "[queue=300ms] (queue 300ms)");
+        assert_eq!(described(&case), "queue 300ms");
     }
 
     #[test]

@@ -2,8 +2,15 @@
 
 use record::Metric;
 use record::quantity::scale_for;
-use stats::change::Change;
+use stats::change::{Change, TOO_FEW};
 use stats::hodges_lehmann::Shift;
+
+/// A change in the cell of a table.
+pub(crate) struct CellChange {
+    pub(crate) text: String,
+    /// Whether there are too few runs for an interval, which the text does not say.
+    pub(crate) is_of_few: bool,
+}
 
 /// Formats the change of the means: "12.3 % slower, 95 % interval 11.8 to 12.9". If the shift between the two samples
 /// points in the opposite direction beyond chance, the text says that the distributions differ in shape.
@@ -19,6 +26,16 @@ pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -
             &format!("; the distributions differ in shape: the Hodges–Lehmann shift is {typical}");
     }
     words
+}
+
+/// Formats the change for a table, which says once that there are too few runs for intervals.
+pub(crate) fn in_cell(change: &Change, shift: Option<&Shift>, metric: Metric) -> CellChange {
+    let text = in_words(change, shift, metric);
+    let estimate = text.split_once(TOO_FEW).map(|(estimate, _)| estimate);
+    CellChange {
+        is_of_few: estimate.is_some(),
+        text: estimate.unwrap_or(&text).to_owned(),
+    }
 }
 
 /// Formats the change for a column with the heading percent or percentage points: "+12.3", or with its unit if it has
@@ -48,6 +65,23 @@ mod tests {
         assert!(
             words.ends_with("differ in shape: the Hodges–Lehmann shift is +1.0 %"),
             "{words}"
+        );
+    }
+    #[test]
+    fn a_change_of_too_few_runs_is_an_estimate_alone_in_a_cell() {
+        let change = Change::of(&[10e6], &[11e6]).unwrap();
+        let cell = in_cell(&change, None, Metric::GoodputBitPerS);
+        assert!(
+            cell.is_of_few && cell.text.starts_with("+10"),
+            "{}",
+            cell.text
+        );
+        let change = Change::of(&[10e6; 4], &[11e6; 4]).unwrap();
+        let cell = in_cell(&change, None, Metric::GoodputBitPerS);
+        assert!(
+            !cell.is_of_few && cell.text.contains("95 % interval"),
+            "{}",
+            cell.text
         );
     }
 }

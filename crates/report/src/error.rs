@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::png::PngError;
+
 /// An error of a report that is created in memory. A report that is written as a stream fails with [`std::io::Error`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -17,6 +19,9 @@ pub enum Error {
     /// The text of OpenMetrics could not be created.
     #[error(transparent)]
     OpenMetrics(#[from] fmt::Error),
+    /// A drawing could not be made into a PNG.
+    #[error(transparent)]
+    Png(#[from] PngError),
 }
 
 /// A result whose error is an [`Error`].

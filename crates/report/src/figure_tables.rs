@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::{Analysis, CaseFigures};
+use crate::case_labels::CaseLabels;
 use crate::changes;
 use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail, of_interval};
 use crate::trust::{self, OccurringRow, TrustRow};
 use record::Record;
 use record::figure_name::FigureName;
-use record::plan::PlannedInstrument;
+use record::plan::{Case, PlannedInstrument};
 use record::profile::InstrumentProfile;
-use record::quantity::{counted, number, scale_for};
+use record::quantity::{number, scale_for};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
 
@@ -18,6 +19,8 @@ use record::{Direction, Metric, Phase, Statistic};
 pub(super) struct FigureTable<'a> {
     pub(super) instrument: &'a str,
     pub(super) profile: &'a InstrumentProfile,
+    /// The columns that identify the cases.
+    pub(super) labels: CaseLabels<'a>,
     pub(super) columns: Vec<ValueColumn>,
     /// The unit of each column, and its size in the metric's unit.
     pub(super) units: Vec<(f64, &'static str)>,
@@ -53,10 +56,16 @@ pub(super) struct FigureValue {
     pub(super) published: Option<String>,
     /// The change from the reference, in words.
     pub(super) change: Option<String>,
+    /// Whether the change has no interval, because there are too few runs.
+    pub(super) is_of_few: bool,
     /// The change in percent, or in percentage points for a percentage, with its own sign or unit if it is a factor or
     /// a difference.
     pub(super) short_change: Option<String>,
 }
+
+/// The remark on changes without an interval, which a report has once for all its tables.
+pub(super) const FEW_RUNS: &str = "A change without an interval is one of too few runs; four runs of each of the two cases are \
+                                   enough";
 
 /// Returns the tables of a record in the order of its instruments.
 pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
@@ -122,13 +131,23 @@ fn table<'a>(
                 .collect(),
         })
     });
+    let rows: Vec<CaseRow<'a>> = rows.collect();
+    let cases: Vec<&Case> = rows.iter().map(|row| row.figures.case).collect();
     FigureTable {
         instrument,
         profile,
-        rows: rows.collect(),
+        labels: CaseLabels::of(analysis.record.plan(), &cases),
+        rows,
         columns,
         units,
     }
+}
+
+/// Returns whether a change in these tables has no interval, because there are too few runs.
+pub(super) fn has_few_runs(tables: &[FigureTable<'_>]) -> bool {
+    let rows = tables.iter().flat_map(|table| &table.rows);
+    let mut values = rows.flat_map(|row| &row.values);
+    values.any(|value| value.is_of_few)
 }
 
 /// Returns the greatest value of a column over all cases and sizes.
@@ -162,13 +181,15 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName, scale: f64) -> FigureValu
     };
     let interval = figure.interval.map(|own| own.in_units_of(scale));
     let (change, shift) = (figure.change.as_ref(), figure.shift.as_ref());
+    let words = change.map(|change| changes::in_cell(change, shift, name.metric));
     FigureValue {
         value: Some(figure.value() / scale),
         at_least: figure.at_least,
         interval,
         too_few: figure.too_few,
         published,
-        change: change.map(|change| changes::in_words(change, shift, name.metric)),
+        is_of_few: words.as_ref().is_some_and(|words| words.is_of_few),
+        change: words.map(|words| words.text),
         short_change: change.map(|change| changes::in_column(change, name.metric)),
     }
 }
@@ -216,7 +237,9 @@ impl FigureTable<'_> {
                 ]
             })
             .collect();
-        let mut columns = vec![Column::words("case")];
+        let mut columns = self.labels.columns();
+        let has_sizes = self.has_sizes();
+        columns.extend(has_sizes.then(|| Column::numbers("size\nbytes").label()));
         let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
         let shown_columns = self.columns.iter().zip(&shown).zip(&labels);
         for (((column, [published, changed]), label), (_, unit)) in shown_columns.zip(&self.units) {
@@ -242,7 +265,8 @@ impl FigureTable<'_> {
             columns.extend(changed.then(|| change().beside()));
         }
         let row = |row: &CaseRow<'_>| {
-            let mut cells = vec![Cell::from(row.title())];
+            let mut cells = self.labels.cells(row.figures.case);
+            cells.extend(has_sizes.then(|| Cell::from(row.size_text())));
             let columns = self.columns.iter().zip(&shown).zip(&labels);
             for (value, ((column, [published, changed]), label)) in row.values.iter().zip(columns) {
                 cells.push(value.in_words(column.statistic, *label).into());
@@ -262,6 +286,11 @@ impl FigureTable<'_> {
             cells
         };
         Table::new(self.instrument, columns).with(self.rows.iter().map(row))
+    }
+
+    /// Returns whether rows are of one message, block or file size each.
+    pub(super) fn has_sizes(&self) -> bool {
+        self.rows.iter().any(|row| row.size.is_some())
     }
 
     /// Returns the label for the intervals of a column.
@@ -369,13 +398,9 @@ impl ValueColumn {
 }
 
 impl CaseRow<'_> {
-    /// Formats the case, with the size if there are several.
-    pub(super) fn title(&self) -> String {
-        let name = &self.figures.case.name;
-        match self.size {
-            Some(size) => format!("{name}, {}", counted(size, "byte")),
-            None => name.clone(),
-        }
+    /// Formats the size for its column.
+    pub(super) fn size_text(&self) -> String {
+        or_dash(self.size.map(|size| size.to_string()))
     }
 }
 
@@ -388,6 +413,7 @@ pub(super) fn or_dash(text: Option<String>) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use crate::case_labels::tests::swept;
     use crate::formats::markdown::markdown;
     use crate::{Terminal, html, text};
     use record::Figure;
@@ -462,6 +488,31 @@ mod tests {
         assert_eq!(rows[0].title(), "rtt median of ping");
         assert_eq!(rows[3].title(), "any figure over N runs");
         assert_eq!(trust(&tables, true)[3].row.anchor, "steady");
+    }
+
+    #[test]
+    fn the_values_of_a_sweep_are_columns_and_too_few_runs_are_remarked_once() {
+        let mut record = swept(&[
+            &[("link.delay", "1ms"), ("link.loss", "1%")],
+            &[("link.delay", "9ms"), ("link.loss", "1%")],
+            &[("link.delay", "9ms"), ("link.loss", "5%")],
+        ]);
+        record.head.plan.reference = Some(record.head.plan.cases[0].name.clone());
+        let markdown = markdown(&record).unwrap();
+        assert!(
+            markdown.contains("\n| delay | loss | [rtt median]"),
+            "{markdown}"
+        );
+        assert!(markdown.contains("\n| 9ms | 5% | 3.050 |"), "{markdown}");
+        assert_eq!(markdown.matches(FEW_RUNS).count(), 1, "{markdown}");
+        let terminal = text(&record, true, Terminal::NONE);
+        let row = terminal
+            .lines()
+            .find(|line| line.starts_with(" 9ms"))
+            .unwrap();
+        assert!(row.contains("  1%  "), "{row}");
+        let page = html(&record).unwrap();
+        assert_eq!(page.matches("too few runs").count(), 1, "{page}");
     }
 
     #[test]

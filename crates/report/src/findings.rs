@@ -4,6 +4,7 @@ use super::{case_conditions, reliability};
 use crate::analysis::{
     Analysis, CaseFigures, ChainBottleneck, ExpectationCheck, ExpectationCounts, Verdict, baselines,
 };
+use crate::case_labels::CaseLabels;
 use record::expectation::ExpectationKind;
 use record::plan::Plan;
 use record::table::{Cell, Column, Mark, Table};
@@ -39,14 +40,14 @@ pub(super) fn own_machine(record: &Record) -> Option<String> {
 
 /// Returns a table with the verdict of each case.
 pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
-    let columns = ["case", "conditions", "verdict"].map(Column::words);
+    let labels = CaseLabels::of_all(analysis.record.plan());
+    let mut columns = labels.columns();
+    columns.extend(["conditions", "verdict"].map(Column::words));
     let row = |figures: &CaseFigures<'_>| {
         let case = figures.case;
-        [
-            case.name.as_str().into(),
-            case_conditions::path(case).into(),
-            case_verdict(figures),
-        ]
+        let mut cells = labels.cells(case);
+        cells.extend([case_conditions::path(case).into(), case_verdict(figures)]);
+        cells
     };
     Table::new("", columns).with(analysis.cases.iter().map(row))
 }
@@ -84,35 +85,45 @@ fn verdict(verdict: Verdict) -> Cell {
 
 /// Returns a table with the conditions of each case.
 pub(super) fn conditions(plan: &Plan) -> Table {
-    let columns = ["case", "link", "bed", "TCP", "repeats"].map(Column::words);
+    let labels = CaseLabels::of_all(plan);
+    let mut columns = labels.columns();
+    columns.extend(["link", "bed", "TCP", "repeats"].map(Column::words));
     let mut table = Table::new("", columns);
     for case in &plan.cases {
-        table.push([
-            case.name.clone(),
+        let conditions = [
             case_conditions::path(case),
             case_conditions::bed(case),
             case.congestion.clone(),
             case_conditions::repeats(&case.repeats),
-        ]);
+        ];
+        let cells = labels.cells(case).into_iter();
+        table.push(cells.chain(conditions.map(Cell::from)));
     }
     table
 }
 
 /// Returns a table with a row for each expectation: its kind, the measured value and the verdict.
 pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
-    let columns = ["case", "expected", "kind", "measured", "verdict"].map(Column::words);
+    let labels = CaseLabels::of_all(analysis.record.plan());
+    let mut columns = labels.columns();
+    columns.extend(["expected", "kind", "measured", "verdict"].map(Column::words));
     let cases = analysis.cases.iter();
-    let own = cases.flat_map(|figures| figures.checks.iter().map(|check| (figures.name(), check)));
-    let all = own.chain(analysis.trends.iter().map(|check| ("all", check)));
-    let rows = all.map(|(case, check)| {
+    let own = cases.flat_map(|figures| {
+        let cells = labels.cells(figures.case);
+        let checks = figures.checks.iter();
+        checks.map(move |check| (cells.clone(), check))
+    });
+    let trends = analysis.trends.iter();
+    let all = own.chain(trends.map(|check| (labels.cells_of_several("all"), check)));
+    let rows = all.map(|(mut cells, check)| {
         let (expected, measured) = (check.expected.as_str(), check.measured.as_str());
-        [
-            case.into(),
+        cells.extend([
             expected.into(),
             check.kind.name().into(),
             measured.into(),
             check_verdict(check),
-        ]
+        ]);
+        cells
     });
     Table::new("", columns).with(rows)
 }

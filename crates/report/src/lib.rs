@@ -7,6 +7,7 @@ mod answers;
 mod brief;
 mod calibration_report;
 mod case_conditions;
+mod case_labels;
 mod changes;
 mod charts;
 mod comparison;
@@ -23,6 +24,7 @@ mod hosts;
 mod index;
 mod interval;
 mod meaning;
+mod png;
 mod reliability;
 mod render;
 mod so_far;
@@ -49,12 +51,14 @@ pub use formats::parquet::ParquetFile;
 pub use formats::text::text;
 pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
+pub use png::PngError;
 pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 
 use crate::analysis::Analysis;
 use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::answer::Answer;
+use crate::png::PngWriter;
 use record::Record;
 
 /// Returns each value once, in the order in which they first appear.
@@ -88,6 +92,21 @@ pub fn drawings(record: &Record) -> NamedFiles {
         (format!("{name}.svg"), on_paper(&drawing.svg))
     };
     drawings.map(file).collect()
+}
+
+/// Returns every drawing as PNG on a white background with the name of its file, in the fonts of this machine.
+///
+/// # Errors
+/// No font is installed.
+pub fn drawings_as_png(record: &Record) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let writer = PngWriter::with_fonts_of_machine()?;
+    let drawings = drawings(record).into_iter();
+    let png = drawings.map(|(name, svg)| {
+        let png = writer.png(&name, &svg)?;
+        let name = name.trim_end_matches(".svg");
+        Ok((format!("{name}.png"), png))
+    });
+    png.collect()
 }
 
 /// Gives a drawing a white background, independent of the viewer.

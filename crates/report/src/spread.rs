@@ -1,12 +1,10 @@
 //! The spread of figures over the runs of a case, which a mean and its interval do not show.
 
-use std::fmt::Write;
-
 use super::terminal::{Terminal, prose, table_text};
 use crate::figure_tables::{CaseRow, FigureTable, ValueColumn, or_dash};
 use record::Metric;
 use record::quantity::{number, scale_for};
-use record::table::{Cell, Column, Mark, Table};
+use record::table::{Cell, Column, Table};
 use stats::sample_summary::SampleSummary;
 
 /// Note on how to read the table.
@@ -21,11 +19,11 @@ const MOST_LISTED: usize = 3;
 const MOST_ON_TERMINAL: usize = 60;
 
 /// Returns a table for each instrument, with a row for each main figure of a case that was measured or published in
-/// several runs; for a page, with a drawing of the runs.
-pub(super) fn tables(tables: &[FigureTable<'_>], drawn: bool) -> Vec<Table> {
+/// several runs.
+pub(super) fn tables(tables: &[FigureTable<'_>]) -> Vec<Table> {
     let mut tables: Vec<Table> = tables
         .iter()
-        .map(|table| spread(table, drawn))
+        .map(spread)
         .filter(|table| !table.rows.is_empty())
         .collect();
     if let Some(last) = tables.last_mut() {
@@ -36,7 +34,7 @@ pub(super) fn tables(tables: &[FigureTable<'_>], drawn: bool) -> Vec<Table> {
 
 /// Formats the tables for a terminal; empty if no case has several runs.
 pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
-    let tables = self::tables(tables, false);
+    let tables = self::tables(tables);
     let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
     if rows > MOST_ON_TERMINAL {
         let elsewhere =
@@ -48,63 +46,66 @@ pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
 }
 
 /// One row: a figure of a case with several measured or published runs.
-struct Spread<'a> {
-    case: String,
+struct Spread {
+    /// The cells that identify the case and, if there are several, the size.
+    labels: Vec<Cell>,
     title: String,
     metric: Metric,
-    values: &'a [f64],
     summary: SampleSummary,
 }
 
-fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
-    let of_row = |row| {
+fn spread(table: &FigureTable<'_>) -> Table {
+    let has_sizes = table.has_sizes();
+    let found = table.rows.iter().flat_map(|row| {
+        let mut labels = table.labels.cells(row.figures.case);
+        labels.extend(has_sizes.then(|| Cell::from(row.size_text())));
         let columns = table.columns.iter();
-        columns.flat_map(move |column| Spread::of(table.instrument, row, column))
-    };
-    let found: Vec<Spread<'_>> = table.rows.iter().flat_map(of_row).collect();
+        let found = columns.flat_map(|column| Spread::of(table.instrument, row, column, &labels));
+        found.collect::<Vec<_>>()
+    });
+    let found: Vec<Spread> = found.collect();
     let counts = found.iter().map(|figure| figure.summary.count());
     let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
-    let mut columns = vec![Column::words("case"), Column::words("figure")];
+    let mut columns = table.labels.columns();
+    columns.extend(has_sizes.then(|| Column::numbers("size\nbytes").label()));
+    columns.push(Column::words("figure"));
     let numbers = ["n", "mean", "SD", "median", "least", "greatest"]
         .into_iter()
         .chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
     columns.extend(numbers.chain(["far out"]).map(Column::numbers));
-    columns.extend(drawn.then(|| Column::words("every run")));
     let rows = found.iter().map(|figure| {
-        let strip = || Cell::marked(strip(figure.values, &figure.summary), Mark::Drawing);
         let cells = figure.cells(tenths).into_iter().map(Cell::from);
-        cells.chain(drawn.then(strip)).collect::<Vec<_>>()
+        let labels = figure.labels.iter().cloned();
+        labels.chain(cells).collect::<Vec<_>>()
     });
     Table::new(format!("{}: over the runs", table.instrument), columns).with(rows)
 }
 
-impl<'a> Spread<'a> {
+impl Spread {
     /// Returns the row of the measured runs, and below it that of the published ones, if there are several of each.
     fn of(
         instrument: &str,
-        row: &CaseRow<'a>,
+        row: &CaseRow<'_>,
         column: &ValueColumn,
-    ) -> impl Iterator<Item = Self> + use<'a> {
+        labels: &[Cell],
+    ) -> impl Iterator<Item = Self> + use<> {
         let name = column.name(instrument, row.size);
-        let (case, title, metric) = (row.title(), column.title(), column.metric);
+        let (title, metric) = (column.title(), column.metric);
+        let labels = labels.to_vec();
         let figure = row.figures.figures.get(&name);
-        let ours = figure.map(|figure| {
-            let (values, summary) = (&figure.values[..], figure.summary.clone());
-            (title.clone(), values, summary)
-        });
+        let ours = figure.map(|figure| (title.clone(), figure.summary.clone()));
         let mut all = row.figures.case.published.iter();
         let published = all.find(|(published, _)| name.is_of(published));
         let theirs = published.and_then(|(_, published)| {
-            let (values, summary) = published.runs()?;
-            Some((format!("{title}, published"), values, summary))
+            let (_, summary) = published.runs()?;
+            Some((format!("{title}, published"), summary))
         });
         let both = [ours, theirs].into_iter().flatten();
-        let several = both.filter(|(_, values, _)| values.len() > 1);
-        several.map(move |(title, values, summary)| Self {
-            case: case.clone(),
+        let several = both.filter(|(_, summary)| summary.count() > 1);
+        several.map(move |(title, summary)| Self {
+            labels: labels.clone(),
             title,
             metric,
-            values,
             summary,
         })
     }
@@ -118,7 +119,6 @@ impl<'a> Spread<'a> {
             or_dash(enough.then(|| shown(summary.quantile(share))))
         };
         let mut cells = vec![
-            self.case.clone(),
             match unit {
                 "" => self.title.clone(),
                 unit => format!("{}, {unit}", self.title),
@@ -145,42 +145,6 @@ fn far_out(metric: Metric, summary: &SampleSummary) -> String {
         (_, 0) => all.join(", "),
         _ => format!("{}, {more} more", all[..MOST_LISTED].join(", ")),
     }
-}
-
-/// Draws a dot for each run between the least and the greatest, with rings around outliers and a stroke at the mean.
-fn strip(values: &[f64], summary: &SampleSummary) -> String {
-    const WIDTH: f64 = 150.0;
-    const EDGE: f64 = 6.0;
-    let (least, span) = (summary.min(), summary.max() - summary.min());
-    let share = |value: f64| {
-        if span > 0.0 {
-            (value - least) / span
-        } else {
-            0.5
-        }
-    };
-    let left = |value: f64| EDGE + share(value) * (WIDTH - 2.0 * EDGE);
-    let [low, high] = summary.fences();
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} 16\" role=\"img\" aria-label=\"every run\"><path d=\"M{EDGE} 8H{}\" stroke=\"currentColor\" stroke-opacity=\".25\"/>",
-        WIDTH - EDGE
-    );
-    for value in values {
-        let ring = *value < low || *value > high;
-        let (class, radius) = if ring { ("ring", 4.0) } else { ("dot", 3.0) };
-        // Writing to a String cannot fail.
-        let _ = write!(
-            svg,
-            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"8\" r=\"{radius}\"/>",
-            left(*value)
-        );
-    }
-    let _ = write!(
-        svg,
-        "<path d=\"M{:.1} 1V15\" stroke=\"currentColor\" stroke-width=\"1.5\"/></svg>",
-        left(summary.mean)
-    );
-    svg
 }
 
 #[cfg(test)]
@@ -228,13 +192,10 @@ mod tests {
     }
 
     #[test]
-    fn outliers_are_listed_and_ringed() {
+    fn outliers_are_listed() {
         let values = [10.0, 11.0, 12.0, 11.0, 10.0, 30.0];
         let summary = SampleSummary::of(&values).unwrap();
         assert_eq!(far_out(Metric::RttMs, &summary), "30.00");
-        let svg = strip(&values, &summary);
-        assert_eq!(svg.matches("class=\"dot\"").count(), 5);
-        assert_eq!(svg.matches("class=\"ring\"").count(), 1);
         let many: Vec<f64> = (0..40)
             .map(f64::from)
             .map(|n| if n < 36.0 { 5.0 } else { n })

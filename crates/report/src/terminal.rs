@@ -5,7 +5,7 @@ use comfy_table::{
     Attribute, CellAlignment, Color, ColumnConstraint, LineStyle, TableStyle, Width,
 };
 use record::printable::printable;
-use record::table::{Cell, Mark, Table};
+use record::table::{Cell, Column, Mark, Table};
 use textwrap::core::{Word, display_width};
 use textwrap::{WordSeparator, WordSplitter};
 
@@ -44,11 +44,14 @@ impl Terminal {
 /// Formats a table for a terminal; empty for a table without rows.
 ///
 /// If it is wider than the terminal, first the titles of columns of numbers are wrapped, and then the contents of
-/// columns of words. Columns that still do not fit are moved to a table below, which starts with the same first column.
+/// columns of words. Columns that still do not fit are moved to a table below, which starts with the same labels. If
+/// the labels alone leave little room, they are joined in one column.
 pub fn table_text(table: &Table, terminal: Terminal) -> String {
     if table.rows.is_empty() {
         return String::new();
     }
+    let joined = with_joined_labels(table, terminal.width);
+    let table = joined.as_ref().unwrap_or(table);
     let blocks = blocks(table, terminal.width).into_iter();
     let drawn: Vec<String> = blocks
         .map(|(columns, widths)| drawn(table, &columns, &widths, terminal.coloured))
@@ -102,6 +105,47 @@ fn with_units_kept(line: &str) -> String {
     kept
 }
 
+/// Returns the same table with all labels of a row in one column, "delay 10ms, loss 1%", if several columns of them
+/// would take more than half of `width`.
+fn with_joined_labels(table: &Table, width: usize) -> Option<Table> {
+    let labels = table.labels();
+    let least = (0..labels).map(|at| extent(table, at, width).least);
+    let between = labels * (usize::from(PADDING) + 1);
+    if labels == 1 || least.sum::<usize>() + between <= width / 2 {
+        return None;
+    }
+    let label = |(column, cell): (&Column, &Cell)| {
+        let title = column.title.as_str();
+        let (name, unit) = title.split_once('\n').unwrap_or((title, ""));
+        match name {
+            _ if cell.text.is_empty() || cell.text == "–" => None,
+            "case" => Some(cell.text.clone()),
+            _ => {
+                let words = format!("{name} {} {unit}", cell.text);
+                Some(words.trim_end().replace(' ', &NO_BREAK.to_string()))
+            }
+        }
+    };
+    let row = |cells: &Vec<Cell>| {
+        let words: Vec<String> = table.columns[..labels]
+            .iter()
+            .zip(cells)
+            .filter_map(label)
+            .collect();
+        let mark = cells.first().map(|cell| cell.mark).unwrap_or_default();
+        // The texts of the cells are printable already.
+        let text = words.join(", ");
+        let first = Cell { text, mark };
+        let others = cells.iter().skip(labels).cloned();
+        std::iter::once(first).chain(others).collect::<Vec<_>>()
+    };
+    let columns = table.columns.iter().skip(labels).cloned();
+    let columns = std::iter::once(Column::words("case")).chain(columns);
+    let mut joined = Table::new(table.title.as_str(), columns).with(table.rows.iter().map(row));
+    joined.note.clone_from(&table.note);
+    Some(joined)
+}
+
 /// The width that a column has and can have.
 #[derive(Clone, Copy)]
 struct Extent {
@@ -126,8 +170,9 @@ fn blocks(table: &Table, width: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
         return vec![(all, widths)];
     }
     // Each group is a column with those that belong to it.
+    let labels: Vec<usize> = (0..table.labels()).collect();
     let mut together: Vec<Vec<usize>> = Vec::new();
-    for at in 1..table.columns.len() {
+    for at in labels.len()..table.columns.len() {
         match together.last_mut() {
             Some(last) if table.columns[at].beside => last.push(at),
             _ => together.push(vec![at]),
@@ -137,7 +182,7 @@ fn blocks(table: &Table, width: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
     for more in together {
         match blocks.last_mut() {
             Some(last) if fit(&[last.as_slice(), &more].concat()).is_some() => last.extend(more),
-            _ => blocks.push([vec![0], more].concat()),
+            _ => blocks.push([labels.clone(), more].concat()),
         }
     }
     let least = |columns: &[usize]| columns.iter().map(|at| extents[*at].least).collect();
@@ -188,14 +233,27 @@ fn extent(table: &Table, at: usize, width: usize) -> Extent {
     let natural = cell.max(line(&column.title));
     let least = if column.numeric {
         cell.max(word(&column.title))
-    } else if at == 0 && natural <= width / 2 {
-        // The label of a row stays on one line if that leaves at least half of the width.
+    } else if at < table.labels() && label_width(table) <= width / 2 {
+        // The labels of a row stay on one line if that leaves at least half of the width.
         natural
     } else {
         let longest = cells.map(part).max().unwrap_or_default();
         longest.max(word(&column.title)).min(LONGEST_WORD)
     };
     Extent { natural, least }
+}
+
+/// Returns the width of the labels of a row on one line.
+fn label_width(table: &Table) -> usize {
+    let line = |text: &str| text.lines().map(display_width).max().unwrap_or_default();
+    let widths = (0..table.labels()).map(|at| {
+        let cells = table.rows.iter().map(|row| line(&row[at].text));
+        cells
+            .max()
+            .unwrap_or_default()
+            .max(line(&table.columns[at].title))
+    });
+    widths.sum::<usize>() + (table.labels() - 1) * (usize::from(PADDING) + 1)
 }
 
 fn drawn(table: &Table, columns: &[usize], widths: &[usize], coloured: bool) -> String {
@@ -300,7 +358,6 @@ fn terminal_cell(text: &str, mark: Mark) -> comfy_table::Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::table::Column;
 
     /// A table with twelve figures of a case with a long name, each with a change beside it.
     fn wide() -> Table {
@@ -382,6 +439,47 @@ mod tests {
         let wrapped = in_parts("download.goodput_bit_per_s.mean: 18.85 Mbit/s", 20);
         let lines = ["download.", "goodput_bit_per_s.", "mean: 18.85 Mbit/s"];
         assert_eq!(wrapped.lines().collect::<Vec<_>>(), lines);
+    }
+
+    /// A table of a sweep over this many fields, with three figures.
+    fn swept(fields: usize) -> Table {
+        let labels = (1..=fields).map(|field| Column::words(format!("field{field}")).label());
+        let figures = (1..=3).map(|figure| Column::numbers(format!("figure {figure}\nMbit/s")));
+        let mut table = Table::new("a sweep", labels.chain(figures));
+        for row in 1..=2 {
+            let labels = (1..=fields).map(|field| format!("{}ms", row * field));
+            let figures = (1..=3).map(|figure| format!("{figure}23.45 ± 6.78{row}"));
+            table.push(labels.chain(figures).collect::<Vec<_>>());
+        }
+        table
+    }
+
+    #[test]
+    fn labels_are_columns_that_every_part_of_a_folded_table_repeats() {
+        let text = table_text(&swept(3), Terminal::NONE);
+        let header = text.lines().find(|line| line.contains("field1")).unwrap();
+        assert!(header.contains("field1  field2  field3"), "{text}");
+        let folded = Terminal {
+            width: 60,
+            ..Terminal::NONE
+        };
+        let text = table_text(&swept(3), folded);
+        assert!(longest_line(&text) <= 60, "{text}");
+        assert_eq!(text.matches(" 2ms     4ms     6ms").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn labels_that_would_leave_no_room_are_joined_in_one_column() {
+        for width in [60, 80] {
+            let terminal = Terminal {
+                width,
+                ..Terminal::NONE
+            };
+            let text = table_text(&swept(9), terminal);
+            assert!(longest_line(&text) <= width, "{text}");
+            assert!(text.contains("field1 2ms"), "{text}");
+            assert!(text.contains("123.45 ± 6.782"), "{text}");
+        }
     }
 
     #[test]

@@ -4,12 +4,14 @@ use super::charts::instruments;
 use crate::analysis::Analysis;
 use crate::analysis::intervals::RateQuantity;
 use crate::analysis::throughput::{LeftOutStart, Throughput};
+use crate::case_labels::CaseLabels;
 use crate::figure_tables::or_dash;
 use crate::interval::{Label, with_interval};
+use record::Metric;
+use record::plan::Case;
 use record::profile::SampleKind;
 use record::quantity::{number, scale_for};
-use record::table::{Column, Table};
-use record::{Direction, Metric};
+use record::table::{Cell, Column, Table};
 use stats::order_statistics;
 
 /// Note on how to read the table.
@@ -36,14 +38,17 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
 }
 
 fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
-    let ways: Vec<(&str, Throughput)> = analysis
+    let ways: Vec<(&Case, Throughput)> = analysis
         .cases
         .iter()
         .flat_map(|case| {
             let ways = Throughput::of(case, instrument).into_iter();
-            ways.map(|way| (case.name(), way))
+            ways.map(|way| (case.case, way))
         })
         .collect();
+    let cases: Vec<&Case> = ways.iter().map(|(case, _)| *case).collect();
+    let labels = CaseLabels::of(analysis.record.plan(), &cases);
+    let has_directions = ways.iter().any(|(_, way)| way.direction.is_some());
     let shown: Vec<(RateQuantity, Label)> = RateQuantity::ALL
         .into_iter()
         .filter(|quantity| ways.iter().any(|(_, way)| way.quantity == *quantity))
@@ -52,7 +57,9 @@ fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
     let greatest = ways.iter().map(|(_, way)| way.steady).fold(0.0, f64::max);
     let unit = scale_for(Metric::GoodputBitPerS, greatest);
     let is_requested = ways.iter().any(|(_, way)| way.requested.is_some());
-    let mut columns = vec![Column::words("case"), Column::numbers("reached after\ns")];
+    let mut columns = labels.columns();
+    columns.extend(has_directions.then(|| Column::words("direction").label()));
+    columns.push(Column::numbers("reached after\ns"));
     columns.extend(shown.iter().map(|(quantity, label)| {
         let title = format!("steady {}", quantity.name());
         let lines = [Some(title), label.heading(), Some(unit.1.to_owned())];
@@ -62,30 +69,30 @@ fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
         is_requested.then(|| Column::numbers(format!("requested rate\n{}", unit.1)).beside()),
     );
     columns.push(Column::words("warm-up left out"));
-    let rows = ways
-        .iter()
-        .map(|(case, way)| cells(case, way, &shown, unit.0, is_requested));
+    let rows = ways.iter().map(|(case, way)| {
+        let mut row = labels.cells(case);
+        let direction = || or_dash(way.direction.map(|way| way.name().to_owned()));
+        row.extend(has_directions.then(|| Cell::from(direction())));
+        let figures = cells(way, &shown, unit.0, is_requested);
+        row.extend(figures.into_iter().map(Cell::from));
+        row
+    });
     Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
 }
 
 /// Returns the label for the intervals in the column of one quantity.
-fn label(ways: &[(&str, Throughput)], quantity: RateQuantity) -> Label {
+fn label(ways: &[(&Case, Throughput)], quantity: RateQuantity) -> Label {
     let own = ways.iter().filter(|(_, way)| way.quantity == quantity);
     Label::of(own.filter_map(|(_, way)| Some(way.interval?.of)))
 }
 
 fn cells(
-    case: &str,
     way: &Throughput,
     shown: &[(RateQuantity, Label)],
     by: f64,
     is_requested: bool,
 ) -> Vec<String> {
-    let case = match way.direction.map(Direction::name) {
-        Some(direction) => format!("{case}, {direction}"),
-        None => case.to_owned(),
-    };
-    let mut cells = vec![case, reached(&way.ramps_s)];
+    let mut cells = vec![reached(&way.ramps_s)];
     cells.extend(shown.iter().map(|(quantity, label)| {
         or_dash((way.quantity == *quantity).then(|| steady(way, by, *label)))
     }));
@@ -192,9 +199,10 @@ mod tests {
         };
         assert_eq!(steady(&sure, 1e6, Label::default()), "5.0 ± 1.0");
     }
+
     #[test]
     fn a_sent_rate_has_a_separate_column_beside_the_requested_rate() {
-        use record::{Figure, Sample, Statistic};
+        use record::{Direction, Figure, Sample, Statistic};
         let mut record = crate::analysis::tests::record();
         let up = Direction::Up;
         let instrument = record.head.plan.cases[0].instruments[1].name.clone();
@@ -212,7 +220,7 @@ mod tests {
         let row = table
             .rows
             .iter()
-            .find(|row| row[0].text == "base, up")
+            .find(|row| row[0].text == "base" && row[1].text == "up")
             .unwrap();
         let at = |title: &str| titles.iter().position(|known| known.starts_with(title));
         assert!(

@@ -49,6 +49,8 @@ pub enum ChangeForm {
     Difference,
 }
 
+/// The part of [`Change::words`], after the estimate, that says why there is no interval.
+pub const TOO_FEW: &str = "; too few runs for an interval";
 /// The share of the other mean below which a mean is near 0: a factor between them would then only show how small it
 /// is.
 const NEAR_ZERO: f64 = 0.01;
@@ -166,7 +168,7 @@ impl Change {
                 ChangeForm::Percent | ChangeForm::Points => format!("{short} {shown_unit}"),
             };
             let [reference, sample] = self.counts;
-            return format!("{value}; too few runs for an interval ({reference} and {sample})");
+            return format!("{value}{TOO_FEW} ({reference} and {sample})");
         };
         let places = estimate.places();
         let shown = |value: f64| fixed(value, places);

@@ -8,6 +8,17 @@ pub struct Axis {
     scale: Scale,
     low: f64,
     high: f64,
+    /// Further rows of texts below those of the ticks, for fields that change together with the axis' own.
+    rows: Vec<TickRow>,
+}
+
+/// Texts at positions of an axis.
+#[derive(Clone, Debug)]
+pub(super) struct TickRow {
+    /// The name of the field.
+    pub(super) title: String,
+    /// The texts with their values on the axis.
+    pub(super) ticks: Vec<(f64, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +60,7 @@ impl Axis {
             scale: Scale::Linear { step },
             low,
             high,
+            rows: Vec::new(),
         }
     }
 
@@ -77,6 +89,7 @@ impl Axis {
             scale: Scale::Log { base },
             low,
             high: if high > low { high } else { low * base },
+            rows: Vec::new(),
         }
     }
 
@@ -99,6 +112,7 @@ impl Axis {
             low: -0.5,
             high: names.len() as f64 - 0.5,
             scale: Scale::Names(names),
+            rows: Vec::new(),
         }
     }
 
@@ -109,6 +123,40 @@ impl Axis {
             high: last as f64 + 0.5,
             ..Self::names(title, (0..=last).map(|n| n.to_string()).collect())
         }
+    }
+
+    /// Adds a row of texts below those of the ticks.
+    pub(super) fn with_row(mut self, row: TickRow) -> Self {
+        self.rows.push(row);
+        self
+    }
+
+    /// Returns the rows of texts below those of the ticks.
+    pub(super) fn rows(&self) -> &[TickRow] {
+        &self.rows
+    }
+
+    /// Returns the title with the names of the rows below the ticks.
+    pub(super) fn full_title(&self) -> String {
+        let rows: Vec<&str> = self.rows.iter().map(|row| row.title.as_str()).collect();
+        if rows.is_empty() {
+            self.title.clone()
+        } else {
+            format!("{}; below it: {}", self.title, rows.join(", "))
+        }
+    }
+
+    /// Returns the number of names on an axis of names.
+    pub(super) fn names_count(&self) -> Option<usize> {
+        match &self.scale {
+            Scale::Names(names) => Some(names.len()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the axis is logarithmic.
+    pub(super) fn is_log(&self) -> bool {
+        matches!(self.scale, Scale::Log { .. })
     }
 
     /// Returns the position of a value from 0 at the low end to 1 at the high end. Values outside are placed at the

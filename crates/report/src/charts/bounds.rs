@@ -3,16 +3,22 @@
 use std::fmt::Write;
 
 use super::plot::open;
-use super::svg::{Look, escaped, px, shortened};
+use super::svg::{BOLD, LINE, Look, escaped, px, text_lines, wrapped_to};
 use super::{ChartQuestion, Drawing};
 use crate::analysis::Analysis;
 use crate::analysis::bound::Bound;
+use crate::case_labels::CaseLabels;
 use crate::interval::{ConfidenceInterval, with_interval};
 use record::quantity::{quantity, scale_for};
 use record::{Metric, Statistic};
 
 const WIDTH: f64 = 440.0;
-const ROW: f64 = 50.0;
+/// Height of a bar with the space below it.
+const BAR: f64 = 26.0;
+/// Greatest number of lines of a name, and of the words below it.
+const MOST_LINES: usize = 3;
+/// Space for the percentage beside a name.
+const PERCENT: f64 = 60.0;
 const LEFT: f64 = 8.0;
 /// Horizontal position of 100 %, which leaves room for greater values.
 const FULL: f64 = 375.0;
@@ -53,6 +59,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
 }
 
 fn bounded(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
+    let labels = CaseLabels::of_all(analysis.record.plan());
     let mut all = Vec::new();
     for figures in &analysis.cases {
         for (name, across) in &figures.figures {
@@ -71,7 +78,7 @@ fn bounded(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
                 .direction
                 .map_or(String::new(), |way| format!(", {}", way.name()));
             all.push(BoundedGoodput {
-                what: format!("{}, {}{way}", figures.case.name, name.instrument),
+                what: format!("{}, {}{way}", labels.words(figures.case), name.instrument),
                 measured: across.value(),
                 interval: across.interval,
                 bound,
@@ -82,60 +89,95 @@ fn bounded(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
 }
 
 fn draw(bounded: &[BoundedGoodput]) -> String {
-    let height = ROW * bounded.len() as f64 + 8.0;
-    let mut svg = open(
-        WIDTH,
-        height,
-        "Measured goodput in percent of the lowest limit, or of the expectation of a loss model",
-        "",
+    let mut rows = String::new();
+    let mut top = 4.0;
+    for bounded in bounded {
+        top = draw_row(&mut rows, bounded, top);
+    }
+    let title =
+        "Measured goodput in percent of the lowest limit, or of the expectation of a loss model";
+    open(WIDTH, top + 4.0, title, "") + &rows + "</svg>"
+}
+
+/// Draws a goodput and its limit from `top` on, and returns where the next one begins.
+fn draw_row(svg: &mut String, bounded: &BoundedGoodput, top: f64) -> f64 {
+    let share = |value: f64| LEFT + (value / bounded.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
+    let percent = 100.0 * bounded.measured / bounded.bound.bit_per_s;
+    let of = bounded
+        .interval
+        .map(|own| format!(", 95 % {}", own.of.words()));
+    let rate = |value: f64| quantity(Metric::GoodputBitPerS, value);
+    let (by, unit) = scale_for(Metric::GoodputBitPerS, bounded.measured);
+    let own = bounded.interval.map(|own| own.in_units_of(by).ends);
+    let limit = rate(bounded.bound.bit_per_s);
+    let (kind, name) = (bounded.bound.kind(), &bounded.bound.name);
+    let hover = format!(
+        "{}: {} {unit}{} of {limit} {kind}, {name}: {percent:.1} %",
+        bounded.what,
+        with_interval(bounded.measured / by, own),
+        of.unwrap_or_default(),
     );
-    for (row, bounded) in bounded.iter().enumerate() {
-        let top = ROW * row as f64 + 4.0;
-        let share = |value: f64| LEFT + (value / bounded.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
-        let percent = 100.0 * bounded.measured / bounded.bound.bit_per_s;
-        let of = bounded
-            .interval
-            .map(|own| format!(", 95 % {}", own.of.words()));
-        let rate = |value: f64| quantity(Metric::GoodputBitPerS, value);
-        let (by, unit) = scale_for(Metric::GoodputBitPerS, bounded.measured);
-        let own = bounded.interval.map(|own| own.in_units_of(by).ends);
-        let limit = rate(bounded.bound.bit_per_s);
-        let (kind, name) = (bounded.bound.kind(), &bounded.bound.name);
-        let hover = format!(
-            "{}: {} {unit}{} of {limit} {kind}, {name}: {percent:.1} %",
-            bounded.what,
-            with_interval(bounded.measured / by, own),
-            of.unwrap_or_default(),
-        );
-        let words = format!("{} of {limit} {kind}, {name}", rate(bounded.measured));
-        // Writing to a String cannot fail.
+    let words = format!("{} of {limit} {kind}, {name}", rate(bounded.measured));
+    let right = WIDTH - 6.0;
+    let names = wrapped_to(&bounded.what, (right - LEFT - PERCENT) / BOLD, MOST_LINES);
+    let words = wrapped_to(&words, right - LEFT, MOST_LINES);
+    let first = top + 10.0;
+    let second = first + names.len() as f64 * LINE - 1.0;
+    let bar = second + (words.len() - 1) as f64 * LINE + 5.0;
+    // Writing to a String cannot fail.
+    let _ = write!(
+        svg,
+        "<g><title>{hover}</title>{names}\
+         <text x=\"{right}\" y=\"{first}\" text-anchor=\"end\" font-weight=\"600\">{percent:.0} %</text>{words}\
+         <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{FULL}\" height=\"12\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".5\"/>\
+         <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{wide}\" height=\"12\" fill=\"{colour}\" fill-opacity=\".8\"/>",
+        hover = escaped(&hover),
+        names = text_lines(&names, LEFT, first, " font-weight=\"600\""),
+        first = px(first),
+        words = text_lines(&words, LEFT, second, ""),
+        bar = px(bar),
+        wide = px(share(bounded.measured) - LEFT),
+        colour = Look(0).colour(),
+    );
+    if let Some([low, high]) = bounded.interval.map(|own| own.ends) {
         let _ = write!(
             svg,
-            "<g><title>{hover}</title><text x=\"{LEFT}\" y=\"{first}\" font-weight=\"600\">{what}</text>\
-             <text x=\"{right}\" y=\"{first}\" text-anchor=\"end\" font-weight=\"600\">{percent:.0} %</text>\
-             <text x=\"{LEFT}\" y=\"{second}\">{limit}</text>\
-             <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{FULL}\" height=\"12\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".5\"/>\
-             <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{wide}\" height=\"12\" fill=\"{colour}\" fill-opacity=\".8\"/>",
-            hover = escaped(&hover),
-            first = px(top + 10.0),
-            second = px(top + 23.0),
-            what = escaped(&shortened(&bounded.what, 60)),
-            right = WIDTH - 6.0,
-            limit = escaped(&shortened(&words, 72)),
-            bar = px(top + 28.0),
-            wide = px(share(bounded.measured) - LEFT),
-            colour = Look(0).colour(),
+            "<path d=\"M{0} {2}H{1}m0 -4v8M{0} {2}m0 -4v8\" stroke=\"currentColor\" stroke-width=\"1.4\"/>",
+            px(share(low)),
+            px(share(high)),
+            px(bar + 6.0)
         );
-        if let Some([low, high]) = bounded.interval.map(|own| own.ends) {
-            let _ = write!(
-                svg,
-                "<path d=\"M{0} {2}H{1}m0 -4v8M{0} {2}m0 -4v8\" stroke=\"currentColor\" stroke-width=\"1.4\"/>",
-                px(share(low)),
-                px(share(high)),
-                px(top + 34.0)
-            );
-        }
-        svg.push_str("</g>");
     }
-    svg + "</svg>"
+    svg.push_str("</g>");
+    bar + BAR - 4.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::charts::geometry;
+
+    #[test]
+    fn long_names_are_wrapped_and_overlap_nothing() {
+        let goodput = |what: &str, measured: f64| BoundedGoodput {
+            what: what.to_owned(),
+            measured,
+            interval: None,
+            bound: Bound {
+                bit_per_s: 19.1e6,
+                name: "the expectation of a loss model with a rather long name, 1 % of packets"
+                    .to_owned(),
+                is_average: true,
+            },
+        };
+        let long = "delay 300ms, loss 1%, congestion bbr, queue 100pkt, parallel 16, download";
+        let svg = draw(&[
+            goodput(long, 9e6),
+            goodput("short", 25e6),
+            goodput(long, 1.0),
+        ]);
+        assert_eq!(geometry::overlaps(&svg), Vec::<String>::new(), "{svg}");
+        assert!(svg.contains("131 %"), "{svg}");
+        assert!(!svg.contains('…'), "{svg}");
+    }
 }

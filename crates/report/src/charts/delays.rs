@@ -4,7 +4,8 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name, instruments};
-use crate::analysis::CaseFigures;
+use crate::analysis::{Analysis, CaseFigures};
+use crate::case_labels::CaseLabels;
 use crate::meaning;
 use record::profile::SampleKind;
 use record::{Direction, Metric};
@@ -18,7 +19,9 @@ const SHOWN_SHARE: f64 = 0.995;
 type Delays = (Vec<f64>, Option<u64>);
 
 /// Returns the chart of cumulative distributions of delays.
-pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
+    let cases = &analysis.cases;
+    let labels = CaseLabels::of_all(analysis.record.plan());
     let kinds = [SampleKind::Probes, SampleKind::Messages];
     let shown = [
         (Metric::RttMs, None),
@@ -30,9 +33,9 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let mut drawings = Vec::new();
     for name in instruments(cases, &kinds) {
         for (metric, way) in shown {
-            let found: Vec<(&str, Delays)> = cases
+            let found: Vec<(String, Delays)> = cases
                 .iter()
-                .map(|case| (case.name(), delays(case, name, metric, way)))
+                .map(|case| (labels.words(case.case), delays(case, name, metric, way)))
                 .filter(|(_, (values, _))| values.len() > 1)
                 .collect();
             let axis = axis(metric, &found);
@@ -76,7 +79,7 @@ fn delays(
 }
 
 /// Returns the axis for all cases, so that drawings of some of them can be compared.
-fn axis(metric: Metric, cases: &[(&str, Delays)]) -> Axis {
+fn axis(metric: Metric, cases: &[(String, Delays)]) -> Axis {
     let ends = cases
         .iter()
         .flat_map(|(_, (values, _))| [values[0], quantile(values, SHOWN_SHARE)]);
@@ -94,7 +97,7 @@ fn draw(
     (metric, way): (Metric, Option<Direction>),
     x: &Axis,
     part: usize,
-    cases: &[(&str, Delays)],
+    cases: &[(String, Delays)],
 ) -> Drawing {
     let title = metric.title();
     let curves = cases

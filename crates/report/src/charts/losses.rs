@@ -6,7 +6,8 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name, instruments};
-use crate::analysis::CaseFigures;
+use crate::analysis::{Analysis, CaseFigures};
+use crate::case_labels::CaseLabels;
 use crate::meaning;
 use record::profile::SampleKind;
 use record::quantity::counted;
@@ -23,13 +24,15 @@ struct Losses {
 }
 
 /// Returns the chart of the lengths of consecutive losses.
-pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
+    let cases = &analysis.cases;
+    let labels = CaseLabels::of_all(analysis.record.plan());
     let mut drawings = Vec::new();
     for name in instruments(cases, &[SampleKind::Probes]) {
         for way in [None, Some(Direction::Up), Some(Direction::Down)] {
             let all = cases
                 .iter()
-                .map(|case| (case.name(), Losses::of(case, name, way)));
+                .map(|case| (labels.words(case.case), Losses::of(case, name, way)));
             let found: Vec<_> = all.filter(|(_, losses)| losses.lost > 0).collect();
             let chunks = found.chunks(MOST_SERIES).enumerate();
             drawings.extend(chunks.map(|(part, cases)| draw(name, way, part, cases)));
@@ -83,7 +86,7 @@ fn draw(
     instrument: &str,
     way: Option<Direction>,
     part: usize,
-    cases: &[(&str, Losses)],
+    cases: &[(String, Losses)],
 ) -> Drawing {
     let longest = cases
         .iter()

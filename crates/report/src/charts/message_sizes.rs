@@ -7,6 +7,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures, FigureOverRuns};
+use crate::case_labels::CaseLabels;
 use crate::interval::with_interval;
 use crate::meaning;
 use record::figure_name::FigureName;
@@ -27,8 +28,6 @@ const SHOWN: [(Metric, Statistic); 6] = [
 
 /// The divisor of a metric's values in a drawing, and the unit of the quotient.
 pub(super) type Unit = (f64, &'static str);
-/// The unit of values that are not scaled.
-const USUAL: Unit = (1.0, "");
 
 /// Returns the chart of round-trip time and throughput over message size.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
@@ -41,30 +40,38 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
             });
         }
     }
+    let labels = CaseLabels::of_all(analysis.record.plan());
     let drawings = families
         .iter()
-        .flat_map(|family| of_family(analysis, family));
+        .flat_map(|family| of_family(analysis, family, &labels));
     ChartQuestion {
         heading: "By message size",
-        note: "Means over the runs. Bars: 95 % intervals, whose scope each mark names; marks are moved slightly apart so that none hides another. Hollow: published values.".to_owned(),
+        note: "Means over the runs. Bars: 95 % intervals, whose scope each mark names; marks are moved slightly apart so that none hides another. A line joins sizes that are less than a decade apart. Hollow: published values.".to_owned(),
         drawings: drawings.collect(),
     }
 }
 
 /// Returns the drawings of one figure for all sizes, each with as many cases as can be distinguished.
-fn of_family(analysis: &Analysis<'_>, family: &FigureName) -> Vec<Drawing> {
+fn of_family(
+    analysis: &Analysis<'_>,
+    family: &FigureName,
+    labels: &CaseLabels<'_>,
+) -> Vec<Drawing> {
     let cases: Vec<&CaseFigures<'_>> = analysis
         .cases
         .iter()
-        .filter(|case| curve(case, family, USUAL, 0).points.len() > 1)
+        .filter(|case| of_sizes(case, family).count() > 1)
         .collect();
     let values = cases.iter().flat_map(|case| of_sizes(case, family));
     let greatest = values.map(|(_, across)| across.value()).fold(0.0, f64::max);
     let unit = scale_for(family.metric, greatest);
-    let axes = axes(family, unit, &curves(family, unit, &cases));
+    let axes = axes(family, unit, &curves(family, unit, &cases, labels));
     let chunks = cases.chunks(MOST_SERIES).enumerate();
     chunks
-        .map(|(part, cases)| draw(family, unit, axes.clone(), part, cases))
+        .map(|(part, cases)| {
+            let curves = curves(family, unit, cases, labels);
+            draw(family, axes.clone(), part, curves)
+        })
         .collect()
 }
 
@@ -85,33 +92,32 @@ fn axes(family: &FigureName, (_, unit): Unit, curves: &[Curve]) -> [Axis; 2] {
     ]
 }
 
-fn curves(family: &FigureName, unit: Unit, cases: &[&CaseFigures<'_>]) -> Vec<Curve> {
+fn curves(
+    family: &FigureName,
+    unit: Unit,
+    cases: &[&CaseFigures<'_>],
+    labels: &CaseLabels<'_>,
+) -> Vec<Curve> {
     let measured = cases
         .iter()
         .enumerate()
-        .map(|(look, case)| curve(case, family, unit, look));
+        .map(|(look, case)| curve(case, family, unit, (look, labels)));
     let published = cases
         .iter()
         .enumerate()
-        .map(|(look, case)| published(case, family, unit, look));
+        .map(|(look, case)| published(case, family, unit, (look, labels)));
     measured
         .chain(published.filter(|curve| !curve.points.is_empty()))
         .collect()
 }
 
-fn draw(
-    family: &FigureName,
-    unit: Unit,
-    [x, y]: [Axis; 2],
-    part: usize,
-    cases: &[&CaseFigures<'_>],
-) -> Drawing {
+fn draw(family: &FigureName, [x, y]: [Axis; 2], part: usize, curves: Vec<Curve>) -> Drawing {
     let title = family.metric.title();
     let plot = Plot {
         x,
         y,
         height: 240.0,
-        curves: curves(family, unit, cases),
+        curves,
     };
     let way = family
         .direction
@@ -141,12 +147,17 @@ fn of_sizes<'a>(
     })
 }
 
-fn curve(case: &CaseFigures<'_>, family: &FigureName, unit: Unit, look: usize) -> Curve {
+fn curve(
+    case: &CaseFigures<'_>,
+    family: &FigureName,
+    unit: Unit,
+    (look, labels): (usize, &CaseLabels<'_>),
+) -> Curve {
     let points = of_sizes(case, family).map(|(size, across)| {
         let what = format!("{}, {size} bytes", case.case.name);
         point(unit, size as f64, across, &what)
     });
-    let label = case.case.name.clone();
+    let label = labels.words(case.case);
     Curve::new(Some(label), look, Shape::Marked, points.collect())
 }
 
@@ -167,7 +178,12 @@ pub(super) fn point((by, unit): Unit, x: f64, across: &FigureOverRuns, what: &st
     }
 }
 
-fn published(case: &CaseFigures<'_>, family: &FigureName, (by, unit): Unit, look: usize) -> Curve {
+fn published(
+    case: &CaseFigures<'_>,
+    family: &FigureName,
+    (by, unit): Unit,
+    (look, labels): (usize, &CaseLabels<'_>),
+) -> Curve {
     let of = |(name, published): (&FigureName, &Published)| {
         let (size, value) = (name.size?, published.over(Centre::Mean)?);
         let own = FigureName {
@@ -184,7 +200,7 @@ fn published(case: &CaseFigures<'_>, family: &FigureName, (by, unit): Unit, look
             ..Point::at(size as f64, value / by)
         })
     };
-    let label = format!("{}, published", case.case.name);
+    let label = format!("{}, published", labels.words(case.case));
     let points = case.case.published.iter().filter_map(of);
     Curve::new(Some(label), look, Shape::Hollow, points.collect())
 }

@@ -3,15 +3,22 @@
 mod axis;
 mod bounds;
 mod delays;
+#[cfg(test)]
+pub(crate) mod geometry;
+mod heat_map;
 pub(super) mod intervals;
 pub(super) mod key_figure;
+mod load;
 mod losses;
 mod message_sizes;
 mod over_time;
 mod plot;
+mod runs;
 mod same_time;
 mod svg;
 mod sweeps;
+mod swept_axes;
+mod topology;
 
 pub use self::axis::Axis;
 pub use self::plot::{Curve, Plot, Point, Shape, stack};
@@ -41,13 +48,16 @@ pub(super) struct Drawing {
 
 /// Returns all charts for which the record has data.
 pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
-    let cases = &analysis.cases;
     let all = [
-        over_time::question(cases),
-        message_sizes::question(analysis),
+        topology::question(analysis),
         sweeps::question(analysis),
-        delays::question(cases),
-        losses::question(cases),
+        heat_map::question(analysis),
+        runs::question(analysis),
+        over_time::question(analysis),
+        load::question(analysis),
+        message_sizes::question(analysis),
+        delays::question(analysis),
+        losses::question(analysis),
         bounds::question(analysis),
     ];
     all.into_iter()
@@ -101,7 +111,7 @@ pub(super) mod tests {
             .iter()
             .flat_map(|question| &question.drawings)
             .collect();
-        assert_eq!(drawings.len(), 5);
+        assert_eq!(drawings.len(), 7);
         let mut names: Vec<&str> = drawings
             .iter()
             .map(|drawing| drawing.file.as_str())

@@ -5,10 +5,12 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape, stack};
 use super::same_time::{FROM_TOP, ObservedGroup, Track, TrackQuantity};
 use super::{ChartQuestion, Drawing, file_name};
-use crate::analysis::CaseFigures;
 use crate::analysis::intervals::RateQuantity;
+use crate::analysis::{Analysis, CaseFigures};
+use crate::case_labels::CaseLabels;
 use crate::distinct;
-use record::quantity::scale_for;
+use record::Metric;
+use record::quantity::quantity;
 
 /// Greatest number of points in a curve of this width; with more, neighbouring values are averaged.
 const MOST_POINTS: usize = 220;
@@ -26,6 +28,8 @@ type SharedMaxima = [Option<f64>; FROM_TOP.len()];
 /// One case, and a group of instruments that ran simultaneously in it.
 struct Panel<'a> {
     case: &'a CaseFigures<'a>,
+    /// The words that identify the case.
+    label: String,
     /// Names of the instruments, joined by "+".
     names: String,
     seen: ObservedGroup,
@@ -33,7 +37,10 @@ struct Panel<'a> {
 }
 
 /// Returns the chart of each case over time.
-pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
+    let cases = &analysis.cases;
+    let labels = CaseLabels::of_all(analysis.record.plan());
+    let labels = &labels;
     let tracks: usize = cases
         .iter()
         .map(|case| case.runs.len().min(MOST_REPEATS) * case.case.instruments.len())
@@ -45,6 +52,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
             let groups = case.case.groups().into_iter();
             groups.map(move |group| Panel {
                 case,
+                label: labels.words(case.case),
                 names: names(group.iter().map(|instrument| instrument.name.as_str())),
                 seen: ObservedGroup::of(case, group, most, MOST_REPEATS),
                 left_out: case.runs.len().saturating_sub(MOST_REPEATS),
@@ -110,9 +118,16 @@ fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
     if tracks().any(|track| track.is_smoothed) {
         parts.push("The RTT of TCP is the smoothed value of the sending kernel.".to_owned());
     }
+    if any(TrackQuantity::Queue) || any(TrackQuantity::Drops) {
+        parts.push(
+            "Queue and drops: those of the emulated link in the first repeat, read ten times a second; a direction in which \
+             nothing waited or was dropped is not drawn."
+                .to_owned(),
+        );
+    }
     if any(TrackQuantity::Loss) {
         parts.push(
-            "Loss: the share in groups of ten or more neighbouring probes; not drawn if none was lost."
+            "Loss: the share in groups of ten or more neighbouring probes; not drawn if none was lost, or of fewer than 40 probes."
                 .to_owned(),
         );
     }
@@ -174,15 +189,26 @@ impl Panel<'_> {
                 self.frame(quantity, &x, top, &looks)
             })
             .collect();
-        let (name, title) = (self.case.name(), &self.case.case.title);
         let shown = names(self.instruments().into_iter());
+        let title = self.case.case.title.clone();
+        let lines = [Some(title), self.above_limit()].into_iter().flatten();
+        let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
         Drawing {
-            file: file_name(&["over-time", &self.names, name]),
-            svg: stack(&frames, &format!("{shown} over time, {name}")),
-            caption: format!("{name}: {shown}"),
-            below: title.clone(),
+            file: file_name(&["over-time", &self.names, self.case.name()]),
+            svg: stack(&frames, &format!("{shown} over time, {}", self.label)),
+            caption: format!("{}: {shown}", self.label),
+            below: lines.join(". "),
             about: self.about(),
         }
+    }
+
+    /// Explains a goodput above the limit of the link.
+    fn above_limit(&self) -> Option<String> {
+        let limit = quantity(Metric::GoodputBitPerS, self.seen.exceeded?);
+        Some(format!(
+            "Goodput above the link's limit of {limit} is delivery after a stall: data that waited behind a lost packet, or in a \
+             buffer, reaches the application at one moment"
+        ))
     }
 
     /// Describes each of its frames in a sentence.
@@ -190,20 +216,15 @@ impl Panel<'_> {
         let shown = FROM_TOP
             .into_iter()
             .filter(|quantity| self.seen.has(*quantity));
-        let sentences = shown.map(|quantity| {
-            let (title, metric) = quantity.axis();
-            format!("{title}: {}", metric.meaning())
-        });
+        let sentences =
+            shown.map(|quantity| format!("{}: {}", quantity.title(), quantity.meaning()));
         sentences.collect::<Vec<_>>().join(" ")
     }
 
     fn instruments(&self) -> Vec<&str> {
-        distinct(
-            self.seen
-                .tracks
-                .iter()
-                .map(|track| track.instrument.as_str()),
-        )
+        let tracks = self.seen.tracks.iter();
+        let measured = tracks.filter(|track| !track.quantity.is_of_link());
+        distinct(measured.map(|track| track.instrument.as_str()))
     }
 
     /// Returns the labels of the legend, whose positions determine the looks.
@@ -212,8 +233,8 @@ impl Panel<'_> {
     }
 
     fn frame(&self, quantity: TrackQuantity, x: &Axis, top: f64, looks: &[String]) -> Plot {
-        let (title, metric) = quantity.axis();
-        let (by, unit) = scale_for(metric, top);
+        let title = quantity.title();
+        let (by, unit) = quantity.scale(top);
         let mut own: Vec<&str> = Vec::new();
         let mut curves = Vec::new();
         for track in self.seen.of_quantity(quantity) {
@@ -224,14 +245,20 @@ impl Panel<'_> {
             });
             curves.push(track.curve(looks, nth, by));
         }
-        if let Some((label, level)) = self.seen.level(quantity) {
+        for ((label, level), look) in self.seen.levels(quantity).into_iter().zip([4, 5]) {
             let points = [0.0, x.high()].map(|at| Point::at(at, level / by)).into();
-            curves.push(Curve::new(Some(label.to_owned()), 4, Shape::Level, points));
+            curves.push(Curve::new(
+                Some(label.to_owned()),
+                look,
+                Shape::Level,
+                points,
+            ));
         }
         let height = match quantity {
             TrackQuantity::Rate(_) => 150.0,
             TrackQuantity::RoundTrip => 130.0,
-            TrackQuantity::Loss => 60.0,
+            TrackQuantity::Queue => 90.0,
+            TrackQuantity::Loss | TrackQuantity::Drops => 60.0,
         };
         Plot {
             x: x.clone(),
@@ -263,12 +290,25 @@ impl Track {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Analysis;
-    use record::{Metric, Record, Sample};
+    use crate::charts::geometry;
+    use record::link_history::{DirectionHistory, LinkHistory};
+    use record::summary::Summary;
+    use record::{LinkCounts, Record, Sample};
 
-    /// The small record, with ping and download running simultaneously, the download half a second later.
-    fn together() -> Record {
+    /// The small record with five pings in each run.
+    fn pinged() -> Record {
         let mut record = crate::analysis::tests::record();
+        for run in &mut record.runs {
+            let sample =
+                |index: u32| Sample::new(f64::from(index) * 0.1, Metric::RttMs, index.into(), 1.0);
+            run.measurements[0].measurement.samples = (1..=5).map(sample).collect();
+        }
+        record
+    }
+
+    /// The same, with ping and download running simultaneously, the download half a second later.
+    fn together() -> Record {
+        let mut record = pinged();
         for instrument in record
             .head
             .plan
@@ -286,7 +326,7 @@ mod tests {
     }
 
     fn question_of(record: &Record) -> ChartQuestion {
-        question(&Analysis::of(record).cases)
+        question(&Analysis::of(record))
     }
 
     fn axes(svg: &str) -> Vec<&str> {
@@ -331,21 +371,94 @@ mod tests {
             let question = question_of(record);
             question.drawings[0].svg.matches(">loss, %<").count()
         };
+        assert_eq!(losses(&record), 0);
         for run in &mut record.runs {
             let samples = &mut run.measurements[0].measurement.samples;
-            samples.retain(|sample| sample.metric != Metric::LostPackets);
+            *samples = (1..=60)
+                .map(|index: u64| {
+                    let metric = if index == 30 {
+                        Metric::LostPackets
+                    } else {
+                        Metric::RttMs
+                    };
+                    Sample::new(index as f64 * 0.1, metric, index, 1.0)
+                })
+                .collect();
         }
-        assert_eq!(losses(&record), 0);
-        let lost = Sample::new(0.2, Metric::LostPackets, 99, 1.0);
-        record.runs[0].measurements[0]
-            .measurement
-            .samples
-            .push(lost.clone());
-        record.runs[1].measurements[0]
-            .measurement
-            .samples
-            .push(lost);
         assert_eq!(losses(&record), 1);
+    }
+
+    #[test]
+    fn a_curve_of_two_points_is_not_drawn() {
+        let mut record = pinged();
+        for run in &mut record.runs {
+            for measured in &mut run.measurements {
+                measured.measurement.samples.truncate(2);
+            }
+        }
+        assert!(question_of(&record).drawings.is_empty());
+    }
+
+    #[test]
+    fn the_queue_and_the_drops_of_the_link_are_below_the_goodput() {
+        let mut record = together();
+        let at_s: Vec<f64> = (0..30).map(|at| f64::from(at) * 0.1).collect();
+        let down = DirectionHistory {
+            queue_packets: vec![5; 30],
+            queue_bytes: vec![7_500; 30],
+            queue_ms: vec![3.0; 30],
+            dropped: [("queue_full".to_owned(), (0..30).collect())].into(),
+        };
+        let link = LinkCounts {
+            history: Some(LinkHistory {
+                started_at: "2026-01-01T00:00:00.000Z".to_owned(),
+                at_s,
+                up: DirectionHistory::default(),
+                down,
+            }),
+            ..LinkCounts::of(("link".to_owned(), Summary::default()))
+        };
+        record.runs[0].links = vec![link];
+        let drawing = &question_of(&record).drawings[0];
+        let svg = &drawing.svg;
+        let place = |title: &str| {
+            svg.find(title)
+                .unwrap_or_else(|| panic!("{title} in {svg}"))
+        };
+        assert!(place(">goodput, Mbit/s<") < place(">queue, ms<"));
+        assert!(place(">queue, ms<") < place(">drops, 1/s<"));
+        assert!(svg.contains("queue down, run 1"), "{svg}");
+        assert!(svg.contains("drops down, queue full, run 1"), "{svg}");
+        assert!(!svg.contains("queue up"), "{svg}");
+        assert_eq!(drawing.caption, "base: ping + download");
+        assert_eq!(geometry::overlaps(svg), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_goodput_above_the_link_is_explained() {
+        let mut record = together();
+        for case in &mut record.head.plan.cases {
+            case.link = toml::from_str("rate = '20mbit'").unwrap();
+        }
+        assert!(
+            !question_of(&record).drawings[0]
+                .below
+                .contains("after a stall")
+        );
+        let samples = &mut record.runs[0].measurements[1].measurement.samples;
+        samples[2].value *= 4.0;
+        let question = question_of(&record);
+        let drawing = &question.drawings[0];
+        assert!(
+            drawing.below.contains("delivery after a stall"),
+            "{}",
+            drawing.below
+        );
+        assert!(
+            drawing.svg.contains(">limit of the link<"),
+            "{}",
+            drawing.svg
+        );
     }
 
     #[test]
@@ -362,8 +475,7 @@ mod tests {
 
     #[test]
     fn instruments_that_did_not_run_simultaneously_share_no_axis() {
-        let record = crate::analysis::tests::record();
-        let drawings = question_of(&record).drawings;
+        let drawings = question_of(&pinged()).drawings;
         assert_eq!(drawings.len(), 4);
         assert!(drawings.iter().all(|drawing| axes(&drawing.svg).len() == 1));
     }

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::axis::Axis;
-use super::svg::{Look, escaped, points, px, shortened, width};
+use super::svg::{
+    LINE, Look, escaped, fitted, points, px, shortened, text_lines, width, wrapped_to,
+};
 
 /// Width in pixels: that of a phone, so that the text is legible there, and two or three drawings fit side by side on a
 /// desktop screen.
@@ -18,7 +20,13 @@ const GAP: f64 = 18.0;
 const LEGEND_LINE: f64 = 18.0;
 /// Width of the mark before a label, including the space behind it.
 const KEY: f64 = 30.0;
-const LABEL_MOST: usize = 52;
+/// The attribute of a text that is centred.
+const MIDDLE: &str = " text-anchor=\"middle\"";
+/// Greatest number of lines of a label in the legend, and of a name below an axis.
+const MOST_LINES: usize = 3;
+/// A line joins neighbouring marks on a logarithmic axis only if their values differ by less than this factor, because
+/// nothing is known about what lies between values that are further apart.
+const JOINED_WITHIN: f64 = 10.0;
 
 /// A frame with its axes and curves.
 pub struct Plot {
@@ -75,6 +83,8 @@ pub enum Shape {
     Trace(usize),
     /// A thin, solid line with marks.
     Marked,
+    /// Marks without a line, for categories and for points in no order.
+    Points,
     /// Hollow marks without a line, for published values.
     Hollow,
     /// A dashed line for a published or computed level.
@@ -119,7 +129,7 @@ pub fn stack(plots: &[Plot], title: &str) -> String {
     let legend = legend(plots.iter().flat_map(|plot| &plot.curves));
     let frames: f64 = plots.iter().map(|plot| plot.height).sum();
     let gaps = plots.len().saturating_sub(1) as f64 * GAP;
-    let below = TOP + frames + gaps + BOTTOM;
+    let below = TOP + frames + gaps + plots.last().map_or(BOTTOM, Plot::bottom);
     // The drawing can be focused, so that arrow keys move along the points without a pointer.
     let mut svg = open(WIDTH, below + legend.height, title, " tabindex=\"0\"");
     let mut top = 0.0;
@@ -168,6 +178,28 @@ impl Plot {
         svg.push_str("</g>");
     }
 
+    /// Returns the space below the frame for the texts of ticks and axis.
+    fn bottom(&self) -> f64 {
+        let rows = self.x.rows().len() + self.name_lines().saturating_sub(1);
+        BOTTOM + rows as f64 * LINE
+    }
+
+    /// Returns the number of lines of the longest name below the axis; 1 for an axis of numbers.
+    fn name_lines(&self) -> usize {
+        let Some(width) = self.name_width() else {
+            return 1;
+        };
+        let ticks = self.x.ticks().into_iter();
+        let lines = ticks.map(|(_, name)| wrapped_to(&name, width, MOST_LINES).len());
+        lines.max().unwrap_or(1)
+    }
+
+    /// Returns the width that is there for each name on an axis of names.
+    fn name_width(&self) -> Option<f64> {
+        let count = self.x.names_count()?;
+        Some((WIDTH - LEFT - RIGHT) / count.max(1) as f64 - 5.0)
+    }
+
     fn left(&self, x: f64) -> f64 {
         LEFT + self.x.place(x) * (WIDTH - LEFT - RIGHT)
     }
@@ -197,9 +229,9 @@ impl Plot {
             );
         }
         let mut free = f64::NEG_INFINITY;
+        let name_width = self.name_width();
         for (value, text) in self.x.ticks() {
-            let (x, text) = (self.left(value), shortened(&text, 14));
-            let half = width(&text) / 2.0;
+            let x = self.left(value);
             let _ = write!(
                 svg,
                 "<path d=\"M{} {bottom}v4\" stroke=\"currentColor\"/>",
@@ -208,7 +240,14 @@ impl Plot {
             if !last {
                 continue;
             }
-            // Long names are left out where they would overlap.
+            if let Some(most) = name_width {
+                let lines = wrapped_to(&text, most, MOST_LINES);
+                svg.push_str(&text_lines(&lines, x, bottom + 16.0, MIDDLE));
+                continue;
+            }
+            let text = shortened(&text, 14);
+            let half = width(&text) / 2.0;
+            // Texts are left out where they would overlap.
             if x - half > free {
                 let at = px(x.min(WIDTH - half));
                 let _ = write!(
@@ -220,30 +259,51 @@ impl Plot {
                 free = x + half + 4.0;
             }
         }
+        if last {
+            self.draw_rows(svg, bottom + 16.0 + self.name_lines() as f64 * LINE);
+        }
         let _ = write!(
             svg,
             "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".6\"/>\
              <text transform=\"translate(12 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
             px(TOP + self.height / 2.0),
-            escaped(&self.y.title)
+            escaped(&fitted(&self.y.title, self.height + GAP))
         );
         if last {
             let _ = write!(
                 svg,
                 "<text class=\"across\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 px((LEFT + right) / 2.0),
-                bottom + 33.0,
-                escaped(&self.x.title)
+                px(bottom + self.bottom() - BOTTOM + 33.0),
+                escaped(&fitted(&self.x.full_title(), right - LEFT))
             );
+        }
+    }
+
+    /// Draws the rows of texts below the ticks, the first of which has its baseline at `y`. Texts are left out where
+    /// they would overlap.
+    fn draw_rows(&self, svg: &mut String, y: f64) {
+        for (row, line) in self.x.rows().iter().zip(0..) {
+            let y = y + f64::from(line) * LINE;
+            let mut free = f64::NEG_INFINITY;
+            for (value, text) in &row.ticks {
+                let most = self.name_width().unwrap_or(f64::INFINITY);
+                let text = fitted(text, most);
+                let (x, half) = (self.left(*value), width(&text) / 2.0);
+                if x - half > free {
+                    let x = x.min(WIDTH - half);
+                    svg.push_str(&text_lines(&[text], x, y, MIDDLE));
+                    free = x + half + 4.0;
+                }
+            }
         }
     }
 
     /// Returns the sideways shift of a series, which separates the error bars of several series at the same value.
     fn dodge(&self, curve: &Curve) -> f64 {
         let marked = || {
-            self.curves
-                .iter()
-                .filter(|curve| curve.shape == Shape::Marked)
+            let is_marked = |curve: &&Curve| matches!(curve.shape, Shape::Marked | Shape::Points);
+            self.curves.iter().filter(is_marked)
         };
         let barred =
             marked().any(|curve| curve.points.iter().any(|point| point.interval.is_some()));
@@ -285,33 +345,43 @@ impl Plot {
                 look.colour()
             );
         }
-        if curve.shape != Shape::Hollow && curve.points.len() > 1 {
+        if !matches!(curve.shape, Shape::Hollow | Shape::Points) && curve.points.len() > 1 {
             let (wide, dash) = match curve.shape {
                 Shape::Line => (if curve.faint { 1.0 } else { 1.8 }, look.dash()),
                 Shape::Trace(nth) => (if curve.faint { 0.9 } else { 1.5 }, Look(nth).dash()),
                 Shape::Level => (1.6, "5 4"),
                 Shape::Area => (1.0, ""),
-                Shape::Marked | Shape::Hollow => (1.4, ""),
+                Shape::Marked | Shape::Points | Shape::Hollow => (1.4, ""),
             };
             let dashed = if dash.is_empty() {
                 String::new()
             } else {
                 format!(" stroke-dasharray=\"{dash}\"")
             };
-            let _ = write!(
-                svg,
-                "<polyline points=\"{}\" fill=\"none\" stroke-width=\"{wide}\" stroke-linejoin=\"round\"{dashed}/>",
-                points(places())
-            );
+            let mut places = places();
+            for part in curve.points.chunk_by(|a, b| self.joins(curve, a, b)) {
+                let places = places.by_ref().take(part.len());
+                let _ = write!(
+                    svg,
+                    "<polyline points=\"{}\" fill=\"none\" stroke-width=\"{wide}\" stroke-linejoin=\"round\"{dashed}/>",
+                    points(places)
+                );
+            }
         }
         let line = matches!(curve.shape, Shape::Line | Shape::Trace(_));
         let lonely = line && curve.points.len() == 1;
-        if lonely || matches!(curve.shape, Shape::Marked | Shape::Hollow) {
+        if lonely || matches!(curve.shape, Shape::Marked | Shape::Points | Shape::Hollow) {
             for point in &curve.points {
                 self.draw_mark(svg, curve, dodge, point);
             }
         }
         svg.push_str("</g>");
+    }
+
+    /// Returns whether a line joins two neighbouring points of a curve.
+    fn joins(&self, curve: &Curve, a: &Point, b: &Point) -> bool {
+        let is_far = self.x.is_log() && a.x.max(b.x) >= JOINED_WITHIN * a.x.min(b.x);
+        curve.shape != Shape::Marked || !is_far
     }
 
     fn draw_mark(&self, svg: &mut String, curve: &Curve, dodge: f64, point: &Point) {
@@ -351,21 +421,19 @@ fn legend<'a>(curves: impl Iterator<Item = &'a Curve>) -> Legend {
             continue;
         };
         known.push(label);
-        let text = shortened(label, LABEL_MOST);
-        let wide = KEY + width(&text) + 14.0;
+        let texts = wrapped_to(label, WIDTH - KEY - 16.0, MOST_LINES);
+        let widths = texts.iter().map(|text| width(text));
+        let wide = KEY + widths.fold(0.0, f64::max) + 14.0;
         if x > 8.0 && x + wide > WIDTH {
             (x, line) = (8.0, line + 1.0);
         }
         let y = line * LEGEND_LINE;
-        let _ = write!(
-            legend.svg,
-            "{}<text x=\"{}\" y=\"{}\">{}</text>",
-            key(curve, x, y),
-            px(x + KEY),
-            px(y + 4.0),
-            escaped(&text)
-        );
-        x += wide;
+        legend.svg += &key(curve, x, y);
+        legend.svg += &text_lines(&texts, x + KEY, y + 4.0, "");
+        // The next label begins below the last line of a long one.
+        let more = (texts.len() - 1) as f64 * LINE / LEGEND_LINE;
+        x = if more > 0.0 { WIDTH } else { x + wide };
+        line += more;
         legend.height = (line + 1.0) * LEGEND_LINE + 4.0;
     }
     legend
@@ -384,10 +452,10 @@ fn key(curve: &Curve, x: f64, y: f64) -> String {
         Shape::Line => look.dash(),
         Shape::Trace(nth) => Look(nth).dash(),
         Shape::Level => "5 4",
-        Shape::Marked | Shape::Hollow | Shape::Area => "",
+        Shape::Marked | Shape::Points | Shape::Hollow | Shape::Area => "",
     };
     let mut key = format!("<g stroke=\"{}\">", look.colour());
-    if curve.shape != Shape::Hollow {
+    if !matches!(curve.shape, Shape::Hollow | Shape::Points) {
         let _ = write!(
             key,
             "<path d=\"M{} {}h24\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>",
@@ -404,7 +472,7 @@ fn key(curve: &Curve, x: f64, y: f64) -> String {
             look.colour()
         );
     }
-    if matches!(curve.shape, Shape::Marked | Shape::Hollow) {
+    if matches!(curve.shape, Shape::Marked | Shape::Points | Shape::Hollow) {
         let fill = if curve.shape == Shape::Hollow {
             "none"
         } else {
@@ -433,6 +501,8 @@ pub(super) fn open(width: f64, height: f64, title: &str, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::charts::axis::TickRow;
+    use crate::charts::geometry;
 
     /// Returns the number before the next quote.
     fn number(text: &str) -> f64 {
@@ -452,6 +522,86 @@ mod tests {
         let text_at = number(svg.split("<text x=\"").nth(1).unwrap());
         let next_mark_at = number(svg.split("<path d=\"M").nth(2).unwrap());
         assert!(text_at + names[0].1 + 8.0 < next_mark_at, "{svg}");
+    }
+
+    #[test]
+    fn a_long_label_is_wrapped_and_the_next_one_is_below_it() {
+        let curve = |name: &str| Curve {
+            label: Some(name.to_owned()),
+            ..Curve::default()
+        };
+        let long =
+            "delay 300ms, loss 1%, congestion bbr, queue 100pkt, parallel 16, direction down";
+        let plot = Plot {
+            x: Axis::from_zero("seconds", [1.0].into_iter()),
+            y: Axis::from_zero("goodput, Mbit/s", [1.0].into_iter()),
+            height: 100.0,
+            curves: vec![curve(long), curve("next"), curve("another")],
+        };
+        let svg = plot.draw("");
+        assert_eq!(geometry::overlaps(&svg), Vec::<String>::new(), "{svg}");
+        assert!(!svg.contains('…'), "{svg}");
+    }
+
+    #[test]
+    fn names_and_rows_below_an_axis_do_not_overlap() {
+        let names = [
+            "cubic with a long name",
+            "bbr",
+            "an-even-longer-name-without-a-space",
+            "reno",
+            "dctcp",
+            "westwood",
+            "illinois",
+        ];
+        let owned = names.map(str::to_owned).to_vec();
+        let ticks = (0..).map(f64::from).zip(owned.iter().cloned()).collect();
+        let row = TickRow {
+            title: "queue".to_owned(),
+            ticks,
+        };
+        let point = |at: usize| Point {
+            hover: names[at].to_owned(),
+            ..Point::at(at as f64, 1.0)
+        };
+        let plot = Plot {
+            x: Axis::names("congestion", owned).with_row(row),
+            y: Axis::from_zero("goodput, Mbit/s", [1.0].into_iter()),
+            height: 100.0,
+            curves: vec![Curve::new(
+                Some("measured".to_owned()),
+                0,
+                Shape::Points,
+                (0..names.len()).map(point).collect(),
+            )],
+        };
+        let svg = plot.draw("");
+        assert_eq!(geometry::overlaps(&svg), Vec::<String>::new(), "{svg}");
+        assert_eq!(
+            svg.matches("<polyline").count(),
+            0,
+            "categories are not joined: {svg}"
+        );
+        assert!(svg.contains("congestion; below it: queue"), "{svg}");
+    }
+
+    #[test]
+    fn marks_that_are_a_decade_apart_are_not_joined() {
+        let lines = |sizes: &[f64]| {
+            let points = sizes.iter().map(|size| Point::at(*size, 1.0)).collect();
+            let plot = Plot {
+                x: Axis::log("size, bytes", sizes.iter().copied()),
+                y: Axis::from_zero("time, ms", [1.0].into_iter()),
+                height: 100.0,
+                curves: vec![Curve::new(None, 0, Shape::Marked, points)],
+            };
+            let svg = plot.draw("");
+            let lines = svg.split("<polyline points=\"").skip(1);
+            let counts = lines.map(|line| line.split('"').next().unwrap().split(' ').count());
+            counts.collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&[64.0, 256.0, 512.0]), [3]);
+        assert_eq!(lines(&[1e4, 1e6, 2e6, 1e9]), [1, 2, 1]);
     }
 
     #[test]

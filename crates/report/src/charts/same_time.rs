@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::CaseFigures;
+use crate::analysis::bound::Bound;
 use crate::analysis::intervals::{DIRECTIONS, RateQuantity, RateSeries, ThroughputInterval};
 use crate::analysis::throughput;
+use record::bed::Bed;
 use record::figure_name::FigureName;
 use record::plan::PlannedInstrument;
 use record::profile::SampleKind;
-use record::{Direction, Measured, Measurement, Metric, Sample, Statistic};
+use record::quantity::scale_for;
+use record::{Direction, Measured, Measurement, Metric, Run, Sample, Statistic};
 use stats::deciding::Centre;
 
 /// Greatest number of parts of the time in which losses are counted.
@@ -17,7 +20,12 @@ const MOST_PARTS: usize = 40;
 const PROBES_A_PART: usize = 10;
 
 /// Points of a curve: seconds, and the value in the metric's unit.
-type CurvePoints = Vec<(f64, f64)>;
+pub(super) type CurvePoints = Vec<(f64, f64)>;
+
+/// Fewest points of a curve over time. Two or three show no course.
+const FEWEST_POINTS: usize = 4;
+/// A goodput this much above the limit of the conditions is marked and explained.
+const ABOVE_LIMIT: f64 = 1.05;
 
 /// The quantities of the frames, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +33,20 @@ pub(super) enum TrackQuantity {
     Rate(RateQuantity),
     RoundTrip,
     Loss,
+    /// The time that packets wait in the emulator's queue.
+    Queue,
+    /// Packets that the emulated network drops.
+    Drops,
 }
 
-pub(super) const FROM_TOP: [TrackQuantity; 5] = [
+pub(super) const FROM_TOP: [TrackQuantity; 7] = [
     TrackQuantity::Rate(RateQuantity::Goodput),
     TrackQuantity::Rate(RateQuantity::IpCapacity),
     TrackQuantity::Rate(RateQuantity::Sent),
     TrackQuantity::RoundTrip,
     TrackQuantity::Loss,
+    TrackQuantity::Queue,
+    TrackQuantity::Drops,
 ];
 
 /// All curves of a group of instruments in the runs of a case.
@@ -42,11 +56,14 @@ pub(super) struct ObservedGroup {
     pub(super) published: Option<f64>,
     /// The requested rate of the senders in bit/s, if it is the same for all curves.
     pub(super) requested: Option<f64>,
+    /// The limit in bit/s that the conditions set to a goodput which exceeds it.
+    pub(super) exceeded: Option<f64>,
 }
 
 /// One curve.
 pub(super) struct Track {
     pub(super) quantity: TrackQuantity,
+    /// The instrument; empty for the state of a link.
     pub(super) instrument: String,
     /// The label in the legend, which is the same for all runs.
     pub(super) label: String,
@@ -77,15 +94,25 @@ impl ObservedGroup {
                 .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
                 .collect();
             let starts = starts(&together);
+            let mut of_run: Vec<Track> = Vec::new();
             for ((instrument, measured), start_s) in together.iter().zip(starts) {
                 let of_one = tracks_of(instrument, &measured.measurement, most);
-                tracks.extend(of_one.into_iter().map(|track| Track {
-                    repeat: run.repeat,
-                    is_first: at == 0,
+                of_run.extend(of_one.into_iter().map(|track| Track {
                     points: shifted(track.points, start_s),
                     ..track
                 }));
             }
+            // The links of further runs would hide those of the first.
+            if let (0, Some(first)) = (at, first_start(&together)) {
+                let points = of_run.iter().flat_map(|track| &track.points);
+                let end_s = points.map(|point| point.0).fold(0.0, f64::max);
+                of_run.extend(link_tracks(case, run, (first, end_s), most));
+            }
+            tracks.extend(of_run.into_iter().map(|track| Track {
+                repeat: run.repeat,
+                is_first: at == 0,
+                ..track
+            }));
         }
         // Sent bytes are not compared with bytes that arrived.
         let goodput = TrackQuantity::Rate(RateQuantity::Goodput);
@@ -93,6 +120,7 @@ impl ObservedGroup {
         Self {
             published: published(case, group).filter(|_| arrived),
             requested: requested(case, &tracks),
+            exceeded: exceeded(case, &tracks),
             tracks,
         }
     }
@@ -110,13 +138,20 @@ impl ObservedGroup {
         tracks.filter(move |track| track.quantity == quantity)
     }
 
-    /// Returns the level that a frame shows beside its curves: its name, and its value in the metric's unit.
-    pub(super) fn level(&self, quantity: TrackQuantity) -> Option<(&'static str, f64)> {
-        match quantity {
-            TrackQuantity::Rate(RateQuantity::Goodput) => Some(("published mean", self.published?)),
-            TrackQuantity::Rate(RateQuantity::Sent) => Some(("requested rate", self.requested?)),
-            _ => None,
-        }
+    /// Returns the levels that a frame shows beside its curves: the name of each, and its value in the metric's unit.
+    pub(super) fn levels(&self, quantity: TrackQuantity) -> Vec<(&'static str, f64)> {
+        let levels = match quantity {
+            TrackQuantity::Rate(RateQuantity::Goodput) => vec![
+                ("published mean", self.published),
+                ("limit of the link", self.exceeded),
+            ],
+            TrackQuantity::Rate(RateQuantity::Sent) => vec![("requested rate", self.requested)],
+            _ => Vec::new(),
+        };
+        let known = levels
+            .into_iter()
+            .filter_map(|(name, level)| Some((name, level?)));
+        known.collect()
     }
 
     /// Returns the times of all points.
@@ -128,35 +163,166 @@ impl ObservedGroup {
     /// Returns the greatest value.
     pub(super) fn top(&self, quantity: TrackQuantity) -> Option<f64> {
         let points = self.of_quantity(quantity).flat_map(|track| &track.points);
-        let level = self.level(quantity).map(|(_, level)| level);
-        let values = points.map(|point| point.1).chain(level);
+        let levels = self.levels(quantity).into_iter().map(|(_, level)| level);
+        let values = points.map(|point| point.1).chain(levels);
         self.has(quantity).then(|| values.fold(0.0, f64::max))
     }
 }
 
 impl TrackQuantity {
-    /// Returns the name on the axis and the metric.
-    pub(super) fn axis(self) -> (&'static str, Metric) {
+    /// Returns the name on the axis.
+    pub(super) fn title(self) -> &'static str {
         match self {
-            Self::Rate(quantity) => (quantity.name(), quantity.metric()),
-            Self::RoundTrip => ("RTT", Metric::RttMs),
-            Self::Loss => ("loss", Metric::LostPercent),
+            Self::Rate(quantity) => quantity.name(),
+            Self::RoundTrip => "RTT",
+            Self::Loss => "loss",
+            Self::Queue => "queue",
+            Self::Drops => "drops",
         }
+    }
+
+    /// Returns the divisor and the unit of the axis for values of which this is the greatest.
+    pub(super) fn scale(self, greatest: f64) -> (f64, &'static str) {
+        match self {
+            Self::Rate(quantity) => scale_for(quantity.metric(), greatest),
+            Self::RoundTrip => scale_for(Metric::RttMs, greatest),
+            Self::Loss => scale_for(Metric::LostPercent, greatest),
+            Self::Queue => (1.0, "ms"),
+            Self::Drops => (1.0, "1/s"),
+        }
+    }
+
+    /// Explains the quantity in a sentence.
+    pub(super) fn meaning(self) -> &'static str {
+        match self {
+            Self::Rate(quantity) => quantity.metric().meaning(),
+            Self::RoundTrip => Metric::RttMs.meaning(),
+            Self::Loss => Metric::LostPercent.meaning(),
+            Self::Queue => "Time that a packet would wait for the bottleneck of the emulated link.",
+            Self::Drops => "Packets that the emulated network dropped each second.",
+        }
+    }
+
+    /// Returns whether it describes an emulated link and not what an instrument saw.
+    pub(super) fn is_of_link(self) -> bool {
+        matches!(self, Self::Queue | Self::Drops)
     }
 }
 
+/// Returns the time at which the first instrument started; `None` if the record does not say.
+fn first_start(together: &[(&PlannedInstrument, &Measured)]) -> Option<jiff::Timestamp> {
+    let all = together.iter();
+    all.filter_map(|(_, measured)| measured.started_at.parse().ok())
+        .min()
+}
+
 /// Returns how many seconds after the first instrument each one started; 0 if the record does not say.
-fn starts(together: &[(&PlannedInstrument, &Measured)]) -> Vec<f64> {
+pub(super) fn starts(together: &[(&PlannedInstrument, &Measured)]) -> Vec<f64> {
     let at = |measured: &Measured| measured.started_at.parse::<jiff::Timestamp>().ok();
-    let first = together
-        .iter()
-        .filter_map(|(_, measured)| at(measured))
-        .min();
+    let first = first_start(together);
     let after = |(_, measured): &(&PlannedInstrument, &Measured)| match (at(measured), first) {
         (Some(at), Some(first)) => at.duration_since(first).as_secs_f64(),
         _ => 0.0,
     };
     together.iter().map(after).collect()
+}
+
+/// Returns the queue and the drops of each direction of each link of a run while a group of instruments ran, which began
+/// at `first` and took `end_s` seconds. Directions in which nothing waited or was dropped are left out.
+fn link_tracks(
+    case: &CaseFigures<'_>,
+    run: &Run,
+    (first, end_s): (jiff::Timestamp, f64),
+    most: usize,
+) -> Vec<Track> {
+    let mut tracks = Vec::new();
+    for link in &run.links {
+        let Some(history) = &link.history else {
+            continue;
+        };
+        let Ok(began) = history.started_at.parse::<jiff::Timestamp>() else {
+            continue;
+        };
+        let offset_s = began.duration_since(first).as_secs_f64();
+        let times: Vec<f64> = history.at_s.iter().map(|at_s| at_s + offset_s).collect();
+        let name = match run.links.len() {
+            1 => String::new(),
+            _ => format!("{} ", link.name),
+        };
+        for direction in [Direction::Up, Direction::Down] {
+            let own = history.direction(of_link(case, direction));
+            let way = direction.name();
+            let queue = times.iter().copied().zip(own.queue_ms.iter().copied());
+            let queue: CurvePoints = queue.collect();
+            let mut found = vec![(TrackQuantity::Queue, format!("{name}queue {way}"), queue)];
+            for (cause, counts) in &own.dropped {
+                let label = format!("{name}drops {way}, {}", cause.replace('_', " "));
+                found.push((TrackQuantity::Drops, label, per_second(&times, counts)));
+            }
+            for (quantity, label, points) in found {
+                let within = points
+                    .into_iter()
+                    .filter(|(at_s, _)| (0.0..=end_s).contains(at_s));
+                let points: CurvePoints = within.collect();
+                if points.iter().all(|(_, value)| *value <= 0.0) {
+                    continue;
+                }
+                tracks.push(Track {
+                    quantity,
+                    instrument: String::new(),
+                    label,
+                    repeat: run.repeat,
+                    is_first: true,
+                    direction: Some(direction),
+                    is_smoothed: false,
+                    is_thinned: points.len() > most,
+                    points: envelope(&points, most),
+                });
+            }
+        }
+    }
+    tracks.retain(|track| track.points.len() >= FEWEST_POINTS);
+    tracks
+}
+
+/// Returns the direction of a link of a chain, whose up is from the first node to the last, in which the packets of this
+/// direction of a case pass.
+fn of_link(case: &CaseFigures<'_>, direction: Direction) -> Direction {
+    let is_reversed = match &case.case.bed {
+        Bed::Chain(chain) => chain
+            .ends(case.case.between.as_ref())
+            .is_ok_and(|ends| ends.client > ends.server),
+        _ => false,
+    };
+    match (is_reversed, direction) {
+        (true, Direction::Up) => Direction::Down,
+        (true, Direction::Down) => Direction::Up,
+        (false, direction) => direction,
+    }
+}
+
+/// Returns the counts of readings as events a second since the reading before.
+fn per_second(times: &[f64], counts: &[u64]) -> CurvePoints {
+    let spans = times.windows(2).zip(counts.iter().skip(1));
+    let rates = spans.filter_map(|(pair, count)| {
+        let span_s = pair[1] - pair[0];
+        (span_s > 0.0).then(|| (pair[1], *count as f64 / span_s))
+    });
+    rates.collect()
+}
+
+/// Returns the least limit that a goodput of an instrument exceeds.
+fn exceeded(case: &CaseFigures<'_>, tracks: &[Track]) -> Option<f64> {
+    let goodput = TrackQuantity::Rate(RateQuantity::Goodput);
+    let received = tracks.iter().filter(|track| track.quantity == goodput);
+    let limits = received.filter_map(|track| {
+        let instrument = case.case.instrument(&track.instrument)?;
+        let bound = Bound::of(case.case, instrument, track.direction)?;
+        let greatest = track.points.iter().map(|point| point.1).fold(0.0, f64::max);
+        let is_above = greatest > ABOVE_LIMIT * bound.bit_per_s;
+        (is_above && !bound.is_average).then_some(bound.bit_per_s)
+    });
+    limits.min_by(f64::total_cmp)
 }
 
 fn shifted(mut points: CurvePoints, by_s: f64) -> CurvePoints {
@@ -203,7 +369,7 @@ fn tracks_of(instrument: &PlannedInstrument, measurement: &Measurement, most: us
                 });
             }
             let smoothed = of_first(measurement, &[Metric::TcpRttMs]);
-            if smoothed.len() > 1 {
+            if !smoothed.is_empty() {
                 let points = envelope(&smoothed, most);
                 let is_thinned = smoothed.len() > most;
                 let what = Some("TCP's own");
@@ -216,7 +382,7 @@ fn tracks_of(instrument: &PlannedInstrument, measurement: &Measurement, most: us
         Some(SampleKind::Probes) => {
             let metrics = [Metric::NetworkRttMs, Metric::RttMs, Metric::ConnectMs];
             let answered = of_first(measurement, &metrics);
-            if answered.len() > 1 {
+            if !answered.is_empty() {
                 let points = envelope(&answered, most);
                 tracks.push(track(
                     TrackQuantity::RoundTrip,
@@ -237,13 +403,13 @@ fn tracks_of(instrument: &PlannedInstrument, measurement: &Measurement, most: us
         }
         Some(SampleKind::Messages) | None => {}
     }
-    tracks.retain(|track| !track.points.is_empty());
+    tracks.retain(|track| track.points.len() >= FEWEST_POINTS);
     tracks
 }
 
 /// Returns the samples of the first of these metrics that has any, without size and of the first stream, in order of
 /// time.
-fn of_first(measurement: &Measurement, metrics: &[Metric]) -> CurvePoints {
+pub(super) fn of_first(measurement: &Measurement, metrics: &[Metric]) -> CurvePoints {
     let of = |metric: &Metric| {
         let own = |sample: &&Sample| {
             let one = sample.size.is_none() && sample.stream.is_none_or(|stream| stream == 1);
@@ -415,14 +581,14 @@ mod tests {
             let mut record = record.clone();
             let measurement = &mut record.runs[0].measurements[0].measurement;
             let sample = |index: u64| Sample::new(index as f64, metric, index, 1e5);
-            measurement.samples = (1..4).map(|index| sample(index).toward(way)).collect();
+            measurement.samples = (1..6).map(|index| sample(index).toward(way)).collect();
             measurement.figures.push(asked.clone().toward(way));
             let analysis = crate::analysis::Analysis::of(&record);
             let case = &analysis.cases[0];
             let group = ObservedGroup::of(case, &case.case.instruments[..1], 100, 1);
             let track = &group.tracks[0];
-            let (axis, ..) = track.quantity.axis();
-            let level = group.level(track.quantity);
+            let axis = track.quantity.title();
+            let level = group.levels(track.quantity).first().copied();
             (track.label.clone(), axis, level)
         };
         // The requested rate is drawn for either sender, but never a published goodput.

@@ -107,6 +107,103 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
         .collect()
 }
 
+/// Returns a text as lines that are at most this wide, broken after spaces and, if a word is wider than a line, after
+/// commas, points, equals signs and hyphens, or anywhere if there is none. An empty text is one empty line.
+pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive(' ') {
+        let is_wide = width(word.trim_end()) > most;
+        let parts: Vec<&str> = if is_wide {
+            word.split_inclusive([',', '.', '=', '-', '_', '/'])
+                .collect()
+        } else {
+            vec![word]
+        };
+        for part in parts {
+            let last = lines.len() - 1;
+            let fits = width((lines[last].clone() + part).trim_end()) <= most;
+            if fits {
+                lines[last].push_str(part);
+            } else if width(part.trim_end()) <= most {
+                lines.push(part.to_owned());
+            } else {
+                push_letters(&mut lines, part, most);
+            }
+        }
+    }
+    let lines = lines.into_iter().map(|line| line.trim().to_owned());
+    let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        vec![String::new()]
+    } else {
+        lines
+    }
+}
+
+/// Adds the letters of a word that is wider than a line.
+fn push_letters(lines: &mut Vec<String>, word: &str, most: f64) {
+    for letter in word.chars() {
+        let last = lines.len() - 1;
+        let is_full = width(&lines[last]) + width(letter.encode_utf8(&mut [0; 4])) > most;
+        if is_full && !lines[last].is_empty() {
+            lines.push(letter.to_string());
+        } else {
+            lines[last].push(letter);
+        }
+    }
+}
+
+/// Returns a text as lines like [`wrapped`], at most this many, the last of which ends in dots if some are left out.
+pub(super) fn wrapped_to(text: &str, most: f64, lines: usize) -> Vec<String> {
+    let mut all = wrapped(text, most);
+    if all.len() > lines {
+        all.truncate(lines);
+        if let Some(last) = all.last_mut() {
+            *last = fitted(&format!("{last}…"), most);
+        }
+    }
+    all
+}
+
+/// Shortens a text to this width; dots take the place of what is left out.
+pub(super) fn fitted(text: &str, most: f64) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let dots = width("…");
+    let mut kept = String::new();
+    for letter in text.chars().filter(|letter| *letter != '…') {
+        if width(&kept) + width(letter.encode_utf8(&mut [0; 4])) + dots > most {
+            break;
+        }
+        kept.push(letter);
+    }
+    kept + "…"
+}
+
+/// Returns text elements for lines below one another, the first of which has its baseline at `y`, with these further
+/// attributes.
+pub(super) fn text_lines(lines: &[String], x: f64, y: f64, attributes: &str) -> String {
+    let mut svg = String::new();
+    for (line, text) in (0..).zip(lines) {
+        let y = y + f64::from(line) * LINE;
+        // Writing to a String cannot fail.
+        let _ = write!(
+            svg,
+            "<text x=\"{}\" y=\"{}\"{attributes}>{}</text>",
+            px(x),
+            px(y),
+            escaped(text)
+        );
+    }
+    svg
+}
+
+/// Greatest width of a bold text in units of its width in regular weight.
+pub(super) const BOLD: f64 = 1.12;
+/// Distance between the baselines of two lines of a text.
+pub(super) const LINE: f64 = 14.0;
+
 /// Returns an upper bound for the width of a text in the drawings' font size, computed for DejaVu Sans, the widest of
 /// the usual fonts of desktops.
 pub(super) fn width(text: &str) -> f64 {
@@ -121,7 +218,7 @@ fn em(char: char) -> f64 {
         ' ' | ',' | '.' | ':' | ';' | '/' | '|' | 'I' => 0.34,
         'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' => 0.42,
         'c' | 'k' | 's' | 'v' | 'x' | 'y' | 'z' | '_' => 0.6,
-        'm' | '%' | 'W' | 'M' | '@' => 1.0,
+        'm' | '%' | 'W' | 'M' | '@' | '…' => 1.0,
         'w' | '=' | '+' | '<' | '>' | '±' | 'Q' | 'O' | 'G' | 'D' | 'H' | 'N' | 'U' => 0.84,
         'A'..='Z' => 0.7,
         // Ideographs are as wide as they are high.
@@ -159,6 +256,30 @@ mod tests {
                 "{text}: {wide}"
             );
         }
+    }
+
+    #[test]
+    fn a_wrapped_text_fits_and_loses_no_letter() {
+        let texts = [
+            "delay 10ms, loss 1%, congestion bbr, queue 100pkt, parallel 4",
+            "satellite[delay=300ms,rate=20mbit,loss=1%,queue=100pkt,seed=1234567890123456789]",
+            "aVeryLongWordWithoutAnyPlaceAtWhichItCouldBeBroken",
+            "",
+        ];
+        for text in texts {
+            for most in [60.0, 120.0, 430.0] {
+                let lines = wrapped(text, most);
+                assert!(!lines.is_empty());
+                for line in &lines {
+                    assert!(width(line) <= most, "{line} in {most}");
+                }
+                assert_eq!(lines.concat().replace(' ', ""), text.replace(' ', ""));
+                let two = wrapped_to(text, most, 2);
+                assert!(two.len() <= 2 && two.iter().all(|line| width(line) <= most));
+                assert_eq!(two.concat().contains('…'), lines.len() > 2, "{two:?}");
+            }
+        }
+        assert_eq!(wrapped("a b", 430.0), ["a b"]);
     }
 
     #[test]

@@ -1,117 +1,145 @@
 //! The chart "What does a condition do?": every main figure over the fields that a sweep set.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use model::{BitsPerSec, Bytes, Nanos, Probability};
-
 use super::axis::Axis;
 use super::message_sizes::{Unit, point};
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
+use super::swept_axes::SweptAxis;
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
-use crate::{distinct, figure_tables, meaning};
+use crate::case_labels::CaseLabels;
+use crate::{figure_tables, meaning};
 use record::figure_name::FigureName;
+use record::plan::Case;
 use record::quantity::{number, scale_for};
 use stats::deciding::Centre;
 
 /// Fewest values of a field for a curve.
 const FEWEST_VALUES: usize = 3;
+/// Greatest number of curves of a figure over one field. With more, only the map of the figure has all of them.
+const MOST_CURVES: usize = 2 * MOST_SERIES;
 
-/// Returns the chart of measured values over each swept field.
+/// The cases that differ only in the fields of an axis, each with its position.
+struct Series<'a> {
+    /// The values of the other fields; empty if there are none.
+    label: String,
+    cases: Vec<(f64, &'a CaseFigures<'a>)>,
+}
+
+/// Returns the chart of measured values over each axis of the sweeps.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
+    let plan = analysis.record.plan();
+    let cases: Vec<&Case> = analysis.cases.iter().map(|figures| figures.case).collect();
+    let labels = CaseLabels::of_all(plan);
+    let tables = figure_tables::tables(analysis);
+    let names = tables.iter().flat_map(figure_tables::FigureTable::names);
+    let names: Vec<FigureName> = names.filter(|name| name.size.is_none()).collect();
     let mut drawings = Vec::new();
-    for path in paths(&analysis.cases) {
-        let tables = figure_tables::tables(analysis);
-        let names = tables.iter().flat_map(figure_tables::FigureTable::names);
-        for name in names.filter(|name| name.size.is_none()) {
-            drawings.extend(against(analysis, &path, &name));
+    let mut left_out = Vec::new();
+    for axis in SweptAxis::all(plan, &cases) {
+        if axis.steps.len() < FEWEST_VALUES {
+            continue;
+        }
+        let series = series(analysis, &axis, &labels);
+        if series.len() > MOST_CURVES {
+            left_out.push(axis.names());
+            continue;
+        }
+        for name in &names {
+            drawings.extend(against(&axis, name, &series));
         }
     }
     ChartQuestion {
         heading: "By the swept conditions",
-        note:
-            "Means over the runs. Bars: 95 % intervals, whose scope each mark names. Hollow: published values."
-                .to_owned(),
+        note: note(&left_out),
         drawings,
     }
 }
 
-/// Returns the paths of all swept fields that have enough values.
-fn paths(cases: &[CaseFigures<'_>]) -> Vec<String> {
-    let mut values: Vec<(&str, BTreeSet<&str>)> = Vec::new();
-    for (path, value) in cases.iter().flat_map(|case| &case.case.axes) {
-        match values.iter_mut().find(|(known, _)| known == path) {
-            Some((_, known)) => _ = known.insert(value),
-            None => values.push((path, BTreeSet::from([value.as_str()]))),
-        }
+fn note(left_out: &[String]) -> String {
+    let mut note =
+        "Means over the runs. Bars: 95 % intervals, whose scope each mark names. Hollow: published values. A line joins \
+         values of one field; names and values a decade apart are not joined."
+            .to_owned();
+    if !left_out.is_empty() {
+        note += &format!(
+            " The other fields have more than {MOST_CURVES} combinations beside {}: the maps show all of them.",
+            left_out.join(", and beside ")
+        );
     }
-    let enough = values
-        .into_iter()
-        .filter(|(_, values)| values.len() >= FEWEST_VALUES);
-    enough.map(|(path, _)| path.to_owned()).collect()
+    note
 }
 
-/// Draws one figure over one field. Cases that differ in other fields are separate curves.
-fn against(analysis: &Analysis<'_>, path: &str, name: &FigureName) -> Vec<Drawing> {
-    let swept: Vec<&CaseFigures<'_>> = analysis
-        .cases
-        .iter()
-        .filter(|case| value_of(case, path).is_some())
-        .collect();
-    let Some(scaled) = FieldValues::of(path, &swept) else {
-        return Vec::new();
-    };
-    let others = others(path, &swept);
-    let mut curves: BTreeMap<String, Vec<(f64, &CaseFigures<'_>)>> = BTreeMap::new();
-    for case in &swept {
-        let Some(x) = value_of(case, path).and_then(|text| scaled.number(text)) else {
+/// Returns the series of cases along an axis, in the order of the plan, or the first of them if they are too many to be
+/// drawn.
+fn series<'a>(
+    analysis: &'a Analysis<'a>,
+    axis: &SweptAxis<'_>,
+    labels: &CaseLabels<'_>,
+) -> Vec<Series<'a>> {
+    let others = labels.without(&axis.fields());
+    let mut all: Vec<Series<'a>> = Vec::new();
+    for case in &analysis.cases {
+        let Some(position) = axis.position(case.case) else {
             continue;
         };
-        if case.figures.contains_key(name) {
-            curves
-                .entry(label(case, &others))
-                .or_default()
-                .push((x, case));
+        let label = others.series(case.case);
+        match all.iter_mut().find(|series| series.label == label) {
+            Some(series) => series.cases.push((position, case)),
+            None if all.len() > MOST_CURVES => break,
+            None => all.push(Series {
+                label,
+                cases: vec![(position, case)],
+            }),
         }
     }
-    curves.retain(|_, points| points.len() >= 2);
-    let curves: Vec<_> = curves.into_iter().collect();
-    let chunks = curves.chunks(MOST_SERIES).enumerate();
+    for series in &mut all {
+        series.cases.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    all
+}
+
+/// Draws one figure over one axis, with as many series in a drawing as can be distinguished.
+fn against(axis: &SweptAxis<'_>, name: &FigureName, series: &[Series<'_>]) -> Vec<Drawing> {
+    let has_points = |series: &&Series<'_>| {
+        let cases = series.cases.iter();
+        cases
+            .filter(|(_, case)| case.figures.contains_key(name))
+            .count()
+            >= 2
+    };
+    let shown: Vec<&Series<'_>> = series.iter().filter(has_points).collect();
+    let chunks = shown.chunks(MOST_SERIES).enumerate();
     chunks
-        .map(|(part, curves)| draw(&scaled, path, name, part, curves))
+        .map(|(part, series)| draw(axis, name, part, series))
         .collect()
 }
 
-fn draw(
-    scaled: &FieldValues,
-    path: &str,
-    name: &FigureName,
-    part: usize,
-    series: &[(String, Vec<(f64, &CaseFigures<'_>)>)],
-) -> Drawing {
-    let values = series
-        .iter()
-        .flat_map(|(_, cases)| cases)
-        .map(|(_, case)| case.figures[name].value().abs());
+fn draw(axis: &SweptAxis<'_>, name: &FigureName, part: usize, series: &[&Series<'_>]) -> Drawing {
+    let figures = series.iter().flat_map(|series| &series.cases);
+    let values = figures.filter_map(|(_, case)| Some(case.figures.get(name)?.value().abs()));
     let unit = scale_for(name.metric, values.fold(0.0, f64::max));
+    let shape = if axis.is_ordered() {
+        Shape::Marked
+    } else {
+        Shape::Points
+    };
     let mut curves = Vec::new();
-    for (look, (label, cases)) in series.iter().enumerate() {
-        let mut cases = cases.clone();
-        cases.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let measured = cases
-            .iter()
-            .map(|(x, case)| point(unit, *x, &case.figures[name], &case.case.name));
-        let label = label.as_str();
+    for (look, series) in series.iter().enumerate() {
+        let measured = series.cases.iter().filter_map(|(x, case)| {
+            let across = case.figures.get(name)?;
+            Some(point(unit, *x, across, &case.case.name))
+        });
+        let label = series.label.as_str();
         let own = if label.is_empty() { "measured" } else { label }.to_owned();
-        let measured = measured.collect();
-        curves.push(Curve::new(Some(own), look, Shape::Marked, measured));
+        curves.push(Curve::new(Some(own), look, shape, measured.collect()));
         let theirs = format!("{label} published").trim().to_owned();
-        let points = cases
+        let published = series
+            .cases
             .iter()
-            .filter_map(|(x, case)| published(case, name, unit, *x))
-            .collect();
-        curves.push(Curve::new(Some(theirs), look, Shape::Hollow, points));
+            .filter_map(|(x, case)| published(case, name, unit, *x));
+        let published = published.collect();
+        curves.push(Curve::new(Some(theirs), look, Shape::Hollow, published));
     }
     curves.retain(|curve| !curve.points.is_empty());
     let points = || curves.iter().flat_map(|curve| &curve.points);
@@ -119,24 +147,26 @@ fn draw(
     let values = || points().flat_map(Point::reach);
     let spread = points().map(|point| point.y);
     let y_title = format!("{column}, {}", unit.1);
+    let y_title = y_title.trim_end_matches(", ");
     let positive = spread.clone().all(|y| y > 0.0);
-    let y = match Axis::fitting(&y_title, spread).data() {
+    let y = match Axis::fitting(y_title, spread).data() {
         data if positive && data.ends_with("log") => {
-            Axis::log(&y_title, values().filter(|v| *v > 0.0))
+            Axis::log(y_title, values().filter(|v| *v > 0.0))
         }
-        _ => Axis::from_zero(&y_title, values()),
+        _ => Axis::from_zero(y_title, values()),
     };
     let plot = Plot {
-        x: scaled.axis(path, points().map(|point| point.x)),
+        x: axis.for_plot(points().map(|point| point.x)),
         y,
         height: 220.0,
         curves,
     };
+    let by = axis.names();
     let [file, more] = super::part(part);
     Drawing {
-        file: file_name(&["sweep", path, &name.to_string()]) + &file,
-        svg: plot.draw(&format!("{column} of {} by {path}", name.instrument)),
-        caption: format!("{}: {column} by {path}", name.instrument) + &more,
+        file: file_name(&["sweep", axis.field.path, &name.to_string()]) + &file,
+        svg: plot.draw(&format!("{column} of {} by {by}", name.instrument)),
+        caption: format!("{}: {column} by {by}", name.instrument) + &more,
         below: String::new(),
         about: meaning::of(name.metric, name.statistic, name.direction, name.phase),
     }
@@ -156,135 +186,20 @@ fn published(case: &CaseFigures<'_>, name: &FigureName, (by, unit): Unit, x: f64
     })
 }
 
-fn value_of<'a>(case: &'a CaseFigures<'_>, path: &str) -> Option<&'a str> {
-    let mut axes = case.case.axes.iter();
-    axes.find(|(known, _)| known == path)
-        .map(|(_, value)| value.as_str())
-}
-
-/// Returns the other fields, except for those that change together with `path`, as in a zip.
-fn others<'a>(path: &str, all: &[&'a CaseFigures<'_>]) -> BTreeSet<&'a str> {
-    let follows = |other: &str| {
-        let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
-        all.iter()
-            .all(|case| match (value_of(case, path), value_of(case, other)) {
-                (Some(x), Some(value)) => *seen.entry(x).or_insert(value) == value,
-                _ => true,
-            })
-    };
-    let axes = all.iter().flat_map(|case| &case.case.axes);
-    let names: BTreeSet<&str> = axes.map(|(known, _)| known.as_str()).collect();
-    let own = names
-        .into_iter()
-        .filter(|known| *known != path && !follows(known));
-    own.collect()
-}
-
-/// Formats the values of these fields in a case: "bed.mtu 9000".
-fn label(case: &CaseFigures<'_>, fields: &BTreeSet<&str>) -> String {
-    let axes = case.case.axes.iter();
-    let own = axes.filter(|(known, _)| fields.contains(known.as_str()));
-    let words: Vec<String> = own
-        .map(|(known, value)| format!("{known} {value}"))
-        .collect();
-    words.join(", ")
-}
-
-/// A function that parses a text as a number in a unit.
-type Number = fn(&str) -> Option<f64>;
-
-/// The values of a field on an axis.
-enum FieldValues {
-    Unit(&'static str, Number),
-    /// Values that are not numbers, in the order of the plan.
-    Names(Vec<String>),
-}
-
-impl FieldValues {
-    fn of(path: &str, cases: &[&CaseFigures<'_>]) -> Option<Self> {
-        const UNITS: [(&str, Number); 5] = [
-            ("", |text| text.parse().ok()),
-            ("ms", |text| {
-                Some(text.parse::<Nanos>().ok()?.0 as f64 / 1e6)
-            }),
-            ("%", |text| {
-                Some(text.parse::<Probability>().ok()?.percent())
-            }),
-            ("Mbit/s", |text| {
-                Some(text.parse::<BitsPerSec>().ok()?.get() as f64 / 1e6)
-            }),
-            ("bytes", |text| Some(text.parse::<Bytes>().ok()?.0 as f64)),
-        ];
-        let values: Vec<&str> = cases
-            .iter()
-            .filter_map(|case| value_of(case, path))
-            .collect();
-        let mut units = UNITS.into_iter();
-        let fits = units.find(|(_, number)| {
-            values
-                .iter()
-                .all(|value| number(value).is_some_and(f64::is_finite))
-        });
-        if let Some((unit, number)) = fits {
-            return Some(Self::Unit(unit, number));
-        }
-        let names = distinct(values.into_iter().map(str::to_owned));
-        (names.len() <= 12).then_some(Self::Names(names))
-    }
-
-    fn number(&self, text: &str) -> Option<f64> {
-        match self {
-            Self::Unit(_, number) => number(text),
-            Self::Names(names) => names
-                .iter()
-                .position(|name| name == text)
-                .map(|at| at as f64),
-        }
-    }
-
-    fn axis(&self, path: &str, values: impl Iterator<Item = f64>) -> Axis {
-        match self {
-            Self::Names(names) => Axis::names(path, names.clone()),
-            Self::Unit("", _) => Axis::fitting(path, values),
-            Self::Unit("bytes", _) => Axis::log2(&format!("{path}, bytes"), values),
-            Self::Unit(unit, _) => Axis::fitting(&format!("{path}, {unit}"), values),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
+    use crate::case_labels::tests::swept;
+    use crate::charts::geometry;
     use record::Record;
 
-    /// The small record's second case, swept over these fields.
-    fn swept(axes: &[&[(&str, &str)]]) -> Record {
-        let mut record = record();
-        let (case, run) = (record.head.plan.cases[1].clone(), record.runs[1].clone());
-        record.head.plan.trends.clear();
-        record.head.plan.cases.truncate(1);
-        for (number, axes) in axes.iter().enumerate() {
-            let (mut case, mut run) = (case.clone(), run.clone());
-            case.name = format!("swept{number}");
-            run.case = case.name.clone();
-            case.axes = axes
-                .iter()
-                .map(|(path, value)| ((*path).to_owned(), (*value).to_owned()))
-                .collect();
-            record.head.plan.cases.push(case);
-            record.runs.push(run);
-        }
-        record
+    fn drawings(record: &Record) -> Vec<Drawing> {
+        question(&Analysis::of(record)).drawings
     }
 
     fn captions(record: &Record) -> Vec<String> {
-        let analysis = Analysis::of(record);
-        question(&analysis)
-            .drawings
-            .into_iter()
-            .map(|drawing| drawing.caption)
-            .collect()
+        let drawings = drawings(record).into_iter();
+        drawings.map(|drawing| drawing.caption).collect()
     }
 
     #[test]
@@ -294,11 +209,10 @@ mod tests {
             &[("link.delay", "10ms")],
             &[("link.delay", "100ms")],
         ]);
-        let analysis = Analysis::of(&record);
-        let drawings = question(&analysis).drawings;
+        let drawings = drawings(&record);
         assert_eq!(drawings.len(), 3);
-        assert_eq!(drawings[0].caption, "ping: rtt median by link.delay");
-        assert!(drawings[0].svg.contains("link.delay, ms"));
+        assert_eq!(drawings[0].caption, "ping: rtt median by delay");
+        assert!(drawings[0].svg.contains(">delay, ms<"));
         assert!(
             captions(&swept(&[
                 &[("link.delay", "1ms")],
@@ -309,32 +223,87 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_change_together_are_one_curve() {
-        let zipped = swept(&[
-            &[("a", "1"), ("b", "x")],
-            &[("a", "2"), ("b", "y")],
-            &[("a", "3"), ("b", "z")],
+    fn fields_that_are_swept_together_are_one_axis_with_one_curve() {
+        let record = swept(&[
+            &[("link.delay", "1ms"), ("link.loss", "0%")],
+            &[("link.delay", "2ms"), ("link.loss", "1%")],
+            &[("link.delay", "3ms"), ("link.loss", "5%")],
         ]);
-        let analysis = Analysis::of(&zipped);
-        let case = analysis.case("swept0").unwrap();
-        let all: Vec<_> = analysis.cases.iter().collect();
-        assert_eq!(label(case, &others("a", &all)), "");
-        let crossed = swept(&[
-            &[("a", "1"), ("b", "x")],
-            &[("a", "1"), ("b", "y")],
-            &[("a", "2"), ("b", "x")],
-        ]);
-        let analysis = Analysis::of(&crossed);
-        let case = analysis.case("swept0").unwrap();
-        let all: Vec<_> = analysis.cases.iter().collect();
-        assert_eq!(label(case, &others("a", &all)), "b x");
+        let drawings = drawings(&record);
+        assert_eq!(drawings[0].caption, "ping: rtt median by delay, with loss");
+        assert_eq!(drawings.len(), 3, "one for each figure, not for each field");
+        let svg = &drawings[0].svg;
+        assert!(svg.contains(">delay, ms; below it: loss<"), "{svg}");
+        for text in [">0%<", ">1%<", ">5%<"] {
+            assert!(svg.contains(text), "{text} in {svg}");
+        }
+        assert_eq!(svg.matches("<g data-label=\"measured\"").count(), 1);
+        assert_eq!(geometry::overlaps(svg), Vec::<String>::new());
     }
 
     #[test]
-    fn values_that_are_not_numbers_are_names() {
+    fn other_fields_are_series() {
+        let record = swept(&[
+            &[("link.delay", "1ms"), ("tcp.congestion", "bbr")],
+            &[("link.delay", "2ms"), ("tcp.congestion", "bbr")],
+            &[("link.delay", "3ms"), ("tcp.congestion", "bbr")],
+            &[("link.delay", "1ms"), ("tcp.congestion", "cubic")],
+            &[("link.delay", "2ms"), ("tcp.congestion", "cubic")],
+        ]);
+        let svg = &drawings(&record)[0].svg;
+        for label in ["congestion bbr", "congestion cubic"] {
+            assert!(svg.contains(&format!("data-label=\"{label}\"")), "{svg}");
+        }
+        assert_eq!(geometry::overlaps(svg), Vec::<String>::new());
+    }
+
+    #[test]
+    fn values_that_are_not_numbers_are_names_that_no_line_joins() {
         let record = swept(&[&[("tcp", "cubic")], &[("tcp", "bbr")], &[("tcp", "reno")]]);
-        let analysis = Analysis::of(&record);
-        let svg = &question(&analysis).drawings[0].svg;
+        let svg = &drawings(&record)[0].svg;
         assert!(svg.contains(">cubic<") && svg.contains(">reno<"), "{svg}");
+        assert!(!svg.contains("<polyline"), "{svg}");
+    }
+
+    #[test]
+    fn a_sweep_of_five_fields_has_no_overlapping_texts() {
+        let fields = [
+            "link.delay",
+            "link.loss",
+            "tcp.congestion",
+            "link.queue",
+            "parameters.download.parallel",
+        ];
+        let values = [
+            &["1ms", "10ms", "100ms"][..],
+            &["0%", "1%"],
+            &["bbr", "cubic"],
+            &["100pkt", "1000pkt"],
+            &["1", "8"],
+        ];
+        let mut all: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
+        for (field, values) in fields.into_iter().zip(values) {
+            all = all
+                .iter()
+                .flat_map(|axes| {
+                    values.iter().map(move |value| {
+                        let own = axes.iter().copied();
+                        own.chain([(field, *value)]).collect()
+                    })
+                })
+                .collect();
+        }
+        let slices: Vec<&[(&str, &str)]> = all.iter().map(Vec::as_slice).collect();
+        let record = swept(&slices);
+        let analysis = Analysis::of(&record);
+        let questions = crate::charts::questions(&analysis);
+        let svgs = questions.iter().flat_map(|question| &question.drawings);
+        for drawing in svgs {
+            let overlaps = geometry::overlaps(&drawing.svg);
+            assert_eq!(overlaps, Vec::<String>::new(), "{}", drawing.caption);
+        }
+        // 16 combinations of the other fields are too many for curves.
+        let note = question(&analysis).note;
+        assert!(note.contains("combinations beside delay"), "{note}");
     }
 }

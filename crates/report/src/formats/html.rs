@@ -3,7 +3,7 @@
 mod comparisons;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
 use comparisons::Comparisons;
@@ -12,9 +12,10 @@ use values::Values;
 use crate::analysis::{Analysis, CaseFigures, baselines, left_out};
 use crate::answer::Answer;
 use crate::case_conditions::CaseConditions;
+use crate::case_labels::CaseLabels;
 use crate::charts::{self, ChartQuestion, Drawing};
 use crate::error::Result;
-use crate::figure_tables::or_dash;
+use crate::figure_tables::{FEW_RUNS, or_dash};
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
 use crate::trust::{EVERY_FIGURE, OccurringRow};
@@ -38,6 +39,8 @@ pub fn html(record: &Record) -> Result<String> {
     let answer = Answer::of(&analysis);
     let values = figure_tables::tables(&analysis);
     let ramps = warm_up::tables(&analysis);
+    let labels = CaseLabels::of_all(record.plan());
+    let questions = charts::questions(&analysis);
     let page = Page {
         record,
         analysis: &analysis,
@@ -46,12 +49,15 @@ pub fn html(record: &Record) -> Result<String> {
         results: findings::results(&analysis),
         notes: reliability::notes(&analysis),
         comparisons: Comparisons::of(&analysis),
-        questions: charts::questions(&analysis),
-        cases: case_statuses(&analysis),
+        drawings: questions.iter().map(|one| one.drawings.len()).sum(),
+        questions,
+        cases: case_statuses(&analysis, &labels),
+        labels: labels.titles(),
+        has_few_runs: figure_tables::has_few_runs(&values),
         values: values.iter().map(Values::of).collect(),
         trust: figure_tables::trust(&values, !ramps.is_empty()),
         ramps,
-        spreads: spread::tables(&values, true),
+        spreads: spread::tables(&values),
         conditions: findings::conditions(record.plan()),
     };
     Ok(page.render()?)
@@ -71,7 +77,13 @@ struct Page<'a> {
     notes: Vec<String>,
     comparisons: Option<Comparisons>,
     questions: Vec<ChartQuestion>,
+    /// The number of all drawings.
+    drawings: usize,
+    /// The titles of the columns that identify the cases.
+    labels: Vec<&'a str>,
     cases: Vec<CaseStatus<'a>>,
+    /// Whether a change has no interval, because there are too few runs.
+    has_few_runs: bool,
     values: Vec<Values<'a>>,
     trust: Vec<OccurringRow>,
     ramps: Vec<Table>,
@@ -79,7 +91,51 @@ struct Page<'a> {
     conditions: Table,
 }
 
+/// A record with more cases or runs than these is long: its page folds what is beyond the findings and the figures.
+const MOST_CASES_OPEN: usize = 12;
+const MOST_RUNS_OPEN: usize = 36;
+/// With more drawings than this, the page shows the first ones of each question and folds the others.
+const MOST_DRAWINGS_OPEN: usize = 12;
+/// The number of drawings that the page shows of each question if it folds others, which is one row of a wide window.
+const SHOWN: usize = 3;
+
+/// A drawing with its caption.
+#[derive(Template)]
+#[template(path = "figure.html")]
+struct Figure<'a>(&'a Drawing);
+
 impl Page<'_> {
+    /// Returns the drawings of a question that are shown immediately.
+    fn shown<'q>(&self, question: &'q ChartQuestion) -> Vec<Figure<'q>> {
+        let shown = question.drawings.iter().take(self.unfolded());
+        shown.map(Figure).collect()
+    }
+
+    /// Returns the drawings of a question that a click shows.
+    fn folded<'q>(&self, question: &'q ChartQuestion) -> Vec<Figure<'q>> {
+        let folded = question.drawings.iter().skip(self.unfolded());
+        folded.map(Figure).collect()
+    }
+
+    /// Formats the number of drawings that a click shows: "5 more figures".
+    fn folded_title(&self, question: &ChartQuestion) -> String {
+        counted(self.folded(question).len(), "more figure")
+    }
+
+    /// Returns the greatest number of drawings of a question that are shown immediately.
+    fn unfolded(&self) -> usize {
+        if self.drawings > MOST_DRAWINGS_OPEN {
+            SHOWN
+        } else {
+            MOST_DRAWINGS_OPEN
+        }
+    }
+
+    /// Returns whether the page folds its tables, because there are many cases or runs.
+    fn is_large(&self) -> bool {
+        self.analysis.cases.len() > MOST_CASES_OPEN || self.record.runs.len() > MOST_RUNS_OPEN
+    }
+
     fn quick(&self) -> &'static str {
         findings::quick(self.record.plan().quick)
     }
@@ -130,15 +186,28 @@ impl Page<'_> {
 
     /// Returns a table with a row for each run: its outcome, and the counters of the links.
     fn runs(&self) -> Table {
-        let columns = [
-            Column::words("run"),
+        let labels = CaseLabels::of_all(self.record.plan());
+        let mut columns = labels.columns();
+        columns.extend([
+            Column::words("run").label(),
             Column::numbers("seed"),
             Column::words("began"),
             Column::words("outcome"),
             Column::numbers("departure error\nµs"),
             Column::words("packets"),
-        ];
-        Table::new("", columns).with(self.record.runs.iter().map(run))
+        ]);
+        let cases = self.record.plan().cases.iter();
+        let known: HashMap<&str, Vec<Cell>> = cases
+            .map(|case| (case.name.as_str(), labels.cells(case)))
+            .collect();
+        let row = |run: &Run| {
+            // A record from an unknown source may have runs of cases that its plan lacks.
+            let of_case = known.get(run.case.as_str()).cloned();
+            let mut cells = of_case.unwrap_or_else(|| labels.cells_of_several(&run.case));
+            cells.extend(of_run(run));
+            cells
+        };
+        Table::new("", columns).with(self.record.runs.iter().map(row))
     }
 
     /// Returns the cases that have notes.
@@ -152,15 +221,16 @@ impl Page<'_> {
 
 /// A case, the conditions in force in it, and its verdict.
 struct CaseStatus<'a> {
-    name: &'a str,
+    /// The texts that identify the case, one for each label.
+    labels: Vec<String>,
     title: &'a str,
     conditions: CaseConditions,
     verdict: Cell,
 }
 
-fn case_statuses<'a>(analysis: &Analysis<'a>) -> Vec<CaseStatus<'a>> {
+fn case_statuses<'a>(analysis: &Analysis<'a>, labels: &CaseLabels<'_>) -> Vec<CaseStatus<'a>> {
     let standing = |figures: &CaseFigures<'a>| CaseStatus {
-        name: &figures.case.name,
+        labels: labels.texts(figures.case),
         title: &figures.case.title,
         conditions: case_conditions::in_force(figures.case),
         verdict: findings::case_verdict(figures),
@@ -189,7 +259,7 @@ impl<'a> Method<'a> {
     }
 }
 
-fn run(run: &Run) -> [Cell; 6] {
+fn of_run(run: &Run) -> [Cell; 6] {
     let attempt = match run.attempt {
         0 | 1 => String::new(),
         attempt => format!(" (attempt {attempt})"),
@@ -215,7 +285,7 @@ fn run(run: &Run) -> [Cell; 6] {
         each_link(&run.links, packets)
     };
     [
-        format!("{}, {}{attempt}", run.case, run.repeat).into(),
+        format!("{}{attempt}", run.repeat).into(),
         run.seed.to_string().into(),
         run.started_at.as_str().into(),
         outcome,
@@ -312,6 +382,8 @@ fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a
 mod tests {
     use super::*;
     use crate::analysis::tests::{late_pings, record};
+    use crate::case_labels::tests::swept;
+    use record::plan::Repeats;
 
     #[test]
     fn the_page_is_self_contained_with_a_row_and_a_curve_per_case() {
@@ -321,7 +393,7 @@ mod tests {
             let found = page.replace("http://www.w3.org/2000/svg", "");
             assert!(!found.contains(foreign), "{foreign}");
         }
-        assert_eq!(page.matches("<figure>").count(), 5);
+        assert_eq!(page.matches("<figure>").count(), 7);
         assert!(
             page.contains("3 of 3 tested expectations met, 1 of 1 loose"),
             "{page}"
@@ -352,11 +424,13 @@ mod tests {
             "<p>Limits: ",
             "<figure class=\"answer\">",
             "<p class=\"trust-line good\">How far to trust it: good; ",
-            "<h2>Summary</h2>",
+            "<div class=\"charts\">",
+            "<h2>Results</h2>",
         ]
         .map(at);
         assert!(order.is_sorted(), "{order:?}");
-        assert_eq!(page.matches("<details").count(), 1);
+        // There are no notes to fold below the line.
+        assert!(!page.contains("<details class=\"trust-line"), "{page}");
     }
 
     #[test]
@@ -442,6 +516,60 @@ mod tests {
         assert!(row.contains("<li>rate 20mbit"), "{row}");
     }
 
+    /// A sweep of three congestion controls, three delays and two losses with five runs each.
+    fn ninety_runs() -> Record {
+        let mut axes = Vec::new();
+        for congestion in ["bbr", "cubic", "reno"] {
+            for delay in ["1ms", "20ms", "100ms"] {
+                for loss in ["0%", "1%"] {
+                    axes.push([
+                        ("tcp.congestion", congestion),
+                        ("link.delay", delay),
+                        ("link.loss", loss),
+                    ]);
+                }
+            }
+        }
+        let slices: Vec<&[(&str, &str)]> = axes.iter().map(<[_; 3]>::as_slice).collect();
+        let mut record = swept(&slices);
+        for case in &mut record.head.plan.cases {
+            case.repeats = Repeats::fixed(5);
+        }
+        let patterns = std::mem::take(&mut record.runs);
+        for (pattern, number) in patterns.iter().zip(1..) {
+            for repeat in 1..=5 {
+                let mut run = pattern.clone();
+                run.repeat = repeat;
+                let figure = &mut run.measurements[0].measurement.figures[0];
+                figure.value = f64::from(number) + 0.1 * f64::from(repeat);
+                record.runs.push(run);
+            }
+        }
+        record
+    }
+
+    #[test]
+    fn a_long_page_shows_its_first_figures_and_folds_the_rest() {
+        let page = html(&ninety_runs()).unwrap();
+        assert!(page.contains("18 cases, 90 runs."));
+        assert!(page.find("<figure>").unwrap() < page.find("<table").unwrap());
+        assert!(!page.contains("class=\"fold\" open"));
+        let mut parts = page.split("<details class=\"fold\"");
+        let first = parts.next().unwrap().to_owned();
+        let outside = parts.map(|part| part.split_once("</details>").unwrap().1);
+        let shown = outside.fold(first, |shown, part| shown + part);
+        let headings = shown.matches("<div class=\"charts\">").count();
+        let [open, all] = [&shown, &page].map(|text| text.matches("<figure>").count());
+        assert!(open <= SHOWN * headings && open < all, "{open} of {all}");
+        assert!(!shown.contains("<td"), "{shown}");
+        for heading in ["congestion", "delay", "loss"] {
+            assert!(
+                page.contains(&format!("data-label=\"{heading}\"")),
+                "{heading}"
+            );
+        }
+    }
+
     #[test]
     fn every_table_scrolls_separately_and_folds_with_its_labels() {
         for record in fixtures() {
@@ -473,7 +601,7 @@ mod tests {
             figure_tables::tables(&analysis)[0].columns.len() + 1
         );
         assert!(table.contains("<small>Δ "), "{table}");
-        assert!(table.contains("too few runs"), "{table}");
+        assert_eq!(page.matches(FEW_RUNS).count(), 1, "{page}");
     }
 
     #[test]

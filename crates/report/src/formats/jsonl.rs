@@ -1,5 +1,6 @@
 //! Every figure of every run as JSON Lines: one object per line, which pandas, jq and DuckDB read without a schema.
 
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -11,6 +12,9 @@ use record::{Figure, Latest, Measured, Record, Run};
 struct Line<'a> {
     experiment: &'a str,
     case: &'a str,
+    /// The values that a sweep set, by the path of the field; absent for a case that no sweep made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    swept: Option<&'a SweptValues<'a>>,
     repeat: u32,
     attempt: u32,
     instrument: &'a str,
@@ -30,6 +34,7 @@ struct Line<'a> {
 /// Those of writing to `target`.
 pub(crate) fn write_jsonl(record: &Record, target: &mut dyn Write) -> io::Result<()> {
     let latest = record.latest();
+    let swept = swept(record);
     for run in &record.runs {
         for measured in &run.measurements {
             for figure in &measured.measurement.figures {
@@ -37,6 +42,7 @@ pub(crate) fn write_jsonl(record: &Record, target: &mut dyn Write) -> io::Result
                 let line = Line {
                     experiment: &record.plan().name,
                     case: &run.case,
+                    swept: swept.get(run.case.as_str()),
                     repeat: run.repeat,
                     attempt: run.attempt,
                     instrument: &measured.instrument,
@@ -51,6 +57,22 @@ pub(crate) fn write_jsonl(record: &Record, target: &mut dyn Write) -> io::Result
         }
     }
     Ok(())
+}
+
+/// The swept fields of a case, by path, with their values.
+type SweptValues<'a> = BTreeMap<&'a str, &'a str>;
+
+/// Returns the values that sweeps set in each case that has any, by the name of the case.
+fn swept(record: &Record) -> HashMap<&str, SweptValues<'_>> {
+    let plan = record.plan();
+    let fields = plan.swept_fields();
+    let of_case = plan.cases.iter().map(|case| {
+        let values = fields
+            .iter()
+            .filter_map(|field| Some((field.path, case.swept_value(field.path)?)));
+        (case.name.as_str(), values.collect::<SweptValues<'_>>())
+    });
+    of_case.filter(|(_, values)| !values.is_empty()).collect()
 }
 
 /// Returns the reason why reports do not count a figure, if they do not.
@@ -102,6 +124,20 @@ mod tests {
             ("cause", Value::Null),
         ] {
             assert_eq!(line[key], value, "{key} of {line}");
+        }
+    }
+
+    #[test]
+    fn a_swept_case_has_its_swept_values() {
+        let mut record = record();
+        let axis = ("link.delay".to_owned(), "10ms".to_owned());
+        record.head.plan.cases[1].axes = vec![axis];
+        for line in lines(&record) {
+            let swept = match line["case"].as_str() {
+                Some("slow") => json!({"link.delay": "10ms"}),
+                _ => Value::Null,
+            };
+            assert_eq!(line["swept"], swept, "{line}");
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::analysis::Analysis;
 use crate::answer::Answer;
 use crate::error::Result;
+use crate::figure_tables::FEW_RUNS;
 use crate::findings::{LEGEND, conditions, expectations, findings, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
 use crate::trust::{EVERY_FIGURE, OccurringRow};
@@ -35,6 +36,9 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
         text += &format!("\n{}", table_markdown(&values.table(false)));
     }
     text += &format!("\n{LEGEND}.\n");
+    if figure_tables::has_few_runs(&values) {
+        text += &format!("{FEW_RUNS}.\n");
+    }
     if let Some(reference) = &plan.reference {
         text += &format!("Reference: {}.\n", escaped(reference));
     }
@@ -51,7 +55,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     }
     let chance = false_alarms::table(&analysis).into_iter();
     let others = chance.chain(hosts::table(&analysis)).collect();
-    for table in [ramps, spread::tables(&values, false), others].concat() {
+    for table in [ramps, spread::tables(&values), others].concat() {
         text += &format!("\n{}", table_markdown(&table));
     }
     let cases = table_markdown(&conditions(plan));

@@ -3,19 +3,22 @@
 
 use askama::Template;
 
-use crate::figure_tables::{FigureTable, FigureValue, ValueColumn};
+use crate::figure_tables::{CaseRow, FigureTable, FigureValue, ValueColumn};
 use crate::interval::Label;
 use crate::meaning;
 use crate::trust::TrustRow;
 use record::Statistic;
+use record::quantity::counted;
 
 /// A table of figures under its instrument's name.
 #[derive(Template)]
 #[template(path = "values.html")]
 pub(super) struct Values<'a> {
     instrument: &'a str,
+    /// The titles of the columns that identify a row.
+    labels: Vec<&'a str>,
     headings: Vec<Heading>,
-    rows: Vec<Row<'a>>,
+    rows: Vec<Row>,
 }
 
 /// The heading of a column.
@@ -30,9 +33,9 @@ struct Heading {
     trust: String,
 }
 
-struct Row<'a> {
-    case: &'a str,
-    size: Option<u64>,
+struct Row {
+    /// The texts that identify the row, one for each label.
+    labels: Vec<String>,
     values: Vec<ValueCell>,
 }
 
@@ -45,21 +48,38 @@ struct ValueCell {
     published: Option<String>,
 }
 
+/// A table with more rows is folded.
+const MOST_ROWS_OPEN: usize = 12;
+
 impl<'a> Values<'a> {
+    fn is_long(&self) -> bool {
+        self.rows.len() > MOST_ROWS_OPEN
+    }
+
+    fn size(&self) -> String {
+        counted(self.rows.len(), "row")
+    }
+
     pub(super) fn of(table: &FigureTable<'a>) -> Self {
         let labels: Vec<Label> = (0..table.columns.len()).map(|at| table.label(at)).collect();
-        let row = |row: &crate::figure_tables::CaseRow<'a>| Row {
-            case: &row.figures.case.name,
-            size: row.size,
-            values: row
-                .values
-                .iter()
-                .zip(table.columns.iter().zip(&labels))
-                .map(|(value, (column, label))| ValueCell::of(value, column.statistic, *label))
-                .collect(),
+        let has_sizes = table.has_sizes();
+        let row = |row: &CaseRow<'a>| {
+            let mut texts = table.labels.texts(row.figures.case);
+            texts.extend(has_sizes.then(|| row.size_text()));
+            let columns = table.columns.iter().zip(&labels);
+            let values = row.values.iter().zip(columns);
+            Row {
+                labels: texts,
+                values: values
+                    .map(|(value, (column, label))| ValueCell::of(value, column.statistic, *label))
+                    .collect(),
+            }
         };
+        let mut titles = table.labels.titles();
+        titles.extend(has_sizes.then_some("size, bytes"));
         Self {
             instrument: table.instrument,
+            labels: titles,
             headings: table
                 .columns
                 .iter()
@@ -106,17 +126,8 @@ impl ValueCell {
         Self {
             value: value.number(statistic),
             interval: value.interval(statistic, label),
-            change: value.change.as_deref().map(short),
+            change: value.change.clone(),
             published: value.published.clone(),
         }
-    }
-}
-
-/// Returns a change in the form that fits below a value. The note on too few runs is left out, because it is above the
-/// tables.
-fn short(change: &str) -> String {
-    match change.split_once("; too few runs") {
-        Some((value, _)) => format!("{value}, too few runs"),
-        None => change.to_owned(),
     }
 }
