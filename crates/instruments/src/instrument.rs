@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::error::{Error, Result, ensure};
 use clap::Args;
 use model::Nanos;
-use record::Measurement;
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::PathPace;
 use record::profile::InstrumentProfile;
 use record::table::Table;
+use record::{Figure, Measurement};
 use serde_json::Value;
 
 use crate::Session;
@@ -113,6 +113,12 @@ pub trait Instrument: Sync {
     /// Returns a failure if the arguments cannot be fulfilled. An error during the measurement becomes part of the
     /// measurement.
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure>;
+
+    /// Returns which figures to print so that the result fits one screen; facts are then not printed. `None` means that
+    /// everything is printed.
+    fn summary(&self) -> Option<fn(&Figure) -> bool> {
+        None
+    }
 
     /// Returns the text to print above the figures.
     fn text(&self, _measurement: &Measurement) -> String {

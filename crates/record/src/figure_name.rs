@@ -154,7 +154,8 @@ impl FromStr for FigureName {
             } else {
                 let Bytes(size) = more.parse().map_err(|_| {
                     Error::other(format_args!(
-                        "`{text}`: `{more}` is neither up, down, idle, loaded nor a size such as 64b"
+                        "`{text}`: `{more}` is neither up, down, idle, loaded, loaded_up, loaded_down, loaded_both nor a size such as \
+                         64b"
                     ))
                 })?;
                 name.size = Some(size);
@@ -189,7 +190,7 @@ impl JsonSchema for FigureName {
         json_schema!({
             "type": "string",
             "pattern": r"^[^. ]+\.[a-z0-9_]+\.[a-z0-9_]+(\.[a-zA-Z0-9]+)*$",
-            "description": "INSTRUMENT.METRIC.STATISTIC, with .up or .down, .idle or .loaded, .64b where they apply."
+            "description": "INSTRUMENT.METRIC.STATISTIC, with .up or .down, .idle or .loaded (.loaded_up, .loaded_down, .loaded_both), .64b where they apply."
         })
     }
 }

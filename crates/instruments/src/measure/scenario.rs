@@ -23,7 +23,9 @@ use crate::external::Tool;
 use crate::instrument::FarEnd;
 
 /// The options that a scenario cannot set, because it sets them in other ways.
-const NOT_IN_SCENARIOS: [&str; 6] = ["json", "csv", "help", "bind", "ipv4", "ipv6"];
+const NOT_IN_SCENARIOS: [&str; 7] = [
+    "json", "csv", "help", "bind", "ipv4", "ipv6", "details",
+];
 
 /// The options of an instrument by their long names. `true` sets a flag, and `false` unsets it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
