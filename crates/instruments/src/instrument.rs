@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, bail, ensure};
 use clap::Args;
 use model::Nanos;
 use record::lateness::Traffic;
@@ -183,7 +183,13 @@ pub(crate) fn interval(text: &str) -> Result<Nanos> {
 /// Parses a time. A number without a unit means seconds.
 pub(crate) fn seconds(text: &str) -> Result<Nanos> {
     match text.parse::<f64>() {
-        Ok(number) => Ok(Duration::try_from_secs_f64(number)?.into()),
+        Ok(number) => match Duration::try_from_secs_f64(number) {
+            Ok(time) => Ok(time.into()),
+            Err(_) => bail!(
+                Input,
+                "`{text}` is not a time: write a number of seconds from 0 on, or a time with its unit, as in 500ms"
+            ),
+        },
         Err(_) => Ok(text.parse()?),
     }
 }

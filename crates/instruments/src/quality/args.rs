@@ -3,19 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::phases::{self, PhasePlan};
+use super::plan::{PhasePlan, QualityPlan};
 use super::services::{FarServices, ServicePortArgs};
-use super::{results, verdict};
+use super::{phases, results, verdict};
 use crate::Session;
-use crate::error::{Result, ensure};
+use crate::error::Result;
 use crate::failure::{Blame, Failure};
-use crate::instrument::{
-    CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT, SOCKETS, interval, seconds,
-};
-use crate::iperf3::plan::MOST_STREAMS;
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
@@ -44,35 +40,6 @@ pub struct QualityArgs {
     #[command(flatten)]
     #[serde(skip)]
     pub(crate) common: CommonArgs,
-}
-
-/// The loads and the probes
-#[derive(Args, Clone, Debug, Serialize, Deserialize)]
-pub(super) struct QualityPlan {
-    /// Time of all phases together: 30s, or a number of seconds
-    #[arg(short, long, value_name = "TIME", default_value = "20s", value_parser = time)]
-    time: Nanos,
-    /// TCP streams of the load in each direction
-    #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_STREAMS)))]
-    pub(super) parallel: u32,
-    /// Time between probes: 50ms, or a number of seconds; a probe has 146 bytes in each direction
-    #[arg(short, long, value_name = "TIME", default_value = "20ms", value_parser = interval)]
-    pub(super) interval: Nanos,
-    /// TCP congestion control of the loads [default: that of each end]
-    #[arg(short = 'C', long, value_name = "NAME", help_heading = SOCKETS)]
-    pub(super) congestion: Option<String>,
-}
-
-/// The shortest time of all phases, in which each phase under load has a second for probes.
-const SHORTEST: Nanos = Nanos::from_secs(14);
-/// The longest time of all phases.
-const LONGEST: Nanos = Nanos::from_secs(3600);
-
-impl QualityPlan {
-    /// Returns the time of all phases.
-    pub(super) fn time(&self) -> Duration {
-        self.time.into()
-    }
 }
 
 impl Instrument for QualityArgs {
@@ -138,28 +105,5 @@ impl Instrument for QualityArgs {
 
     fn table(&self, measurement: &Measurement) -> Result<Option<Table>, Failure> {
         Ok((!self.details).then(|| verdict::table(measurement)))
-    }
-}
-
-/// Parses the time of all phases.
-fn time(text: &str) -> Result<Nanos> {
-    let time = seconds(text)?;
-    ensure!(
-        Input,
-        (SHORTEST..=LONGEST).contains(&time),
-        "must be from {SHORTEST} to {LONGEST}"
-    );
-    Ok(time)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_leaves_a_second_for_the_probes_of_each_phase() {
-        assert_eq!(time("20").unwrap(), Nanos::from_secs(20));
-        let error = time("5s").unwrap_err().to_string();
-        assert_eq!(error, "must be from 14s to 3600s");
     }
 }

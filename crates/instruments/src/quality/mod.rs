@@ -3,6 +3,7 @@
 
 pub mod args;
 mod phases;
+mod plan;
 mod responsiveness;
 mod results;
 mod services;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::Nanos;
 
-use super::phases::{LOADED, PhasePlan};
+use super::plan::{LOADED, PhasePlan};
 use super::responsiveness::{self, Requests};
 use crate::measured::{QUANTILE_INTERVAL, mean};
 use crate::stamp::ProbeResults;

@@ -2,7 +2,7 @@
 //!
 //! All functions are pure functions of the measurement.
 
-use super::phases::{LOADED, in_words};
+use super::plan::{LOADED, in_words};
 use super::responsiveness::category;
 use record::quantity::{number, optional, quantity};
 use record::table::{Cell, Column, Mark, Table};
