@@ -34,13 +34,13 @@ const MEANINGS: &[(&str, &[&str])] = &[
     ("server", &["at"]),
 ];
 
-/// Returns the member of `all` that is nearest to `name`: one that is the same but for hyphens and case, or otherwise one
+/// Returns the member of `all` that is nearest to `name`: one that differs only in hyphens and case, or otherwise one
 /// that means the same, one that begins with it, or one that differs in few letters.
 pub fn of<'a>(name: &str, all: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     by_meaning(name, all.clone()).or_else(|| by_letters(name, all))
 }
 
-/// Returns the member of `all` that is the same as `name` but for hyphens and case, or otherwise one that means the same.
+/// Returns the member of `all` that differs from `name` only in hyphens and case, or otherwise one that means the same.
 pub fn by_meaning<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.replace('-', "_").to_ascii_lowercase();
     let name = plain(name);

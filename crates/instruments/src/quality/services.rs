@@ -21,6 +21,8 @@ use record::lateness::Traffic;
 const HTTP_PORTS: [u16; 2] = [8080, 80];
 /// The longest wait for a service to answer. A path to a geostationary satellite and back takes a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The number of probes that look for a reflector, so that a lossy path loses hardly ever all of them.
+const ATTEMPTS: u32 = 5;
 /// The path of an object of one byte.
 const ONE_BYTE: &str = "/bytes/1";
 
@@ -117,7 +119,7 @@ fn candidates(address: IpAddr, named: Option<u16>, usual: &[u16]) -> Vec<SocketA
     ports.into_iter().map(at).collect()
 }
 
-/// Returns the first of `all` that answers a probe. The inner error is what happened at each of them.
+/// Returns the first of `all` that answers any of a few probes. The inner error is what happened at each of them.
 fn find_reflector(
     all: &[SocketAddr],
     local: Option<&Local>,
@@ -125,8 +127,8 @@ fn find_reflector(
 ) -> Result<Result<SocketAddr, String>, Failure> {
     let plan = ProbePlan {
         size: EXTENDED_SIZE,
-        count: 1,
-        interval: Nanos::from_millis(1),
+        count: ATTEMPTS,
+        interval: Nanos::from_millis(50),
         timeout: PATIENCE.into(),
     };
     let mut causes = Vec::new();
