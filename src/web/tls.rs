@@ -135,7 +135,9 @@ pub(crate) fn detector() -> Result<(ClientConfig, Arc<AtomicBool>)> {
 /// Returns what an error of a TLS handshake says for people: the words of a check of the certificate alone, without those that
 /// the library puts in front of them.
 pub(crate) fn in_words(error: io::Error) -> anyhow::Error {
-    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    let of_tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>());
     match of_tls {
         Some(Error::General(words)) => anyhow!("{words}"),
         Some(Error::InvalidMessage(_)) => anyhow!(

@@ -714,7 +714,11 @@ mod tests {
             late("tcp", Direction::Up, 150, 2),
             late("tcp", Direction::Down, 150, 0),
         ];
-        assert!(advice(&p99).unwrap().contains("a 99th percentile or a loss"));
+        assert!(
+            advice(&p99)
+                .unwrap()
+                .contains("a 99th percentile or a loss")
+        );
     }
 
     #[test]
@@ -722,7 +726,9 @@ mod tests {
         let told = |packets| advice(&[late("icmp", Direction::Up, packets, 1)]);
         let note = told(5).unwrap();
         assert!(
-            note.starts_with("1 of 5 packets up left more than 1 ms late, because this machine was busy"),
+            note.starts_with(
+                "1 of 5 packets up left more than 1 ms late, because this machine was busy"
+            ),
             "{note}"
         );
         assert!(note.ends_with("allow it with --late-budget"), "{note}");

@@ -279,7 +279,10 @@ impl Metric {
                 | Self::PacingErrorUs
                 | Self::LatencyIncreaseMs
         );
-        if ["_per_s", "_per_min"].iter().any(|unit| name.ends_with(unit)) {
+        if ["_per_s", "_per_min"]
+            .iter()
+            .any(|unit| name.ends_with(unit))
+        {
             Sense::Rate
         } else if !varies && ["_s", "_ms", "_us"].iter().any(|unit| name.ends_with(unit)) {
             Sense::Time
