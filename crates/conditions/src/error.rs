@@ -213,7 +213,7 @@ fn in_words(found: de::Unexpected<'_>) -> String {
         Unexpected::Bool(yes) => format!("`{yes}`"),
         Unexpected::Unsigned(number) => format!("`{number}`"),
         Unexpected::Signed(number) => format!("`{number}`"),
-        Unexpected::Float(number) => format!("`{number}`"),
+        Unexpected::Float(number) => format!("`{number:?}`"),
         Unexpected::Seq => "a list".to_owned(),
         Unexpected::Map => "a table".to_owned(),
         Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),

@@ -189,7 +189,7 @@ impl JsonSchema for FigureName {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "pattern": r"^[^. ]+\.[a-z0-9_]+\.[a-z0-9_]+(\.[a-zA-Z0-9]+)*$",
+            "pattern": r"^[^. ]+\.[a-z0-9_]+\.[a-z0-9_]+(\.[a-zA-Z0-9_]+)*$",
             "description": "INSTRUMENT.METRIC.STATISTIC, with .up or .down, .idle or .loaded (.loaded_up, .loaded_down, .loaded_both), .64b where they apply."
         })
     }
