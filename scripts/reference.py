@@ -41,6 +41,9 @@ PAGES = {
 }
 
 
+# The beginning of further lines below "Usage: ".
+USAGE_INDENT = " " * len("Usage: ")
+
 # An option as it is written in a help text, with its value if it takes one.
 OPTION = re.compile(r"(?:-\w(?:, )?)?(?:--[a-z][a-z0-9-]*[a-z0-9])?(?: ?[A-Z\[].*)?$")
 
@@ -88,7 +91,12 @@ class Help:
         about, _, examples = head.partition("\nExamples:\n")
         self.about = paragraphs(about.strip().split("\n"))
         self.examples = read_examples(examples)
-        self.usage, _, rest = rest.partition("\n")
+        usage, _, rest = rest.partition("\n")
+        self.usage = [usage]
+        # Further lines have the other combinations that the command takes.
+        while rest.startswith(USAGE_INDENT):
+            usage, _, rest = rest.partition("\n")
+            self.usage.append(usage.strip())
         self.sections = {}
         entries = None
         for line in rest.split("\n"):
@@ -220,7 +228,8 @@ class Commands:
 
     def body(self, found):
         about = "\n\n".join(plain(text if text.endswith(".") else f"{text}.") for text in found.about)
-        text = f"{about}\n\nUsage: `{found.usage}`\n"
+        usage = " or ".join(f"`{line}`" for line in found.usage)
+        text = f"{about}\n\nUsage: {usage}\n"
         if found.examples:
             text += "\n" + table(["example", "command"], [[plain(what), code(command)] for what, command in found.examples])
         arguments = found.sections.get("Arguments", [])

@@ -16,6 +16,7 @@ mod experiment;
 pub mod forward;
 pub mod fuzzing;
 mod live;
+mod misplaced_keys;
 mod named_files;
 mod notes;
 mod progress;

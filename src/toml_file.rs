@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::named_files;
+use crate::{misplaced_keys, named_files};
 
 /// The longest distribution file, in bytes. That is much more than 16,384 values and their comments need.
 const LONGEST_DIST: u64 = 1 << 20;
@@ -197,7 +197,7 @@ impl<'a> SourceFile<'a> {
         whose: &str,
         error: impl Into<anyhow::Error>,
     ) -> anyhow::Error {
-        let error = placed(error.into());
+        let error = misplaced_keys::with_place(placed(error.into()));
         let span = error.span.clone();
         let span = span.or_else(|| read::locate(table.get_ref(), &error.path));
         let span = span.unwrap_or_else(|| table.span());
@@ -376,7 +376,7 @@ mod tests {
     fn a_wrong_value_comes_with_line_and_key() {
         let message = refusal("\n\nloss = []\n");
         assert!(
-            message.starts_with("a.toml:3: loss: expected a string, found sequence"),
+            message.starts_with("a.toml:3: loss: expected a text in quotes, found a list"),
             "{message}"
         );
     }

@@ -22,6 +22,9 @@ use report::analysis::calibration::CalibrationReport;
 /// The report says under which conditions each figure can be trusted, and why not elsewhere. It is also written beside the record,
 /// as calibration.md and calibration.json.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "farwire calibrate [OPTIONS] [GRID]\n       farwire calibrate [OPTIONS] --resume DIR"
+)]
 pub(crate) struct CalibrateArgs {
     /// Your own grid, a scenario whose cases run once for each of their instruments [default: built in]
     #[arg(conflicts_with = "resume")]

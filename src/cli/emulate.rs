@@ -47,6 +47,9 @@ use serde::Serialize;
     reason = "the help names a TOML table"
 )]
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "farwire emulate [OPTIONS] IF_A IF_B\n       farwire emulate [OPTIONS] --links FILE.toml\n       farwire emulate --restore"
+)]
 pub(crate) struct EmulateArgs {
     /// Interface on the client's side
     #[arg(value_name = "IF_A", required_unless_present_any = ["restore", "links"])]

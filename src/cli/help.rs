@@ -413,6 +413,38 @@ pub(crate) mod tests {
         }
     }
 
+    /// Replaces the placeholders of a usage line by values.
+    fn filled(usage: &str) -> Vec<String> {
+        let words = usage.split(' ').filter(|word| !word.starts_with('['));
+        let words = words.flat_map(|word| match word {
+            "CONDITION..." => vec!["--delay", "1ms"],
+            word => vec![word.trim_end_matches("...")],
+        });
+        words.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_line_of_a_usage_with_alternatives_is_a_command_line() {
+        let mut command = Cli::command();
+        command.build();
+        let mut alternatives = 0;
+        for command in shown_commands(&command) {
+            let usage = usage(command);
+            let lines: Vec<&str> = usage.lines().map(str::trim).collect();
+            if lines.len() < 2 {
+                continue;
+            }
+            alternatives += 1;
+            for line in lines {
+                let start = line.find("farwire").unwrap_or_default();
+                if let Err(error) = Cli::try_parse_from(filled(&line[start..])) {
+                    panic!("{line}: {error}");
+                }
+            }
+        }
+        assert_eq!(alternatives, 5);
+    }
+
     #[test]
     fn screens_fit_100_columns_and_those_of_exec_fit_50_and_100_lines() {
         for (name, brief, full) in screens() {

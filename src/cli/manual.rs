@@ -614,6 +614,23 @@ static ALL: &[(&str, Facts)] = &[
         ]),
     ),
     (
+        "farwire measure quality",
+        instrument(&[
+            (
+                "Find out whether the path to a far end is bloated",
+                "farwire measure quality 192.0.2.1",
+            ),
+            (
+                "Measure for a minute and show every figure",
+                "farwire measure quality 192.0.2.1 --time 60s --details",
+            ),
+            (
+                "Try it on an emulated link whose queue holds a second",
+                "farwire exec --delay 10ms --rate 10mbit --queue 1s -- farwire measure quality 10.77.0.2",
+            ),
+        ]),
+    ),
+    (
         "farwire measure probe",
         instrument(&[
             (
@@ -623,6 +640,10 @@ static ALL: &[(&str, Facts)] = &[
             (
                 "Compare an idle path with one under three TCP streams",
                 "farwire measure probe 192.0.2.1 --under tcp:3",
+            ),
+            (
+                "Probe beside downloads and uploads that use BBR",
+                "farwire measure probe 192.0.2.1 --under tcp:4,both,congestion=bbr",
             ),
             (
                 "Write every probe as CSV",

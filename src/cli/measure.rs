@@ -19,6 +19,7 @@ pub(super) use instruments::{Live, Session};
 use netio::stop::Stop;
 use record::lateness::LateBudget;
 use record::printable::{printable, printable_lines};
+use record::{Figure, Measurement};
 
 /// Measure throughput, delay or loss with one instrument
 ///
@@ -30,6 +31,12 @@ pub(crate) struct MeasureArgs {
     asked: InstrumentArgs,
 }
 
+/// The advice if this machine did not run the measurement in time.
+const AFTER_STARVATION: &str = "the numbers above may show this machine instead of the network: end other programs, then measure again";
+/// The advice if a sender did not keep its pace.
+const AFTER_SHORTFALL: &str = "the network carried less than you asked for, so the numbers above describe another test: measure again with a \
+     lower rate or a longer interval, or end other programs";
+
 impl MeasureArgs {
     /// Measures. The exit code is 0 if the measurement succeeded, else 1.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
@@ -38,18 +45,19 @@ impl MeasureArgs {
         let host = watch_host()?;
         let found = self.asked.measure(&session()?)?;
         let host = host.and_then(|host| host.spoilt());
+        let budget = LateBudget::DEFAULT.time().into();
         let spoilt = [
-            found
-                .measurement
-                .shortfall(LateBudget::DEFAULT.time().into()),
-            host,
+            (host, AFTER_STARVATION),
+            (found.measurement.shortfall(budget), AFTER_SHORTFALL),
         ];
-        let written = write_json(common, &found, json);
+        let doubts: Vec<String> = spoilt
+            .into_iter()
+            .filter_map(|(cause, advice)| Some(format!("{}: {advice}", cause?)))
+            .collect();
+        let written = write_json(common, &found, &doubts, json);
         show(&self.asked, &found)?;
-        for cause in spoilt.into_iter().flatten() {
-            note(format_args!(
-                "farwire: {cause}: do not trust the numbers above (`farwire run` would mark them INVALID)"
-            ));
+        for doubt in doubts {
+            note(format_args!("farwire: {doubt}"));
         }
         written?;
         Ok(super::exit_code(found.measurement.failure.is_none()))
@@ -83,13 +91,22 @@ fn prepare_json(common: &CommonArgs) -> Result<Option<Prepared>> {
     Ok(file.map(Prepared::open).transpose()?)
 }
 
-fn write_json(common: &CommonArgs, found: &MeasureOutput, file: Option<Prepared>) -> Result<()> {
+/// Writes the measurement, with the doubts about it as the fact `machine`.
+fn write_json(
+    common: &CommonArgs,
+    found: &MeasureOutput,
+    doubts: &[String],
+    file: Option<Prepared>,
+) -> Result<()> {
     if common.json.is_none() {
         return Ok(());
     }
     let mut json = serde_json::to_value(&found.measurement)?;
     if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &found.iperf3) {
         all.extend(more.clone());
+    }
+    if !doubts.is_empty() {
+        json["facts"]["machine"] = doubts.join("; ").into();
     }
     let json = output::json(&json)?;
     match file {
@@ -99,20 +116,43 @@ fn write_json(common: &CommonArgs, found: &MeasureOutput, file: Option<Prepared>
     Ok(())
 }
 
+/// The last line of a summary.
+const MORE: &str =
+    "--details prints every figure, and how each one was measured; --json has all samples too\n";
+
+/// Returns the facts of a measurement, a paragraph each.
+fn facts(measurement: &Measurement) -> String {
+    let facts = measurement.facts.iter();
+    let paragraphs = facts.map(|(name, value)| {
+        report::prose(&format!("{name}: {}", printable(value)), super::terminal())
+    });
+    paragraphs.collect()
+}
+
+/// Returns the figures that `summary` chooses, or all of them without one.
+fn shown(measurement: &Measurement, summary: Option<fn(&Figure) -> bool>) -> Measurement {
+    let figures = measurement.figures.iter();
+    let chosen = figures.filter(|figure| summary.is_none_or(|is_shown| is_shown(figure)));
+    Measurement {
+        figures: chosen.cloned().collect(),
+        ..Measurement::default()
+    }
+}
+
 fn show(asked: &InstrumentArgs, found: &MeasureOutput) -> Result<(), Failure> {
     let (common, instrument) = (asked.common(), asked.instrument());
     let measurement = &found.measurement;
     if let Some(cause) = &measurement.failure {
         notes::error(cause);
     }
-    let facts = measurement.facts.iter();
-    let facts: String = facts
-        .map(|(name, value)| {
-            report::prose(&format!("{name}: {}", printable(value)), super::terminal())
-        })
-        .collect();
+    let summary = instrument.summary();
+    let facts = match summary {
+        Some(_) if measurement.figures.is_empty() => String::new(),
+        Some(_) => MORE.to_owned(),
+        None => facts(measurement),
+    };
     let own = instrument.table(measurement)?;
-    let table = own.unwrap_or_else(|| report::figures(measurement));
+    let table = own.unwrap_or_else(|| report::figures(&shown(measurement, summary)));
     let figures = report::table_text(&table, super::terminal());
     let intervals = found
         .iperf3

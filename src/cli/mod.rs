@@ -14,6 +14,7 @@ mod man;
 mod manual;
 mod measure;
 pub(crate) mod merge;
+mod mistakes;
 mod profiles;
 mod report;
 mod run;
@@ -104,8 +105,16 @@ impl Cli {
     /// # Errors
     /// The command line is wrong, or asks for help or the version, which the error then contains.
     pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
-        let matches = help::command().try_get_matches()?;
-        Self::from_arg_matches(&matches)
+        let mut command = help::command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os());
+        let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.map_err(|error| {
+            let words = std::env::args_os().skip(1);
+            let words: Vec<String> = words
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            mistakes::in_words(error, &command, &words)
+        })
     }
 
     /// Runs the command and returns the exit code.

@@ -31,6 +31,9 @@ const INDEX: &str = "index.html";
 /// An experiment measures through emulated links, case by case, and repeats the measurements. Its record survives interruptions:
 /// --resume continues it. docs/scenarios.md describes scenario files.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "farwire run [OPTIONS] SCENARIO...\n       farwire run [OPTIONS] --resume DIR"
+)]
 pub(crate) struct RunArgs {
     /// Scenario, a TOML file; several scenarios run one after the other
     ///

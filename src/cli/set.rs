@@ -25,6 +25,9 @@ use record::printable::printable_lines;
 /// --clear removes all conditions. The output says from which instant the conditions apply, and how many packets were in flight
 /// under the earlier ones.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "farwire set [OPTIONS] NAME CONDITION...\n       farwire set [OPTIONS] NAME --replace CONDITION...\n       farwire set [OPTIONS] NAME --clear\n       farwire set [OPTIONS] NAME --revert"
+)]
 pub(crate) struct SetArgs {
     /// Name of the link, as `farwire links` lists it
     name: String,

@@ -29,6 +29,9 @@ use report::analysis::{Analysis, Verdict};
 /// submit divides the runs into shards, submits them as an array of tasks, waits, submits missing shards again, joins the records and
 /// shows the report. Its whole state is in DIR and in Slurm: if submit ends early, the same command continues.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "farwire submit [OPTIONS] --slurm --out DIR SCENARIO\n       farwire submit --status DIR\n       farwire submit --cancel DIR"
+)]
 pub(crate) struct SubmitArgs {
     /// Scenario, a TOML file
     #[arg(required_unless_present_any = ["status", "cancel"])]

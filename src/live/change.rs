@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conditions::in_effect::MemoryNeed;
-use conditions::{Error, LinkSpec, Problem, read, require};
+use conditions::{Error, LinkSpec, Problem, misplaced, read, require};
 use model::{ConfigError, Nanos, ScheduleClock, ScheduleOrder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -200,7 +200,7 @@ fn object<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Error> 
             right: format!("a JSON object, as in {example}"),
         }));
     }
-    read::json(value)
+    read::json(value).map_err(misplaced::with_place)
 }
 
 /// Refuses conditions that need more memory than the forwarder may hold.

@@ -222,7 +222,7 @@ impl Tokens {
             Ok(TokenRole::Read)
         } else {
             Err(Problem::forbidden(
-                "read-only token; changes and captures need the full-access one",
+                "the read-only token allows watching only: changes and captures need the full-access token",
             ))
         }
     }

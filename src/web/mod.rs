@@ -23,7 +23,7 @@ mod page;
 mod problem;
 mod records;
 mod run;
-mod tls;
+pub(crate) mod tls;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

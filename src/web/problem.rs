@@ -13,6 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::live::{ChangeRefusal, NumberedRun};
+use conditions::plain;
 
 /// The reason why a request failed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -112,7 +113,11 @@ impl From<QueryRejection> for Problem {
         match at {
             // The error is not about one key, as with a repeated key.
             Some(at) if at.path().iter().next().is_none() => Self::bad_request(at.inner()),
-            Some(at) => Self::bad_query(&at.path().to_string(), at),
+            Some(at) => {
+                let (field, cause) = (at.path().to_string(), at.inner().to_string());
+                let cause = plain::in_words(&cause);
+                Self::bad_query(&field, format_args!("{field}: {cause}"))
+            }
             None => Self::bad_request(refused.body_text()),
         }
     }

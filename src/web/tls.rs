@@ -1,13 +1,14 @@
 //! TLS: the server's certificate, given or generated, and clients that identify it by its
 //! fingerprint.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, io};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ring::digest::{SHA256, digest};
 use rustls::crypto::ring as provider;
 use rustls::pki_types::pem::PemObject as _;
@@ -78,7 +79,7 @@ impl Tls {
         }
         let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
-            .map_err(|why| anyhow::anyhow!("cannot make a key: {why}"))?;
+            .map_err(|why| anyhow!("cannot make a key: {why}"))?;
         Self::of(vec![made.cert.der().clone()], key)
     }
 
@@ -107,23 +108,60 @@ impl Pin {
     /// # Errors
     /// This program's choice of ciphers causes no error.
     pub(crate) fn client(self) -> Result<ClientConfig> {
-        let provider = Arc::new(provider::default_provider());
-        let check = move |certificate: &CertificateDer<'_>| match Self::of(certificate) {
+        client(move |certificate| match Self::of(certificate) {
             shown if shown == self => Ok(()),
             shown => Err(Error::General(format!(
-                "the server's certificate differs from --pin: {shown}"
+                "the server there has another certificate than --pin names: its fingerprint is {shown}. Another program answers, or that \
+                 farwire was started again: it prints the fingerprint at its start"
             ))),
-        };
-        let verifier = CertificateVerifier {
-            provider: Arc::clone(&provider),
-            check,
-        };
-        Ok(ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth())
+        })
     }
+}
+
+/// Returns the configuration of a client that rejects every certificate, and a flag that it sets if a server presents one.
+///
+/// # Errors
+/// This program's choice of ciphers causes no error.
+pub(crate) fn detector() -> Result<(ClientConfig, Arc<AtomicBool>)> {
+    let presented = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&presented);
+    let config = client(move |_| {
+        flag.store(true, Ordering::Relaxed);
+        Err(Error::General("no certificate is accepted".to_owned()))
+    })?;
+    Ok((config, presented))
+}
+
+/// Returns what an error of a TLS handshake says for people: the words of a check of the certificate alone, without those that
+/// the library puts in front of them.
+pub(crate) fn in_words(error: io::Error) -> anyhow::Error {
+    let of_tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>());
+    match of_tls {
+        Some(Error::General(words)) => anyhow!("{words}"),
+        Some(Error::InvalidMessage(_)) => anyhow!(
+            "the server there does not use TLS: write --at with http://, or without a scheme"
+        ),
+        _ => error.into(),
+    }
+}
+
+/// Returns the configuration of a client with this check of the server's certificate.
+fn client<C>(check: C) -> Result<ClientConfig>
+where
+    C: Fn(&CertificateDer<'_>) -> Result<(), Error> + Send + Sync + 'static,
+{
+    let provider = Arc::new(provider::default_provider());
+    let verifier = CertificateVerifier {
+        provider: Arc::clone(&provider),
+        check,
+    };
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth())
 }
 
 impl FromStr for Pin {
@@ -194,8 +232,12 @@ mod tests {
         let [one, other] = [(); 2].map(|()| Tls::self_signed(at).unwrap());
         assert_ne!(one.pin, other.pin);
         assert_eq!(reads(&one, one.pin).unwrap(), "hello");
-        let refused = reads(&one, other.pin).unwrap_err().to_string();
+        let refused = in_words(reads(&one, other.pin).unwrap_err()).to_string();
         assert!(refused.contains(&one.pin.to_string()), "{refused}");
+        assert!(
+            refused.starts_with("the server there has another certificate"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command experiences the configured conditions on the link.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::process::Command;
 use std::thread;
 
@@ -53,6 +54,31 @@ fn a_delay_below_what_the_host_adds_is_said_before_anything_crosses_the_link() -
     Ok(())
 }
 
+#[test_support::test(Namespaces)]
+fn a_file_without_conditions_produces_a_warning_and_one_of_another_kind_is_named() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("link.toml");
+    for (text, code, words) in [
+        (
+            "# nothing\n",
+            0,
+            "the file states no conditions, so it changes nothing",
+        ),
+        (
+            "[[links]]\na = 'eth1'\n",
+            125,
+            "which `farwire emulate --links` takes",
+        ),
+    ] {
+        fs::write(&file, text)?;
+        let mut command = process::farwire();
+        command.args(["exec", "--link"]).arg(&file);
+        let output = process::run(command.args(["--", "true"]))?;
+        process::ends_with(&output, code, words)?;
+    }
+    Ok(())
+}
+
 #[test_support::test(serial, Namespaces, Tool("ping"))]
 fn losses_lie_in_the_99_9_binomial_interval_and_add_up() -> Result<()> {
     const COUNT: u64 = 10_000;
@@ -101,7 +127,7 @@ fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -
         command.arg(process::program());
         command.args("measure ping 10.77.0.2 -c 20 -i 0.002".split(' '));
         let said = stderr(&process::succeeds(&mut command)?);
-        let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
+        let summary: Summary = serde_json::from_slice(&fs::read(json.path())?)?;
         let left = &summary.departure_error;
         ensure!(
             (left.count, left.over_budget, left.budget_ns) == (40, late, ns),
@@ -233,7 +259,7 @@ impl Pings {
         let mut pings = Self {
             answered: BTreeSet::new(),
             times: Vec::new(),
-            summary: serde_json::from_slice(&std::fs::read(json.path())?)?,
+            summary: serde_json::from_slice(&fs::read(json.path())?)?,
         };
         for line in answers {
             let sequence = value(line, "icmp_seq=")?;

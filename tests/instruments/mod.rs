@@ -7,6 +7,7 @@ mod external;
 mod http;
 mod messages;
 mod probe;
+mod quality;
 mod serve;
 mod tcp;
 mod tls;

@@ -91,7 +91,11 @@ fn a_line_a_probe_is_written_as_csv() -> Result<()> {
 fn latency_under_load_stands_beside_idle_latency() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let port = far_end.address("iperf3")?.port();
-    for load in ["tcp:2", "udp:10mbit"] {
+    for (load, ways) in [
+        ("tcp:2", &["up"][..]),
+        ("tcp:2,down", &["down"]),
+        ("udp:10mbit,both", &["up", "down"]),
+    ] {
         let arguments = format!("-c 50 -i 1ms -W 20s --under {load} --under-port {port}");
         let measured = probed(far_end.address("stamp")?, &arguments)?;
         let figures = measured["figures"].as_array().context("figures")?;
@@ -106,6 +110,10 @@ fn latency_under_load_stands_beside_idle_latency() -> Result<()> {
                 "{phase}: {figures:?}"
             );
         }
+        for way in ["up", "down"] {
+            let goodput = figure(&measured, "goodput_bit_per_s", "mean", Some(way));
+            ensure!(goodput.is_ok() == ways.contains(&way), "{load}: {way}");
+        }
         let samples = measured["samples"].as_array().context("samples")?;
         let rtts = samples
             .iter()
@@ -113,6 +121,33 @@ fn latency_under_load_stands_beside_idle_latency() -> Result<()> {
         let indexes: Vec<_> = rtts.filter_map(|rtt| rtt["index"].as_u64()).collect();
         ensure!(indexes == (1..=100).collect::<Vec<_>>(), "{indexes:?}");
     }
+    Ok(())
+}
+
+#[test_support::test]
+fn a_summary_fits_a_screen_and_agrees_with_its_table() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let load = format!("--under-port={}", far_end.address("iperf3")?.port());
+    let said = |more: &[&str]| -> Result<String> {
+        let address = far_end.address("stamp")?.to_string();
+        let mut command = farwire();
+        command.args(["measure", "probe", &address, "-c", "20", "-i", "1ms"]);
+        command.args(["--under", "tcp:1,both", &load]).args(more);
+        Ok(stdout(&process::succeeds(&mut command)?))
+    };
+    let summary = said(&[])?;
+    let height: usize = summary
+        .lines()
+        .map(|line| line.len().div_ceil(80).max(1))
+        .sum();
+    ensure!(height <= 24, "{summary}");
+    has(&summary, "network rtt p99: n/a idle, n/a under load")?;
+    has(&summary, "--details")?;
+    let details = said(&["--details"])?;
+    ensure!(
+        details.lines().count() > summary.lines().count(),
+        "{details}"
+    );
     Ok(())
 }
 

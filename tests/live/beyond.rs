@@ -148,6 +148,19 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
     let other = format!("sha256:{}", "0".repeat(64));
     let (code, said) = exec.asks("links", Some("all"), &other)?;
     ensure!(code != Some(0) && said.contains(&exec.pin), "{said}");
+    ensure!(!said.contains("unexpected error"), "{said}");
+    // Without https, the reason is named, and no token is sent.
+    let plain = exec.at.trim_start_matches("https://");
+    let mut asks = farwire();
+    asks.args(["links", "--at", plain])
+        .env_remove("FARWIRE_TOKEN");
+    let ran = process::run(&mut asks)?;
+    let said = String::from_utf8(ran.stderr)?;
+    ensure!(ran.status.code() == Some(2), "{said}");
+    has(
+        &said,
+        format!("the server there uses TLS: write --at https://{plain}"),
+    )?;
     let (_, said) = exec.asks("links", Some("read"), &exec.pin)?;
     ensure!(
         said.contains("(revision 2)"),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use model::ConfigError;
 use serde::de;
 
-use crate::nearest;
+use crate::{nearest, plain};
 
 /// An error with its place and the advice on how to correct it.
 ///
@@ -40,12 +40,14 @@ pub enum PathStep {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
     /// The key is not known here.
-    #[error("unknown key `{key}`{}", or_all(key, known))]
+    #[error("unknown key `{key}`{}", place.as_ref().map_or_else(|| or_all(key, known), |place| format!("; {place}")))]
     UnknownKey {
         /// The key.
         key: String,
         /// The known keys.
         known: Vec<String>,
+        /// The advice about a key that belongs elsewhere: the table to which it belongs.
+        place: Option<String>,
     },
     /// The name is not known here.
     #[error("unknown name `{name}`{}", or_all(name, known))]
@@ -203,6 +205,22 @@ fn or_all(name: &str, known: &[String]) -> String {
     nearest::or_all(name, known.iter().map(String::as_str))
 }
 
+/// Describes a value as it would be written.
+fn in_words(found: de::Unexpected<'_>) -> String {
+    use de::Unexpected;
+    match found {
+        Unexpected::Str(text) => format!("\"{text}\""),
+        Unexpected::Bool(yes) => format!("`{yes}`"),
+        Unexpected::Unsigned(number) => format!("`{number}`"),
+        Unexpected::Signed(number) => format!("`{number}`"),
+        Unexpected::Float(number) => format!("`{number:?}`"),
+        Unexpected::Seq => "a list".to_owned(),
+        Unexpected::Map => "a table".to_owned(),
+        Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 fn advice(example: &str) -> String {
     match example {
         "" => String::new(),
@@ -231,13 +249,13 @@ impl From<ConfigError> for Error {
 
 impl de::Error for Error {
     fn custom<T: fmt::Display>(sentence: T) -> Self {
-        Self::other(sentence)
+        Self::other(plain::in_words(&sentence.to_string()))
     }
 
     fn invalid_type(found: de::Unexpected<'_>, right: &dyn de::Expected) -> Self {
         Self::new(Problem::WrongType {
-            found: found.to_string(),
-            right: right.to_string(),
+            found: in_words(found),
+            right: plain::expectation(&right.to_string()).into_owned(),
         })
     }
 
@@ -253,6 +271,7 @@ impl de::Error for Error {
         Self::new(Problem::UnknownKey {
             key: key.to_owned(),
             known: known.iter().copied().map(str::to_owned).collect(),
+            place: None,
         })
     }
 

@@ -1,8 +1,64 @@
 //! Suggestions for an unknown name.
 
-/// Returns the member of `all` that is nearest to `name`: one that begins with it, or otherwise one that differs in few
-/// letters.
-pub fn of<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// Words that people use, and the names that farwire has for what they mean, the most common first.
+const MEANINGS: &[(&str, &[&str])] = &[
+    ("min", &["least"]),
+    ("minimum", &["least"]),
+    ("max", &["most"]),
+    ("maximum", &["most"]),
+    ("latency", &["delay"]),
+    ("lag", &["delay"]),
+    ("ping", &["delay"]),
+    ("rtt", &["delay"]),
+    ("bandwidth", &["rate", "bitrate"]),
+    ("bw", &["rate", "bitrate"]),
+    ("speed", &["rate", "bitrate"]),
+    ("throughput", &["rate", "bitrate"]),
+    ("bitrate", &["rate"]),
+    ("packet_loss", &["loss"]),
+    ("plr", &["loss"]),
+    ("drop", &["loss"]),
+    ("limit", &["queue"]),
+    ("buffer", &["queue"]),
+    ("qdisc", &["aqm"]),
+    ("mtu", &["path_mtu"]),
+    ("policer", &["police"]),
+    ("duration", &["time"]),
+    ("seconds", &["time"]),
+    ("streams", &["parallel"]),
+    ("cong", &["congestion"]),
+    ("cc", &["congestion"]),
+    ("runs", &["repeats"]),
+    ("iterations", &["repeats", "count"]),
+    ("packets", &["count"]),
+    ("server", &["at"]),
+];
+
+/// Returns the member of `all` that is nearest to `name`: one that differs only in hyphens and case, or otherwise one
+/// that means the same, one that begins with it, or one that differs in few letters.
+pub fn of<'a>(name: &str, all: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    by_meaning(name, all.clone()).or_else(|| by_letters(name, all))
+}
+
+/// Returns the member of `all` that differs from `name` only in hyphens and case, or otherwise one that means the same.
+pub fn by_meaning<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |name: &str| name.replace('-', "_").to_ascii_lowercase();
+    let name = plain(name);
+    let meant = MEANINGS.iter().find(|(word, _)| *word == name);
+    let wanted = [name.as_str()].into_iter();
+    let wanted: Vec<&str> = match meant {
+        Some((_, names)) => wanted.chain(names.iter().copied()).collect(),
+        None => wanted.collect(),
+    };
+    let rank = |known: &str| wanted.iter().position(|name| *name == plain(known));
+    all.into_iter()
+        .filter_map(|known| Some((rank(known)?, known)))
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// Returns the member of `all` that begins with `name`, or otherwise one that differs in few letters.
+fn by_letters<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// The least length of a name that is compared with beginnings; shorter ones begin too many names.
     const BEGINNING: usize = 3;
     all.into_iter()
@@ -39,8 +95,21 @@ mod tests {
             of("goodput", ["host_ms", "goodput_bit_per_s"]),
             Some("goodput_bit_per_s")
         );
+        assert_eq!(of("fq-codel", ["codel", "fq_codel"]), Some("fq_codel"));
         assert_eq!(or_all("tram", ["line", "bus"]), "; use one of: line, bus");
         assert_eq!(or_all("z", ["a"]), "; use one of: a");
         assert_eq!(or_all("z", []), "; there are none");
+    }
+
+    #[test]
+    fn a_word_for_the_same_thing_suggests_its_name() {
+        assert_eq!(of("min", ["met", "least", "most"]), Some("least"));
+        assert_eq!(of("latency", ["rate", "delay"]), Some("delay"));
+        assert_eq!(of("packet-loss", ["delay", "loss"]), Some("loss"));
+        assert_eq!(of("bandwidth", ["bitrate", "time"]), Some("bitrate"));
+        assert_eq!(of("mtu", ["path-mtu", "rate"]), Some("path-mtu"));
+        // The name exists nowhere, so letters decide.
+        assert_eq!(of("min", ["mins"]), Some("mins"));
+        assert_eq!(by_meaning("delya", ["delay"]), None);
     }
 }

@@ -4,15 +4,15 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, bail, ensure};
 use clap::Args;
 use model::Nanos;
-use record::Measurement;
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::PathPace;
 use record::profile::InstrumentProfile;
 use record::table::Table;
+use record::{Figure, Measurement};
 use serde_json::Value;
 
 use crate::Session;
@@ -114,6 +114,12 @@ pub trait Instrument: Sync {
     /// measurement.
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure>;
 
+    /// Returns which figures to print so that the result fits one screen; facts are then not printed. `None` means that
+    /// everything is printed.
+    fn summary(&self) -> Option<fn(&Figure) -> bool> {
+        None
+    }
+
     /// Returns the text to print above the figures.
     fn text(&self, _measurement: &Measurement) -> String {
         String::new()
@@ -177,7 +183,13 @@ pub(crate) fn interval(text: &str) -> Result<Nanos> {
 /// Parses a time. A number without a unit means seconds.
 pub(crate) fn seconds(text: &str) -> Result<Nanos> {
     match text.parse::<f64>() {
-        Ok(number) => Ok(Duration::try_from_secs_f64(number)?.into()),
+        Ok(number) => match Duration::try_from_secs_f64(number) {
+            Ok(time) => Ok(time.into()),
+            Err(_) => bail!(
+                Input,
+                "`{text}` is not a time: write a number of seconds from 0 on, or a time with its unit, as in 500ms"
+            ),
+        },
         Err(_) => Ok(text.parse()?),
     }
 }

@@ -80,6 +80,7 @@ pub(crate) fn quantile_share(statistic: Statistic) -> Option<f64> {
     match statistic {
         Statistic::Median => Some(0.5),
         Statistic::P90 => Some(0.9),
+        Statistic::P95 => Some(0.95),
         Statistic::P99 => Some(0.99),
         _ => None,
     }

@@ -82,11 +82,17 @@ impl Quantity {
         f.write_str(&self.whole(value))
     }
 
-    /// Writes `value` exactly, in the largest unit in which it needs at most three decimal places: 26.55ms, 1.5s.
+    /// Writes `value` exactly, in the largest unit in which it needs at most three decimal places: 26.55ms, 1.5s. If it
+    /// would then have more than four digits before the point, it is written in the largest unit that is not above it,
+    /// with all decimal places that it needs: 27.615618285s. The units down to 1 are powers of ten.
     pub(crate) fn write_decimal(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, multiple) = self.largest_unit(value, 1_000);
+        let (mut name, mut multiple) = self.largest_unit(value, 1_000);
+        if value / multiple >= 10_000 {
+            let readable = self.units.iter().find(|(_, multiple)| value >= *multiple);
+            (name, multiple) = readable.copied().unwrap_or((name, multiple));
+        }
         write!(f, "{}", value / multiple)?;
-        let (mut fraction, mut digits) = (value % multiple * 1_000 / multiple, 3);
+        let (mut fraction, mut digits) = (value % multiple, multiple.ilog10() as usize);
         if fraction > 0 {
             while fraction.is_multiple_of(10) {
                 (fraction, digits) = (fraction / 10, digits - 1);

@@ -368,7 +368,7 @@ mod tests {
             (300, "300bit", "300bit"),
             (10_000_000, "10mbit", "10mbit"),
             (60_900_000, "60.9mbit", "60900kbit"),
-            (4_371_945_485_992, "4371945485.992kbit", "4371945485992bit"),
+            (4_371_945_485_992, "4.371945485992tbit", "4371945485992bit"),
         ] {
             let of = BitsPerSec::new(bits).unwrap();
             assert_eq!(of.to_string(), short);

@@ -30,6 +30,9 @@ pub struct TcpInfo {
     pub rtt_var: Duration,
     /// The least round-trip time within the last minutes; absent before the first one.
     pub min_rtt: Option<Duration>,
+    /// Smoothed time from an acknowledgement that this end sent until data that answers it arrived; 0 before the kernel
+    /// has measured one.
+    pub rcv_rtt: Duration,
     /// Congestion window in segments.
     pub snd_cwnd: u32,
     /// Window that the peer advertises, in bytes.
@@ -91,6 +94,7 @@ impl TcpInfo {
             rtt: micros(68),
             rtt_var: micros(72),
             min_rtt: min_rtt.map(|us| Duration::from_micros(us.into())),
+            rcv_rtt: micros(92),
             snd_cwnd: short(80),
             snd_wnd: short(228),
             total_retrans: short(100),

@@ -47,7 +47,7 @@ impl CombinationRule {
             L3RateBitPerS, LostPercent, NetworkElapsedS, NetworkRttMs, OneWayDelayMs,
             RequestedRateBitPerS, RttMs, SentRateBitPerS,
         };
-        use Statistic::{Max, Mdev, Mean, Median, Min, P90, P99, Total};
+        use Statistic::{Max, Mdev, Mean, Median, Min, P90, P95, P99, Total};
         let is_probe = samples == Some(SampleKind::Probes) && phase.is_none();
         match (metric, statistic) {
             (ElapsedS, Total) => Some(Self::Greatest),
@@ -63,7 +63,7 @@ impl CombinationRule {
             (RttMs | NetworkRttMs | OneWayDelayMs | ConnectMs, Max) => Some(Self::Greatest),
             (
                 RttMs | NetworkRttMs | OneWayDelayMs | ConnectMs,
-                Mean | Median | P90 | P99 | Mdev,
+                Mean | Median | P90 | P95 | P99 | Mdev,
             ) if is_probe => Some(Self::Pooled),
             _ => None,
         }
@@ -174,6 +174,7 @@ fn statistic_of(statistic: Statistic, values: &[f64]) -> Option<f64> {
         Statistic::Mean => t_interval::mean(values),
         Statistic::Median => order_statistics::quantile(&sorted, 0.5),
         Statistic::P90 => order_statistics::percentile(&sorted, 0.9),
+        Statistic::P95 => order_statistics::percentile(&sorted, 0.95),
         Statistic::P99 => order_statistics::percentile(&sorted, 0.99),
         Statistic::Mdev => {
             let squares: Vec<f64> = values.iter().map(|value| value * value).collect();

@@ -154,7 +154,8 @@ impl FromStr for FigureName {
             } else {
                 let Bytes(size) = more.parse().map_err(|_| {
                     Error::other(format_args!(
-                        "`{text}`: `{more}` is neither up, down, idle, loaded nor a size such as 64b"
+                        "`{text}`: `{more}` is neither up, down, idle, loaded, loaded_up, loaded_down, loaded_both nor a size such as \
+                         64b"
                     ))
                 })?;
                 name.size = Some(size);
@@ -188,8 +189,8 @@ impl JsonSchema for FigureName {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "pattern": r"^[^. ]+\.[a-z0-9_]+\.[a-z0-9_]+(\.[a-zA-Z0-9]+)*$",
-            "description": "INSTRUMENT.METRIC.STATISTIC, with .up or .down, .idle or .loaded, .64b where they apply."
+            "pattern": r"^[^. ]+\.[a-z0-9_]+\.[a-z0-9_]+(\.[a-zA-Z0-9_]+)*$",
+            "description": "INSTRUMENT.METRIC.STATISTIC, with .up or .down, .idle or .loaded (.loaded_up, .loaded_down, .loaded_both), .64b where they apply."
         })
     }
 }

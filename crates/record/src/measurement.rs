@@ -229,6 +229,7 @@ impl Figure {
     pub fn is_of_too_few(&self) -> bool {
         let fewest = match self.statistic {
             Statistic::P90 => order_statistics::fewest(0.9),
+            Statistic::P95 => order_statistics::fewest(0.95),
             Statistic::P99 => order_statistics::fewest(0.99),
             _ => order_statistics::fewest(0.5),
         };

@@ -43,6 +43,12 @@ words! {
         Idle,
         /// While the load ran.
         Loaded,
+        /// While a load ran from the far end to this one.
+        LoadedDown,
+        /// While a load ran from this end to the far one.
+        LoadedUp,
+        /// While a load ran in both directions.
+        LoadedBoth,
     }
 }
 
@@ -69,6 +75,8 @@ words! {
         P10,
         /// The 90th percentile: nine values in ten are not above it.
         P90,
+        /// The 95th percentile: 95 values in a hundred are not above it.
+        P95,
         /// The 99th percentile: 99 values in a hundred are not above it.
         P99,
     }
@@ -147,6 +155,8 @@ words! {
         RetransmittedPackets,
         /// The sending kernel's smoothed round-trip time of a TCP connection.
         TcpRttMs,
+        /// The receiving kernel's smoothed time of a TCP connection from an acknowledgement to the data that answers it.
+        TcpReceiverRttMs,
         /// Bytes that a TCP sender's congestion control allows in flight.
         CongestionWindowBytes,
         /// The share of a TCP sender's busy time in which it was limited by the receiver's window.
@@ -204,14 +214,19 @@ words! {
         /// Equality of the goodputs of several clients (Jain's index): 1 if all are equal, 1/n if one of n clients has
         /// everything.
         FairnessIndex,
+        /// Median round-trip or one-way time under a load less the median on the idle path.
+        LatencyIncreaseMs,
+        /// Responsiveness under a load (draft-ietf-ippm-responsiveness): round trips per minute.
+        ResponsivenessPerMin,
     }
 }
 
 /// Endings of metric names and the units that they stand for. The first ending that matches counts.
-const UNITS: [(&str, &str); 9] = [
+const UNITS: [(&str, &str); 10] = [
     ("_bit_per_s", "bit/s"),
     ("_byte_per_s", "byte/s"),
     ("_per_s", "1/s"),
+    ("_per_min", "1/min"),
     ("_percent", "%"),
     ("_bytes", "bytes"),
     ("_packets", "packets"),
@@ -219,6 +234,13 @@ const UNITS: [(&str, &str); 9] = [
     ("_us", "us"),
     ("_s", "s"),
 ];
+
+impl Statistic {
+    /// Returns whether it describes the tail of a distribution, for which many samples are needed.
+    pub fn is_tail(self) -> bool {
+        matches!(self, Self::P90 | Self::P95 | Self::P99)
+    }
+}
 
 impl Metric {
     /// Returns the unit of its values; empty for a number without a unit.
@@ -232,10 +254,10 @@ impl Metric {
     }
 
     /// Returns the limits of its values: 0 to 100 for shares of a whole, 0 to 1 for the fairness index, and 0 to
-    /// infinity for the others, except for differences between two clocks, which have none.
+    /// infinity for the others, except for differences, which have none.
     pub fn limits(self) -> [f64; 2] {
         match self {
-            Self::ClockOffsetMs => [f64::NEG_INFINITY, f64::INFINITY],
+            Self::ClockOffsetMs | Self::LatencyIncreaseMs => [f64::NEG_INFINITY, f64::INFINITY],
             Self::LostPercent
             | Self::LateTrainsPercent
             | Self::ReceiverLimitedPercent
@@ -250,9 +272,17 @@ impl Metric {
         let name: &str = self.into();
         let varies = matches!(
             self,
-            Self::PdvMs | Self::IpdvMs | Self::JitterMs | Self::ClockOffsetMs | Self::PacingErrorUs
+            Self::PdvMs
+                | Self::IpdvMs
+                | Self::JitterMs
+                | Self::ClockOffsetMs
+                | Self::PacingErrorUs
+                | Self::LatencyIncreaseMs
         );
-        if name.ends_with("_per_s") {
+        if ["_per_s", "_per_min"]
+            .iter()
+            .any(|unit| name.ends_with(unit))
+        {
             Sense::Rate
         } else if !varies && ["_s", "_ms", "_us"].iter().any(|unit| name.ends_with(unit)) {
             Sense::Time

@@ -5,6 +5,18 @@ use std::fmt::{self, Display};
 use crate::{Figure, Metric, Statistic};
 use stats::digits;
 
+/// The text in place of a value for which there are too few samples.
+pub const NOT_AVAILABLE: &str = "n/a";
+
+/// Formats the value of a figure with its unit, or returns [`NOT_AVAILABLE`] if it is the tail of a distribution of
+/// which there are too few samples.
+pub fn value_in_words(figure: &Figure) -> String {
+    if figure.statistic.is_tail() && figure.is_of_too_few() {
+        return NOT_AVAILABLE.to_owned();
+    }
+    quantity(figure.metric, figure.value)
+}
+
 /// Formats one figure: "up goodput mean 943.5 Mbit/s".
 pub fn figure_in_words(figure: &Figure) -> String {
     let statistic = match figure.statistic {
@@ -132,6 +144,15 @@ mod tests {
         );
         let lost = Figure::new(Metric::SentPackets, Statistic::Total, 7.0);
         assert_eq!(figure_in_words(&lost), "sent 7 packets");
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_samples_has_no_value() {
+        let p99 = |worth| Figure::new(Metric::RttMs, Statistic::P99, 71.983).worth(worth);
+        assert_eq!(value_in_words(&p99(499.0)), NOT_AVAILABLE);
+        assert_eq!(value_in_words(&p99(500.0)), "71.98 ms");
+        let median = Figure::new(Metric::RttMs, Statistic::Median, 1.0).worth(1.0);
+        assert_eq!(value_in_words(&median), "1.000 ms");
     }
 
     #[test]

@@ -312,8 +312,10 @@ impl Summary {
             return Some(lost);
         }
         let error = &self.departure_error;
-        // Up to one departure in twenty may be late without affecting the bulk of a measurement.
-        (error.over_budget * 20 > error.count).then(|| {
+        // Up to one departure in twenty may be late without affecting the bulk of a measurement. A single one may be late by
+        // chance.
+        let is_bulk = error.over_budget > 1 && error.over_budget * 20 > error.count;
+        is_bulk.then(|| {
             format!(
                 "{} of {} left more than {} ms late",
                 error.over_budget,

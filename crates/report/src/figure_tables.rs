@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use crate::analysis::{Analysis, CaseFigures};
 use crate::case_labels::CaseLabels;
 use crate::changes;
-use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail, of_interval};
+use crate::interval::{ConfidenceInterval, Label, around, of_interval};
 use crate::trust::{self, OccurringRow, TrustRow};
 use record::Record;
 use record::figure_name::FigureName;
 use record::plan::{Case, PlannedInstrument};
 use record::profile::InstrumentProfile;
-use record::quantity::{number, scale_for};
+use record::quantity::{NOT_AVAILABLE, number, scale_for};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
 
@@ -315,7 +315,7 @@ impl FigureValue {
     /// Formats the value, or "n/a" for a percentile of too few samples.
     pub(super) fn number(&self, statistic: Statistic) -> String {
         match self.value {
-            Some(_) if self.too_few && is_tail(statistic) => NOT_AVAILABLE.to_owned(),
+            Some(_) if self.too_few && statistic.is_tail() => NOT_AVAILABLE.to_owned(),
             Some(value) if self.at_least => format!("at least {}", number(value)),
             Some(value) => match self.interval {
                 Some(own) => of_interval(value, own.ends),
@@ -328,7 +328,7 @@ impl FigureValue {
     /// Formats the interval, and its scope if that is not the heading's: "± 0.106", "[10.00, 10.80]"; "\[n/a\]" for too
     /// few samples.
     pub(super) fn interval(&self, statistic: Statistic, label: Label) -> Option<String> {
-        let too_few = self.too_few && is_tail(statistic);
+        let too_few = self.too_few && statistic.is_tail();
         let value = self.value.filter(|_| !self.at_least && !too_few)?;
         let Some(interval) = self.interval else {
             return self.too_few.then(|| format!("[{NOT_AVAILABLE}]"));

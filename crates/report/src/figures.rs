@@ -1,7 +1,7 @@
 //! The table of the figures of one measurement.
 
-use crate::interval::{NOT_AVAILABLE, in_words, is_tail};
-use record::quantity::scope;
+use crate::interval::in_words;
+use record::quantity::{NOT_AVAILABLE, scope, value_in_words};
 use record::table::{Column, Table};
 use record::{Figure, Measurement, Metric, quantity};
 
@@ -20,11 +20,7 @@ pub fn figures(measurement: &Measurement) -> Table {
         let shown = |value| quantity(figure.metric, value);
         let mut title = scope(figure);
         title.push(figure.metric.title());
-        let value = if figure.is_of_too_few() && is_tail(figure.statistic) {
-            NOT_AVAILABLE.to_owned()
-        } else {
-            shown(figure.value)
-        };
+        let value = value_in_words(figure);
         let (value, interval) = match figure.interval {
             None if figure.is_of_too_few() => (value, NOT_AVAILABLE.to_owned()),
             None if figure.metric == Metric::JitterMs => (value, NO_JITTER_INTERVAL.to_owned()),

@@ -1,17 +1,9 @@
 //! Formats a value with its 95 % confidence interval in the form that all reports share, and describes the scope of the
 //! interval.
 
+use record::Metric;
 use record::quantity::{counted, number, quantity, scale_for};
-use record::{Metric, Statistic};
 use stats::digits::{decimals, fixed};
-
-/// Replacement for a value for which there are too few samples.
-pub(crate) const NOT_AVAILABLE: &str = "n/a";
-
-/// Returns whether a statistic describes the tail of a distribution, of which few samples have none.
-pub(crate) fn is_tail(statistic: Statistic) -> bool {
-    matches!(statistic, Statistic::P90 | Statistic::P99)
-}
 
 /// A 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::pin::Pin as Pinned;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -26,11 +27,14 @@ use tokio_rustls::TlsConnector;
 
 use super::api_server;
 use crate::live::LeaseId;
-use crate::web::{Listen, Pin, TOKEN_FRAGMENT, VERSION};
+use crate::web::{Listen, Pin, TOKEN_FRAGMENT, VERSION, tls};
 use instruments::failure::{Blame, Failure};
 
 /// The longest pause within an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest time of a TLS handshake that only finds out whether a server uses TLS.
+const DETECTION: Duration = Duration::from_secs(3);
 
 /// The longest time of a whole answer.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -186,7 +190,14 @@ impl ApiArgs {
         let answer = match place {
             Place::Plain(Listen::Tcp(address)) => {
                 let stream = TcpStream::connect(address).await.with_context(nobody)?;
-                exchange(stream, request, pause).await
+                let answer = exchange(stream, request, pause).await;
+                if answer.is_err() && speaks_tls(*address).await {
+                    return Err(Failure::bad_input(format_args!(
+                        "--at {address}: the server there uses TLS: write --at https://{address}, with --pin and the certificate \
+                         fingerprint that the running farwire printed at startup"
+                    )));
+                }
+                answer
             }
             Place::Plain(Listen::Unix(socket)) => {
                 let stream = UnixStream::connect(socket).await.with_context(nobody)?;
@@ -204,7 +215,7 @@ impl ApiArgs {
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 match tls.connect(name, stream.with_context(nobody)?).await {
                     Ok(stream) => exchange(stream, request, pause).await,
-                    Err(error) => Err(error.into()),
+                    Err(error) => Err(tls::in_words(error)),
                 }
             }
         };
@@ -223,6 +234,22 @@ impl ApiArgs {
         );
         Ok(())
     }
+}
+
+/// Returns whether the server at `address` presents a certificate to a TLS client. It tries for a few seconds.
+async fn speaks_tls(address: SocketAddr) -> bool {
+    let Ok((config, presented)) = tls::detector() else {
+        return false;
+    };
+    let handshake = async {
+        let stream = TcpStream::connect(address).await.ok()?;
+        let tls = TlsConnector::from(Arc::new(config));
+        let name = ServerName::IpAddress(address.ip().into());
+        tls.connect(name, stream).await.err()
+    };
+    // The handshake always fails: only whether a certificate came is of interest.
+    let _ = tokio::time::timeout(DETECTION, handshake).await;
+    presented.load(Ordering::Relaxed)
 }
 
 fn client() -> Result<Runtime> {

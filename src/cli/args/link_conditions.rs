@@ -14,7 +14,7 @@ use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
 
 use crate::named_files::AllowFilesArg;
-use crate::notes::note;
+use crate::notes::{note, warn};
 use crate::toml_file;
 
 /// The heading of the conditions in help.
@@ -98,7 +98,16 @@ impl ConditionsArgs {
             ..LinkSpec::default()
         };
         let spec = match (&self.link, &self.profile) {
-            (Some(file), _) => flags.or(toml_file::read_link(file, &self.files.allow_files)?),
+            (Some(file), _) => {
+                let read = toml_file::read_link(file, &self.files.allow_files)?;
+                if read == LinkSpec::default() {
+                    warn(format_args!(
+                        "{}: the file states no conditions, so it changes nothing: write lines such as delay = \"20ms\"",
+                        file.display()
+                    ));
+                }
+                flags.or(read)
+            }
             (None, Some(profile)) => flags.or(profile.conditions()),
             (None, None) => flags,
         };

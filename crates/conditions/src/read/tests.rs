@@ -33,7 +33,7 @@ fn an_error_has_the_path_and_the_position_of_the_fault() {
 
 #[test]
 fn a_problem_is_structured_data() {
-    let Problem::UnknownKey { key, known } = *refused("dealy = '1ms'").problem else {
+    let Problem::UnknownKey { key, known, .. } = *refused("dealy = '1ms'").problem else {
         panic!("another problem");
     };
     assert_eq!(key, "dealy");

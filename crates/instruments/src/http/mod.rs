@@ -22,6 +22,7 @@ use super::Session;
 use super::meter::IntervalMeter;
 use crate::endpoint::{self, Family, Local};
 use crate::measured::{failed, failure, figures, goodput};
+use netio::stop::Stop;
 use record::Statistic::{Mean, Total};
 use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Measurement, Metric};
@@ -54,7 +55,6 @@ pub(crate) struct HttpTarget {
 
 impl HttpTarget {
     /// Returns the resource `path` of the server at `address`.
-    #[cfg(test)]
     pub(crate) fn of(address: SocketAddr, path: &str) -> Self {
         Self {
             address,
@@ -120,6 +120,48 @@ impl fmt::Display for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}{}", self.authority, self.path)
     }
+}
+
+/// The times of one request on its own connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneRequest {
+    /// The time from the request for the connection until it is established.
+    pub(crate) connect: Duration,
+    /// The time from sending the request to the last byte of the answer.
+    pub(crate) exchange: Duration,
+}
+
+/// Fetches `target` over a new connection, from `local` if there is one, and discards its body.
+///
+/// # Errors
+/// Returns an error if there is no connection or no success, or if the connection breaks or is stopped.
+pub(crate) fn request_once(
+    target: &HttpTarget,
+    local: Option<&Local>,
+    stop: &Stop,
+) -> Result<OneRequest> {
+    let begun = Instant::now();
+    let mut connection = HttpConnection::open(target, local, stop)?;
+    let connect = begun.elapsed();
+    let sent = connection.request(target, false)?;
+    let head = connection.head(stop)?;
+    let mut body = head
+        .context("the server closed the connection before it answered")?
+        .body;
+    let mut total = 0;
+    while !body.complete() {
+        match connection.wait(stop, None)? {
+            WaitOutcome::Bytes => total += body.feed(connection.take())?,
+            WaitOutcome::Closed | WaitOutcome::TimeUp => {
+                body.closed(total)?;
+                break;
+            }
+        }
+    }
+    Ok(OneRequest {
+        connect,
+        exchange: sent.elapsed(),
+    })
 }
 
 /// Returns the metrics of one download.
@@ -312,7 +354,6 @@ pub(crate) fn download_figures(
 mod tests {
     use super::*;
     use crate::serve::{self, ServeConfig};
-    use netio::stop::Stop;
     use record::Statistic::Max;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;

@@ -309,7 +309,13 @@ fn interval(text: &str) -> Result<Nanos> {
 
 fn connect_timeout(text: &str) -> Result<Nanos> {
     let time = match text.parse::<f64>() {
-        Ok(number) => Duration::try_from_secs_f64(number / 1e3)?.into(),
+        Ok(number) => match Duration::try_from_secs_f64(number / 1e3) {
+            Ok(time) => time.into(),
+            Err(_) => bail!(
+                Input,
+                "`{text}` is not a time: write a number of milliseconds above 0, or a time with its unit, as in 2s"
+            ),
+        },
         Err(_) => text.parse()?,
     };
     ensure!(Input, time > Nanos::ZERO, "must be above 0");

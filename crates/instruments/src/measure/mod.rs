@@ -61,6 +61,7 @@ kinds! {
     Connect "connect" crate::connect::ConnectArgs,
     Tls "tls" crate::tls::TlsArgs,
     Http "http" crate::http::args::HttpArgs,
+    Quality "quality" crate::quality::args::QualityArgs,
     Capacity "capacity" crate::capacity::CapacityArgs,
     Pingpong "pingpong" crate::messages::pingpong::PingpongArgs,
     Blast "blast" crate::messages::blast::BlastArgs,

@@ -11,7 +11,7 @@ use crate::error::{Context, Result};
 use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
-use conditions::{Error, nearest};
+use conditions::{Error, nearest, plain};
 use record::plan::{Plan, RecordedArguments};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -23,7 +23,7 @@ use crate::external::Tool;
 use crate::instrument::FarEnd;
 
 /// The options that a scenario cannot set, because it sets them in other ways.
-const NOT_IN_SCENARIOS: [&str; 6] = ["json", "csv", "help", "bind", "ipv4", "ipv6"];
+const NOT_IN_SCENARIOS: [&str; 7] = ["json", "csv", "help", "bind", "ipv4", "ipv6", "details"];
 
 /// The options of an instrument by their long names. `true` sets a flag, and `false` unsets it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -282,9 +282,13 @@ fn refusal(error: &clap::Error) -> Error {
         (ErrorKind::MissingRequiredArgument, _) => {
             Error::other(format_args!("another option needs {option}"))
         }
-        (_, Some(cause)) => Error::other(format_args!(
-            "invalid value '{value}' for '{option}': {cause}"
-        )),
+        (_, Some(cause)) => {
+            let cause = cause.to_string();
+            let cause = plain::in_words(&cause);
+            Error::other(format_args!(
+                "invalid value '{value}' for '{option}': {cause}"
+            ))
+        }
         (kind, None) => Error::other(format_args!("{option}: {kind}")),
     };
     match error.get(ContextKind::InvalidArg) {

@@ -1,31 +1,26 @@
 //! The arguments of `farwire measure probe`.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use crate::codec::as_text;
-use crate::error::{Error, Result, ensure};
+use crate::error::Result;
 use clap::Args;
-use model::BitsPerSec;
 
 use crate::failure::{Blame, Failure};
 use crate::instrument::{
     CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT, estimated, intervals,
 };
-use crate::iperf3::client::Iperf3Server;
-use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, Transport, Until};
-use crate::iperf3::{self, tcp, udp};
+use crate::iperf3;
 use crate::output::Prepared;
-use crate::stamp::loaded_latency::{self, BackgroundLoad};
-use crate::stamp::{self, ProbePlan, ProbeResults, wire};
+use crate::stamp::load::{self, Load};
+use crate::stamp::{self, ProbePlan, ProbeResults, loaded_latency, wire};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::PathPace;
 use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
+use record::quantity::value_in_words;
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +39,12 @@ pub struct ProbeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     plan: ProbePlan,
-    /// Then probe again under load: three TCP streams (tcp:3) or a UDP stream (udp:10mbit) to the same far end
+    /// Then probe again under load: tcp:3 (three TCP streams) or udp:10mbit, with ,down or ,both for other directions than up
+    ///
+    /// Then probe again under load, to and from the same far end: tcp:3 is three TCP streams up, udp:10mbit a UDP stream up.
+    /// Directions follow a comma: tcp:4,down, udp:10mbit,both. So does the congestion control: tcp:4,both,congestion=bbr
     #[arg(long, value_name = "LOAD")]
-    under: Option<LoadKind>,
+    under: Option<Load>,
     /// Port of the far end for the load
     #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
     under_port: u16,
@@ -54,18 +52,13 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     #[serde(skip)]
     csv: Option<PathBuf>,
+    /// Print every figure, and how each one was measured
+    #[arg(long, help_heading = OUTPUT)]
+    #[serde(skip)]
+    details: bool,
     #[command(flatten)]
     #[serde(skip)]
     pub(crate) common: CommonArgs,
-}
-
-/// A load that runs during the probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LoadKind {
-    /// This number of TCP streams, as fast as they go.
-    Tcp(u32),
-    /// A UDP stream with this rate of payload.
-    Udp(BitsPerSec),
 }
 
 impl Instrument for ProbeArgs {
@@ -79,19 +72,20 @@ impl Instrument for ProbeArgs {
 
     fn metrics(&self) -> Result<MetricTable> {
         let metrics = stamp::results::metrics();
-        let Some(load_kind) = self.under else {
+        let Some(load) = &self.under else {
             return Ok(metrics);
         };
-        let load = iperf3::metrics::metrics(None, &load_kind.plan());
+        let load = iperf3::metrics::metrics(None, &load.plan());
         Ok(metrics
             .during(&[Phase::Idle, Phase::Loaded])
             .and(load.during(&[Phase::Loaded])))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
-        let load = self.under.map(|load_kind| match load_kind {
-            LoadKind::Tcp(_) => Traffic::Tcp(Some(self.under_port)),
-            LoadKind::Udp(_) => Traffic::Udp(Some(self.under_port)),
+        let port = Some(self.under_port);
+        let load = self.under.as_ref().map(|load| match load.is_tcp() {
+            true => Traffic::Tcp(port),
+            false => Traffic::Udp(port),
         });
         [Traffic::Udp(Some(self.port))]
             .into_iter()
@@ -101,6 +95,12 @@ impl Instrument for ProbeArgs {
 
     fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
+    }
+
+    fn use_congestion(&mut self, name: &str) {
+        if let Some(load) = &mut self.under {
+            load.use_congestion(name);
+        }
     }
 
     fn writes_csv(&self) -> bool {
@@ -125,6 +125,9 @@ impl Instrument for ProbeArgs {
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
         let plan = &self.plan;
         plan.check().or_bad_input()?;
+        if let Some(load) = &self.under {
+            load.check().or_bad_input()?;
+        }
         let csv = match (&self.csv, &session.csv) {
             (Some(path), _) => Some(Prepared::open(path).or_bad_input()?),
             (None, Some(open)) => Some(open.try_clone()?),
@@ -132,14 +135,15 @@ impl Instrument for ProbeArgs {
         };
         let local = self.common.bind.as_ref();
         let probe = || stamp::probe(target, local, plan, session);
-        let Some(load_kind) = self.under else {
+        let Some(load) = &self.under else {
             let (outcome, failure) = probe()?;
             let written = write_csv(csv, &[("", &outcome)]);
             let mut measurement = outcome.measurement(plan);
             measurement.failure = failure.or(written);
             return Ok(measurement.into());
         };
-        let load = self.load(load_kind, target);
+        let server = SocketAddr::new(target.ip(), self.under_port);
+        let load = load::background(load.plan(), server, local.cloned());
         let found = loaded_latency::measure(plan, load, session, probe)?;
         let loaded = found
             .loaded
@@ -156,78 +160,29 @@ impl Instrument for ProbeArgs {
     fn text(&self, measurement: &Measurement) -> String {
         idle_and_loaded(measurement)
     }
-}
 
-impl ProbeArgs {
-    fn load(&self, load_kind: LoadKind, target: SocketAddr) -> BackgroundLoad<'_> {
-        let server = Iperf3Server {
-            local: self.common.bind.clone(),
-            ..Iperf3Server::at(SocketAddr::new(target.ip(), self.under_port))
-        };
-        let plan = load_kind.plan();
-        Box::new(move |lasting, session| {
-            let plan = Iperf3Test {
-                until: Until::For(lasting),
-                ..plan
-            };
-            match plan.protocol {
-                Transport::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
-                Transport::Udp => udp::measure(&server, &plan, session).measurement,
-            }
-        })
-    }
-}
-
-as_text!(LoadKind);
-
-impl LoadKind {
-    fn plan(self) -> Iperf3Test {
-        match self {
-            Self::Tcp(streams) => Iperf3Test {
-                parallel: streams,
-                ..Iperf3Test::new(Transport::Tcp)
-            },
-            Self::Udp(rate) => Iperf3Test {
-                bitrate: Some(rate.get()),
-                ..Iperf3Test::new(Transport::Udp)
-            },
+    fn summary(&self) -> Option<fn(&Figure) -> bool> {
+        match self.details {
+            true => None,
+            false => Some(is_in_summary),
         }
     }
 }
 
-impl fmt::Display for LoadKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(streams) => write!(f, "tcp:{streams}"),
-            Self::Udp(rate) => write!(f, "udp:{rate}"),
+/// Returns whether the figure is one of those that fit one screen.
+fn is_in_summary(figure: &Figure) -> bool {
+    let (metric, statistic) = (figure.metric, figure.statistic);
+    let is_known = match metric {
+        Metric::NetworkRttMs => matches!(statistic, Statistic::Median | Statistic::P99),
+        Metric::RttMs | Metric::OneWayDelayMs => statistic == Statistic::Median,
+        // Beside a load, there are twice as many figures.
+        Metric::LostPercent | Metric::ReorderedPackets => {
+            figure.phase.is_none() || (metric == Metric::LostPercent && figure.direction.is_none())
         }
-    }
-}
-
-impl FromStr for LoadKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (kind, amount) = text.split_once(':').unwrap_or((text, "1"));
-        match kind {
-            "tcp" => {
-                let streams: u32 = amount
-                    .parse()
-                    .map_err(|_| Error::Input(format!("`{amount}` is not a number of streams")))?;
-                let most = MOST_STREAMS;
-                ensure!(
-                    Input,
-                    (1..=most).contains(&streams),
-                    "a load has 1 to {most} streams, not {streams}"
-                );
-                Ok(Self::Tcp(streams))
-            }
-            "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
-            _ => Err(Error::Input(format!(
-                "`{kind}` is not a load: write tcp:3 for three TCP streams, or udp:10mbit for a UDP stream"
-            ))),
-        }
-    }
+        Metric::GoodputBitPerS => statistic == Statistic::Mean,
+        _ => false,
+    };
+    is_known && figure.stream.is_none()
 }
 
 /// Writes the probes to the file, if there is one. Returns the error as text, if there is one.
@@ -238,23 +193,19 @@ fn write_csv(file: Option<Prepared>, phases: &[(&str, &ProbeResults)]) -> Option
 
 /// Returns a line per figure that compares the idle path with the loaded one.
 fn idle_and_loaded(measurement: &Measurement) -> String {
-    let figures = &measurement.figures;
     let value = |metric, statistic, phase| {
         let of = |f: &&Figure| {
             (f.metric, f.statistic, f.phase, f.direction, f.stream)
                 == (metric, statistic, Some(phase), None, None)
         };
-        figures.iter().find(of).map(|figure| figure.value)
+        measurement.figures.iter().find(of).map(value_in_words)
     };
     let line = |(metric, statistic): (Metric, Statistic)| {
         let idle = value(metric, statistic, Phase::Idle)?;
         let loaded = value(metric, statistic, Phase::Loaded)?;
+        let (title, name) = (metric.title(), statistic.name());
         Some(format!(
-            "{} {}: {} idle, {} under load\n",
-            metric.title(),
-            statistic.name(),
-            record::quantity(metric, idle),
-            record::quantity(metric, loaded)
+            "{title} {name}: {idle} idle, {loaded} under load\n"
         ))
     };
     [
@@ -271,21 +222,53 @@ fn idle_and_loaded(measurement: &Measurement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use record::Direction;
 
     #[test]
-    fn a_load_is_named_with_its_amount() {
-        assert_eq!("tcp:3".parse::<LoadKind>().unwrap(), LoadKind::Tcp(3));
-        let udp: LoadKind = "udp:10mbit".parse().unwrap();
-        assert_eq!(udp, LoadKind::Udp(BitsPerSec::new(10_000_000).unwrap()));
-        assert_eq!("tcp".parse::<LoadKind>().unwrap(), LoadKind::Tcp(1));
-        for (wrong, cause) in [
-            ("tcp:0", "1 to 128 streams, not 0"),
-            ("tcp:x", "`x` is not a number of streams"),
-            ("udp:fast", "fast"),
-            ("quic:1", "`quic` is not a load"),
-        ] {
-            let error = wrong.parse::<LoadKind>().unwrap_err().to_string();
-            assert!(error.contains(cause), "{error}");
+    fn the_summary_has_no_percentile_of_too_few_probes() {
+        let p99 = |phase, worth| {
+            let figure = Figure::new(Metric::NetworkRttMs, Statistic::P99, 71.983);
+            figure.worth(worth).during(phase)
+        };
+        let measurement = Measurement {
+            figures: vec![p99(Phase::Idle, 500.0), p99(Phase::Loaded, 30.0)],
+            ..Measurement::default()
+        };
+        assert_eq!(
+            idle_and_loaded(&measurement),
+            "network rtt p99: 71.98 ms idle, n/a under load\n"
+        );
+    }
+
+    #[test]
+    fn the_summary_of_two_sessions_and_a_load_fits_a_screen() {
+        let (up, down) = (Some(Direction::Up), Some(Direction::Down));
+        let stated: [(Metric, &[Option<Direction>]); 8] = [
+            (Metric::NetworkRttMs, &[None]),
+            (Metric::RttMs, &[None]),
+            (Metric::HostMs, &[None]),
+            (Metric::OneWayDelayMs, &[up, down]),
+            (Metric::PdvMs, &[up, down]),
+            (Metric::LostPercent, &[None, up, down]),
+            (Metric::LostPackets, &[None, up, down]),
+            (Metric::ReorderedPackets, &[up, down]),
+        ];
+        let table = stamp::results::metrics();
+        let mut rows = 0;
+        for phase in [Phase::Idle, Phase::Loaded] {
+            for (metric, directions) in stated {
+                for statistic in table.statistics(metric) {
+                    let figure = Figure::new(metric, *statistic, 1.0).during(phase);
+                    let each = directions.iter().map(|direction| Figure {
+                        direction: *direction,
+                        ..figure.clone()
+                    });
+                    rows += each.filter(is_in_summary).count();
+                }
+            }
         }
+        // Beside them are a goodput in each direction, four lines that compare the phases, four around the table, and one
+        // that names --details.
+        assert!(rows > 8 && rows + 11 <= 24, "{rows}");
     }
 }

@@ -13,9 +13,9 @@ use netio::stop::STOP_INTERVAL;
 use record::{Measurement, Phase, Sample};
 
 /// The time from the start of the load to the first probe, in which TCP finds its rate.
-const WARM_UP: Duration = Duration::from_secs(2);
+pub(crate) const WARM_UP: Duration = Duration::from_secs(2);
 /// The time for which the load continues after the last probe, so that the probe's answer returns under load.
-const LEAD_OUT: Duration = Duration::from_secs(1);
+pub(crate) const LEAD_OUT: Duration = Duration::from_secs(1);
 
 /// A load that runs for the given time and returns its measurement.
 pub(crate) type BackgroundLoad<'a> = Box<dyn FnOnce(Duration, &Session) -> Measurement + Send + 'a>;
@@ -50,7 +50,51 @@ pub(crate) fn measure<E>(
             failure,
         });
     }
-    let lasting = WARM_UP + intervals(plan.interval(), plan.count) + LEAD_OUT;
+    let lasting = duration_of_load(intervals(plan.interval(), plan.count));
+    let BesideLoad {
+        probed,
+        began,
+        load,
+    } = beside_load(load, lasting, session, probe)?;
+    let (loaded, probing) = probed.unzip();
+    let failure = load
+        .failure
+        .as_ref()
+        .map(|cause| format!("the load: {cause}"));
+    Ok(LoadedLatency {
+        idle,
+        loaded,
+        failure: probing.flatten().or(failure),
+        load: Some((began, load)),
+    })
+}
+
+/// The result of probing beside a load, and the measurement of the load.
+#[derive(Debug)]
+pub(crate) struct BesideLoad<P> {
+    /// The result of probing. `None` if the load ended before its warm-up did.
+    pub(crate) probed: Option<P>,
+    /// The start of the load.
+    pub(crate) began: Nanos,
+    /// The measurement of the load.
+    pub(crate) load: Measurement,
+}
+
+/// Returns how long a load lasts beside which probes are sent for `probing`.
+pub(crate) fn duration_of_load(probing: Duration) -> Duration {
+    WARM_UP + probing + LEAD_OUT
+}
+
+/// Starts `load` for `lasting`, runs `probe` once the load is warm, and waits for the end of both.
+///
+/// # Errors
+/// Returns the error of `probe`.
+pub(crate) fn beside_load<P, E>(
+    load: BackgroundLoad<'_>,
+    lasting: Duration,
+    session: &Session,
+    probe: impl FnOnce() -> Result<P, E>,
+) -> Result<BesideLoad<P>, E> {
     let began = clock::now();
     thread::scope(|scope| {
         let load = scope.spawn(|| load(lasting, session));
@@ -58,20 +102,14 @@ pub(crate) fn measure<E>(
         while Instant::now() < warm && !load.is_finished() && session.stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
         }
-        let loaded = (!load.is_finished()).then(&probe).transpose()?;
+        let probed = (!load.is_finished()).then(probe).transpose()?;
         let load = load
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let (loaded, probing) = loaded.unzip();
-        let failure = load
-            .failure
-            .as_ref()
-            .map(|cause| format!("the load: {cause}"));
-        Ok(LoadedLatency {
-            idle,
-            loaded,
-            failure: probing.flatten().or(failure),
-            load: Some((began, load)),
+        Ok(BesideLoad {
+            probed,
+            began,
+            load,
         })
     })
 }

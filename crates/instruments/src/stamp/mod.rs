@@ -4,6 +4,7 @@ pub mod args;
 mod csv;
 mod delay;
 pub(crate) mod kernel;
+pub(crate) mod load;
 pub(crate) mod loaded_latency;
 mod loss;
 mod probe_log;
@@ -20,8 +21,8 @@ use netio::clock::WallClock;
 
 pub(crate) use self::csv::write as write_csv;
 pub(crate) use self::results::ProbeResults;
-pub(crate) use self::sender::ProbePlan;
 use self::sender::Sender;
+pub(crate) use self::sender::{EXTENDED_SIZE, ProbePlan};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::failure::Failure;

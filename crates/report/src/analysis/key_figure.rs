@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 use super::{Analysis, CaseFigures, FigureOverRuns};
 use crate::case_conditions;
-use crate::interval::is_tail;
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity::{counted, scale_for};
@@ -227,7 +226,7 @@ fn rows<'a>(figures: &'a CaseFigures<'a>, key: &FigureName) -> Vec<KeyRow<'a>> {
 
 /// Returns whether reports do not show the value, because there are too few samples for the percentile.
 fn is_hidden(name: &FigureName, figure: &FigureOverRuns) -> bool {
-    figure.too_few && is_tail(name.statistic)
+    figure.too_few && name.statistic.is_tail()
 }
 
 fn published<'a>(case: &'a Case, name: &FigureName) -> Option<&'a Published> {

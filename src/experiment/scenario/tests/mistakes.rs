@@ -110,7 +110,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"link.delay = "10ms""#, "link.delay = \"10ms\"\nlink.reorder = \"5%,gap=0\" # here", "link: reorder", "gap=3"),
     mistake(r#"queue = "50ms""#, "queue = \"50ms\"\nreorder = \"5%\" # here", "link: reorder", "state delay too"),
     mistake(r#"queue = "50ms""#, "queue = \"50ms\"\n[[bases.line.link.stages]]\nkind = \"reorder\"\nshare = \"1%\"\nextent = 0 # here",
-        "link: stages 1: extent", "a nonzero"),
+        "link: stages 1: extent", "a whole number of at least 1"),
     mistake(r#"["10ms", "100ms"]"#, r#"["10ms", "100"] # here"#, "link: queue", "100pkt"),
     mistake(r#"quick = { count = 5 }"#, "timeout = 30 # here", "instruments 1: timeout", "write a time"),
     mistake(r#"least = "10mbit" }"#, r#"least = "10ms" }, # here"#, "expect 1: least", "as in 10mbit"),
@@ -125,7 +125,7 @@ const MISTAKES: &[Mistake] = &[
     mistake("repeats = 2\n", "repeats = { of = \"latency.rtt_ms.median\", within = \"5%\", most = 99 } # here\n",
         "repeats: most", "the first 5 decide it"),
     mistake(r#"kind = "netns""#, "kind = \"netns\"\nmtu = 150 # here", "bed: mtu", "1280 to 65535"),
-    mistake("count = 20, interval", "count = \"many\", interval", "instruments 1: parameters: count", "invalid digit"),
+    mistake("count = 20, interval", "count = \"many\", interval", "instruments 1: parameters: count", "write a whole number, as in 3"),
     mistake("kind = \"ping\"", "kind = \"ping\"\ncsv = true # here", "instruments 1: csv", "ping has no CSV; probe has one"),
     // Unknown keys.
     mistake(r#"title = "An"#, r#"titel = "An"#, "unknown key `titel`", "did you mean `title`?"),

@@ -15,6 +15,9 @@ macro_rules! parameters {
         }
 
         impl $name {
+            /// The keys of the parameters.
+            pub(super) const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
+
             /// Returns these parameters, and those of `before` that these do not state. Lists are shared, not copied.
             pub(super) fn or(&self, before: &Self) -> Self {
                 Self {
@@ -91,6 +94,25 @@ tagged! {
     /// Bits of some packets are flipped.
     "corrupt" => Corrupt(CorruptStage),
 }
+
+/// The keys of the parameters of each kind, by its name.
+pub(crate) const PARAMETERS: &[(&str, &[&str])] = &[
+    ("gate", GateStage::KEYS),
+    ("trace", TraceStage::KEYS),
+    ("gemodel", GemodelStage::KEYS),
+    ("four-state", FourStateStage::KEYS),
+    ("indexes", IndexesStage::KEYS),
+    ("mtu", MtuStage::KEYS),
+    ("every-nth", EveryNthStage::KEYS),
+    ("loss", LossStage::KEYS),
+    ("ber", BerStage::KEYS),
+    ("delay", DelayStage::KEYS),
+    ("slots", SlotsStage::KEYS),
+    ("stall", StallStage::KEYS),
+    ("reorder", HoldBackStage::KEYS),
+    ("duplicate", DuplicateStage::KEYS),
+    ("corrupt", CorruptStage::KEYS),
+];
 
 /// A stage in addition to those that conditions make.
 #[derive(Clone, Debug, PartialEq, Serialize)]

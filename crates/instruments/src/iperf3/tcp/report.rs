@@ -403,7 +403,12 @@ fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
 fn stream_values(stream: &StreamInterval) -> Vec<(Metric, f64)> {
     let bytes = stream.bytes as f64;
     if !stream.spec.sends {
-        return vec![(Metric::ReceivedBytes, bytes)];
+        let rtt = Some(stream.info.rcv_rtt).filter(|rtt| !rtt.is_zero());
+        let rtt = rtt.map(|rtt| (Metric::TcpReceiverRttMs, rtt.as_secs_f64() * 1e3));
+        return [(Metric::ReceivedBytes, bytes)]
+            .into_iter()
+            .chain(rtt)
+            .collect();
     }
     let cwnd = cwnd_bytes(&stream.info) as f64;
     vec![

@@ -19,7 +19,7 @@ use crate::stamp::wire::{self, ErrorEstimate};
 use record::{Direction, Measurement, Metric};
 
 /// The port of a reflector that may not use STAMP's own port.
-const UNPRIVILEGED_PORT: u16 = 8620;
+pub(crate) const UNPRIVILEGED_PORT: u16 = 8620;
 /// The largest possible UDP packet in bytes.
 const LONGEST: usize = 65_535;
 /// The most answers whose departure the kernel has not reported yet, which it does within microseconds.

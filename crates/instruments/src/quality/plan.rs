@@ -1,0 +1,164 @@
+//! The phases of the measurement: their loads, their probes and their times.
+
+use std::time::Duration;
+
+use clap::Args;
+use model::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, ensure};
+use crate::instrument::{SOCKETS, interval, seconds};
+use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, TestDirection};
+use crate::stamp::load::Load;
+use crate::stamp::loaded_latency::{LEAD_OUT, WARM_UP};
+use crate::stamp::{EXTENDED_SIZE, ProbePlan};
+use record::Phase;
+
+/// The loads and the probes
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub(super) struct QualityPlan {
+    /// Time of all phases together: 30s, or a number of seconds
+    #[arg(short, long, value_name = "TIME", default_value = "20s", value_parser = time)]
+    time: Nanos,
+    /// TCP streams of the load in each direction
+    #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_STREAMS)))]
+    parallel: u32,
+    /// Time between probes: 50ms, or a number of seconds; a probe has 146 bytes in each direction
+    #[arg(short, long, value_name = "TIME", default_value = "20ms", value_parser = interval)]
+    interval: Nanos,
+    /// TCP congestion control of the loads [default: that of each end]
+    #[arg(short = 'C', long, value_name = "NAME", help_heading = SOCKETS)]
+    congestion: Option<String>,
+}
+
+/// The shortest time of all phases, in which each phase under load has a second for probes.
+const SHORTEST: Nanos = Nanos::from_secs(14);
+/// The longest time of all phases.
+const LONGEST: Nanos = Nanos::from_secs(3600);
+
+impl QualityPlan {
+    /// Returns the time of all phases.
+    pub(super) fn time(&self) -> Duration {
+        self.time.into()
+    }
+}
+
+/// The phases under load in their order, each with the direction of its load.
+pub(super) const LOADED: [(Phase, TestDirection); 3] = [
+    (Phase::LoadedDown, TestDirection::Down),
+    (Phase::LoadedUp, TestDirection::Up),
+    (Phase::LoadedBoth, TestDirection::Both),
+];
+/// The part of the time that the idle phase takes.
+const IDLE_SHARE: u32 = 8;
+/// The time after which a probe is lost. It is longer than the queues of a bloated path in both directions together.
+const PROBE_TIMEOUT: Nanos = Nanos::from_secs(5);
+/// The time between two readings of the load's kernel state.
+const READING_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The probes and loads of all phases.
+#[derive(Clone, Debug)]
+pub(super) struct PhasePlan {
+    /// The time between two probes.
+    interval: Nanos,
+    /// The time in which the idle path is probed.
+    idle: Duration,
+    /// The time in which the path is probed beside each load.
+    pub(super) loaded: Duration,
+    parallel: u32,
+    congestion: Option<String>,
+}
+
+impl PhasePlan {
+    /// Divides the time of `plan` among the phases.
+    pub(super) fn of(plan: &QualityPlan) -> Self {
+        let time = plan.time();
+        let idle = time / IDLE_SHARE;
+        let phases = u32::try_from(LOADED.len()).unwrap_or(u32::MAX);
+        Self {
+            interval: plan.interval,
+            idle,
+            loaded: ((time - idle) / phases).saturating_sub(WARM_UP + LEAD_OUT),
+            parallel: plan.parallel,
+            congestion: plan.congestion.clone(),
+        }
+    }
+
+    /// Checks that this end may use the congestion control, if the plan names one.
+    ///
+    /// # Errors
+    /// Returns an error that lists the names that may be used.
+    pub(super) fn check(&self) -> Result<()> {
+        self.load(TestDirection::Both).check()
+    }
+
+    /// Returns the probes on the idle path.
+    pub(super) fn idle_probes(&self) -> ProbePlan {
+        self.probes(self.idle)
+    }
+
+    /// Returns the probes beside each load.
+    pub(super) fn loaded_probes(&self) -> ProbePlan {
+        self.probes(self.loaded)
+    }
+
+    /// Returns the probes of a phase in which the path is probed for `lasting`.
+    fn probes(&self, lasting: Duration) -> ProbePlan {
+        let interval = Duration::from(self.interval).as_nanos().max(1);
+        let count = lasting.as_nanos() / interval;
+        ProbePlan {
+            size: EXTENDED_SIZE,
+            // The bounds of the time and of the interval's grammar allow more probes than anybody needs.
+            count: u32::try_from(count).unwrap_or(u32::MAX).clamp(1, 1_000_000),
+            interval: self.interval,
+            timeout: PROBE_TIMEOUT,
+        }
+    }
+
+    fn load(&self, direction: TestDirection) -> Load {
+        Load::tcp(self.parallel, direction, self.congestion.clone())
+    }
+
+    /// Returns the load as a test whose warm-up is not in its figures.
+    pub(super) fn test(&self, direction: TestDirection) -> Iperf3Test {
+        Iperf3Test {
+            omit: WARM_UP,
+            interval: READING_INTERVAL,
+            ..self.load(direction).plan()
+        }
+    }
+}
+
+/// Returns the name of a phase for people.
+pub(super) fn in_words(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Idle => "idle",
+        Phase::Loaded => "under load",
+        Phase::LoadedDown => "load down",
+        Phase::LoadedUp => "load up",
+        Phase::LoadedBoth => "load both ways",
+    }
+}
+
+/// Parses the time of all phases.
+fn time(text: &str) -> Result<Nanos> {
+    let time = seconds(text)?;
+    ensure!(
+        Input,
+        (SHORTEST..=LONGEST).contains(&time),
+        "must be from {SHORTEST} to {LONGEST}"
+    );
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_leaves_a_second_for_the_probes_of_each_phase() {
+        assert_eq!(time("20").unwrap(), Nanos::from_secs(20));
+        let error = time("5s").unwrap_err().to_string();
+        assert_eq!(error, "must be from 14s to 3600s");
+    }
+}
