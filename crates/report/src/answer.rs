@@ -1,13 +1,13 @@
 //! The answer with which a report opens: what changed compared with what, by how much, how certain that is, and what
 //! cannot be concluded.
 
+use crate::analysis::field_comparison::family;
 use crate::analysis::key_figure::{KeyFigure, KeyRow, effect};
+use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::analysis::{Analysis, CaseFigures, ExpectationCounts, FigureOverRuns, Verdict, ceiling};
-use crate::case_conditions;
 use crate::charts::{self, Drawing};
-use crate::findings;
-use crate::interval;
 use crate::reliability::Reliability;
+use crate::{answers, case_conditions, field_words, findings, interval};
 use record::expectation::{ExpectationKind, LOOSE};
 use record::quantity::{counted, quantity, scale_for};
 use record::{Metric, RunOutcome};
@@ -24,8 +24,8 @@ const MOST_LISTED: usize = 4;
 pub(crate) struct Answer<'a> {
     /// The verdict, with the numbers of expectations that are met.
     pub(crate) headline: String,
-    /// Two or three sentences: the key figure compared with the reference, then expectations that are not met or else
-    /// published values, and finally what cannot be concluded.
+    /// Two or three sentences: the comparison that the scenario asks for, or else the key figure compared with the
+    /// reference, then expectations that are not met or else published values, and finally what cannot be concluded.
     pub(crate) sentences: Vec<String>,
     pub(crate) reliability: Reliability,
     /// The figure that the sentences are about; absent if no run has a valid figure.
@@ -37,12 +37,14 @@ impl<'a> Answer<'a> {
     /// Formulates the answer that the figures give.
     pub(crate) fn of(analysis: &'a Analysis<'a>) -> Self {
         let key = KeyFigure::of(analysis);
-        let result = key.as_ref().and_then(|key| result(analysis, key));
+        let comparisons = SweepComparisons::of(analysis);
+        let asked = asked(&comparisons);
+        let result = asked.or_else(|| key.as_ref().and_then(|key| result(analysis, key)));
         let beside = unmet(analysis).or_else(|| key.as_ref().and_then(published));
         let sentences = [
             Some(result.unwrap_or_else(|| "No valid figure was measured.".to_owned())),
             beside,
-            Some(limits(analysis, key.as_ref())),
+            Some(limits(analysis, key.as_ref(), &comparisons)),
         ];
         Self {
             headline: findings::headline(analysis),
@@ -74,6 +76,25 @@ impl<'a> Answer<'a> {
             Verdict::NotMet | Verdict::Invalid | Verdict::Failed => "unmet",
         }
     }
+}
+
+/// Answers the first question that the scenario asks, and counts the other answers; `None` if it asks for no comparison,
+/// or none could be made.
+fn asked(comparisons: &SweepComparisons) -> Option<String> {
+    let all = answers::answers(&comparisons.all);
+    let mut answered = all.iter().filter_map(|answer| {
+        let short = answer.in_short()?;
+        Some(format!("By {}, {short}", answer.comparison.field))
+    });
+    let first = answered.next()?;
+    let more = match answered.count() {
+        0 => String::new(),
+        count => format!("; {} below", counted(count, "further answer")),
+    };
+    let compared = counted(family(&comparisons.all), "comparison");
+    Some(format!(
+        "{first}{more} (in brackets: intervals that hold for {compared} together)."
+    ))
 }
 
 /// States what was found: the bottleneck of a chain, the key figure compared with the reference, or its values.
@@ -377,7 +398,11 @@ fn signed(percent: f64) -> String {
 }
 
 /// States what cannot be concluded.
-fn limits(analysis: &Analysis<'_>, key: Option<&KeyFigure<'_>>) -> String {
+fn limits(
+    analysis: &Analysis<'_>,
+    key: Option<&KeyFigure<'_>>,
+    comparisons: &SweepComparisons,
+) -> String {
     let clauses: Vec<String> = [
         of_unreliable_cases(analysis),
         of_pending_runs(analysis),
@@ -385,6 +410,8 @@ fn limits(analysis: &Analysis<'_>, key: Option<&KeyFigure<'_>>) -> String {
         of_loose_expectations(analysis),
         of_the_machine(analysis),
         of_single_runs(analysis),
+        of_missing_comparisons(comparisons),
+        of_fields_that_change_together(comparisons),
         of_missing_reference(analysis, key),
     ]
     .into_iter()
@@ -452,10 +479,40 @@ fn of_single_runs(analysis: &Analysis<'_>) -> Option<String> {
     })
 }
 
+fn of_missing_comparisons(comparisons: &SweepComparisons) -> Option<String> {
+    let pairs = comparisons.all.iter().flat_map(|one| &one.pairs);
+    let missing = pairs.filter(|pair| pair.outcome.is_err()).count();
+    let not_made = (missing > 0).then(|| {
+        let all = missing + family(&comparisons.all);
+        format!(
+            "{missing} of {} could not be made",
+            counted(all, "comparison")
+        )
+    });
+    let all: Vec<String> = not_made
+        .into_iter()
+        .chain(comparisons.remarks.iter().cloned())
+        .collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+fn of_fields_that_change_together(comparisons: &SweepComparisons) -> Option<String> {
+    let together = comparisons
+        .all
+        .iter()
+        .find(|one| !one.together.is_empty())?;
+    Some(format!(
+        "{} changes together with the {}, so that a difference may be due to either",
+        field_words::listed(&together.together),
+        together.field
+    ))
+}
+
 fn of_missing_reference(analysis: &Analysis<'_>, key: Option<&KeyFigure<'_>>) -> Option<String> {
     let plan = analysis.record.plan();
     let has_several_cases = key.is_some_and(|key| !key.has_one_case());
-    let is_compared = plan.reference.is_some() || !plan.trends.is_empty();
+    let is_compared =
+        plan.reference.is_some() || !plan.trends.is_empty() || !plan.compare.by.is_empty();
     (has_several_cases && !is_compared && analysis.bottlenecks.is_empty()).then(|| {
         "no case is named as the reference, so that no difference between cases was tested"
             .to_owned()
@@ -476,16 +533,13 @@ fn listed(all: impl Iterator<Item = String>) -> String {
         all.truncate(MOST_LISTED - 1);
         all.push(format!("{others} others"));
     }
-    match all.split_last() {
-        None => String::new(),
-        Some((only, [])) => only.clone(),
-        Some((last, before)) => format!("{} and {last}", before.join(", ")),
-    }
+    field_words::listed(&all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::sweep_comparison::tests::sweep;
     use crate::analysis::tests::{record, spoil};
     use record::Record;
     use record::expectation::ExpectationRule;
@@ -532,9 +586,9 @@ mod tests {
         assert_eq!(
             sentences(&record()),
             [
-                "Compared with base (Nothing added), the goodput mean of download is 48.8 % slower in slow (Slower & <lossy>), \
+                "Compared with base (Nothing added), the goodput of download is 48.8 % slower in slow (Slower & <lossy>), \
                  with too few runs for an interval.",
-                "The measured goodput mean of download differs from the 2 published values by +0.0 to +2.5 %, most in slow \
+                "The measured goodput of download differs from the 2 published values by +0.0 to +2.5 %, most in slow \
                  (Slower & <lossy>); the measured 95 % intervals contain 1 of 1.",
                 "Limits: 1 loose expectation accepts values that are more than a factor of 1.5 apart.",
             ]
@@ -546,7 +600,7 @@ mod tests {
         let found = sentences(&of(&[("base", 1.0), ("triple", 3.0), ("alike", 1.001)]));
         assert_eq!(
             found[0],
-            "Compared with base, the goodput mean of download is 3.000 [2.932, 3.070] times as fast in triple; no difference \
+            "Compared with base, the goodput of download is 3.000 [2.932, 3.070] times as fast in triple; no difference \
              was found in alike (in brackets: 95 % intervals)."
         );
         assert!(
@@ -556,7 +610,7 @@ mod tests {
         let found = sentences(&of(&[("base", 1.0), ("alike", 1.001)]));
         assert_eq!(
             found[0],
-            "Compared with base, no difference of the goodput mean of download was found in alike."
+            "Compared with base, no difference of the goodput of download was found in alike."
         );
         let less = &sentences(&of(&[("base", 1.0), ("less", 0.8)]))[0];
         assert!(
@@ -592,7 +646,7 @@ mod tests {
         let found = sentences(&record);
         assert!(
             found[0].starts_with(
-                "The goodput mean of download is lowest in slow with 100.0 Mbit/s ± 2.0 Mbit/s, and highest in fast with 300.0"
+                "The goodput of download is lowest in slow with 100.0 Mbit/s ± 2.0 Mbit/s, and highest in fast with 300.0"
             ),
             "{found:?}"
         );
@@ -604,6 +658,32 @@ mod tests {
         assert!(sentences(&record)[1].contains("no case has more than one run"));
         record.runs.clear();
         assert_eq!(sentences(&record)[0], "No valid figure was measured.");
+    }
+
+    #[test]
+    fn a_comparison_that_the_scenario_asks_for_is_the_answer() {
+        let factor = |[_, _, congestion]: [&str; 3]| match congestion {
+            "bbr" => 2.0,
+            _ => 1.0,
+        };
+        let found = sentences(&sweep(5, 0.01, 1, factor));
+        assert!(
+            found[0].starts_with("By congestion control, bbr carries "),
+            "{found:?}"
+        );
+        let end = "; differences were also found between bbr and reno; none was found between reno and cubic (in brackets: \
+                   intervals that hold for 18 comparisons together).";
+        assert!(found[0].ends_with(end), "{found:?}");
+        assert!(!found[1].contains("reference"), "{found:?}");
+        let found = sentences(&sweep(3, 0.01, 1, factor));
+        assert!(
+            found[0].starts_with("The goodput of download is lowest in "),
+            "{found:?}"
+        );
+        assert!(
+            found[1].contains("18 of 18 comparisons could not be made"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -1,21 +1,20 @@
 //! The questions that comparisons answer, the answers in sentences, and the table of each.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use crate::analysis::Analysis;
 use crate::analysis::field_comparison::{ComparedPair, FieldComparison, NotCompared, family};
 use crate::analysis::sweep_comparison::SweepComparisons;
-use crate::distinct;
 use crate::field_words::listed;
 use crate::render::{escaped, table_markdown};
 use crate::terminal::{Terminal, prose, table_text};
+use crate::{distinct, figure_words};
 use record::figure_name::FigureName;
 use record::quantity::{counted, number, scale_for};
 use record::table::{Column, Table};
-use record::{Direction, Metric, Phase, Statistic};
+use record::{Metric, Statistic};
 use stats::contrast::{self, Contrast, ContrastScale};
 use stats::digits::{decimals, fixed};
-use stats::hodges_lehmann::Sense;
 
 /// Largest number of conditions, or of reasons, that a sentence lists.
 const MOST_LISTED: usize = 3;
@@ -106,7 +105,7 @@ impl<'a> Answer<'a> {
         let greatest = means.flatten().map(f64::abs).fold(0.0, f64::max);
         Self {
             comparison,
-            figure: figure(&comparison.figure, all),
+            figure: figure_words::among(&comparison.figure, all),
             unit: scale_for(comparison.figure.metric, greatest),
         }
     }
@@ -139,6 +138,36 @@ impl<'a> Answer<'a> {
             ));
         }
         all
+    }
+
+    /// Formats the answer in one sentence without its full stop, for the opening of a report: the two values that differ
+    /// under the most conditions, and whether the others differ; `None` if nothing was compared.
+    pub(super) fn in_short(&self) -> Option<String> {
+        let groups = self.comparison.by_values();
+        let differences = |pairs: &[&ComparedPair]| {
+            let found = pairs.iter().filter(|pair| pair.finding().is_some());
+            found.count()
+        };
+        let compared = groups.iter().filter_map(|pairs| {
+            let sentence = self.sentence(pairs)?;
+            Some((differences(pairs), pairs[0], sentence))
+        });
+        let mut all: Vec<(usize, &ComparedPair, String)> = compared.collect();
+        // Of equally many differences, the first pair of values counts.
+        all.sort_by_key(|(count, ..)| Reverse(*count));
+        let (first, others) = all.split_first()?;
+        let values = |is_wanted: fn(usize) -> bool| {
+            let wanted = others.iter().filter(|(count, ..)| is_wanted(*count));
+            between(&wanted.map(|(_, pair, _)| *pair).collect::<Vec<_>>())
+        };
+        let mut clauses = vec![first.2.clone()];
+        if let Some(values) = values(|count| count > 0) {
+            clauses.push(format!("differences were also found between {values}"));
+        }
+        if let Some(values) = values(|count| count == 0) {
+            clauses.push(format!("none was found between {values}"));
+        }
+        Some(clauses.join("; "))
     }
 
     /// Returns the table of all pairs.
@@ -429,6 +458,19 @@ pub(super) fn names(pair: &ComparedPair) -> String {
     format!("{} / {}", value.short, base.short)
 }
 
+/// Lists pairs of values, or their number if there are many: "bbr and cubic, or bbr and reno"; `None` without any.
+fn between(pairs: &[&ComparedPair]) -> Option<String> {
+    let values = |pair: &&ComparedPair| {
+        let [base, value] = &pair.values;
+        format!("{} and {}", value.full, base.full)
+    };
+    match pairs.len() {
+        0 => None,
+        1..=MOST_LISTED => Some(pairs.iter().map(values).collect::<Vec<_>>().join(", or ")),
+        count => Some(format!("the values of {}", counted(count, "other pair"))),
+    }
+}
+
 /// Formats the finding of a comparison in one or two words.
 pub(super) fn found(contrast: &Contrast) -> &'static str {
     match contrast.finding() {
@@ -479,56 +521,6 @@ fn serial(parts: &[String]) -> String {
         [all @ .., last] if !all.is_empty() => format!("{}, and {last}", all.join(", ")),
         _ => parts.concat(),
     }
-}
-
-/// Formats a figure in a sentence, without "the". Its instrument, direction, phase and size are mentioned if another
-/// figure of the report differs in them.
-fn figure(name: &FigureName, all: &[&FigureName]) -> String {
-    let statistic = match name.statistic {
-        Statistic::Total => "",
-        Statistic::Mean if name.metric.sense() == Sense::Rate || name.metric.unit() == "%" => "",
-        Statistic::Mean => "mean ",
-        Statistic::Median => "median ",
-        Statistic::Min => "least ",
-        Statistic::Max => "greatest ",
-        Statistic::Sd => "standard deviation of the ",
-        Statistic::MeanDeviation => "mean deviation of the ",
-        Statistic::Mdev => "standard deviation (mdev) of the ",
-        Statistic::P10 => "10th percentile of the ",
-        Statistic::P90 => "90th percentile of the ",
-        Statistic::P99 => "99th percentile of the ",
-    };
-    let title = name.metric.title();
-    let metric = match (name.metric, name.metric.unit()) {
-        (Metric::LostPercent, _) => "loss".to_owned(),
-        (Metric::RttMs, _) => "round-trip time".to_owned(),
-        (Metric::NetworkRttMs, _) => "network's round-trip time".to_owned(),
-        (Metric::ElapsedS, _) => "elapsed time".to_owned(),
-        (_, unit @ ("packets" | "bytes")) => format!("number of {title} {unit}"),
-        _ => title,
-    };
-    let mut words = format!("{statistic}{metric}");
-    let differs =
-        |of: fn(&FigureName, &FigureName) -> bool| all.iter().any(|other| of(name, other));
-    if differs(|own, other| own.instrument != other.instrument) {
-        words += &format!(" of {}", name.instrument);
-    }
-    if let Some(direction) = name.direction.map(Direction::name)
-        && differs(|own, other| own.direction != other.direction)
-    {
-        words += &format!(" {direction}");
-    }
-    if let Some(phase) = name.phase.map(Phase::name)
-        && differs(|own, other| own.phase != other.phase)
-    {
-        words += &format!(" while {phase}");
-    }
-    if let Some(size) = name.size
-        && differs(|own, other| own.size != other.size)
-    {
-        words += &format!(" for {}", counted(size, "byte"));
-    }
-    words
 }
 
 #[cfg(test)]
@@ -600,6 +592,19 @@ mod tests {
         let ratio: f64 = of_bbr.split(' ').nth(2).unwrap().parse().unwrap();
         assert!((2.9..3.1).contains(&ratio), "{of_bbr}");
         assert!(of_bbr.contains("200 ms delay and 1 % loss;"), "{of_bbr}");
+    }
+
+    #[test]
+    fn in_short_the_values_that_differ_most_often_are_stated_and_the_others_named() {
+        let record = lossy();
+        let comparisons = compare(&record).all;
+        let short = answers(&comparisons)[0].in_short().unwrap();
+        let start = "bbr carries ";
+        assert!(short.starts_with(start), "{short}");
+        let end = "; differences were also found between bbr and reno; none was found between reno and cubic";
+        assert!(short.ends_with(end), "{short}");
+        let few = sweep(3, 0.05, 1, |_| 1.0);
+        assert!(answers(&compare(&few).all)[0].in_short().is_none());
     }
 
     #[test]

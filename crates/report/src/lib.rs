@@ -16,6 +16,7 @@ mod error;
 mod false_alarms;
 mod field_words;
 mod figure_tables;
+mod figure_words;
 mod figures;
 mod findings;
 mod formats;

@@ -8,11 +8,11 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::{Analysis, CaseFigures, FigureOverRuns};
-use crate::case_conditions;
+use crate::{case_conditions, figure_words};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity::{counted, scale_for};
-use record::{Metric, Statistic};
+use record::Metric;
 use stats::change::Change;
 use stats::deciding::Centre;
 use stats::hodges_lehmann::ShiftVerdict;
@@ -73,20 +73,9 @@ impl<'a> KeyFigure<'a> {
         })
     }
 
-    /// Returns the figure in words: "goodput mean (up) of load".
+    /// Returns the figure in words: "goodput of load (up)".
     pub(crate) fn in_words(&self) -> String {
-        let name = &self.name;
-        let mut words = name.metric.title();
-        if name.statistic != Statistic::Total {
-            words += &format!(" {}", name.statistic.name());
-        }
-        let direction = name.direction.map(|direction| direction.name());
-        let phase = name.phase.map(|phase| phase.name());
-        let scope: Vec<&str> = direction.into_iter().chain(phase).collect();
-        if !scope.is_empty() {
-            words += &format!(" ({})", scope.join(", "));
-        }
-        format!("{words} of {}", name.instrument)
+        figure_words::of_any_size(&self.name)
     }
 
     /// Returns the unit in which all its values are shown, and its size in the metric's unit.
@@ -247,7 +236,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::record;
     use record::expectation::{Expectation, ExpectationRule, Judgement};
-    use record::{Figure, Record, RunOutcome};
+    use record::{Figure, Record, RunOutcome, Statistic};
 
     fn key(record: &Record) -> String {
         let analysis = Analysis::of(record);
@@ -329,7 +318,7 @@ mod tests {
             (Some(256), false, Some(2.0)),
         ];
         assert_eq!(rows, expected);
-        assert_eq!(key.in_words(), "rtt mean of ping");
+        assert_eq!(key.in_words(), "mean round-trip time of ping");
         assert_eq!(key.place(&key.rows[0]), "at 64 bytes");
     }
 

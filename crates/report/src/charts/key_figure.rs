@@ -401,14 +401,14 @@ mod tests {
     #[test]
     fn every_case_has_a_row_with_measured_and_published_value() {
         let drawing = drawn(&record()).unwrap();
-        assert_eq!(drawing.caption, "The goodput mean of download by case");
+        assert_eq!(drawing.caption, "The goodput of download by case");
         assert_eq!(drawing.file, "answer-download-goodput_bit_per_s-mean");
         let svg = drawing.svg;
         assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>"));
         for part in [
             "<title>slow (Slower &amp; &lt;lossy&gt;): 8 [0, 31] Mbit/s, 95 % over 2 runs; published 8.000 Mbit/s</title>",
             ">base (Nothing added)</text>",
-            "goodput mean of download, Mbit/s</text>",
+            "goodput of download, Mbit/s</text>",
             ">the reference</text>",
             ">published</text>",
         ] {

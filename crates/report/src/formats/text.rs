@@ -134,7 +134,7 @@ mod tests {
             let opening = unwrapped(text.split('─').next().unwrap());
             for part in [
                 "A small experiment\n\nMet: 3 of 3 tested",
-                "\nCompared with base (Nothing added), the goodput mean of download is 48.8 % slower in slow",
+                "\nCompared with base (Nothing added), the goodput of download is 48.8 % slower in slow",
                 "\nLimits: 1 loose expectation accepts",
                 "\nHow far to trust it: good; the machine kept up in all 3 runs.\n",
             ] {
