@@ -22,6 +22,7 @@ pub mod messages;
 mod meter;
 pub mod output;
 pub mod ping;
+mod round_trip;
 mod seen_numbers;
 pub mod serve;
 mod service;
