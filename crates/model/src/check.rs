@@ -155,7 +155,7 @@ impl StageSpec {
             Effect::Trace(trace) => {
                 let right = "a trace has no rate, so state its queue in packets or bytes";
                 let limit = trace.queue.limit;
-                let within = !matches!(limit, QueueLimit::Time(_));
+                let within = !is_time(limit);
                 self.require(within, "queue", limit, right)?;
                 self.check_queue(&trace.queue)
             }
@@ -169,7 +169,7 @@ impl StageSpec {
             }
             Effect::Gate(Gate { queue, .. }) => {
                 let right = "state a gate's queue in packets or bytes, above 0";
-                let within = !matches!(queue, QueueLimit::Time(_)) && is_queue(*queue);
+                let within = !is_time(*queue) && is_queue(*queue);
                 self.require(within, "queue", queue, right)
             }
             Effect::FourState(law) => self.check_four_state(law),
@@ -393,11 +393,17 @@ impl StageSpec {
     }
 }
 
+/// Returns whether the limit depends on a rate.
+fn is_time(limit: QueueLimit) -> bool {
+    matches!(limit, QueueLimit::Time(_) | QueueLimit::TimeOrPackets(..))
+}
+
 fn is_queue(limit: QueueLimit) -> bool {
     match limit {
         QueueLimit::Packets(packets) => packets > 0,
         QueueLimit::Bytes(bytes) => bytes.0 > 0,
         QueueLimit::Time(time) => time.0 > 0 && time <= LONGEST,
+        QueueLimit::TimeOrPackets(time, packets) => time.0 > 0 && time <= LONGEST && packets > 0,
     }
 }
 

@@ -172,6 +172,10 @@ impl Model {
             QueueLimit::Packets(packets) => items().count() > packets as usize,
             QueueLimit::Bytes(limit) => bytes > limit.0,
             QueueLimit::Time(time) => bytes * model::NANOS_PER_BYTE > time.0,
+            QueueLimit::TimeOrPackets(time, packets) => {
+                let is_long = bytes * model::NANOS_PER_BYTE > time.0;
+                is_long && items().count() > packets as usize
+            }
         }
     }
 
@@ -273,6 +277,7 @@ fn compare(discipline: Discipline) -> OutcomeCounts {
         QueueLimit::Packets(40),
         QueueLimit::Bytes(Bytes(200_000)),
         QueueLimit::Time(Nanos::from_millis(150)),
+        QueueLimit::TimeOrPackets(Nanos::from_millis(20), 40),
     ];
     discipline::compare(discipline, &limits, Model::new)
 }

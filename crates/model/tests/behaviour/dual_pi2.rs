@@ -95,6 +95,10 @@ impl model::QueueModel for Model {
             QueueLimit::Packets(limit) => self.l.len() + self.c.len() < limit as usize,
             QueueLimit::Bytes(limit) => bytes + item.len <= limit.0,
             QueueLimit::Time(limit) => (bytes + item.len) * model::NANOS_PER_BYTE <= limit.0,
+            QueueLimit::TimeOrPackets(limit, packets) => {
+                let is_short = (bytes + item.len) * model::NANOS_PER_BYTE <= limit.0;
+                is_short || self.l.len() + self.c.len() < packets as usize
+            }
         };
         if !fits && !is_idle {
             outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
