@@ -10,8 +10,8 @@ use crate::limits::{
 };
 use crate::packet::Side;
 use crate::spec::{
-    ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter, Law,
-    Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
+    Codel, ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter,
+    Law, Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
 };
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
@@ -331,7 +331,10 @@ impl StageSpec {
                     ("max_burst", pie.max_burst),
                 ]
             }
-            Discipline::Codel(codel) => &[("target", codel.target), ("interval", codel.interval)],
+            Discipline::Codel(codel) => {
+                self.check_ce_threshold(codel)?;
+                &[("target", codel.target), ("interval", codel.interval)]
+            }
             Discipline::FqCodel(fq) => {
                 self.require(fq.flows > 0, "flows", fq.flows, "write at least one queue")?;
                 self.require(
@@ -340,12 +343,16 @@ impl StageSpec {
                     fq.quantum,
                     "write at least one byte",
                 )?;
+                self.check_ce_threshold(&fq.codel)?;
                 &[("target", fq.codel.target), ("interval", fq.codel.interval)]
             }
             Discipline::DualPi2(dual) => {
                 let right = "the interval of a controller must be at least 1ms";
                 let within = dual.t_update >= SHORTEST_HOLD;
                 self.require(within, "t_update", dual.t_update, right)?;
+                self.check_delay("ramp", dual.ramp)?;
+                let right = "the coupling factor must be above 0";
+                self.require(dual.coupling > 0, "coupling", dual.coupling, right)?;
                 &[
                     ("target", dual.target),
                     ("t_update", dual.t_update),
@@ -357,6 +364,13 @@ impl StageSpec {
             self.require(time > Nanos::ZERO && time <= LONGEST, field, time, right)?;
         }
         Ok(())
+    }
+
+    fn check_ce_threshold(&self, codel: &Codel) -> Result<(), ConfigError> {
+        let right = "a waiting time must be at most 3600s";
+        codel.ce_threshold.map_or(Ok(()), |time| {
+            self.require(time <= LONGEST, "ce_threshold", time, right)
+        })
     }
 
     fn check_red(&self, red: &Red, limit: QueueLimit) -> Result<(), ConfigError> {
