@@ -77,7 +77,7 @@ fn namespace_of(mtu: u32) -> Result<NetNs> {
     Ok(ns)
 }
 
-/// Sends 20 datagrams a second, so few that a socket's buffer holds them however long its reader does not run.
+/// Sends 20 datagrams a second. If the reader does not run for a while, a full socket may drop some of them, which is not loss.
 fn sizes(mtu: u32, address: &str) -> Result<()> {
     let (ns, directory) = (namespace_of(mtu)?, tempfile::tempdir()?);
     let _server = serve(&ns, &directory.path().join("log"))?;
