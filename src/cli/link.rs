@@ -177,8 +177,15 @@ fn tried(up: &Tried, down: &Tried) -> Vec<[String; 3]> {
     rows.into_iter().flatten().collect()
 }
 
+/// Returns a percentage with three decimal places. One that is too small for them has three significant digits, without
+/// zeros at the end, so that a share that was stated looks as it was written.
 fn percent(percent: f64) -> String {
-    format!("{percent:.3} %")
+    const LEAST: f64 = 0.001;
+    if percent == 0.0 || percent >= LEAST {
+        return format!("{percent:.3} %");
+    }
+    let rounded: f64 = format!("{percent:.2e}").parse().unwrap_or(percent);
+    format!("{rounded} %")
 }
 
 fn above_zero(share: f64) -> Option<String> {
@@ -243,6 +250,20 @@ mod tests {
         let deviation: f64 = words[2].parse().unwrap();
         assert!((deviation - 2.0).abs() < 0.1, "{deviation}");
         assert!(!text.contains('±'), "{text}");
+    }
+
+    #[test]
+    fn a_very_small_share_is_not_rounded_to_zero() {
+        for (loss, shown) in [
+            ("0.00001%", "0.00001 %"),
+            ("0.000123456%", "0.000123 %"),
+            ("0.0012%", "0.001 %"),
+            ("0%", "0.000 %"),
+        ] {
+            let text = said(&["--loss", loss]);
+            let line = text.lines().find(|line| line.contains("random loss"));
+            assert!(line.is_some_and(|line| line.contains(shown)), "{text}");
+        }
     }
 
     #[test]

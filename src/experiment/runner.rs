@@ -58,6 +58,9 @@ const TESTBED_TIME: Duration = Duration::from_millis(500);
 /// The time that an instrument without a timeout may take beyond its expected time before it is
 /// stopped.
 const GRACE: Duration = Duration::from_secs(30);
+/// The round trips of the path that an instrument may take in addition: to connect, to agree on the
+/// test, to open its streams and to exchange results.
+const ROUND_TRIPS: f64 = 20.0;
 /// The interval between two reads of the links' departure counters.
 const POLL: Duration = Duration::from_millis(50);
 /// The time limit of an instrument without an expected time.
@@ -456,7 +459,10 @@ fn measure(
     let far_end = testbed.far_end();
     let args = instrument.args.toward(&far_end, &planned.case.congestion);
     let used = args.instrument();
-    let expected = || used.expected().map_or(LONGEST, |time| time + GRACE);
+    let expected = || {
+        used.expected()
+            .map_or(LONGEST, |time| time + grace(planned.case))
+    };
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let csv = artifacts.filter(|_| instrument.csv);
     let _server = match used.server()? {
@@ -494,6 +500,14 @@ fn measure(
         measure(&sessions[client]).unwrap_or_else(Measurement::failed)
     });
     Ok(clients::together(measured?, instrument.profile.samples))
+}
+
+/// Returns the time that an instrument without a timeout may take beyond its expected time over the
+/// path of `case`.
+fn grace(case: &Case) -> Duration {
+    let round_trip_s = PathPace::of(case).map_or(0.0, |pace| pace.round_trip_s(0, 0));
+    let round_trips = Duration::try_from_secs_f64(ROUND_TRIPS * round_trip_s);
+    GRACE + round_trips.map_or(LONGEST, |time| time.min(LONGEST))
 }
 
 /// Does `work` in all clients simultaneously and returns the results in the clients' order. `work`

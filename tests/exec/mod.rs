@@ -8,3 +8,4 @@ mod faults;
 mod link;
 mod packet_log;
 mod shell;
+mod slow_lines;

@@ -5,6 +5,7 @@ mod capacity;
 mod connect;
 mod external;
 mod http;
+mod long_paths;
 mod messages;
 mod probe;
 mod quality;

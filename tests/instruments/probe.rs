@@ -17,6 +17,8 @@ use test_support::suite::{Need, Suite};
 const PEER: &str = "stamp-suite";
 /// The bytes of an answer without extensions.
 const BASE: usize = 44;
+/// The bytes of an answer of nokia/twampy, which lacks the last three of RFC 5357.
+const TRUNCATED: usize = 38;
 
 #[test_support::tests]
 fn add(suite: &mut Suite) {
@@ -333,7 +335,7 @@ fn garbage_is_no_answer() -> Result<()> {
     let (address, _reflector) = reflect(30, |socket, request, number, from| {
         let mut wrong = answer(request, number);
         match number % 3 {
-            0 => wrong.truncate(BASE - 4),
+            0 => wrong.truncate(TRUNCATED - 1),
             // The time stamp of another request.
             1 => wrong[30] ^= 1,
             // A number that was not sent.
@@ -346,6 +348,21 @@ fn garbage_is_no_answer() -> Result<()> {
         "-c 30 -i 1ms -W 2s",
         " packets arrived that answer none of them",
     )
+}
+
+#[test_support::test]
+fn a_reflector_whose_answers_lack_their_end_is_recognised_and_named() -> Result<()> {
+    let (address, _reflector) = reflect(20, |socket, request, number, from| {
+        socket
+            .send_to(&answer(request, number)[..TRUNCATED], from)
+            .map(drop)
+    })?;
+    let measured = probed(address, "-c 20 -i 1ms -W 20s")?;
+    ensure!(figure(&measured, "received_packets", "total", None)? == 20.0);
+    let far_end = measured["facts"]["far_end"].as_str().context("a fact")?;
+    has(far_end, "not farwire")?;
+    has(far_end, "answers of 38 bytes, without the TTL")?;
+    has(far_end, "nokia/twampy")
 }
 
 #[test_support::test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use serde_json::Value;
 
 use super::tcp::{NEEDS, namespace, serve, start};
 use test_support::far_end::FarEnd;
-use test_support::process::{self, farwire, has, run_in, stderr, stdout};
-use test_support::suite::Suite;
+use test_support::process::{self, farwire, has, ip, run_in, stderr, stdout};
+use test_support::suite::{Need, Suite};
 
 /// No stream carries more than 90 datagrams, by default at 1 Mbit/s. A datagram takes 2,304 of the 212,992 bytes of iperf3's buffers,
 /// so they hold a whole test, and nothing is lost however long iperf3 does not run.
@@ -51,6 +52,120 @@ fn add(suite: &mut Suite) {
             move || names(options),
         );
     }
+    for mtu in [1_280, 1_500, 9_000] {
+        for address in ["127.0.0.1", "::1"] {
+            suite.test(
+                format!("datagrams of any size get to {address} and back at MTU {mtu}"),
+                &[Need::Namespaces],
+                move || sizes(mtu, address),
+            );
+            let name = format!("datagrams above MTU {mtu} at {address} get to iperf3 and back");
+            suite.test(name, &NEEDS, move || sizes_of_iperf3(mtu, address));
+        }
+    }
+}
+
+/// Returns the longest datagram that fits into a packet of this MTU.
+fn longest(mtu: u32, address: &str) -> u32 {
+    mtu - if address.contains(':') { 48 } else { 28 }
+}
+
+/// Creates a namespace whose loopback interface has this MTU.
+fn namespace_of(mtu: u32) -> Result<NetNs> {
+    let ns = namespace()?;
+    ip(&ns, &format!("link set lo mtu {mtu}"))?;
+    Ok(ns)
+}
+
+/// Sends 20 datagrams a second. If the reader does not run for a while, a full socket may drop some of them, which is not loss.
+fn sizes(mtu: u32, address: &str) -> Result<()> {
+    let (ns, directory) = (namespace_of(mtu)?, tempfile::tempdir()?);
+    let _server = serve(&ns, &directory.path().join("log"))?;
+    let fits = longest(mtu, address);
+    // Two datagrams of 32,753 bytes are one more than a train has room for.
+    for size in [16, 100, fits, fits + 1, 4_096, 8_192, 32_753, 65_507] {
+        for options in ["", " -R"] {
+            let rate = size * 8 * 20;
+            let line = format!("{address} -t 0.5 -l {size} -b {rate}{options}");
+            let ours = measure(&ns, &line)?;
+            let [direction] = directions(options)[..] else {
+                anyhow::bail!("one direction")
+            };
+            let of = |metric| figure(&ours, direction, metric);
+            let (sent, lost) = (of("sent_packets")?, of("lost_packets")?);
+            ensure!(lost == 0.0, "{line}: {lost} lost of {sent}");
+            // A server sends until the client says that the test is over.
+            ensure!(sent == 10.0 || direction == "down", "{line}: {sent}");
+            let received = of("received_bytes")? / f64::from(size);
+            ensure!(
+                received.fract() == 0.0 && (5.0..=sent).contains(&received),
+                "{line}: {received} datagrams of {sent}"
+            );
+            let layers = ours["facts"]["layers"].as_str().context("the layers")?;
+            let fragments = if size > fits {
+                "IP fragments"
+            } else {
+                "one packet"
+            };
+            has(layers, fragments)?;
+        }
+    }
+    Ok(())
+}
+
+/// Both roles and directions with iperf3, which counts the same datagrams. The fragments of one take up to half of the 212,992 bytes of
+/// its buffer, so there are five a second.
+fn sizes_of_iperf3(mtu: u32, address: &str) -> Result<()> {
+    for size in [longest(mtu, address) + 1, 8_192.max(mtu), 65_507] {
+        for direction in ["", " -R"] {
+            let options = format!("-t 1 -l {size} -b {}{direction}", size * 8 * 5);
+            let (ns, directory) = (namespace_of(mtu)?, tempfile::tempdir()?);
+            let log = directory.path().join("log");
+            let server = serve(&ns, &log)?;
+            counts_are_those_of_iperf3_client(&ns, &log, &options, address)?;
+            drop(server);
+            counts_are_those_of_iperf3_server(&ns, &options, address)?;
+        }
+    }
+    Ok(())
+}
+
+/// Datagrams that fit into the MTU leave in trains, and longer ones alone.
+#[test_support::test(Namespaces)]
+fn trains_have_only_datagrams_that_fit_into_a_packet() -> Result<()> {
+    for address in ["127.0.0.1", "::1"] {
+        for (mtu, has_trains) in [(9_000, true), (1_500, false)] {
+            let (ns, directory) = (namespace_of(mtu)?, tempfile::tempdir()?);
+            let _server = serve(&ns, &directory.path().join("log"))?;
+            // Datagrams are 6.6 us apart, so that trains have three or more.
+            let ours = measure(&ns, &format!("{address} -t 0.3 -l 4096 -b 5G"))?;
+            let longest = figure(&ours, "up", "train_packets")?;
+            ensure!((longest > 1.0) == has_trains, "MTU {mtu}: {longest}");
+            ensure!(figure(&ours, "up", "received_bytes")? > 0.0, "{ours}");
+        }
+    }
+    Ok(())
+}
+
+/// At one datagram a second, the first three are due before the end.
+#[test_support::test(Tool("iperf3"), Namespaces)]
+fn iperf3_gets_as_many_datagrams_as_were_asked_for() -> Result<()> {
+    let ns = namespace()?;
+    let mut command = Command::new("iperf3");
+    let server = start(&ns, command.args(["-s", "-1", "-J"]).stdout(Stdio::piped()))?;
+    let ours = measure(&ns, "127.0.0.1 -b 8k -l 1000 -t 3")?;
+    let theirs: Value = serde_json::from_slice(&server.finish()?)?;
+    let (sent, received) = (
+        figure(&ours, "up", "sent_packets")?,
+        figure(&ours, "up", "received_bytes")?,
+    );
+    ensure!(
+        sent == 3.0 && received == 3_000.0,
+        "{sent} and {received} bytes"
+    );
+    let counted = bytes(&theirs, "sum_received")?;
+    ensure!(counted == 3_000.0, "{counted} at iperf3");
+    Ok(())
 }
 
 /// The rate is 900 Gbit/s, which no machine sends.
@@ -77,13 +192,22 @@ fn a_sender_that_cannot_keep_its_rate_says_so() -> Result<()> {
     Ok(())
 }
 
-/// iperf3 is the client and states the counts of both ends.
 fn served(options: &str, address: &str) -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let log = directory.path().join("log");
     let _server = serve(&ns, &log)?;
-    let theirs = iperf3(&ns, &format!("-c {address} -u -l 1400 {options} -J"))?;
-    let logged = || Ok(Some(fs::read_to_string(&log)?).filter(|text| text.ends_with('\n')));
+    counts_are_those_of_iperf3_client(&ns, &log, &format!("-l 1400 {options}"), address)
+}
+
+/// iperf3 is the client of a farwire that logs to `log`, and states the counts of both ends.
+fn counts_are_those_of_iperf3_client(
+    ns: &NetNs,
+    log: &Path,
+    options: &str,
+    address: &str,
+) -> Result<()> {
+    let theirs = iperf3(ns, &format!("-c {address} -u {options} -J"))?;
+    let logged = || Ok(Some(fs::read_to_string(log)?).filter(|text| text.ends_with('\n')));
     let line = process::wait_for("the test to be logged", logged)?;
     let ours: Value = serde_json::from_str(&line)?;
     ensure!(ours["failure"].is_null(), "{}", ours["failure"]);
@@ -104,12 +228,16 @@ fn served(options: &str, address: &str) -> Result<()> {
     all_came(options, &ours, Some("down"))
 }
 
-/// iperf3 is the server and states its own counts.
 fn measured(options: &str, address: &str) -> Result<()> {
-    let ns = namespace()?;
+    let options = format!("-l 1400 {options}");
+    counts_are_those_of_iperf3_server(&namespace()?, &options, address)
+}
+
+/// iperf3 is the server and states its own counts.
+fn counts_are_those_of_iperf3_server(ns: &NetNs, options: &str, address: &str) -> Result<()> {
     let mut command = Command::new("iperf3");
-    let server = start(&ns, command.args(["-s", "-1", "-J"]).stdout(Stdio::piped()))?;
-    let ours = measure(&ns, &format!("{address} -l 1400 {options}"))?;
+    let server = start(ns, command.args(["-s", "-1", "-J"]).stdout(Stdio::piped()))?;
+    let ours = measure(ns, &format!("{address} {options}"))?;
     let theirs: Value = serde_json::from_slice(&server.finish()?)?;
     for (direction, names) in directions(options).into_iter().zip(NAMES) {
         let (metric, name) = match direction {

@@ -195,6 +195,10 @@ fn room(rate: BitsPerSec, stage: &Behaviour<'_>) -> Option<u64> {
         QueueLimit::Packets(packets) => u64::from(packets) * FULL_FRAME.0,
         QueueLimit::Bytes(bytes) => bytes.0,
         QueueLimit::Time(time) => rate.bytes_in(time).0,
+        QueueLimit::TimeOrPackets(time, packets) => {
+            let packets = u64::from(packets) * FULL_FRAME.0;
+            rate.bytes_in(time).0.max(packets)
+        }
     })
 }
 
@@ -292,6 +296,18 @@ mod tests {
         assert_eq!(slow.gap_ms, 160.0);
         assert_eq!(slow.dropped_percent, 0.0);
         assert_eq!(slow.delay_ms.unwrap().mean, 80.0);
+    }
+
+    #[test]
+    fn the_default_queue_of_a_slow_rate_holds_twenty_full_packets() {
+        let queue = |rate: &str| {
+            let up = of(&format!("rate = '{rate}'")).up;
+            (up.queue_bytes.unwrap(), up.queue_ms.unwrap().round())
+        };
+        assert_eq!(queue("10mbit"), (125_000, 100.0));
+        assert_eq!(queue("56kbit"), (20 * 1_514, 4_326.0));
+        assert_eq!(queue("9600bit"), (20 * 1_514, 25_233.0));
+        assert_eq!(queue("300bit"), (20 * 1_514, 807_467.0));
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Effects of conditions that differ from what their words suggest.
 
-use model::{Behaviour, Delay, Effect, LinkConfig, Nanos, Ordering};
+use model::{Behaviour, Bytes, Delay, Effect, LinkConfig, Nanos, Ordering, QueueLimit};
 
 use crate::condition::netem;
+use crate::route::FULL_FRAME;
 
 /// The distance of packets for which an estimate is made: one each millisecond.
 const GAP: Nanos = Nanos::from_millis(1);
 
-/// Returns notes about a link: side effects of jitter (order adds to the mean, and delays cannot be below 0), and
-/// deviations of netem from its options. Each is a line that begins with the stages that it concerns.
+/// Returns notes about a link: side effects of jitter (order adds to the mean, and delays cannot be below 0), queues of
+/// slow rates, and deviations of netem from its options. Each is a line that begins with the stages that it concerns.
 pub fn of_link(link: &LinkConfig) -> Vec<String> {
     let mut known: Vec<(&Effect, Vec<&str>)> = Vec::new();
     for stage in link.paths.iter().flat_map(|path| &path.stages) {
@@ -35,11 +36,30 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
 }
 
 fn of_effect(effect: &Effect) -> Vec<String> {
-    let Behaviour { delay, netem, .. } = effect.behaviour();
+    let behaviour = effect.behaviour();
+    let of_queue = of_queue(&behaviour);
+    let Behaviour { delay, netem, .. } = behaviour;
     let of_delay = delay.map(of_delay).into_iter().flatten();
     of_delay
+        .chain(of_queue)
         .chain(netem.map(netem::notes).into_iter().flatten())
         .collect()
+}
+
+/// Returns a note about a queue whose time at the rate holds fewer full packets than its number of packets.
+fn of_queue(behaviour: &Behaviour<'_>) -> Option<String> {
+    let QueueLimit::TimeOrPackets(time, packets) = behaviour.room? else {
+        return None;
+    };
+    let rate = behaviour.bottleneck?.rate(FULL_FRAME)?;
+    let full = Bytes(u64::from(packets) * FULL_FRAME.0);
+    (rate.bytes_in(time) < full).then(|| {
+        format!(
+            "at {rate}, {time} hold fewer than {packets} full packets: the queue holds {packets} packets, of which full ones take {}; \
+             `queue` sets another size",
+            Seconds(rate.time_for(full))
+        )
+    })
 }
 
 fn of_delay(delay: &Delay) -> Vec<String> {
@@ -77,6 +97,17 @@ impl std::fmt::Display for Milliseconds {
     }
 }
 
+/// A time in seconds, with two decimal places.
+struct Seconds(Nanos);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "two digits are read")]
+        let seconds = self.0.0 as f64 / 1e9;
+        write!(f, "{seconds:.2} s")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +138,26 @@ mod tests {
             assert!(lines.is_empty(), "{lines:?}");
         }
         assert!(warnings("delay = '50ms'").is_empty());
+    }
+
+    #[test]
+    fn the_default_queue_of_a_slow_rate_is_noted() {
+        let both = warnings("rate = '56kbit'");
+        let [line] = &both[..] else {
+            panic!("{both:?}")
+        };
+        let expected = "box.up.rate, box.down.rate: at 56kbit, 100ms hold fewer than 20 full packets: the queue holds 20 packets, \
+                        of which full ones take 4.33 s; `queue` sets another size";
+        assert_eq!(line, expected);
+        for quiet in [
+            "rate = '2423kbit'",
+            "rate = '56kbit'\nqueue = '20pkt'",
+            "rate = '56kbit'\nqueue = '100ms'",
+            "rate = '56kbit'\naqm = 'fq_codel'",
+        ] {
+            assert!(warnings(quiet).is_empty(), "{quiet}");
+        }
+        assert_eq!(warnings("rate = '2422kbit'").len(), 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use stats::losses::Losses;
 use stats::t_interval;
 
 use crate::measured::{LOSS_INTERVAL, distribution, lost_percent, total};
+use crate::round_trip::LossTimeout;
 
 /// Returns how many answers to this number of probes a network can cause. A far end that sends more floods its client.
 pub(crate) fn max_answers(probes: usize) -> usize {
@@ -19,7 +20,7 @@ pub(crate) fn max_answers(probes: usize) -> usize {
 /// The probes, numbered from 1 in the order of sending, and their answers.
 #[derive(Debug, Default)]
 pub(crate) struct EchoStats {
-    timeout: Duration,
+    timeout: LossTimeout,
     probes: Vec<Probe>,
     extra: Vec<Sample>,
 }
@@ -33,11 +34,23 @@ struct Probe {
 
 impl EchoStats {
     /// Returns statistics without probes. An answer after more than `timeout` is late.
-    pub(crate) fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: impl Into<LossTimeout>) -> Self {
         Self {
-            timeout,
+            timeout: timeout.into(),
             ..Self::default()
         }
+    }
+
+    /// Returns the time after which an answer is late.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.time()
+    }
+
+    /// Returns until when answers are awaited if there is no further probe.
+    pub(crate) fn deadline(&self) -> Duration {
+        let left = |probe: Option<&Probe>| Duration::from_secs_f64(probe.map_or(0.0, |p| p.sent_s));
+        let (first, last) = (self.probes.first(), self.probes.last());
+        self.timeout.deadline(left(first), left(last))
     }
 
     /// Adds a probe that left at `at_s` seconds.
@@ -67,10 +80,13 @@ impl EchoStats {
 
     /// Adds an answer to probe `index`. An answer to a probe that never left is ignored.
     pub(crate) fn answered(&mut self, index: u64, rtt_ms: f64) {
-        let timeout_ms = self.timeout.as_secs_f64() * 1e3;
         let Some(probe) = position(index).and_then(|at| self.probes.get_mut(at)) else {
             return;
         };
+        if let Ok(round_trip) = Duration::try_from_secs_f64(rtt_ms / 1e3) {
+            self.timeout.add(round_trip);
+        }
+        let timeout_ms = self.timeout.time().as_secs_f64() * 1e3;
         let extra = if probe.rtt_ms.is_some() || probe.late {
             Metric::DuplicateRttMs
         } else if rtt_ms > timeout_ms {
@@ -130,7 +146,7 @@ impl EchoStats {
         let failure = (received == 0).then(|| {
             format!(
                 "no answer to {sent} echo requests within {:?}",
-                self.timeout
+                self.timeout()
             )
         });
         Measurement {

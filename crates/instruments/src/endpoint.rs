@@ -15,10 +15,11 @@ use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::failure::check_stop;
+use crate::round_trip::FIRST_ANSWER;
 use netio::stop::{STOP_INTERVAL, Stop};
 
 /// The time-out for setting up a connection, unless the user sets one.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const CONNECT_TIMEOUT: Duration = FIRST_ANSWER;
 
 /// The IP version to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod meter;
 pub mod output;
 pub mod ping;
 pub mod quality;
+mod round_trip;
 mod seen_numbers;
 pub mod serve;
 mod service;

@@ -29,6 +29,7 @@ use crate::error::{Context, Error, Result};
 use crate::failure::{Blame, Failure, check_stop};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::measured::{LOSS_INTERVAL, QUANTILE_INTERVAL};
+use crate::round_trip::LossTimeout;
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
@@ -175,12 +176,12 @@ impl Handshaker<'_> {
         let plan = &self.args.plan;
         let mut probes = ConnectProbes::new(self.target, plan, &TIMED);
         let mut agreed = Vec::new();
-        let ended = probes.run(session, || {
-            let (times, now_agreed) = self.probe(&session.stop)?;
+        let ended = probes.run(session, |timeout| {
+            let (times, now_agreed) = self.probe(timeout, &session.stop)?;
             agreed.extend(now_agreed);
             Ok((times, Ok(())))
         });
-        let (timeout, received) = (Duration::from(plan.timeout), probes.answered());
+        let (timeout, received) = (probes.timeout(), probes.answered());
         let resumed = agreed.iter().filter(|agreed| agreed.is_resumed).count();
         let all = |what: fn(&NegotiatedParameters) -> &str| {
             let all: BTreeSet<&str> = agreed.iter().map(what).collect();
@@ -205,18 +206,22 @@ impl Handshaker<'_> {
     }
 
     /// Makes one connection. The measurement ends if the server refuses or breaks it.
-    fn probe(&self, stop: &Stop) -> Result<(ConnectionTimes, Option<NegotiatedParameters>)> {
+    fn probe(
+        &self,
+        mut timeout: LossTimeout,
+        stop: &Stop,
+    ) -> Result<(ConnectionTimes, Option<NegotiatedParameters>)> {
         let target = self.target;
         let socket = endpoint::tcp(target, self.args.common.bind.as_ref())?;
         let start = Instant::now();
-        let timeout = Duration::from(self.args.plan.timeout);
-        match endpoint::attempt(&socket, target, timeout, stop)? {
+        match endpoint::attempt(&socket, target, timeout.time(), stop)? {
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 return Ok((ConnectionTimes::new(), None));
             }
             outcome => outcome.with_context(|| format!("no connection to {target}"))?,
         }
         let connected = Instant::now();
+        timeout.add(connected - start);
         socket.set_nonblocking(false)?;
         let mut stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
@@ -225,7 +230,7 @@ impl Handshaker<'_> {
             .map_err(|error| Error::Library(error.into()))?;
         while tls.is_handshaking() {
             check_stop(stop)?;
-            if start.elapsed() >= timeout {
+            if start.elapsed() >= timeout.time() {
                 return Ok((ConnectionTimes::new(), None));
             }
             advance(&mut tls, &mut stream)
@@ -390,7 +395,7 @@ mod tests {
             plan: ConnectPlan {
                 count: 3,
                 interval: Nanos::from_micros(1),
-                timeout: Nanos::from_secs(60),
+                timeout: Some(Nanos::from_secs(60)),
             },
             server_name: Some("localhost".to_owned()),
             alpn: Vec::new(),
@@ -457,7 +462,7 @@ mod tests {
             plan: ConnectPlan {
                 count: 1,
                 interval: Nanos::from_micros(1),
-                timeout: Nanos::from_millis(50),
+                timeout: Some(Nanos::from_millis(50)),
             },
             ..args(target)
         };

@@ -10,8 +10,8 @@ use crate::limits::{
 };
 use crate::packet::Side;
 use crate::spec::{
-    ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter, Law,
-    Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
+    Codel, ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter,
+    Law, Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
 };
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
@@ -155,7 +155,7 @@ impl StageSpec {
             Effect::Trace(trace) => {
                 let right = "a trace has no rate, so state its queue in packets or bytes";
                 let limit = trace.queue.limit;
-                let within = !matches!(limit, QueueLimit::Time(_));
+                let within = !is_time(limit);
                 self.require(within, "queue", limit, right)?;
                 self.check_queue(&trace.queue)
             }
@@ -169,7 +169,7 @@ impl StageSpec {
             }
             Effect::Gate(Gate { queue, .. }) => {
                 let right = "state a gate's queue in packets or bytes, above 0";
-                let within = !matches!(queue, QueueLimit::Time(_)) && is_queue(*queue);
+                let within = !is_time(*queue) && is_queue(*queue);
                 self.require(within, "queue", queue, right)
             }
             Effect::FourState(law) => self.check_four_state(law),
@@ -331,7 +331,10 @@ impl StageSpec {
                     ("max_burst", pie.max_burst),
                 ]
             }
-            Discipline::Codel(codel) => &[("target", codel.target), ("interval", codel.interval)],
+            Discipline::Codel(codel) => {
+                self.check_ce_threshold(codel)?;
+                &[("target", codel.target), ("interval", codel.interval)]
+            }
             Discipline::FqCodel(fq) => {
                 self.require(fq.flows > 0, "flows", fq.flows, "write at least one queue")?;
                 self.require(
@@ -340,12 +343,16 @@ impl StageSpec {
                     fq.quantum,
                     "write at least one byte",
                 )?;
+                self.check_ce_threshold(&fq.codel)?;
                 &[("target", fq.codel.target), ("interval", fq.codel.interval)]
             }
             Discipline::DualPi2(dual) => {
                 let right = "the interval of a controller must be at least 1ms";
                 let within = dual.t_update >= SHORTEST_HOLD;
                 self.require(within, "t_update", dual.t_update, right)?;
+                self.check_delay("ramp", dual.ramp)?;
+                let right = "the coupling factor must be above 0";
+                self.require(dual.coupling > 0, "coupling", dual.coupling, right)?;
                 &[
                     ("target", dual.target),
                     ("t_update", dual.t_update),
@@ -357,6 +364,13 @@ impl StageSpec {
             self.require(time > Nanos::ZERO && time <= LONGEST, field, time, right)?;
         }
         Ok(())
+    }
+
+    fn check_ce_threshold(&self, codel: &Codel) -> Result<(), ConfigError> {
+        let right = "a waiting time must be at most 3600s";
+        codel.ce_threshold.map_or(Ok(()), |time| {
+            self.require(time <= LONGEST, "ce_threshold", time, right)
+        })
     }
 
     fn check_red(&self, red: &Red, limit: QueueLimit) -> Result<(), ConfigError> {
@@ -393,11 +407,17 @@ impl StageSpec {
     }
 }
 
+/// Returns whether the limit depends on a rate.
+fn is_time(limit: QueueLimit) -> bool {
+    matches!(limit, QueueLimit::Time(_) | QueueLimit::TimeOrPackets(..))
+}
+
 fn is_queue(limit: QueueLimit) -> bool {
     match limit {
         QueueLimit::Packets(packets) => packets > 0,
         QueueLimit::Bytes(bytes) => bytes.0 > 0,
         QueueLimit::Time(time) => time.0 > 0 && time <= LONGEST,
+        QueueLimit::TimeOrPackets(time, packets) => time.0 > 0 && time <= LONGEST && packets > 0,
     }
 }
 

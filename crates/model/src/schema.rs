@@ -50,8 +50,13 @@ schemas! {
     Nanos: "Time", text("A time with its unit: \"20ms\".", TIME.pattern());
     Probability: "Probability", text("A percentage: \"1%\".", format!("{NUMBER}%"));
     QueueLimit: "QueueLimit", text(
-        "Packets, bytes or a time: \"100pkt\", \"64KiB\", \"50ms\".",
-        format!("({}|{}|{})", QUEUE.pattern(), SIZE.pattern(), TIME.pattern()),
+        "Packets, bytes or a time: \"100pkt\", \"64KiB\", \"50ms\"; or the larger of a time and packets: \"100ms,20pkt\".",
+        format!(
+            "({packets}|{}|{time}|{time} *, *{packets})",
+            SIZE.pattern(),
+            packets = QUEUE.pattern(),
+            time = TIME.pattern()
+        ),
     );
 }
 

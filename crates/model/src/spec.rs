@@ -180,6 +180,9 @@ pub struct Codel {
     pub interval: Nanos,
     /// Whether packets are marked instead of dropped, if their senders understand marks.
     pub ecn: bool,
+    /// The waiting time above which a packet that leaves is marked, if its sender understands marks; absent for none. It
+    /// is independent of `ecn` and of the target (Linux's `ce_threshold`, for data centres and L4S).
+    pub ce_threshold: Option<Nanos>,
 }
 
 /// The parameters of FQ-CoDel (RFC 8290).
@@ -200,8 +203,13 @@ pub struct DualPi2 {
     pub target: Nanos,
     /// The interval of the controller, at least 1 ms.
     pub t_update: Nanos,
-    /// The delay of the L4S queue at which marking begins; 400 us above it, every packet is marked.
+    /// The delay of the L4S queue at which marking begins.
     pub l_threshold: Nanos,
+    /// The delay above the threshold at which every L4S packet is marked; 0 is a step.
+    pub ramp: Nanos,
+    /// The coupling factor k: an L4S packet is marked with k times the base probability, and a Classic one is dropped
+    /// with its square. It is above 0.
+    pub coupling: u8,
 }
 
 /// PIE (RFC 8033): drops at arrival, with a probability that a controller sets periodically from the queue's delay.
@@ -410,6 +418,7 @@ impl Default for Codel {
             target: Nanos::from_millis(5),
             interval: Nanos::from_millis(100),
             ecn: false,
+            ce_threshold: None,
         }
     }
 }
@@ -430,12 +439,15 @@ impl Default for FqCodel {
 }
 
 impl Default for DualPi2 {
-    /// A target of 15 ms, an interval of 16 ms and a threshold of 800 us (RFC 9332, appendix A.1).
+    /// A target of 15 ms, an interval of 16 ms, a threshold of 800 us with a ramp of 400 us, and a coupling factor of 2
+    /// (RFC 9332, appendix A.1).
     fn default() -> Self {
         Self {
             target: Nanos::from_millis(15),
             t_update: Nanos::from_millis(16),
             l_threshold: Nanos::from_micros(800),
+            ramp: Nanos::from_micros(400),
+            coupling: 2,
         }
     }
 }

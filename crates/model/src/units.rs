@@ -294,7 +294,7 @@ impl fmt::Display for Factor {
     }
 }
 
-/// The most that may wait before a server. Text: `100pkt`, `64KiB` or `50ms`; 0 is refused.
+/// The most that may wait before a server. Text: `100pkt`, `64KiB`, `50ms` or `100ms,20pkt`; 0 is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// A number of waiting packets.
@@ -303,31 +303,42 @@ pub enum QueueLimit {
     Bytes(Bytes),
     /// The time that the server would need for all waiting packets at its current rate.
     Time(Nanos),
+    /// The larger of a time and a number of packets: a packet may wait if either of the two limits allows it.
+    TimeOrPackets(Nanos, u32),
 }
 
 impl FromStr for QueueLimit {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let limit = if let Ok(bytes) = text.parse() {
+        let limit = if let Some((time, packets)) = text.split_once(',') {
+            let time = time.trim().parse().map_err(|_| QUEUE.malformed(text))?;
+            Self::TimeOrPackets(time, whole_packets(packets.trim())?)
+        } else if let Ok(bytes) = text.parse() {
             Self::Bytes(bytes)
         } else if let Ok(time) = text.parse() {
             Self::Time(time)
         } else {
-            let packets = u32::try_from(QUEUE.parse(text)?);
-            Self::Packets(packets.map_err(|_| QUEUE.out_of_range(text))?)
+            Self::Packets(whole_packets(text)?)
         };
-        let nothing = [
-            Self::Packets(0),
-            Self::Bytes(Bytes(0)),
-            Self::Time(Nanos::ZERO),
-        ];
-        if nothing.contains(&limit) {
+        let is_nothing = match limit {
+            Self::Packets(packets) => packets == 0,
+            Self::Bytes(bytes) => bytes.0 == 0,
+            Self::Time(time) => time == Nanos::ZERO,
+            Self::TimeOrPackets(time, packets) => time == Nanos::ZERO || packets == 0,
+        };
+        if is_nothing {
             Err(QUEUE.out_of_range(text))
         } else {
             Ok(limit)
         }
     }
+}
+
+/// Parses a number of packets.
+fn whole_packets(text: &str) -> Result<u32, UnitError> {
+    let packets = u32::try_from(QUEUE.parse(text)?);
+    packets.map_err(|_| QUEUE.out_of_range(text))
 }
 
 impl fmt::Display for QueueLimit {
@@ -336,6 +347,10 @@ impl fmt::Display for QueueLimit {
             Self::Packets(packets) => QUEUE.write(u64::from(*packets), f),
             Self::Bytes(bytes) => bytes.fmt(f),
             Self::Time(time) => time.fmt(f),
+            Self::TimeOrPackets(time, packets) => {
+                write!(f, "{time},")?;
+                QUEUE.write(u64::from(*packets), f)
+            }
         }
     }
 }
@@ -501,6 +516,9 @@ mod tests {
         assert_eq!("100pkt".parse(), Ok(QueueLimit::Packets(100)));
         assert_eq!("64KiB".parse(), Ok(QueueLimit::Bytes(Bytes(65_536))));
         assert_eq!("50ms".parse(), Ok(QueueLimit::Time(Nanos::from_millis(50))));
+        let larger = QueueLimit::TimeOrPackets(Nanos::from_millis(100), 20);
+        assert_eq!("100ms, 20pkt".parse(), Ok(larger));
+        assert_eq!(larger.to_string(), "100ms,20pkt");
         let right = "write packets, bytes or a time above 0, as in 100pkt, 64KiB or 50ms";
         for (text, fault) in [
             ("100", "`100` has no unit"),
@@ -509,6 +527,10 @@ mod tests {
             ("0pkt", "`0pkt` is out of range"),
             ("0KiB", "`0KiB` is out of range"),
             ("0ms", "`0ms` is out of range"),
+            ("100ms,0pkt", "`100ms,0pkt` is out of range"),
+            ("0ms,20pkt", "`0ms,20pkt` is out of range"),
+            ("20pkt,100ms", "`20pkt,100ms` is not a queue limit"),
+            ("100ms,", "`` is not a queue limit"),
         ] {
             let message = text.parse::<QueueLimit>().unwrap_err().to_string();
             assert_eq!(message, alloc::format!("{fault}: {right}"));

@@ -18,6 +18,8 @@ pub const PREAMBLE: u32 = 8;
 pub const GAP: u32 = 12;
 /// The bytes on the wire in addition to a frame without FCS.
 pub const WIRE: u32 = FCS + PREAMBLE + GAP;
+/// The least MTU of IPv4 (RFC 791 §3.2).
+const LEAST_MTU: u32 = 68;
 /// The fragment header of IPv6 (RFC 8200 §4.5).
 const IPV6_FRAGMENT: u32 = 8;
 /// The TCP header without options (RFC 9293 §3.1).
@@ -191,57 +193,80 @@ impl Add for Counted {
 /// The rates at L1, L2 and L3 that belong to a goodput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layers {
-    stack: Stack,
     /// The average payload of a segment or datagram.
     pub payload: f64,
+    /// The bytes of the headers of IP and of TCP or UDP in each unfragmented packet.
+    headers: u32,
+    /// The packets of a segment or datagram.
+    packets: u64,
+    /// The bytes of these packets at L3, and of their frames without FCS at L2.
+    l3: f64,
+    l2: f64,
 }
 
 impl Layers {
-    /// Creates the layers of TCP segments with this payload.
+    /// Creates the layers of TCP segments with this average payload.
     pub fn new(payload: f64, ipv6: bool, timestamps: bool) -> Self {
-        Self::of(payload, ipv6, TransportProtocol::Tcp { timestamps })
-    }
-
-    /// Creates the layers of UDP datagrams with this payload, each in a single packet.
-    pub fn of_datagrams(payload: f64, ipv6: bool) -> Self {
-        Self::of(payload, ipv6, TransportProtocol::Udp)
-    }
-
-    fn of(payload: f64, ipv6: bool, protocol: TransportProtocol) -> Self {
         let stack = Stack {
             ipv6,
             vlan_tags: 0,
-            protocol,
+            protocol: TransportProtocol::Tcp { timestamps },
         };
-        Self { stack, payload }
+        let headers = stack.packet_headers();
+        let l3 = payload + f64::from(headers);
+        let l2 = l3 + f64::from(stack.frame_header());
+        Self {
+            payload,
+            headers,
+            packets: 1,
+            l3,
+            l2: l2.max(f64::from(MIN_FRAME - FCS)),
+        }
     }
 
-    /// Returns the bytes of the headers of IP and of TCP or UDP in each packet.
+    /// Creates the layers of UDP datagrams with this payload. Those that are longer than the MTU are IP fragments.
+    /// Without an MTU, each is a single packet.
+    pub fn of_datagrams(payload: u64, ipv6: bool, mtu: Option<u32>) -> Self {
+        let stack = Stack {
+            ipv6,
+            vlan_tags: 0,
+            protocol: TransportProtocol::Udp,
+        };
+        // A fragment needs room for a header and 8 bytes, which every MTU of IP has.
+        let mtu = mtu.filter(|mtu| *mtu >= LEAST_MTU);
+        let one = mtu.map_or(stack.packet(payload), |mtu| stack.datagram(payload, mtu));
+        Self {
+            payload: payload as f64,
+            headers: stack.packet_headers(),
+            packets: one.packets,
+            l3: one.l3 as f64,
+            l2: one.l2 as f64,
+        }
+    }
+
+    /// Returns the bytes of the headers of IP and of TCP or UDP in each unfragmented packet.
     pub fn headers(&self) -> u32 {
-        self.stack.packet_headers()
+        self.headers
+    }
+
+    /// Returns the number of IP packets that carry a segment or datagram: more than 1 for fragments.
+    pub fn packets(&self) -> u64 {
+        self.packets
     }
 
     /// Returns the rate of IP packets for this goodput.
     pub fn l3(&self, goodput: f64) -> f64 {
-        goodput * self.packet() / self.payload
+        goodput * self.l3 / self.payload
     }
 
     /// Returns the rate of frames without FCS, as tc counts them.
     pub fn l2(&self, goodput: f64) -> f64 {
-        goodput * self.frame() / self.payload
+        goodput * self.l2 / self.payload
     }
 
     /// Returns the rate on the wire, with FCS, preamble and gap.
     pub fn l1(&self, goodput: f64) -> f64 {
-        goodput * (self.frame() + f64::from(WIRE)) / self.payload
-    }
-
-    fn packet(&self) -> f64 {
-        self.payload + f64::from(self.headers())
-    }
-
-    fn frame(&self) -> f64 {
-        (self.packet() + f64::from(self.stack.frame_header())).max(f64::from(MIN_FRAME - FCS))
+        goodput * (self.l2 + self.packets as f64 * f64::from(WIRE)) / self.payload
     }
 }
 
@@ -340,8 +365,23 @@ pub(crate) mod tests {
 
     #[test]
     fn full_datagrams_have_the_rates_of_the_formulas() {
-        let layers = Layers::of_datagrams(1472.0, false);
+        let layers = Layers::of_datagrams(1472, false, Some(1500));
         assert!((1.0 / layers.l1(1.0) - 0.95709).abs() < 1e-5);
+        assert_eq!(layers, Layers::of_datagrams(1472, false, None));
+    }
+
+    #[test]
+    fn the_headers_of_all_fragments_count() {
+        let layers = Layers::of_datagrams(4096, false, Some(1500));
+        // 4,104 bytes of IP payload are two fragments of 1,480 bytes and one of 1,144.
+        assert_eq!(layers.packets(), 3);
+        assert!((layers.l3(4096.0) - 4164.0).abs() < 1e-9);
+        assert!((layers.l2(4096.0) - 4206.0).abs() < 1e-9);
+        assert!((layers.l1(4096.0) - 4278.0).abs() < 1e-9);
+        let longest = Layers::of_datagrams(65_507, true, Some(1280));
+        // Each fragment has a header of 48 bytes and up to 1,232 bytes of the 65,515.
+        assert_eq!(longest.packets(), 54);
+        assert_eq!(Layers::of_datagrams(4096, false, Some(9000)).packets(), 1);
     }
 
     #[test]

@@ -64,6 +64,7 @@ options! {
         avpkt: Bytes = avpkt,
         burst: u32 = burst,
         gentle: bool = gentle,
+        harddrop: bool = harddrop,
     }
 }
 
@@ -73,6 +74,7 @@ options! {
         ecn: bool = ecn,
         target: Nanos = target,
         interval: Nanos = interval,
+        ce_threshold: Nanos = ce_threshold,
     }
 }
 
@@ -82,6 +84,7 @@ options! {
         ecn: bool = codel.ecn,
         target: Nanos = codel.target,
         interval: Nanos = codel.interval,
+        ce_threshold: Nanos = codel.ce_threshold,
         flows: u16 = flows,
         quantum: u32 = quantum,
     }
@@ -103,6 +106,8 @@ options! {
         target: Nanos = target,
         t_update: Nanos = t_update,
         l_threshold: Nanos = l_threshold,
+        ramp: Nanos = ramp,
+        coupling: u8 = coupling,
     }
 }
 
@@ -122,9 +127,9 @@ impl WriteOption for bool {
     }
 }
 
-impl WriteOption for Option<u32> {
+impl<T: WriteOption> WriteOption for Option<T> {
     fn write(&self, f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
-        self.map_or(Ok(()), |value| value.write(f, key))
+        self.as_ref().map_or(Ok(()), |value| value.write(f, key))
     }
 }
 
@@ -138,7 +143,7 @@ macro_rules! write_option {
     )+};
 }
 
-write_option!(Bytes, Nanos, Probability, u16, u32);
+write_option!(Bytes, Nanos, Probability, u8, u16, u32);
 
 impl RedOptions {
     /// Returns the model's parameters. As in tc, `min` or `max` alone determines the other one.

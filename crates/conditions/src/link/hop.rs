@@ -17,11 +17,12 @@ use crate::layer::{ConditionSet, Layer, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::require;
-use crate::route::{PathStages, Route};
+use crate::route::{FULL_FRAME, PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
 
-/// The queue of a rate for which none was stated: 100 ms at that rate.
-pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
+/// The queue of a rate for which none was stated: 100 ms at that rate, and at least 20 packets, because TCP's first
+/// window of ten packets would not fit into the queue of a slow line.
+pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::TimeOrPackets(Nanos(100_000_000), 20);
 /// The queue of a rate that is always 0, for which a time means nothing.
 const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
@@ -353,6 +354,16 @@ impl ConditionSet {
             (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
                 QueueLimit::Bytes(rate.bytes_in(time).max(Bytes(1)))
             }),
+            (None, QueueLimit::TimeOrPackets(time, packets)) => {
+                known.map_or(STALLED_QUEUE, |rate| {
+                    let (bytes, full) = (rate.bytes_in(time), u64::from(packets) * FULL_FRAME.0);
+                    if bytes.0 < full {
+                        QueueLimit::Packets(packets)
+                    } else {
+                        QueueLimit::Bytes(bytes)
+                    }
+                })
+            }
             (_, limit) => limit,
         };
         Effect::Rate(Rate {

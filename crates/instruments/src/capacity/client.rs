@@ -23,8 +23,9 @@ use crate::Session;
 use crate::endpoint;
 use crate::failure::check_stop;
 use crate::iperf3::control::is_timeout;
+use crate::round_trip::{FIRST_ANSWER, several};
 
-/// A request is repeated after this time, until [`SILENCE`] has passed.
+/// A request is repeated after this time.
 const REPEAT: Duration = Duration::from_secs(1);
 /// The duration in seconds that the reference's server sets if the requested one is too short.
 const REFERENCE_TIME_S: u16 = 10;
@@ -47,6 +48,7 @@ pub(crate) fn measure(
         session,
         version: Version::NEWEST,
         sizes: args.datagrams.map(Sizes::from).unwrap_or_default(),
+        round_trip: None,
         notes: Vec::new(),
     };
     let port = request.set_up(args.datagrams.is_none())?;
@@ -67,8 +69,10 @@ pub(crate) fn measure(
         version: request.version,
         sizes: request.sizes,
         parameters,
+        round_trip: request.round_trip.unwrap_or_default(),
         is_server: false,
     };
+    request.note_extension(&agreed);
     let control = RateControl::new(agreed.sizes, &parameters);
     let exchange = Exchange {
         channel: Channel::new(request.socket)?,
@@ -89,8 +93,37 @@ struct TestRequest<'a> {
     session: &'a Session,
     version: Version,
     sizes: Sizes,
+    /// The least time from a request to its answer so far.
+    round_trip: Option<Duration>,
     /// Facts about values that differ from the requested ones.
     notes: Vec<(String, String)>,
+}
+
+/// The times at which a request is sent, and until when its answer is awaited.
+struct RequestTimes {
+    /// The time after which it is repeated.
+    repeat: Duration,
+    /// The factor by which this time grows with each repetition.
+    growth: u32,
+    longest: Duration,
+}
+
+impl RequestTimes {
+    /// Returns the times of a request over a path with this round trip, or over an unknown path.
+    fn over(round_trip: Option<Duration>) -> Self {
+        match round_trip {
+            None => Self {
+                repeat: REPEAT,
+                growth: 2,
+                longest: FIRST_ANSWER,
+            },
+            Some(round_trip) => Self {
+                repeat: REPEAT + several(1, round_trip),
+                growth: 1,
+                longest: SILENCE + several(4, round_trip),
+            },
+        }
+    }
 }
 
 impl TestRequest<'_> {
@@ -130,7 +163,7 @@ impl TestRequest<'_> {
         }
     }
 
-    fn request_setup(&self) -> Result<Setup> {
+    fn request_setup(&mut self) -> Result<Setup> {
         let request = Setup {
             version: self.version.number(),
             connections: 1,
@@ -179,20 +212,22 @@ impl TestRequest<'_> {
     /// Sends `request` repeatedly until `read` recognises its answer. Other datagrams are discarded, except that load
     /// stays in the socket.
     fn exchange<T>(
-        &self,
+        &mut self,
         name: &str,
         request: &[u8],
         read: impl Fn(&[u8]) -> Result<Option<T>, MalformedMessage>,
     ) -> Result<T> {
         let began = Instant::now();
-        let mut attempts = 0;
+        let mut times = RequestTimes::over(self.round_trip);
+        let mut next = Duration::ZERO;
         let mut wrong = None;
         let mut buffer = [0; LONGEST_MESSAGE];
-        while began.elapsed() < SILENCE {
+        while began.elapsed() < times.longest {
             check_stop(&self.session.stop)?;
-            if began.elapsed() >= REPEAT * attempts {
+            if began.elapsed() >= next {
                 self.explained(self.socket.send(request))?;
-                attempts += 1;
+                next += times.repeat;
+                times.repeat *= times.growth;
             }
             let length = match self.socket.peek(&mut buffer) {
                 Err(error) if is_timeout(&error) => continue,
@@ -204,16 +239,24 @@ impl TestRequest<'_> {
                 self.explained(self.socket.recv(&mut buffer))?;
             }
             match found {
-                Ok(Some(answer)) => return Ok(answer),
+                Ok(Some(answer)) => {
+                    let took = began.elapsed();
+                    self.round_trip = Some(self.round_trip.map_or(took, |least| least.min(took)));
+                    return Ok(answer);
+                }
                 Ok(None) => {}
-                Err(malformed) => wrong = Some(malformed),
+                Err(malformed) => {
+                    // Something answers there, so the path is not too long for an answer.
+                    times.longest = times.longest.min(SILENCE);
+                    wrong = Some(malformed);
+                }
             }
         }
         let cause = match wrong {
             Some(malformed) => format!("it sent a {malformed}"),
             None => "no UDP Speed Test server answers, or it refuses this client".to_owned(),
         };
-        let (target, seconds) = (self.target, SILENCE.as_secs());
+        let (target, seconds) = (self.target, times.longest.as_secs());
         bail!(
             Peer,
             "{target} does not answer {name} within {seconds} s: {cause}"
@@ -231,6 +274,19 @@ impl TestRequest<'_> {
 
     fn note(&mut self, name: &str, text: impl ToString) {
         self.notes.push((name.to_owned(), text.to_string()));
+    }
+
+    /// Notes that the test is longer because of the path.
+    fn note_extension(&mut self, agreed: &TestAgreement) {
+        let longer = agreed.extension();
+        if !longer.is_zero() {
+            let text = format!(
+                "the test lasts {} s longer, because the search learns only after a round trip of {:.1} s what its load did",
+                longer.as_secs(),
+                agreed.round_trip.as_secs_f64()
+            );
+            self.note("long_path", text);
+        }
     }
 
     fn note_changes(&mut self, requested: &TestParameters, given: &TestParameters) {

@@ -9,9 +9,14 @@ use stats::layers::{UDP_HEADER, ip_header};
 
 use super::receiver::LoadTotals;
 use super::wire::{FeedbackMessage, Sizes, SubInterval, TestParameters, Version};
+use crate::round_trip::several;
 
-/// The time without a message after which the peer counts as gone, as in the reference's watchdog.
+/// The time without a message after which the peer counts as gone, as in the reference's watchdog. While the path of
+/// messages begins and ends, some round trips are added.
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+
+/// The round trip from which on a test is extended. The search has enough time on shorter paths.
+const LONG_ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// The agreement of both ends on a test, and the role of this end.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +31,8 @@ pub(crate) struct TestAgreement {
     pub(crate) sizes: Sizes,
     /// The parameters as the server set them.
     pub(crate) parameters: TestParameters,
+    /// The round-trip time between a message of the set-up and its answer.
+    pub(crate) round_trip: Duration,
     /// Whether this is the server's end.
     pub(crate) is_server: bool,
 }
@@ -116,6 +123,15 @@ impl TestAgreement {
     /// Returns whether this end receives the load.
     pub(crate) fn receives_here(&self) -> bool {
         (self.direction == Direction::Down) != self.is_server
+    }
+
+    /// Returns the time by which the server extends the test: two round trips if they are long, because the search
+    /// begins one round trip after the first load, and needs another one to see the effect of what it chose.
+    pub(crate) fn extension(&self) -> Duration {
+        if self.round_trip < LONG_ROUND_TRIP {
+            return Duration::ZERO;
+        }
+        several(2, self.round_trip)
     }
 
     /// Returns the bytes of a datagram's UDP and IP headers.

@@ -456,6 +456,7 @@ mod tests {
                 ignore_reordering: true,
                 random_payload: true,
             },
+            round_trip: Duration::ZERO,
             is_server: false,
         }
     }

@@ -24,6 +24,7 @@ use super::wire::{
 };
 use crate::endpoint::{self, Local};
 use crate::live::Live;
+use crate::round_trip::FIRST_ANSWER;
 use crate::service::{AdmissionRefusal, BoundService, ConnectionPermit, Shared, TestResources};
 
 /// The most connections of one client, which is the reference's limit.
@@ -114,6 +115,14 @@ struct PendingTest {
     shared: Arc<Shared>,
 }
 
+/// A client's request to begin its test.
+struct ActivatedTest {
+    peer: SocketAddr,
+    request: Activation,
+    /// The time since the answer to the setup request, which the client answers immediately.
+    round_trip: Duration,
+}
+
 impl PendingTest {
     fn admit(
         request: &Setup,
@@ -181,21 +190,31 @@ impl PendingTest {
             let _ = self.socket.send_to(&request, self.peer);
             self.budget.sent(request.len());
         }
-        let Some((peer, request)) = self.activation() else {
+        let Some(activated) = self.activation() else {
             return;
         };
-        let shared = Arc::clone(&self.shared);
-        if let Err(error) = self.test(peer, &request) {
+        let (shared, peer) = (Arc::clone(&self.shared), activated.peer);
+        if let Err(error) = self.test(&activated) {
             let text = format!("a capacity test with {peer} did not start: {error:#}");
             shared.note(&text);
         }
     }
 
     /// Waits for the activation from the address that requested the test. A firewall may have changed the port.
-    fn activation(&mut self) -> Option<(SocketAddr, Activation)> {
+    ///
+    /// The path may be long, but a waiting test takes a place. If there are many of them, they wait only for the usual
+    /// time.
+    fn activation(&mut self) -> Option<ActivatedTest> {
         let began = Instant::now();
         let mut buffer = [0; LONGEST_MESSAGE];
-        while began.elapsed() < SILENCE && !self.shared.stopping() {
+        let longest = || {
+            if self.shared.is_crowded() {
+                SILENCE
+            } else {
+                FIRST_ANSWER
+            }
+        };
+        while began.elapsed() < longest() && !self.shared.stopping() {
             let Ok((length, from)) = self.socket.recv_from(&mut buffer) else {
                 continue;
             };
@@ -204,13 +223,18 @@ impl PendingTest {
                 .filter(|r| r.answer.is_none() && from.ip() == self.peer.ip());
             if let Some(request) = request {
                 self.budget.add_received(length);
-                return Some((from, request));
+                return Some(ActivatedTest {
+                    peer: from,
+                    request,
+                    round_trip: began.elapsed(),
+                });
             }
         }
         None
     }
 
-    fn test(self, peer: SocketAddr, request: &Activation) -> io::Result<()> {
+    fn test(self, activated: &ActivatedTest) -> io::Result<()> {
+        let (peer, request) = (activated.peer, &activated.request);
         self.socket.connect(peer)?;
         // The client may have refused the null request, because its socket was connected to the control port until now.
         let mut channel = Channel::new(self.socket)?.after_null_request();
@@ -232,6 +256,7 @@ impl PendingTest {
             version: self.version,
             sizes: self.sizes,
             parameters: within_limits(&request.parameters, self.shared.limits().duration),
+            round_trip: activated.round_trip,
             is_server: true,
         };
         let control = RateControl::new(self.sizes, &agreed.parameters);

@@ -16,6 +16,7 @@ use super::proof::{AddressProof, UnprovenBudget};
 use super::receiver::{ArrivalTime, Receiver};
 use super::search::RateControl;
 use super::wire::{Activation, FeedbackMessage, LOAD_HEADER, LoadHeader, SendingRate, TestAction};
+use crate::round_trip::several;
 
 /// The server adds this time to the requested duration, so that the last sub-interval is fed back too.
 const STOP_AFTER: Duration = Duration::from_millis(500);
@@ -65,6 +66,8 @@ struct CommonState {
     budget: Option<UnprovenBudget>,
     began: Nanos,
     last_message: Nanos,
+    /// Load and feedback flow in both directions. Before that, a round trip passes without a message.
+    flowing: bool,
     /// Nothing arrived for [`PAUSE`].
     silent: bool,
     /// The stop was sent or received.
@@ -236,6 +239,7 @@ impl CommonState {
             budget: None,
             began: now,
             last_message: now,
+            flowing: false,
             silent: false,
             stopping: false,
             ended: None,
@@ -289,21 +293,47 @@ impl CommonState {
         }
         let is_server = self.agreed.is_server;
         let since_start = Duration::from(now - self.began);
-        let last = Duration::from_secs(self.agreed.parameters.duration_s.into()) + STOP_AFTER;
+        let last = self.duration() + STOP_AFTER;
         self.stopping |= is_server && !unproven && since_start >= last;
-        let silence = now - self.last_message;
-        let was_silent = std::mem::replace(&mut self.silent, silence > PAUSE);
+        let (silence, awaited) = (Duration::from(now - self.last_message), self.awaited());
+        let is_silent = silence > Duration::from(PAUSE) + awaited;
+        let was_silent = std::mem::replace(&mut self.silent, is_silent);
         if self.silent && !was_silent && !self.stopping {
             self.outcome.silences += 1;
         }
-        match (Duration::from(silence) > SILENCE, self.stopping, is_server) {
+        let longest = last + 2 * SILENCE + several(2, self.agreed.round_trip);
+        match (silence > SILENCE + awaited, self.stopping, is_server) {
             // The client's confirmation was lost, but the test itself is complete.
             (true, true, true) => Some(TestEnd::Complete),
             (true, _, _) => Some(TestEnd::Silent),
-            // A server's time begins when the address is proven.
-            (false, _, false) if since_start > last + 2 * SILENCE => Some(TestEnd::Overdue),
+            // A server's time begins when the address is proven, or when the client's load arrives.
+            (false, _, false) if since_start > longest => Some(TestEnd::Overdue),
             _ => None,
         }
+    }
+
+    /// Returns the duration of the test on this path.
+    fn duration(&self) -> Duration {
+        let asked = Duration::from_secs(self.agreed.parameters.duration_s.into());
+        asked + self.agreed.extension()
+    }
+
+    /// Returns the time by which a silence may be longer than usual, because a message can be on its way for as long.
+    fn awaited(&self) -> Duration {
+        if self.flowing && !self.stopping {
+            Duration::ZERO
+        } else {
+            several(2, self.agreed.round_trip)
+        }
+    }
+
+    /// Notes that load with this number arrived. The first one at a client may be the server's probe, after which load
+    /// takes another round trip.
+    fn note_load(&mut self, now: Nanos, number: u32) {
+        if self.agreed.is_server && !self.flowing {
+            self.began = now;
+        }
+        self.flowing |= self.agreed.is_server || number > 1;
     }
 
     /// Notes a message of the peer, which proves that the peer is alive unless the test is being stopped.
@@ -324,7 +354,9 @@ impl CommonState {
     ) {
         let at = Duration::from(at - self.began);
         let parameters = &self.agreed.parameters;
-        let milliseconds = u64::from(parameters.duration_s) * 1000;
+        // Feedback begins before the load and ends after it.
+        let longest = self.duration() + several(4, self.agreed.round_trip);
+        let milliseconds = longest.as_secs() * 1000;
         let most = |each: u16| milliseconds * TOLERATED / u64::from(each.max(1)) + TOLERATED;
         let room = (self.outcome.trials.len() as u64) < most(parameters.feedback_ms);
         if room && !self.agreed.is_server {
@@ -393,6 +425,7 @@ impl LoadSender {
 
     fn process_feedback(&mut self, common: &mut CommonState, at: Nanos, status: &FeedbackMessage) {
         common.note_message(at);
+        common.flowing = true;
         if status.action == TestAction::Stop {
             self.peer_stopped = true;
             common.stopping = true;
@@ -429,7 +462,7 @@ impl LoadSender {
         if let Some(proof) = &mut self.proof {
             return Some(Transmit::Probe(proof.send(now)));
         }
-        if now > self.feedback_at + PAUSE {
+        if now > self.feedback_at + PAUSE + common.awaited().into() {
             self.pacer.set(&SendingRate::default(), now);
         }
         let mut train = self.pacer.due(now)?;
@@ -485,7 +518,10 @@ impl LoadReceiver {
         };
         common.note_message(at.mono);
         match header.action {
-            TestAction::Testing => self.receiver.load(at, &header, datagram.len()),
+            TestAction::Testing => {
+                common.note_load(at.mono, header.sequence);
+                self.receiver.load(at, &header, datagram.len());
+            }
             // The PDUs of the end are not part of the load.
             TestAction::Stop => {
                 common.stopping = true;

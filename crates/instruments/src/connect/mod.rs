@@ -24,12 +24,15 @@ use crate::instrument::{
     CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval, intervals,
 };
 use crate::measured::{self, QUANTILE_INTERVAL};
+use crate::round_trip::LossTimeout;
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::PathPace;
 use record::profile::InstrumentProfile;
 use record::{Measurement, Metric};
 
+/// The time after which a connection counts as lost, unless the user states one. Some round trips are added.
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// The port of the web, used if HOST names no port.
 const DEFAULT_PORT: u16 = 80;
 
@@ -100,9 +103,9 @@ pub(crate) struct ConnectPlan {
     /// Time between connections: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// Count a connection as lost if it is neither made nor refused after this time
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
-    pub(crate) timeout: Nanos,
+    /// Count a connection as lost if it is neither made nor refused after this time [default: 3s, and 4 round trips on a long path]
+    #[arg(short = 'W', long, value_name = "TIME", value_parser = above_zero)]
+    pub(crate) timeout: Option<Nanos>,
 }
 
 impl ConnectPlan {
@@ -111,9 +114,15 @@ impl ConnectPlan {
         intervals(self.interval.into(), self.count.saturating_sub(1))
     }
 
-    /// Returns how long the measurement takes if every connection is lost.
+    /// Returns how long the measurement takes over a short path if every connection is lost.
     pub(crate) fn longest(&self) -> Duration {
-        intervals(self.interval.max(self.timeout).into(), self.count)
+        let timeout = self.timeout.map_or(TIMEOUT, Duration::from);
+        intervals(timeout.max(self.interval.into()), self.count)
+    }
+
+    /// Returns the time-out of the first connection.
+    pub(crate) fn loss_timeout(&self) -> LossTimeout {
+        LossTimeout::new(self.timeout, TIMEOUT)
     }
 }
 
@@ -125,12 +134,12 @@ pub(crate) fn measure(
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let (timeout, mut refused) = (Duration::from(plan.timeout), 0);
+    let mut refused = 0;
     let mut probes = ConnectProbes::new(target, plan, &TIMED);
-    let ended = probes.run(session, || {
+    let ended = probes.run(session, |timeout| {
         let socket = endpoint::tcp(target, local)?;
         let start = Instant::now();
-        let outcome = endpoint::attempt(&socket, target, timeout, &session.stop)?;
+        let outcome = endpoint::attempt(&socket, target, timeout.time(), &session.stop)?;
         let times = vec![(Metric::ConnectMs, start.elapsed().as_secs_f64() * 1e3)];
         let Err(error) = outcome else {
             return Ok((times, Ok(())));
@@ -147,7 +156,7 @@ pub(crate) fn measure(
             }
         })
     });
-    let sent = probes.probes.len();
+    let (sent, timeout) = (probes.probes.len(), probes.timeout());
     probes
         .measurement(ended, "connection")
         .with_fact("refused", format!("{refused} of {sent}"))
@@ -174,7 +183,7 @@ mod tests {
     const PLAN: ConnectPlan = ConnectPlan {
         count: 6,
         interval: Nanos::from_micros(1),
-        timeout: Nanos::from_secs(60),
+        timeout: Some(Nanos::from_secs(60)),
     };
 
     fn measured(target: SocketAddr) -> Measurement {

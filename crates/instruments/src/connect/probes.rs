@@ -9,6 +9,7 @@ use crate::connect::ConnectPlan;
 use crate::error::Result;
 use crate::failure::check_stop;
 use crate::measured::{distribution, failure, lost_percent, total};
+use crate::round_trip::LossTimeout;
 use netio::stop::STOP_INTERVAL;
 use record::metric_table::{MetricRow, MetricTable};
 use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
@@ -27,6 +28,7 @@ pub(crate) struct ConnectProbes<'a> {
     pub(super) timed: &'a [Metric],
     /// The start of each connection in seconds, and its times.
     pub(super) probes: Vec<(f64, ConnectionTimes)>,
+    timeout: LossTimeout,
 }
 
 /// Returns the metrics of connections with these times.
@@ -63,19 +65,25 @@ impl<'a> ConnectProbes<'a> {
             plan,
             timed,
             probes: Vec::new(),
+            timeout: plan.loss_timeout(),
         }
     }
 
-    /// Calls `probe` for each connection when it is due. `probe` returns the connection's times, and an error if no
-    /// further connection is to be made. If `probe` itself fails, for example because it is stopped, the connection is
-    /// not counted.
+    /// Returns the present time-out of a connection.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.time()
+    }
+
+    /// Calls `probe` with the present time-out for each connection when it is due. `probe` returns the connection's
+    /// times, and an error if no further connection is to be made. If `probe` itself fails, for example because it is
+    /// stopped, the connection is not counted.
     ///
     /// # Errors
     /// Returns an error if the measurement is stopped, or an error of `probe`.
     pub(crate) fn run(
         &mut self,
         session: &Session,
-        mut probe: impl FnMut() -> Result<(ConnectionTimes, Result<()>)>,
+        mut probe: impl FnMut(LossTimeout) -> Result<(ConnectionTimes, Result<()>)>,
     ) -> Result<()> {
         let start = Instant::now();
         let mut progress = session.live.since(start);
@@ -91,7 +99,8 @@ impl<'a> ConnectProbes<'a> {
             }
             let begun = start.elapsed();
             due = begun + Duration::from(self.plan.interval);
-            let (times, ended) = probe()?;
+            let (times, ended) = probe(self.timeout)?;
+            self.follow(&times);
             self.probes.push((begun.as_secs_f64(), times));
             ended?;
             progress.print(|| {
@@ -100,6 +109,18 @@ impl<'a> ConnectProbes<'a> {
             });
         }
         Ok(())
+    }
+
+    /// Makes the time-out follow the round trip that a connection took.
+    fn follow(&mut self, times: &[(Metric, f64)]) {
+        let connected = times
+            .iter()
+            .find(|(metric, _)| *metric == Metric::ConnectMs)
+            .and_then(|(_, ms)| Duration::try_from_secs_f64(ms / 1e3).ok());
+        match connected {
+            Some(round_trip) => self.timeout.add(round_trip),
+            None => self.timeout.give_up_first(),
+        }
     }
 
     /// Returns the number of connections that were not lost.
@@ -132,7 +153,7 @@ impl<'a> ConnectProbes<'a> {
             let statistics = metrics(self.timed).statistics(*metric);
             figures.extend(distribution(*metric, &times, statistics));
         }
-        let (target, timeout) = (self.target, Duration::from(self.plan.timeout));
+        let (target, timeout) = (self.target, self.timeout());
         let silence = (received == 0)
             .then(|| counted(sent, unit))
             .map(|sent| format!("no answer from {target} to {sent} within {timeout:?}"));

@@ -19,7 +19,7 @@ pub(crate) const PING: PingPlan = PingPlan {
     size: 1200,
     count: 3,
     interval: Nanos::from_millis(100),
-    timeout: Nanos::from_secs(1),
+    timeout: Some(Nanos::from_secs(1)),
     tos: None,
     dscp: None,
     ttl: None,

@@ -13,10 +13,11 @@ use super::HttpTarget;
 use super::server::CONGESTION_HEADER;
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use crate::failure::check_stop;
+use crate::round_trip;
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::tcp::TcpInfo;
 
-/// A transfer without data for this time counts as broken; TCP retransmits well within it.
+/// A transfer without data for this time and some round trips counts as broken; TCP retransmits well within it.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The size of the receive buffer in bytes.
 const RECEIVE_BUFFER: usize = 256 * 1024;
@@ -151,7 +152,7 @@ impl HttpConnection {
     /// Waits for more of the body. Data that arrives after `until` is not read.
     ///
     /// # Errors
-    /// Returns an error if the connection breaks, brings no data for a minute, or is stopped.
+    /// Returns an error if the connection breaks, brings no data for a minute and some round trips, or is stopped.
     pub(super) fn wait(&mut self, stop: &Stop, until: Option<Instant>) -> Result<WaitOutcome> {
         match self.filled {
             0 => self.fill(stop, until),
@@ -183,8 +184,9 @@ impl HttpConnection {
                     _ => return Err(error).context("the connection broke"),
                 },
             }
-            if silent_since.elapsed() >= SILENCE {
-                bail!(Peer, "nothing arrived for {} s", SILENCE.as_secs());
+            let longest = round_trip::extended(SILENCE, round_trip::of(&self.stream));
+            if silent_since.elapsed() >= longest {
+                bail!(Peer, "nothing arrived for {} s", longest.as_secs());
             }
         }
     }

@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 
 use crate::endpoint::Local;
+use crate::round_trip;
 use crate::service::{
     ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool, PoolPermit,
     Shared, TestResources, keep_alive, listen,
@@ -152,13 +153,14 @@ impl HttpSession {
         if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
             return;
         }
+        let idle = round_trip::extended(limits.idle, round_trip::of(&stream));
         let service = service_fn(|request: Request<Incoming>| {
             let response = self.answer(&request);
             async { Ok::<_, Infallible>(response) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(limits.idle)
+            .header_read_timeout(idle)
             .serve_connection(TokioIo::new(stream), service);
         // A client that disconnects reports the error itself.
         let _ = tokio::time::timeout(limits.duration, connection).await;

@@ -98,7 +98,7 @@ pub(crate) struct Iperf3Args {
     /// DSCP: 0 to 63, or a name from cs0 to cs7, af11 to af43, ef
     #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = NETWORK)]
     dscp: Option<u8>,
-    /// Fail if connecting takes longer than this; a number without a unit is milliseconds, as in iperf3 [default: 20s]
+    /// Fail if connecting takes longer than this; a number without a unit is milliseconds, as in iperf3 [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = connect_timeout, help_heading = NETWORK, hide_short_help = true)]
     connect_timeout: Option<Nanos>,
 }

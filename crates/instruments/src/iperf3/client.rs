@@ -11,6 +11,7 @@ use super::run::{self, Streams};
 use super::wire::{ControlState, Cookie, LONGEST_RESULTS};
 use crate::Session;
 use crate::endpoint::{self, Local};
+use crate::round_trip;
 use netio::stop::Stop;
 
 /// The time without progress on any stream after which the path or the server counts as dead.
@@ -31,9 +32,9 @@ pub(crate) struct Iperf3Server {
     pub(crate) local: Option<Local>,
     /// The time-out for a connection.
     pub(crate) connect_timeout: Duration,
-    /// The time-out for a message of the server.
+    /// The time-out for a message of the server. The round trips of the path are added.
     pub(crate) message_timeout: Duration,
-    /// The longest time without progress while the test runs.
+    /// The longest time without progress while the test runs. The round trips of the path are added.
     pub(crate) silence: Duration,
 }
 
@@ -61,6 +62,8 @@ pub(crate) struct StreamSetup<'a> {
     pub(crate) stop: &'a Stop,
     /// The cookie, which a TCP stream sends first.
     pub(crate) cookie: Cookie,
+    /// The round-trip time of the control connection.
+    pub(crate) round_trip: Duration,
     /// The streams, in the order in which the server counts them.
     pub(crate) streams: Vec<StreamSpec>,
 }
@@ -147,6 +150,7 @@ impl<'a> Client<'a> {
             params: &self.params,
             stop: &self.session.stop,
             cookie: tested.cookie,
+            round_trip: self.control.round_trip(),
             streams: self.params.plan.streams(true),
         };
         let streams =
@@ -168,7 +172,8 @@ impl<'a> Client<'a> {
 
     /// Runs the streams until the test is over or something breaks.
     fn run_streams(&mut self, streams: &mut impl Streams) -> (Results, ControlResult<()>) {
-        let (session, silence) = (self.session, self.server.silence);
+        let session = self.session;
+        let silence = round_trip::extended(self.server.silence, self.control.round_trip());
         let (control, plan) = (&mut self.control, &self.params.plan);
         let sends = plan.direction.goes_up();
         run::run(plan, streams, sends, silence, |streams, now, until| {
@@ -209,7 +214,7 @@ impl<'a> Client<'a> {
         let control = &mut self.control;
         let (sides, plan) = (&mut tested.sides, &self.params.plan);
         control.send_json(&sides.local.to_json(), "the results")?;
-        let deadline = Instant::now() + 2 * self.server.message_timeout;
+        let deadline = Instant::now() + 2 * control.timeout();
         let what = "the server's results";
         let remote = control.read_json(deadline, LONGEST_RESULTS, what, Results::parse)?;
         let known = plan.streams(true);

@@ -13,9 +13,10 @@ use serde_json::Value;
 use socket2::SockRef;
 
 use super::wire::{COOKIE_LENGTH, ControlState, Cookie, ErrorCode};
+use crate::round_trip;
 use netio::stop::{STOP_INTERVAL, Stop, StopCause};
 
-/// The default time-out for one message of the other end.
+/// The default time-out for one message of the other end, on a path with a short round trip.
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One end of a control connection.
@@ -24,6 +25,7 @@ pub(crate) struct ControlChannel {
     stream: TcpStream,
     peer: SocketAddr,
     stop: Stop,
+    /// The time-out for one message, without the round trips of the path.
     timeout: Duration,
     /// The deadline of the set-up before the test, if there is one.
     set_up: Option<Instant>,
@@ -58,7 +60,6 @@ impl ControlChannel {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(STOP_INTERVAL))?;
-        stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
         Ok(Self {
             peer: stream.peer_addr()?,
             stream,
@@ -68,15 +69,26 @@ impl ControlChannel {
         })
     }
 
-    /// Sets another time-out for each message.
+    /// Sets another time-out for each message, to which the round trips of the path are added.
     pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Limits the set-up, up to [`set_up`](Self::set_up), to `time` from now, however many messages it takes.
+    /// Returns the smoothed round-trip time of this connection.
+    pub(crate) fn round_trip(&self) -> Duration {
+        round_trip::of(&self.stream)
+    }
+
+    /// Returns the time-out for one message, which follows the round trip.
+    pub(crate) fn timeout(&self) -> Duration {
+        round_trip::extended(self.timeout, self.round_trip())
+    }
+
+    /// Limits the set-up, up to [`set_up`](Self::set_up), to `time` and some round trips from now, however many
+    /// messages it takes.
     pub(crate) fn set_up_within(&mut self, time: Duration) {
-        self.set_up = Some(Instant::now() + time);
+        self.set_up = Some(Instant::now() + round_trip::extended(time, self.round_trip()));
     }
 
     /// Extends the set-up by `time`.
@@ -135,7 +147,7 @@ impl ControlChannel {
 
     /// Returns the deadline of a message that is awaited from now on.
     pub(crate) fn deadline(&self) -> Instant {
-        let late = Instant::now() + self.timeout;
+        let late = Instant::now() + self.timeout();
         self.set_up.map_or(late, |by| by.min(late))
     }
 
@@ -260,7 +272,8 @@ impl ControlChannel {
     fn send(&mut self, bytes: &[u8], what: &str) -> ControlResult<()> {
         self.check()?;
         self.stream
-            .write_all(bytes)
+            .set_write_timeout(Some(self.timeout()))
+            .and_then(|()| self.stream.write_all(bytes))
             .map_err(|error| ControlError::Connection(format!("{error} while sending {what}")))
     }
 

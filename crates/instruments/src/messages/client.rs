@@ -13,7 +13,8 @@ use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
 use record::Measurement;
 
-/// The default time after which a server that neither sends nor accepts data counts as gone.
+/// The default time after which a server that neither sends nor accepts data counts as gone. Some round trips are
+/// added.
 pub(crate) const SILENCE: Duration = Duration::from_secs(20);
 
 /// The address of the far end and the settings to reach it.

@@ -14,6 +14,7 @@ use thiserror::Error;
 use super::wire::{LONGEST_LINE, WaitMode};
 use crate::endpoint::wait_for;
 use crate::error::Error;
+use crate::round_trip;
 use netio::stop::{STOP_INTERVAL, Stop, StopCause};
 use netio::tcp;
 
@@ -33,7 +34,7 @@ pub(crate) struct MessageStream {
     pub(crate) wait: WaitMode,
     /// The stop, which includes the time limit of the whole test.
     pub(crate) stop: Stop,
-    /// The longest time in which the peer may neither send nor accept data.
+    /// The longest time in which the peer may neither send nor accept data, on a path with a short round trip.
     pub(crate) silence: Duration,
 }
 
@@ -113,11 +114,17 @@ impl MessageStream {
         cause.map_or(Ok(()), |cause| Err(MessageError::Stopped(cause)))
     }
 
+    /// Returns the smoothed round-trip time of the connection.
+    pub(crate) fn round_trip(&self) -> Duration {
+        round_trip::of(&self.stream)
+    }
+
     fn check_silence_since(&self, since: Instant) -> Result<(), MessageError> {
-        if since.elapsed() < self.silence {
+        let longest = round_trip::extended(self.silence, self.round_trip());
+        if since.elapsed() < longest {
             Ok(())
         } else {
-            Err(MessageError::Silent(self.silence))
+            Err(MessageError::Silent(longest))
         }
     }
 

@@ -24,6 +24,7 @@ use crate::failure::{Blame, Failure};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
+use crate::round_trip::LossTimeout;
 use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
 use netio::tcp::TcpInfo;
@@ -55,9 +56,9 @@ pub struct PingpongArgs {
     /// Use UDP, with one datagram of at most 65,507 bytes per message
     #[arg(short, long)]
     pub(super) udp: bool,
-    /// Over UDP, count a message as lost after this time without an answer
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
-    pub(super) timeout: Nanos,
+    /// Over UDP, count a message as lost after this time without an answer [default: 1s, and 4 round trips on a long path]
+    #[arg(short = 'W', long, value_name = "TIME", value_parser = above_zero, requires = "udp")]
+    pub(super) timeout: Option<Nanos>,
     #[command(flatten)]
     #[serde(skip)]
     pub(crate) common: CommonArgs,
@@ -129,9 +130,11 @@ impl PingpongArgs {
         self.messages.loads(Sweep::pingpong)
     }
 
-    /// Returns the time-out of a message over UDP, or `None` over TCP.
-    fn udp_timeout(&self) -> Option<Duration> {
-        self.udp.then(|| self.timeout.into())
+    /// Returns the time-out of a message over UDP on a path with this round trip.
+    fn udp_timeout(&self, round_trip: Duration) -> Duration {
+        let mut timeout = LossTimeout::new(self.timeout, UDP_TIMEOUT);
+        timeout.add(round_trip);
+        timeout.time()
     }
 
     /// Returns the metrics for a message of any size.
@@ -169,6 +172,8 @@ fn check_datagrams(loads: &[MessageLoad]) -> Result<(), Failure> {
     })
 }
 
+/// The time after which a message over UDP counts as lost, unless the user states one. Some round trips are added.
+const UDP_TIMEOUT: Duration = Duration::from_secs(1);
 /// With more messages than this in all runs, single round-trip times are kept only in a histogram.
 const MOST_SAMPLES: u64 = 20_000;
 
@@ -237,9 +242,10 @@ impl Runs<'_> {
     fn all(&mut self) -> Result<()> {
         for number in 1..=self.plan.connection.runs {
             let (sum_before, before) = self.round_trips.sum();
-            let elapsed = match self.plan.udp_timeout() {
-                Some(timeout) => self.over_udp(timeout),
-                None => self.over_tcp(),
+            let elapsed = if self.plan.udp {
+                self.over_udp()
+            } else {
+                self.over_tcp()
             }?;
             let elapsed_s = elapsed.as_secs_f64();
             self.elapsed_s.push(elapsed_s);
@@ -294,11 +300,12 @@ impl Runs<'_> {
     }
 
     /// Runs once over UDP, and returns the time from the first message sent to the last answer or its time-out.
-    fn over_udp(&mut self, timeout: Duration) -> Result<Duration> {
+    fn over_udp(&mut self) -> Result<Duration> {
         let (far, load) = (self.far, self.load);
         let mut address = far.address;
         let socket = endpoint::udp(address, far.local.as_ref())?;
         let (stream, grant) = self.request(Some(socket.local_addr()?.port()))?;
+        let timeout = self.plan.udp_timeout(stream.round_trip());
         let port = grant.udp.context("the far end offers no UDP port")?;
         if port != address.port() {
             address.set_port(port);
@@ -470,12 +477,17 @@ impl DatagramCounts {
 /// Returns an empty measurement with the facts that explain its figures. `keep` tells whether every message is a
 /// sample.
 fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
-    let transport = match plan.udp_timeout() {
-        None => "TCP: from handing the message to the kernel until all of it is read back".into(),
-        Some(timeout) => format!(
-            "UDP: one message at a time, lost without an answer within {} s; means are over answered messages",
-            timeout.as_secs_f64()
-        ),
+    let transport = if plan.udp {
+        let long = match plan.timeout {
+            Some(_) => "",
+            None => ", or that and four round trips of 100 ms and more",
+        };
+        format!(
+            "UDP: one message at a time, lost without an answer within {} s{long}; means are over answered messages",
+            plan.udp_timeout(Duration::ZERO).as_secs_f64()
+        )
+    } else {
+        "TCP: from handing the message to the kernel until all of it is read back".to_owned()
     };
     let kept = if keep {
         "every message's round-trip time is a sample"

@@ -32,6 +32,7 @@ use crate::failure::check_stop;
 use crate::instrument::{NETWORK, interval, intervals};
 use crate::iperf3::args::{dscp, tos};
 use crate::measured::{QUANTILE_INTERVAL, failed, failure};
+use crate::round_trip::LossTimeout;
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,8 @@ use stats::layers::{ETHERNET_HEADER, ip_header};
 use stats::order_statistics;
 
 const ICMP_HEADER: usize = 8;
+/// The time after which a request counts as lost, unless the user states one. Some round trips are added.
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// The most packets received in a row, so that a flood delays neither requests nor a stop.
 const TURN: usize = 64;
 /// The longest IPv4 header in bytes, which a raw socket delivers in front of the answer.
@@ -56,9 +59,9 @@ pub(crate) struct PingPlan {
     /// Time between requests: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// Count a request as lost after this time without an answer
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]
-    pub(crate) timeout: Nanos,
+    /// Count a request as lost after this time without an answer [default: 3s, and 4 round trips on a long path]
+    #[arg(short = 'W', long, value_name = "TIME")]
+    pub(crate) timeout: Option<Nanos>,
     /// Type-of-service byte: decimal, hexadecimal with 0x, or octal with 0
     #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp", help_heading = NETWORK, hide_short_help = true)]
     pub(crate) tos: Option<u8>,
@@ -71,7 +74,7 @@ pub(crate) struct PingPlan {
 }
 
 impl PingPlan {
-    /// Returns how long the measurement takes if the last answer is lost.
+    /// Returns how long the measurement takes over a short path if the last answer is lost.
     pub(crate) fn longest(&self) -> Duration {
         intervals(self.interval(), self.count) + self.timeout()
     }
@@ -81,9 +84,10 @@ impl PingPlan {
         self.interval.into()
     }
 
-    /// Returns the time after which an answer counts as late and its request as lost (RFC 2681 asks to state it).
+    /// Returns the time after which an answer over a short path counts as late and its request as lost (RFC 2681 asks to
+    /// state it).
     pub(crate) fn timeout(&self) -> Duration {
-        self.timeout.into()
+        self.timeout.map_or(TIMEOUT, Duration::from)
     }
 
     /// Returns the TOS byte (DSCP and ECN) of the requests. `None` means the system's default.
@@ -132,10 +136,7 @@ pub(crate) fn measure(
 ) -> Measurement {
     let pinger = Pinger::open(target, plan, local);
     let measurement = pinger.map_or_else(failed, |pinger| pinger.run(session));
-    let loss = format!("no answer within {:?} of sending", plan.timeout());
-    measurement
-        .with_fact("rtt", plan.describe(target))
-        .with_fact("loss", loss)
+    measurement.with_fact("rtt", plan.describe(target))
 }
 
 struct Pinger<'a> {
@@ -168,7 +169,7 @@ impl<'a> Pinger<'a> {
             kernel_stamps,
             ident: fastrand::u16(..),
             start: Instant::now(),
-            tally: EchoStats::new(plan.timeout()),
+            tally: EchoStats::new(LossTimeout::new(plan.timeout, TIMEOUT)),
             sending_ms: Vec::new(),
         })
     }
@@ -183,10 +184,12 @@ impl<'a> Pinger<'a> {
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
         let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
+        let loss = format!("no answer within {:?} of sending", self.tally.timeout());
         let mut measurement = self
             .tally
             .finish(Some(self.plan.interval()), hosts_ms)
-            .with_fact("timestamps", stamps);
+            .with_fact("timestamps", stamps)
+            .with_fact("loss", loss);
         measurement.failure = failure.or(measurement.failure);
         match hosts_ms {
             Some(hosts_ms) => with_hosts_part(measurement, hosts_ms),
@@ -213,8 +216,7 @@ impl<'a> Pinger<'a> {
                 }
                 due
             } else {
-                let last = self.tally.sent_at(count).unwrap_or_default();
-                Duration::from_secs_f64(last) + self.plan.timeout()
+                self.tally.deadline()
             };
             if now >= wake {
                 return Ok(());

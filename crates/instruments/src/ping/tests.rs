@@ -5,7 +5,7 @@ const PLAN: PingPlan = PingPlan {
     size: 1200,
     count: 5,
     interval: Nanos::from_millis(2),
-    timeout: Nanos::from_secs(5),
+    timeout: Some(Nanos::from_secs(5)),
     tos: None,
     dscp: None,
     ttl: None,

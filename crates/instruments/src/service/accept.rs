@@ -11,6 +11,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::{AdmissionRefusal, ConnectionPermit, Shared, set_congestion};
 use crate::endpoint::{self, Local};
+use crate::round_trip;
 use netio::stop::STOP_INTERVAL;
 
 /// The pause before accepting again after the process ran out of file descriptors.
@@ -52,13 +53,14 @@ pub(crate) fn accept_all(
 }
 
 /// Makes the kernel end a connection whose peer is gone: when sent data (TCP_USER_TIMEOUT in tcp(7)) or keepalive
-/// probes (SO_KEEPALIVE) remain unanswered for 1.5 times `idle`. A test's own limits are shorter and therefore act
-/// first.
+/// probes (SO_KEEPALIVE) remain unanswered for 1.5 times `idle`, to which some round trips are added. A test's own
+/// limits are shorter and therefore act first.
 ///
 /// # Errors
 /// Returns an error if the socket refuses these options.
 pub(crate) fn keep_alive(socket: &SockRef<'_>, idle: Duration) -> io::Result<()> {
     const PROBES: u32 = 3;
+    let idle = round_trip::extended(idle, round_trip::of(&**socket));
     // The kernel takes whole seconds, at least one.
     let interval = Duration::from_secs((idle / (2 * PROBES)).as_secs().max(1));
     let keepalive = TcpKeepalive::new()

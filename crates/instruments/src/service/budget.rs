@@ -84,6 +84,11 @@ impl ResourceBudget {
         }
     }
 
+    /// Returns whether at least half of the total is taken.
+    pub fn is_half_taken(&self) -> bool {
+        lock(&self.taken).all >= self.most.div_ceil(2)
+    }
+
     /// Takes `amount` for `source`. An amount without a source counts towards the total only.
     ///
     /// # Errors
@@ -171,9 +176,11 @@ mod tests {
             "2 tests are already running for this address"
         );
         let second = budget.take(Some(other), 1).unwrap();
+        assert!(budget.is_half_taken());
         let refused = budget.take(Some(other), 1).unwrap_err();
         assert_eq!(refused.to_string(), "3 tests are already running");
         drop((first, second));
+        assert!(!budget.is_half_taken());
         let _all = budget.take(Some(one), 2).unwrap();
         assert_eq!(lock(&budget.taken).by_source.len(), 1);
     }

@@ -190,6 +190,11 @@ impl Shared {
         self.counting_refusal(protocol, peer, enter())
     }
 
+    /// Returns whether so many connections wait for their tests that none of them should wait for long.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.waiting.is_half_taken()
+    }
+
     /// Admits a test of `peer` that users know as `test` and that takes the resources `needs`.
     ///
     /// # Errors

@@ -9,8 +9,9 @@ use netio::FullDrops;
 
 use super::kernel::KernelIdentity;
 use super::tlv::{self, FollowUp, SameClock, TlvKind};
-use super::wire::{ErrorEstimate, ProbeReply, ProbeRequest, ntp};
+use super::wire::{ErrorEstimate, ProbeReply, ProbeRequest, SHORTEST_ANSWER, ntp};
 use crate::echo_stats::max_answers;
+use crate::round_trip::LossTimeout;
 
 /// All probes and answers of a session in the order of their events.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,7 @@ pub(crate) struct ProbeLog {
     expected: Option<u64>,
     /// The proof to the reflector that this sender is on its kernel, or 0 if the kernel's boot id is unknown.
     proof: u64,
-    timeout: Nanos,
+    timeout: LossTimeout,
     answered: usize,
 }
 
@@ -87,6 +88,8 @@ pub(crate) struct ReflectorFacts {
     pub(crate) numbers: bool,
     /// Whether it reported the departure of at least one answer.
     pub(crate) follows_up: bool,
+    /// The bytes of an answer that is shorter than RFC 5357 allows.
+    pub(crate) truncated: Option<usize>,
     /// The error of its clock that the latest answer states.
     pub(crate) error: Option<ErrorEstimate>,
     /// The number of requests of all senders for which its socket had no room, at its first and at its latest answer.
@@ -104,7 +107,7 @@ pub(crate) struct AnswerTimes {
 
 impl ProbeLog {
     /// Returns the empty log of a session whose answers are late after `timeout`.
-    pub(crate) fn new(ssid: u16, challenge: u64, timeout: Duration) -> Self {
+    pub(crate) fn new(ssid: u16, challenge: u64, timeout: impl Into<LossTimeout>) -> Self {
         let kernel = KernelIdentity::current();
         Self {
             ssid,
@@ -113,6 +116,19 @@ impl ProbeLog {
             timeout: timeout.into(),
             ..Self::default()
         }
+    }
+
+    /// Returns the time after which an answer is late.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.time()
+    }
+
+    /// Returns until when answers are awaited if there is no further probe, on the monotonic clock.
+    pub(crate) fn deadline(&self) -> Nanos {
+        let left =
+            |probe: Option<&Probe>| Duration::from(probe.map_or(Nanos::ZERO, |probe| probe.sent));
+        let (first, last) = (self.probes.first(), self.probes.last());
+        self.timeout.deadline(left(first), left(last)).into()
     }
 
     /// Returns the proof to a reflector on this kernel that this sender is on the same kernel.
@@ -158,6 +174,8 @@ impl ProbeLog {
             sent, wall: near, ..
         } = self.probes[probe];
         let duplicate = self.probes[probe].answer.is_some();
+        let round_trip = Duration::from(arrived.read - sent);
+        self.timeout.add(round_trip);
         let time = |stamp| answer.error.time(stamp, near);
         let received = ProbeAnswer {
             probe,
@@ -169,9 +187,12 @@ impl ProbeLog {
             far_sent: time(answer.sent),
             ttl: answer.ttl,
             duplicate,
-            late: arrived.read > sent + self.timeout,
+            late: round_trip > self.timeout.time(),
         };
         self.far_end.error = Some(answer.error);
+        if packet.len() < SHORTEST_ANSWER {
+            self.far_end.truncated = Some(packet.len());
+        }
         self.far_end.numbers |= answer.sequence != answer.request.sequence;
         if !duplicate {
             self.probes[probe].answer = Some(self.answers.len());

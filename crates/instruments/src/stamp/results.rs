@@ -309,7 +309,7 @@ impl ProbeResults {
             "STAMP (RFC 8762), {} payload bytes of UDP, one every {:?}; a probe without an answer within {:?} is lost",
             plan.size,
             plan.interval(),
-            plan.timeout()
+            self.log.timeout()
         );
         let rtt = format!(
             "user space to user space, including both hosts; intervals: {QUANTILE_INTERVAL}; of the mean by batch means"
@@ -317,7 +317,7 @@ impl ProbeResults {
         let variation = "ipdv: RFC 3393, of neighbouring probes, absolute value; pdv: RFC 5481, delay minus the least delay of the direction";
         let facts = [
             ("far_end", self.far_end()),
-            ("loss", self.loss(plan)),
+            ("loss", self.loss()),
             ("network_rtt", self.network_rtt()),
             ("one_way_delay", self.one_way_delay()),
             ("probe", probe),
@@ -372,7 +372,7 @@ impl ProbeResults {
         }
     }
 
-    fn loss(&self, plan: &ProbePlan) -> String {
+    fn loss(&self) -> String {
         let by_direction = match self.losses.split {
             Some(split) => format!(
                 "by direction from the far end's count, exact up to the last answer, to probe {}; {} later ones are unknown",
@@ -383,7 +383,7 @@ impl ProbeResults {
         };
         format!(
             "no answer within {:?}; {by_direction}; interval: {LOSS_INTERVAL}",
-            plan.timeout()
+            self.log.timeout()
         )
     }
 
@@ -394,8 +394,16 @@ impl ProbeResults {
         };
         let not = if far_end.is_farwire { "" } else { "not " };
         let form = if error.ptp { "PTP" } else { "NTP" };
-        let ttl = self.log.answers.last().map_or(0, |answer| answer.ttl);
-        format!("{not}farwire, time stamps in {form} format, probes arrive there with TTL {ttl}")
+        let ttl = match (far_end.truncated, self.log.answers.last()) {
+            (Some(bytes), _) => format!(
+                "answers of {bytes} bytes, without the TTL at the end of RFC 5357's 41 bytes (nokia/twampy sends such answers)"
+            ),
+            (None, answer) => {
+                let ttl = answer.map_or(0, |answer| answer.ttl);
+                format!("probes arrive there with TTL {ttl}")
+            }
+        };
+        format!("{not}farwire, time stamps in {form} format, {ttl}")
     }
 
     /// Returns the facts about irregularities, if there are any.
@@ -558,7 +566,7 @@ mod tests {
             size: 104,
             count: 100,
             interval: Nanos::from_millis(1),
-            timeout: Nanos::from_secs(1),
+            timeout: Some(Nanos::from_secs(1)),
         };
         let shortfall = |apart| {
             let results = ProbeResults::new(unanswered(apart), None);

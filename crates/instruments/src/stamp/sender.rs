@@ -20,10 +20,13 @@ use crate::Session;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, check_stop};
 use crate::instrument::{above_zero, interval};
+use crate::round_trip::LossTimeout;
 use netio::stop::STOP_INTERVAL;
 
 /// The largest payload of UDP over IPv4 in bytes.
 const LONGEST: usize = 65_507;
+/// The time after which a probe counts as lost, unless the user states one. Some round trips are added.
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two progress lines.
 const LIVE_INTERVAL: Nanos = Nanos(1_000_000_000);
 /// The extensions that farwire's sender includes, in this order, with the lengths of their values. Padding fills the
@@ -48,9 +51,9 @@ pub(crate) struct ProbePlan {
     /// Time between probes: 500us, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// Count a probe as lost after this time without an answer
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
-    pub(crate) timeout: Nanos,
+    /// Count a probe as lost after this time without an answer [default: 2s, and 4 round trips on a long path]
+    #[arg(short = 'W', long, value_name = "TIME", value_parser = above_zero)]
+    pub(crate) timeout: Option<Nanos>,
 }
 
 /// A session in progress.
@@ -78,10 +81,10 @@ impl ProbePlan {
         self.interval.into()
     }
 
-    /// Returns the time after which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks
-    /// to state it).
+    /// Returns the time after which an answer over a short path is late and its probe lost (RFC 8762 leaves it to the
+    /// user; RFC 7680 asks to state it).
     pub(crate) fn timeout(&self) -> Duration {
-        self.timeout.into()
+        self.timeout.map_or(TIMEOUT, Duration::from)
     }
 
     /// Returns whether the size has room for extensions.
@@ -145,7 +148,7 @@ impl Sender {
             error: ErrorEstimate::of(WallClock::now()),
             packet: Vec::with_capacity(plan.size.into()),
             buffer: vec![0; LONGEST],
-            log: ProbeLog::new(ssid, challenge, plan.timeout()),
+            log: ProbeLog::new(ssid, challenge, LossTimeout::new(plan.timeout, TIMEOUT)),
             dropped: 0,
             id_zero: 0,
             start: clock::now(),
@@ -201,7 +204,7 @@ impl Sender {
     fn due(&self, count: usize) -> Nanos {
         let sent = self.log.probes.len();
         match self.log.probes.last() {
-            Some(last) if sent == count => last.sent + self.plan.timeout,
+            Some(_) if sent == count => self.log.deadline(),
             _ => {
                 let interval = self.plan.interval;
                 Nanos(self.start.0 + interval.0.saturating_mul(sent as u64))
@@ -331,7 +334,7 @@ impl Sender {
         format!(
             "no answer from {} to {probes} within {:?}{garbage}{unreachable}",
             self.target,
-            self.plan.timeout()
+            self.log.timeout()
         )
     }
 
@@ -358,7 +361,7 @@ mod tests {
             size,
             count: 1,
             interval: Nanos::from_millis(1),
-            timeout: Nanos::from_secs(1),
+            timeout: Some(Nanos::from_secs(1)),
         };
         for size in [44, 48, 60, 104, 108, 65_507] {
             plan(size).check().unwrap();

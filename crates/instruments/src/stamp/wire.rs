@@ -12,6 +12,11 @@ pub(crate) const BASE: usize = 44;
 const SHORTEST_REQUEST: usize = 14;
 /// The length in bytes of the shortest answer. A TWAMP Light reflector omits the last three, which are zero (RFC 5357).
 pub(crate) const SHORTEST_ANSWER: usize = 41;
+/// The length in bytes of the answers of some reflectors (nokia/twampy), which end with the sender's error estimate: the
+/// zeros and the TTL behind it are missing.
+const TRUNCATED_ANSWER: usize = 38;
+/// The TTL of a request in an answer that does not know it (RFC 5357 section 4.2).
+const UNKNOWN_TTL: u8 = 255;
 /// The port of reflectors (RFC 8762 section 4.1).
 pub(crate) const PORT: u16 = 862;
 
@@ -92,7 +97,18 @@ impl ProbeRequest {
 impl ProbeReply {
     /// Parses an answer. `None` means that `packet` is too short.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        (packet.len() >= SHORTEST_ANSWER).then(|| Self::get(&mut &packet[..]))
+        match packet.len() {
+            SHORTEST_ANSWER.. => Some(Self::get(&mut &packet[..])),
+            TRUNCATED_ANSWER.. => {
+                let mut whole = [0; SHORTEST_ANSWER];
+                whole[..packet.len()].copy_from_slice(packet);
+                Some(Self {
+                    ttl: UNKNOWN_TTL,
+                    ..Self::get(&mut &whole[..])
+                })
+            }
+            _ => None,
+        }
     }
 
     /// Returns the packet without extensions.
@@ -251,6 +267,30 @@ mod tests {
         assert!((seconds - 768.0).abs() < 1e-9);
     }
 
+    #[test]
+    fn an_answer_without_its_last_three_bytes_is_read_without_a_ttl() {
+        let request = ProbeRequest {
+            sequence: 7,
+            sent: ntp(NOW),
+            error: NTP,
+            ssid: 0,
+        };
+        let whole = ProbeReply {
+            sequence: 5,
+            sent: ntp(NOW) + 2,
+            error: NTP,
+            ssid: 0,
+            received: ntp(NOW) + 1,
+            request,
+            ttl: 64,
+        };
+        let packet = whole.emit();
+        assert_eq!(ProbeReply::parse(&packet[..SHORTEST_ANSWER]), Some(whole));
+        let truncated = ProbeReply { ttl: 255, ..whole };
+        assert_eq!(ProbeReply::parse(&packet[..38]), Some(truncated));
+        assert_eq!(ProbeReply::parse(&packet[..37]), None);
+    }
+
     proptest! {
         #[test]
         fn a_time_round_trips_to_the_nanosecond(ns in 0u64..4_000_000_000_000_000_000) {
@@ -273,7 +313,7 @@ mod tests {
                 request.error.time(request.sent, NOW);
             }
             let answer = ProbeReply::parse(&bytes);
-            prop_assert_eq!(answer.is_some(), bytes.len() >= SHORTEST_ANSWER);
+            prop_assert_eq!(answer.is_some(), bytes.len() >= TRUNCATED_ANSWER);
             if let Some(answer) = answer {
                 prop_assert_eq!(ProbeReply::parse(&answer.emit()), Some(answer));
             }

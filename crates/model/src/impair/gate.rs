@@ -64,7 +64,7 @@ impl Stage for GateStage {
         let fits = match self.gate.queue {
             QueueLimit::Packets(limit) => self.waiting.len() < limit as usize,
             QueueLimit::Bytes(limit) => bytes <= limit.0,
-            QueueLimit::Time(_) => true,
+            QueueLimit::Time(_) | QueueLimit::TimeOrPackets(..) => true,
         };
         if !fits {
             return EntryResult::Dropped(DropCause::QueueFull);

@@ -37,6 +37,9 @@ impl Backlog {
             QueueLimit::Packets(limit) => self.load.packets <= u64::from(limit),
             QueueLimit::Bytes(limit) => self.bytes <= limit,
             QueueLimit::Time(limit) => self.time(now, service) <= limit,
+            QueueLimit::TimeOrPackets(time, packets) => {
+                self.load.packets <= u64::from(packets) || self.time(now, service) <= time
+            }
         }
     }
 

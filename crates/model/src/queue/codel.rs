@@ -138,6 +138,11 @@ impl Control {
             }
             self.begin_dropping(law, now);
         }
+        if let (Some(t), Some(threshold)) = (&mut head, law.ce_threshold)
+            && now - t.since > threshold
+        {
+            t.mark();
+        }
         head
     }
 

@@ -41,12 +41,6 @@ struct SubQueue {
     count: f64,
 }
 
-/// The factor k of the base probability with which L4S packets are marked.
-const COUPLING: f64 = 2.0;
-
-/// The probability from which on Classic packets are dropped even if they could be marked: 1 / k^2, at which p_CL is 1.
-const CLASSIC_MAX: f64 = 1.0 / (COUPLING * COUPLING);
-
 /// RTT_max, the longest round-trip time for which the gains are made, in nanoseconds.
 const RTT_MAX: f64 = 1e8;
 
@@ -56,9 +50,6 @@ const NEAR: Nanos = Nanos::from_millis(400);
 
 /// Above this number of ticks, those whose outcome is known up to rounding are skipped; fewer cost little.
 const MANY: u64 = 1_000;
-
-/// The length of the ramp of L4S marks above its threshold.
-const RAMP: Nanos = Nanos::from_micros(400);
 
 /// The number of L4S packets that may wait behind one without it being marked for the delay of its queue.
 const UNMARKED: usize = 1;
@@ -179,7 +170,7 @@ impl DualPi2Queue {
 
     /// Marks an L4S packet that leaves its queue if it has to be; returns `None` if it is dropped.
     fn decide_l4s(&mut self, now: Nanos, mut t: InFlight) -> Option<InFlight> {
-        let coupled = COUPLING * self.base;
+        let coupled = self.coupling() * self.base;
         let is_hit = if coupled < 1.0 {
             let own = if self.l4s.waiting.len() > UNMARKED {
                 self.ramp(now - t.since)
@@ -204,13 +195,23 @@ impl DualPi2Queue {
     fn decide_classic(&mut self, mut t: InFlight) -> Option<InFlight> {
         let squared = self.base * self.base;
         let is_hit = self.classic.recur(squared);
-        (!is_hit || (squared < CLASSIC_MAX && t.mark())).then_some(t)
+        // From 1 / k^2 on, where p_CL is 1, packets are dropped even if they could be marked.
+        let most = 1.0 / (self.coupling() * self.coupling());
+        (!is_hit || (squared < most && t.mark())).then_some(t)
+    }
+
+    /// Returns the factor k of the base probability with which L4S packets are marked.
+    fn coupling(&self) -> f64 {
+        f64::from(self.law.coupling)
     }
 
     /// Returns the share of L4S packets to mark after this delay in their queue, 0 to 1.
     fn ramp(&self, delay: Nanos) -> f64 {
-        let beyond = (delay - self.law.l_threshold).0 as f64;
-        (beyond / RAMP.0 as f64).min(1.0)
+        let beyond = delay - self.law.l_threshold;
+        if beyond >= self.law.ramp {
+            return f64::from(beyond > Nanos::ZERO);
+        }
+        beyond.0 as f64 / self.law.ramp.0 as f64
     }
 }
 
@@ -316,6 +317,55 @@ mod tests {
             queue.classic.waiting.push_back(InFlight::for_test(100));
         }
         queue
+    }
+
+    #[test]
+    fn the_ramp_of_marks_begins_at_the_threshold_and_may_be_a_step() {
+        let share = |ramp, delay| {
+            let mut one = queue(Nanos::from_millis(15), 0.0, false);
+            one.law.ramp = Nanos::from_micros(ramp);
+            one.ramp(Nanos::from_micros(delay))
+        };
+        for (delay, expected) in [
+            (700, 0.0),
+            (800, 0.0),
+            (1_000, 0.5),
+            (1_200, 1.0),
+            (9_000, 1.0),
+        ] {
+            assert!((share(400, delay) - expected).abs() < 1e-12, "{delay}");
+        }
+        for (delay, expected) in [(799, 0.0), (800, 0.0), (801, 1.0)] {
+            assert!((share(0, delay) - expected).abs() < 1e-12, "{delay}");
+        }
+    }
+
+    #[test]
+    fn the_coupling_factor_scales_marks_and_limits_classic_ones() {
+        use crate::packet::{Packet, PacketId, Side};
+        use crate::units::Bytes;
+        let packet = |ecn| {
+            let packet = Packet {
+                ecn,
+                ..Packet::new(PacketId(0), Bytes(100))
+            };
+            InFlight::of(packet, Side::A, Nanos::ZERO)
+        };
+        // With a base probability of 0.2, a factor of 2 marks 40 % of L4S packets, and a factor of 4 marks 80 %. Classic
+        // packets, 4 % of which are hit, are marked up to 1 / k^2: 25 % and 6.25 %. A factor of 5 is overload.
+        for (coupling, marked, dropped_classic) in [(2, 400, 0), (4, 800, 0), (5, 960, 40)] {
+            let mut one = queue(Nanos::from_millis(15), 0.2, false);
+            one.law.coupling = coupling;
+            let l4s = (0..1_000).filter_map(|_| one.decide_l4s(Nanos::ZERO, packet(Ecn::Ect1)));
+            let marks = l4s.filter(|t| t.ecn() == Ecn::Ce).count();
+            assert!(marks.abs_diff(marked) <= 1, "{coupling}: {marks}");
+            let passed = (0..1_000).filter_map(|_| one.decide_classic(packet(Ecn::Ect0)));
+            let dropped = 1_000 - passed.count();
+            assert!(
+                dropped.abs_diff(dropped_classic) <= 1,
+                "{coupling}: {dropped}"
+            );
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::time::Nanos;
 /// arrival, even if the packet finds the server idle or the queue full. After an idle time, it is updated as if an
 /// empty queue had received as many packets of `avpkt` bytes as the server could have served; a fraction of a packet
 /// counts with that fraction of the weight, and the arrival itself adds no other sample. Where everything is dropped, a
-/// packet is not marked instead (as with tc's `harddrop`).
+/// packet is not marked instead, unless the parameters say so.
 #[derive(Debug)]
 pub(crate) struct RedQueue {
     law: Red,
@@ -115,6 +115,9 @@ impl RedQueue {
         match self.verdict(index, t) {
             RedVerdict::Enqueue => EntryResult::Taken,
             RedVerdict::MarkOrDrop if self.law.ecn && t.mark() => EntryResult::Taken,
+            RedVerdict::Drop if self.law.ecn && !self.law.harddrop && t.mark() => {
+                EntryResult::Taken
+            }
             RedVerdict::MarkOrDrop | RedVerdict::Drop => EntryResult::Dropped(DropCause::Aqm),
         }
     }

@@ -22,9 +22,11 @@ pub struct Red {
     /// Whether the probability grows from `max` to twice `max` until it is 1 (Floyd: "Recommendation on using the
     /// `gentle_` variant of RED", 2000). Otherwise everything is dropped from `max` on, as by tc.
     pub gentle: bool,
-    /// Whether packets are marked instead of dropped, if their senders understand marks and the average is below the
-    /// value at which everything is dropped.
+    /// Whether packets are marked instead of dropped, if their senders understand marks.
     pub ecn: bool,
+    /// Whether packets are dropped and never marked while the average is at the value at which everything is dropped, as
+    /// by tc's `harddrop`.
+    pub harddrop: bool,
 }
 
 impl Red {
@@ -71,6 +73,7 @@ impl Default for Red {
             burst: None,
             gentle: true,
             ecn: false,
+            harddrop: true,
         }
     }
 }

@@ -23,27 +23,55 @@ fn up_only(mut traffic: Vec<Arrival>) -> Vec<Arrival> {
     traffic
 }
 
-/// Returns the amount that waits, in the limit's unit, without the packet in service.
-fn waiting(rate: &Rate, packets: &[Bytes]) -> u64 {
+/// Returns whether these packets may wait, without the packet in service.
+fn fits(rate: &Rate, packets: &[Bytes]) -> bool {
     let counted = |bytes: &Bytes| rate.framing.bytes_counted(*bytes).0;
+    let time = || {
+        let all = Bytes(packets.iter().map(counted).sum());
+        rate.rate.unwrap().time_for(all)
+    };
     match rate.queue.limit {
-        QueueLimit::Packets(_) => packets.len() as u64,
-        QueueLimit::Bytes(_) => packets.iter().map(|bytes| bytes.0).sum(),
-        QueueLimit::Time(_) => {
-            rate.rate
-                .unwrap()
-                .time_for(Bytes(packets.iter().map(counted).sum()))
-                .0
+        QueueLimit::Packets(limit) => packets.len() <= limit as usize,
+        QueueLimit::Bytes(limit) => packets.iter().map(|bytes| bytes.0).sum::<u64>() <= limit.0,
+        QueueLimit::Time(limit) => time() <= limit,
+        QueueLimit::TimeOrPackets(limit, count) => {
+            packets.len() <= count as usize || time() <= limit
         }
     }
 }
 
-fn limit(rate: &Rate) -> u64 {
-    match rate.queue.limit {
-        QueueLimit::Packets(packets) => u64::from(packets),
-        QueueLimit::Bytes(bytes) => bytes.0,
-        QueueLimit::Time(time) => time.0,
-    }
+/// A burst of 30 full packets and one of 300 small ones into the default queue of slow lines: 100 ms and at least 20
+/// packets. The first packet of a burst is served, and 20 wait; at 10 Mbit/s, 100 ms hold 82 full packets.
+#[test]
+fn the_larger_of_a_time_and_a_number_of_packets_may_wait() {
+    let limit = QueueLimit::TimeOrPackets(Nanos::from_millis(100), 20);
+    let passed = |bits, len: u64, count: usize| {
+        let rate = Rate {
+            rate: BitsPerSec::new(bits).ok(),
+            fluctuation: None,
+            burst: None,
+            framing: Framing::L2,
+            queue: limit.into(),
+        };
+        let packet = Arrival {
+            at: Nanos::ZERO,
+            side: Side::A,
+            len: Bytes(len),
+        };
+        let dues = dues(&drive(&one_server(rate), &vec![packet; count], &[]));
+        let mut dues: Vec<u64> = dues.into_iter().flatten().map(|due| due.0).collect();
+        let last = dues.pop().unwrap();
+        (dues.len() + 1, last)
+    };
+    const S: u64 = 1_000_000_000;
+    // A full packet takes 40.4 s at 300 bit/s, and 1.26 s at 9,600 bit/s.
+    let time = |bits: u64, packets: u64| (packets * 1_514 * 8 * S).div_ceil(bits);
+    assert_eq!(passed(300, 1_514, 30), (21, time(300, 21)));
+    assert_eq!(passed(9_600, 1_514, 30), (21, time(9_600, 21)));
+    assert_eq!(passed(10_000_000, 1_514, 100), (83, time(10_000_000, 83)));
+    // 100 ms at 56 kbit/s are 700 bytes: 10 packets of 66 bytes, but 20 may wait; at 1 Mbit/s they are 189 packets.
+    assert_eq!(passed(56_000, 66, 300).0, 21);
+    assert_eq!(passed(1_000_000, 66, 300).0, 190);
 }
 
 /// At 1 Mbit/s, 1,000 bytes take 8 ms.
@@ -128,7 +156,7 @@ proptest! {
                 .map(|(_, len)| *len)
                 .collect();
             queue.push(arrival.len);
-            let fits = !busy || waiting(&rate, &queue) <= limit(&rate);
+            let fits = !busy || fits(&rate, &queue);
             prop_assert_eq!(due.is_some(), fits, "{:?} before {:?}", queue, arrival);
             if let Some(due) = due {
                 admitted.push((arrival.at.max(free), arrival.len));

@@ -172,6 +172,10 @@ impl Model {
             QueueLimit::Packets(packets) => items().count() > packets as usize,
             QueueLimit::Bytes(limit) => bytes > limit.0,
             QueueLimit::Time(time) => bytes * model::NANOS_PER_BYTE > time.0,
+            QueueLimit::TimeOrPackets(time, packets) => {
+                let is_long = bytes * model::NANOS_PER_BYTE > time.0;
+                is_long && items().count() > packets as usize
+            }
         }
     }
 
@@ -258,11 +262,17 @@ impl model::QueueModel for Model {
     }
 
     fn depart(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item> {
-        if self.is_fair {
-            return self.dequeue_fairly(now, outcomes);
+        let item = if self.is_fair {
+            self.dequeue_fairly(now, outcomes)?
+        } else {
+            let flow_queue = self.queues.get_mut(&0)?;
+            flow_queue.dequeue(now, &self.params.codel, self.largest, 0, outcomes)?
+        };
+        let is_above = |threshold: Nanos| now - item.at > threshold.0;
+        if item.is_ect && self.params.codel.ce_threshold.is_some_and(is_above) {
+            outcomes[item.id].mark();
         }
-        let flow_queue = self.queues.get_mut(&0)?;
-        flow_queue.dequeue(now, &self.params.codel, self.largest, 0, outcomes)
+        Some(item)
     }
 }
 
@@ -273,6 +283,7 @@ fn compare(discipline: Discipline) -> OutcomeCounts {
         QueueLimit::Packets(40),
         QueueLimit::Bytes(Bytes(200_000)),
         QueueLimit::Time(Nanos::from_millis(150)),
+        QueueLimit::TimeOrPackets(Nanos::from_millis(20), 40),
     ];
     discipline::compare(discipline, &limits, Model::new)
 }
@@ -291,8 +302,25 @@ fn codel_equals_rfc_8289_packet_by_packet() {
         target: Nanos::from_micros(1_500),
         interval: Nanos::from_millis(20),
         ecn: true,
+        ce_threshold: None,
     };
     compare(Discipline::Codel(hasty));
+}
+
+#[test]
+fn packets_that_waited_longer_than_a_threshold_are_marked() {
+    // Without `ecn`, CoDel itself only drops.
+    let codel = Codel {
+        ce_threshold: Some(Nanos::from_millis(2)),
+        ..Codel::default()
+    };
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::Codel(codel));
+    assert!(aqm > 1_000 && full > 1_000 && marked > 1_000);
+    let fair = FqCodel {
+        codel: Codel { ecn: true, ..codel },
+        ..FqCodel::default()
+    };
+    assert!(compare(Discipline::FqCodel(fair)).marked > 1_000);
 }
 
 #[test]

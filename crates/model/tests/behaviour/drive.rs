@@ -275,6 +275,8 @@ pub(crate) fn any_queue() -> impl Strategy<Value = QueueLimit> {
         (1..20_u32).prop_map(QueueLimit::Packets),
         (1..50_000_u64).prop_map(|bytes| QueueLimit::Bytes(Bytes(bytes))),
         (1..50_000_000_u64).prop_map(|time| QueueLimit::Time(Nanos(time))),
+        (1..50_000_000_u64, 1..20_u32)
+            .prop_map(|(time, packets)| QueueLimit::TimeOrPackets(Nanos(time), packets)),
     ]
 }
 

@@ -22,6 +22,10 @@ impl Model {
             QueueLimit::Packets(packets) => self.list.len() > packets as usize,
             QueueLimit::Bytes(limit) => bytes > limit.0,
             QueueLimit::Time(time) => bytes * model::NANOS_PER_BYTE > time.0,
+            QueueLimit::TimeOrPackets(time, packets) => {
+                let is_long = bytes * model::NANOS_PER_BYTE > time.0;
+                is_long && self.list.len() > packets as usize
+            }
         }
     }
 }

@@ -95,6 +95,10 @@ impl model::QueueModel for Model {
             QueueLimit::Packets(limit) => self.l.len() + self.c.len() < limit as usize,
             QueueLimit::Bytes(limit) => bytes + item.len <= limit.0,
             QueueLimit::Time(limit) => (bytes + item.len) * model::NANOS_PER_BYTE <= limit.0,
+            QueueLimit::TimeOrPackets(limit, packets) => {
+                let is_short = (bytes + item.len) * model::NANOS_PER_BYTE <= limit.0;
+                is_short || self.l.len() + self.c.len() < packets as usize
+            }
         };
         if !fits && !is_idle {
             outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
@@ -107,17 +111,19 @@ impl model::QueueModel for Model {
 
     fn depart(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item> {
         self.update(now);
+        let k = f64::from(self.params.coupling);
         while !self.l.is_empty() || !self.c.is_empty() {
-            let (p_c, p_cl) = (self.p * self.p, (2.0 * self.p).min(1.0));
+            let (p_c, p_cl) = (self.p * self.p, (k * self.p).min(1.0));
             if self.schedule_l() {
                 let item = self.l.pop_front()?;
                 if p_cl < 1.0 {
                     let waited = seconds(now - item.at);
-                    let min_th = seconds(self.params.l_threshold.0);
-                    let native = if self.l.len() > 1 {
-                        ((waited - min_th) / 0.0004).clamp(0.0, 1.0)
-                    } else {
-                        0.0
+                    let beyond = waited - seconds(self.params.l_threshold.0);
+                    let range = seconds(self.params.ramp.0);
+                    let native = match self.l.len() {
+                        0..=1 => 0.0,
+                        _ if range == 0.0 => f64::from(beyond > 0.0),
+                        _ => (beyond / range).clamp(0.0, 1.0),
                     };
                     if recur(&mut self.l_count, native.max(p_cl)) {
                         outcomes[item.id].mark();
@@ -135,7 +141,7 @@ impl model::QueueModel for Model {
             }
             let item = self.c.pop_front()?;
             if recur(&mut self.c_count, p_c) {
-                if item.ecn == Ecn::NotEct || p_c >= 0.25 {
+                if item.ecn == Ecn::NotEct || p_c >= 1.0 / (k * k) {
                     outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
                     continue;
                 }
@@ -159,11 +165,20 @@ fn dual_pi2_equals_rfc_9332_packet_by_packet() {
         QueueLimit::Bytes(Bytes(100_000)),
         QueueLimit::Time(Nanos::from_millis(250)),
     ];
-    let discipline = Discipline::DualPi2(DualPi2::default());
-    let OutcomeCounts { aqm, full, marked } = compare(discipline, &limits, Model::new);
-    assert!(aqm > 1_000, "{aqm} {full} {marked}");
-    assert!(full > 1_000, "{aqm} {full} {marked}");
-    assert!(marked > 1_000, "{aqm} {full} {marked}");
+    // The defaults, and a step instead of a ramp with another coupling factor.
+    let step = DualPi2 {
+        l_threshold: Nanos::from_millis(1),
+        ramp: Nanos::ZERO,
+        coupling: 3,
+        ..DualPi2::default()
+    };
+    for params in [DualPi2::default(), step] {
+        let discipline = Discipline::DualPi2(params);
+        let OutcomeCounts { aqm, full, marked } = compare(discipline, &limits, Model::new);
+        assert!(aqm > 1_000, "{aqm} {full} {marked}");
+        assert!(full > 1_000, "{aqm} {full} {marked}");
+        assert!(marked > 1_000, "{aqm} {full} {marked}");
+    }
 }
 
 /// A sender's response to congestion.

@@ -94,6 +94,10 @@ impl Model {
             QueueLimit::Packets(packets) => self.queue.len() >= packets as usize,
             QueueLimit::Bytes(limit) => bytes > limit.0,
             QueueLimit::Time(time) => bytes * model::NANOS_PER_BYTE > time.0,
+            QueueLimit::TimeOrPackets(time, packets) => {
+                let is_long = bytes * model::NANOS_PER_BYTE > time.0;
+                is_long && self.queue.len() >= packets as usize
+            }
         }
     }
 

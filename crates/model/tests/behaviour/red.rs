@@ -91,6 +91,10 @@ impl Model {
             QueueLimit::Packets(packets) => self.q.len() >= packets as usize,
             QueueLimit::Bytes(limit) => bytes > limit.0,
             QueueLimit::Time(time) => bytes * model::NANOS_PER_BYTE > time.0,
+            QueueLimit::TimeOrPackets(time, packets) => {
+                let is_long = bytes * model::NANOS_PER_BYTE > time.0;
+                is_long && self.q.len() >= packets as usize
+            }
         }
     }
 }
@@ -99,6 +103,7 @@ impl model::QueueModel for Model {
     fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         self.calculate_avg(now);
         let (is_marked, is_mark_enough) = self.mark(item.id);
+        let is_mark_enough = is_mark_enough || !self.red.harddrop;
         let is_ecn = is_mark_enough && self.red.ecn && item.is_ect;
         if is_marked && !is_ecn {
             outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
@@ -148,6 +153,12 @@ fn red_equals_the_paper_packet_by_packet() {
     assert!(aqm > 1_000, "{aqm} {full} {marked}");
     assert!(full > 1_000, "{aqm} {full} {marked}");
     assert!(marked > 100, "{aqm} {full} {marked}");
+    let soft = Red {
+        harddrop: false,
+        ..steep
+    };
+    let of_soft = all(soft, 1.0 / 32.0);
+    assert!(of_soft.marked > marked, "{} {marked}", of_soft.marked);
     // 11 lie beyond 9 packets of 500 bytes: (1 - (7/8)^19) * 8 is 7.4, (1 - (15/16)^19) * 16 is 11.3.
     let short = Red {
         min: Bytes(4_500),

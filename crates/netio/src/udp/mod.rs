@@ -4,7 +4,7 @@ mod asked;
 mod shared_port;
 
 use std::io::{self, IoSliceMut};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg, setso
 use nix::sys::time::TimeSpec;
 
 use crate::socket_option;
+use crate::tcp::path_mtu;
 use crate::udp_drops::{DropCauses, FullDrops};
 
 pub use self::asked::{AskedUdp, UdpRequest};
@@ -24,6 +25,12 @@ pub const MOST_SEGMENTS: usize = 64;
 
 /// Payload bytes of the longest train, which is one IPv4 packet of at most 65,535 bytes until it is segmented.
 pub const LONGEST_TRAIN: usize = 65_507;
+
+/// Bytes of the IPv4 and UDP headers of a datagram.
+const IPV4_HEADERS: usize = 20 + 8;
+
+/// Bytes of the IPv6 and UDP headers of a datagram.
+const IPV6_HEADERS: usize = 40 + 8;
 
 /// Size of a buffer that can hold any datagram and any train.
 const RECEIVE_BYTES: usize = 1 << 16;
@@ -42,6 +49,9 @@ pub struct TrainSender {
 impl TrainSender {
     /// Prepares a connected socket for datagrams of `segment` payload bytes and requests a send buffer of `buffer`
     /// bytes.
+    ///
+    /// Datagrams longer than the path's MTU leave one by one, as IP fragments: the kernel refuses a train of them, and
+    /// with `UDP_SEGMENT` also a single one (`udp_send_skb` of net/ipv4/udp.c).
     ///
     /// # Errors
     /// `segment` is 0 or above [`LONGEST_TRAIN`], or the socket refuses its options.
@@ -62,7 +72,7 @@ impl TrainSender {
             most: 1,
         };
         let fits = (LONGEST_TRAIN / segment).min(MOST_SEGMENTS);
-        if fits > 1 && sender.cut_every(segment).is_ok() {
+        if fits > 1 && sender.fits_one_packet() && sender.cut_every(segment).is_ok() {
             sender.most = fits;
         }
         Ok(sender)
@@ -81,26 +91,26 @@ impl TrainSender {
         Ok(sender)
     }
 
-    /// Returns the number of datagrams that one call can send; 1 if the kernel or the interface does not segment
-    /// trains.
+    /// Returns the number of datagrams that one call can send; 1 if they are longer than the path's MTU, or if the
+    /// kernel or the interface does not segment trains.
     pub fn most_segments(&self) -> usize {
         self.most
     }
 
     /// Sends a train of whole datagrams and returns how many of them left.
     ///
-    /// If the kernel refuses trains, because the datagrams are longer than the MTU or the interface completes no
-    /// checksums, they are sent one by one from now on.
+    /// If the kernel refuses trains, because the datagrams have become longer than the path's MTU or the interface
+    /// completes no checksums, they are sent one by one from now on.
     ///
     /// # Errors
     /// Those of send(2): `WouldBlock` if the buffer remains full for 100 ms, `ConnectionRefused` if an ICMP error says
     /// that nobody listens at the far end. The datagrams were then not sent.
     pub fn send(&mut self, train: &[u8]) -> io::Result<usize> {
         let count = train.len().div_ceil(self.segment);
-        if count == 1 || self.most > 1 {
+        if self.most > 1 {
             match self.socket.send(train) {
                 Ok(_) => return Ok(count),
-                Err(error) if count == 1 || !refuses_trains(&error) => return Err(error),
+                Err(error) if !refuses_trains(&error) => return Err(error),
                 Err(_) => {
                     self.most = 1;
                     self.cut_every(0)?;
@@ -108,13 +118,37 @@ impl TrainSender {
             }
         }
         for (sent, datagram) in train.chunks(self.segment).enumerate() {
-            match self.socket.send(datagram) {
-                Ok(_) => {}
+            match self.send_one(datagram) {
+                Ok(()) => {}
                 Err(error) if sent == 0 => return Err(error),
                 Err(_) => return Ok(sent),
             }
         }
         Ok(count)
+    }
+
+    /// Sends one datagram, as IP fragments if it is longer than the path's MTU.
+    ///
+    /// The kernel also reports with a send that an earlier datagram was longer than the MTU of a hop (ICMP,
+    /// fragmentation needed). It then knows that MTU, and the next attempt succeeds.
+    fn send_one(&self, datagram: &[u8]) -> io::Result<()> {
+        let too_long = |error: &io::Error| error.raw_os_error() == Some(libc::EMSGSIZE);
+        let sent = match self.socket.send(datagram) {
+            Err(error) if too_long(&error) => self.socket.send(datagram),
+            sent => sent,
+        };
+        sent.map(drop)
+    }
+
+    /// Returns whether a datagram fits into one packet of the path, as far as the kernel knows its MTU.
+    fn fits_one_packet(&self) -> bool {
+        let is_ipv6 = |peer: SocketAddr| peer.ip().to_canonical().is_ipv6();
+        let headers = if self.socket.peer_addr().is_ok_and(is_ipv6) {
+            IPV6_HEADERS
+        } else {
+            IPV4_HEADERS
+        };
+        path_mtu(&self.socket).is_ok_and(|mtu| self.segment + headers <= mtu as usize)
     }
 
     /// Receives one datagram from the peer into `buffer`, if one waits, and returns its length.
@@ -346,12 +380,36 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_longer_than_the_mtu_leave_one_by_one() {
+    fn datagrams_of_more_than_half_a_train_leave_one_by_one() {
         let receiving = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
         sending.connect(receiving.local_addr().unwrap()).unwrap();
         let sender = TrainSender::new(sending, 60_000, 1 << 20).unwrap();
         assert_eq!(sender.most_segments(), 1);
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_trains_gets_single_datagrams() {
+        // The kernel refuses trains, also of one datagram, on a socket that sends no checksums.
+        for count in [1, 10] {
+            let (mut sender, receiver) = pair();
+            assert!(sender.most_segments() > 1);
+            let without: libc::c_int = 1;
+            socket_option::set(
+                &sender.socket,
+                libc::SOL_SOCKET,
+                libc::SO_NO_CHECK,
+                &without,
+            )
+            .unwrap();
+            let train = vec![7; count * SEGMENT];
+            assert_eq!(sender.send(&train).unwrap(), count);
+            assert_eq!(sender.most_segments(), 1);
+            assert_eq!(
+                receive(&receiver, train.len()),
+                vec![vec![7; SEGMENT]; count]
+            );
+        }
     }
 
     #[test]

@@ -122,7 +122,8 @@ impl ExpectedShare {
         let stage = effect.behaviour();
         let is_full = match stage.room {
             Some(QueueLimit::Packets(limit)) => longest_queue >= u64::from(limit),
-            Some(QueueLimit::Bytes(_) | QueueLimit::Time(_)) | None => false,
+            Some(QueueLimit::Bytes(_) | QueueLimit::Time(_) | QueueLimit::TimeOrPackets(..))
+            | None => false,
         };
         let long_run = match (stage.loss, stage.copies) {
             _ if stage.marks || is_full => return None,

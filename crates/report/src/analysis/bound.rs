@@ -84,9 +84,26 @@ impl Bound {
             .chain(servers)
             .min_by(|a, b| a.bit_per_s.total_cmp(&b.bit_per_s))
             .map(|of_one| Self {
-                bit_per_s: of_one.bit_per_s * f64::from(case.bed.clients()),
+                bit_per_s: of_one.bit_per_s
+                    * fragmented(carrier, stack, mtu)
+                    * f64::from(case.bed.clients()),
                 ..of_one
             })
+    }
+}
+
+/// Returns the factor by which IP fragments carry more payload than full datagrams for each byte at L2, because only
+/// the first has a UDP header; 1 for datagrams that fit into a packet.
+fn fragmented(carrier: &Carrier, stack: Stack, mtu: u32) -> f64 {
+    match carrier {
+        Carrier::Udp {
+            length: Some(length),
+        } if u64::from(*length) > stack.most_payload(mtu) => {
+            let share = |counted: Counted| counted.payload as f64 / counted.l2 as f64;
+            let fragments = share(stack.datagram((*length).into(), mtu));
+            (fragments / share(stack.full_packet(mtu))).max(1.0)
+        }
+        _ => 1.0,
     }
 }
 
@@ -195,6 +212,24 @@ mod tests {
         let one = of(&case);
         case.bed = toml::from_str("clients = 5\nwire = { rate = '10mbit' }").unwrap();
         assert_eq!(of(&case).bit_per_s, 5.0 * one.bit_per_s);
+    }
+
+    #[test]
+    fn the_bound_of_datagrams_counts_the_headers_of_their_fragments() {
+        let of = |length| {
+            let mut case = record().head.plan.cases[0].clone();
+            case.bed = bed("rate = '10mbit'");
+            let mut instrument = case.instruments[1].clone();
+            instrument.profile.carrier = Some(Carrier::Udp { length });
+            Bound::of(&case, &instrument, Some(Direction::Up))
+                .unwrap()
+                .bit_per_s
+        };
+        let full = 1e7 * 1472.0 / 1514.0;
+        assert!((of(Some(1472)) / full - 1.0).abs() < 1e-6);
+        assert_eq!(of(Some(1000)), of(None));
+        // The 4,104 bytes of a datagram with its UDP header are three frames with 34 bytes of headers each.
+        assert!((of(Some(4096)) / (1e7 * 4096.0 / 4206.0) - 1.0).abs() < 1e-6);
     }
 
     #[test]

@@ -28,12 +28,31 @@ fn limit(netem: &Netem) -> Option<String> {
     let is_usual = netem.limit == Netem::PLAIN.limit;
     (is_usual && longest > 0).then(|| {
         let bits = u128::from(u64::from(netem.limit) * FRAME_BITS) * 1_000_000_000;
-        let mbit = bits / u128::from(longest) / 1_000_000;
+        let rate = rate(bits / u128::from(longest));
         format!(
-            "limit {} also counts packets in flight: at most {mbit} Mbit/s of full frames pass; a higher limit lets more pass",
+            "limit {} also counts packets in flight: at most {rate} of full frames pass; a higher limit lets more pass",
             netem.limit
         )
     })
+}
+
+/// Returns a rate in the largest unit in which it is at least 1, with three digits, rounded down.
+fn rate(bit_per_s: u128) -> String {
+    const UNITS: [(u128, &str); 3] = [
+        (1_000_000_000, "Gbit/s"),
+        (1_000_000, "Mbit/s"),
+        (1_000, "kbit/s"),
+    ];
+    let unit = UNITS.iter().find(|(size, _)| bit_per_s >= *size);
+    let Some((size, name)) = unit else {
+        return format!("{bit_per_s} bit/s");
+    };
+    let (whole, hundredths) = (bit_per_s / size, bit_per_s % size * 100 / size);
+    match whole {
+        100.. => format!("{whole} {name}"),
+        10.. => format!("{whole}.{} {name}", hundredths / 10),
+        _ => format!("{whole}.{hundredths:02} {name}"),
+    }
 }
 
 /// Returns a note about the kernel's remainder, which it takes of a draw by twice the jitter or by the length of the
@@ -112,4 +131,31 @@ fn seed(netem: &Netem) -> Option<String> {
     Some(format!(
         "seed {seed}: farwire draws other random numbers with it than the kernel"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_that_a_limit_allows_has_a_readable_unit() {
+        let of = |delay: &str| {
+            let netem = Netem {
+                delay: delay.parse().unwrap(),
+                ..Netem::PLAIN
+            };
+            limit(&netem).unwrap()
+        };
+        for (delay, rate) in [
+            ("100us", "121 Gbit/s"),
+            ("100ms", "121 Mbit/s"),
+            ("500ms", "24.2 Mbit/s"),
+            ("3s", "4.03 Mbit/s"),
+            ("20min", "10.0 kbit/s"),
+            ("4h", "841 bit/s"),
+        ] {
+            let note = of(delay);
+            assert!(note.contains(&format!("at most {rate} of")), "{note}");
+        }
+    }
 }

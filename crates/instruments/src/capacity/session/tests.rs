@@ -1,6 +1,8 @@
 //! Tests of the session with peers written from RFC 9946, and from section 8 of RFC 9000 for the limit of sending, in
 //! virtual time.
 
+use std::collections::VecDeque;
+
 use record::Direction;
 
 use super::*;
@@ -40,13 +42,17 @@ fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> TestAgreem
             ignore_reordering: true,
             random_payload: true,
         },
+        round_trip: Duration::ZERO,
         is_server,
     }
 }
 
 /// Returns the server's end after a setup and an activation of 84 and 132 bytes, and its answer to the setup.
 fn server(direction: Direction, feedback_ms: u16, draw: u64) -> TestSession {
-    let agreed = agreed(direction, feedback_ms, true);
+    server_of(agreed(direction, feedback_ms, true), draw)
+}
+
+fn server_of(agreed: TestAgreement, draw: u64) -> TestSession {
     let mut budget = UnprovenBudget::new(u32::try_from(HEADER).unwrap());
     for received_bytes in [SETUP, ACTIVATION] {
         budget.add_received(received_bytes);
@@ -59,10 +65,13 @@ fn server(direction: Direction, feedback_ms: u16, draw: u64) -> TestSession {
 }
 
 fn client(direction: Direction, feedback_ms: u16) -> TestSession {
-    let agreed = agreed(direction, feedback_ms, false);
+    client_of(agreed(direction, feedback_ms, false), at(0))
+}
+
+fn client_of(agreed: TestAgreement, now: ArrivalTime) -> TestSession {
     let control = RateControl::new(agreed.sizes, &agreed.parameters);
     let rate = control.rate();
-    TestSession::client(agreed, control, &rate, at(0))
+    TestSession::client(agreed, control, &rate, now)
 }
 
 /// The fields of a load PDU (RFC 9946, Load PDU), read byte by byte.
@@ -284,6 +293,129 @@ impl Simulation {
             if let Some(end) = self.step(client, true) {
                 return end;
             }
+        }
+    }
+}
+
+/// Both ends of a test in steps of one millisecond, over a path that carries one load PDU of 1,222 bytes per
+/// millisecond.
+struct Pair {
+    /// The client and the server.
+    ends: [TestSession; 2],
+    /// The times at which the ends begin. The client begins when the server's answer arrives.
+    begin_ms: [u64; 2],
+    /// The datagrams on their way to each end, with the times of their arrival.
+    arriving: [VecDeque<(u64, Vec<u8>)>; 2],
+    delay_ms: u64,
+    sequence: u32,
+}
+
+impl Pair {
+    fn new(direction: Direction, delay_ms: u64) -> Self {
+        let agreed = |is_server| TestAgreement {
+            round_trip: Duration::from_millis(2 * delay_ms),
+            ..agreed(direction, 50, is_server)
+        };
+        Self {
+            ends: [
+                client_of(agreed(false), at(delay_ms)),
+                server_of(agreed(true), 7),
+            ],
+            begin_ms: [delay_ms, 0],
+            arriving: [VecDeque::new(), VecDeque::new()],
+            delay_ms,
+            sequence: 0,
+        }
+    }
+
+    /// Sends over the path; of the load, only as many PDUs as there is `room` for.
+    fn carry(&mut self, from: usize, ms: u64, transmit: Transmit, room: &mut usize) {
+        let (arrival, arriving) = (ms + self.delay_ms, &mut self.arriving[1 - from]);
+        match transmit {
+            Transmit::Message(message) => arriving.push_back((arrival, message)),
+            Transmit::Probe(probe) => {
+                self.sequence = 1;
+                arriving.push_back((arrival, probe.to_vec()));
+            }
+            Transmit::Load(train, header) => {
+                for _ in 0..train.count + usize::from(train.addon > 0) {
+                    self.sequence += 1;
+                    if *room == 0 {
+                        continue;
+                    }
+                    *room -= 1;
+                    let header = LoadHeader {
+                        sequence: self.sequence,
+                        sent: Stamp::of(at(ms).wall),
+                        ..header
+                    };
+                    let mut pdu = header.encode().to_vec();
+                    pdu.resize(1222, 0);
+                    arriving.push_back((arrival, pdu));
+                }
+            }
+        }
+    }
+
+    /// Advances one end by a millisecond, and returns the end of the test if it ended there.
+    fn step(&mut self, end: usize, ms: u64) -> Option<TestEnd> {
+        let now = at(ms);
+        let mut room = 1;
+        while let Some(transmit) = self.ends[end].transmit(now) {
+            self.carry(end, ms, transmit, &mut room);
+        }
+        let is_due = |(arrival, _): &mut (u64, Vec<u8>)| *arrival <= ms;
+        while let Some((_, datagram)) = self.arriving[end].pop_front_if(is_due) {
+            self.ends[end].take(now, &datagram);
+        }
+        let cause = self.ends[end].check_end(now.mono)?;
+        if let Some(transmit) = self.ends[end].closing_message(now, &cause) {
+            self.carry(end, ms, transmit, &mut 1);
+        }
+        Some(cause)
+    }
+
+    /// Runs the test to its end at the client and at the server.
+    fn run(mut self) -> [(TestEnd, TestOutcome); 2] {
+        let mut ended: [Option<TestEnd>; 2] = [None, None];
+        for ms in 0..600_000 {
+            for (end, cause) in ended.iter_mut().enumerate() {
+                if cause.is_none() && ms >= self.begin_ms[end] {
+                    *cause = self.step(end, ms);
+                }
+            }
+            if ended.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        let [client, server] = ended.map(|end| end.expect("it ended within ten minutes"));
+        let [first, second] = self.ends.map(TestSession::into_outcome);
+        [(client, first), (server, second)]
+    }
+}
+
+#[test]
+fn a_test_over_a_long_path_finds_its_capacity_in_both_directions() {
+    // The Moon, and ten seconds in each direction.
+    for delay_ms in [1_300, 10_000] {
+        for direction in [Direction::Down, Direction::Up] {
+            let ends = Pair::new(direction, delay_ms).run();
+            for (end, _) in &ends {
+                assert!(
+                    matches!(end, TestEnd::Complete),
+                    "{delay_ms} ms {direction:?}: {end:?}"
+                );
+            }
+            let [(_, client), _] = ends;
+            let rates = client.sub_intervals.iter();
+            let best = rates
+                .map(|whole| whole.counted.bit_per_s(28))
+                .fold(0.0, f64::max);
+            assert!(
+                (9e6..10.2e6).contains(&best),
+                "{delay_ms} ms {direction:?}: {best}"
+            );
+            assert_eq!(client.silences, 0, "{delay_ms} ms {direction:?}");
         }
     }
 }

@@ -12,15 +12,18 @@ use crate::iperf3::run::{self, Streams};
 use crate::iperf3::tcp::{self, TcpStreams, report};
 use crate::iperf3::udp::{self, UdpStreams};
 use crate::iperf3::wire::{ControlState, Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS};
+use crate::round_trip;
 use crate::service::{
     AdmissionRefusal, ConnectionPermit, RefusalCause, ServiceLimits, TestResources, keep_alive,
 };
 use record::Measurement;
 use socket2::SockRef;
 
-/// The time that a client may take to end its test beyond its duration: ten steps of 4 s, as in iperf3's server.
+/// The time that a client may take to end its test beyond its duration: ten steps of 4 s, as in iperf3's server. Some
+/// round trips are added.
 const GRACE: Duration = Duration::from_secs(40);
-/// The additional time for set-up per stream, since clients open streams one after the other.
+/// The additional time for set-up per stream, since clients open streams one after the other. Two round trips are
+/// added.
 const TIME_PER_STREAM: Duration = Duration::from_secs(1);
 /// The longest wait for data after the client has ended a test of a number of bytes. iperf3's clients wait 10 s for the
 /// results.
@@ -79,7 +82,9 @@ pub(super) fn serve(
     };
     place.begin();
     let ways = u32::from(plan.direction.goes_up()) + u32::from(plan.direction.goes_down());
-    control.extend_set_up(TIME_PER_STREAM * plan.parallel * ways);
+    let per_stream = TIME_PER_STREAM + round_trip::several(2, control.round_trip());
+    let streams = per_stream * plan.parallel * ways;
+    control.extend_set_up(streams.min(test.limits.duration));
     let outcome = match plan.protocol {
         Transport::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
         Transport::Udp => test.run_udp(&mut control, &params, &mut measurement),
@@ -278,11 +283,13 @@ impl ServerTest<'_> {
         plan: &Iperf3Test,
         streams: &mut impl Streams,
     ) -> (Results, ControlResult<()>) {
-        let longest = plan
-            .duration()
-            .map_or(self.limits.duration, |time| time + GRACE);
+        let round_trip = control.round_trip();
+        let longest = plan.duration().map_or(self.limits.duration, |time| {
+            time + round_trip::extended(GRACE, round_trip)
+        });
         let began = Instant::now();
-        let (sends, silence) = (plan.direction.goes_down(), self.limits.idle);
+        let sends = plan.direction.goes_down();
+        let silence = round_trip::extended(self.limits.idle, round_trip);
         run::run(plan, streams, sends, silence, |streams, _, until| {
             match control.poll_state(until)? {
                 Some(ControlState::TestEnd) => return Ok(true),

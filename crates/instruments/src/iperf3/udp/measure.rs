@@ -65,7 +65,7 @@ fn open(opening: &StreamSetup<'_>) -> Result<Vec<UdpSocket>> {
     let mut sockets = Vec::new();
     for _ in &opening.streams {
         let socket = endpoint::udp(server.address, server.local.as_ref())?;
-        wire::greet(&socket, opening.stop)?;
+        wire::greet(&socket, opening.round_trip, opening.stop)?;
         sockets.push(socket);
     }
     Ok(sockets)

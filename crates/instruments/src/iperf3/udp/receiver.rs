@@ -36,6 +36,8 @@ const ROOM: usize = 2 << 20;
 pub(super) struct ReceivingStream {
     pub(super) socket: Arc<TrainReceiver>,
     pub(super) stats: Arc<Mutex<ReceiverStats>>,
+    /// Whether this end is the server, which answers greetings.
+    pub(super) is_server: bool,
 }
 
 /// Receives `streams` until `stop` is set, and publishes its CPU time to `cpu` from time to time.
@@ -79,9 +81,11 @@ impl ReceivingStream {
             match self.socket.receive(buffer) {
                 Ok(Some(train)) => {
                     if let Some(answer) = wire::answer_to(train.bytes) {
-                        // A client that has not received the answer greets again. The greeting is not a datagram of the
-                        // test.
-                        let _ = self.socket.answer(&answer);
+                        // A client that has not received the answer greets again, and may then receive two. Neither is
+                        // a datagram of the test.
+                        if self.is_server {
+                            let _ = self.socket.answer(&answer);
+                        }
                         continue;
                     }
                     let at = match train.stamp {

@@ -136,7 +136,8 @@ impl UdpReport<'_> {
     }
 
     fn layers(&self) -> Layers {
-        Layers::of_datagrams(self.streams.length() as f64, self.streams.ipv6)
+        let (streams, length) = (self.streams, self.streams.length() as u64);
+        Layers::of_datagrams(length, streams.ipv6, streams.mtu)
     }
 
     /// Returns a text about counts of both ends that contradict each other.
@@ -252,10 +253,17 @@ impl UdpReport<'_> {
             "at the sender, from one train to the next; late means more than 50 us; the sender makes up for a delay within \
              about 50 ms by gaps that are 2 % to 50 % shorter; it skips what is 100 ms late",
         );
+        let packets = match (self.layers().packets(), self.streams.mtu) {
+            (2.., Some(mtu)) => format!(
+                "{} IP fragments (MTU {mtu}), all of which must arrive",
+                self.layers().packets()
+            ),
+            _ => "one packet".to_owned(),
+        };
         fact(
             "layers",
             &format!(
-                "computed from goodput with {} bytes of payload per datagram, each in one packet; L2 without FCS, L1 with FCS, \
+                "computed from goodput with {} bytes of payload per datagram, each in {packets}; L2 without FCS, L1 with FCS, \
                  preamble and gap",
                 self.streams.length()
             ),

@@ -1,6 +1,8 @@
 //! The departures of trains of datagrams, and statistics of the sender's punctuality. The schedule is absolute, so that
 //! a late wake-up does not shift it.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 use model::Nanos;
 
@@ -76,6 +78,13 @@ impl DatagramRate {
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// Returns how many datagrams are due within `time`, the first one at its start.
+    pub(super) fn due_within(self, time: Duration) -> u64 {
+        let work = u128::from(self.rate) * time.as_nanos();
+        let one = u128::from(self.bits) * 1_000_000_000;
+        u64::try_from(work.div_ceil(one)).unwrap_or(u64::MAX)
+    }
+
     /// Returns the datagrams of a train: as few as keep trains [`LEAST_GAP`] apart when `streams` share a thread, and
     /// at most `most`.
     fn train(self, streams: u64, most: u64) -> u64 {
@@ -111,6 +120,12 @@ impl TrainSchedule {
     /// Returns the datagrams of a full train.
     pub(super) fn train(&self) -> u64 {
         self.train
+    }
+
+    /// Limits trains to `most` datagrams from now on.
+    pub(super) fn limit_trains(&mut self, most: u64) {
+        self.most = self.most.min(most);
+        self.train = self.train.min(self.most);
     }
 
     /// Returns the time between two trains, or `None` without a pace.
@@ -250,6 +265,40 @@ mod tests {
         assert_eq!(train(1_000_000_000), 2);
         assert_eq!(train(10_000_000_000), 18);
         assert_eq!(train(100_000_000_000), 45);
+    }
+
+    #[test]
+    fn the_datagrams_of_a_time_are_those_that_are_due_before_its_end() {
+        let within = |bytes, rate, ms| {
+            let pace = DatagramRate {
+                bits: bytes * 8,
+                rate,
+            };
+            pace.due_within(Duration::from_millis(ms))
+        };
+        // One datagram a second is due at 0 s, 1 s and 2 s.
+        assert_eq!(within(1_000, 8_000, 3_000), 3);
+        assert_eq!(within(1_000, 8_000, 2_001), 3);
+        assert_eq!(within(1_000, 8_000, 2_000), 2);
+        assert_eq!(within(1_460, 1_000_000, 10_000), 857);
+        assert_eq!(within(65_507, 1, 1), 1);
+        let fastest = DatagramRate {
+            bits: 8,
+            rate: u64::MAX,
+        };
+        assert_eq!(fastest.due_within(Duration::from_secs(87_000)), u64::MAX);
+    }
+
+    #[test]
+    fn trains_become_shorter_when_the_kernel_refuses_them() {
+        let mut schedule = alone(DatagramRate {
+            rate: 10_000_000_000,
+            ..PACE
+        });
+        assert_eq!(schedule.train(), 18);
+        schedule.limit_trains(1);
+        assert_eq!(schedule.train(), 1);
+        assert_eq!(schedule.gap(), Some(Nanos(1_158)));
     }
 
     #[test]

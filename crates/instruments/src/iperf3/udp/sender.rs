@@ -53,9 +53,24 @@ pub(super) struct SendConfig {
     pub(super) length: usize,
     /// Payload bits per second of each stream, or `None` for as fast as possible.
     pub(super) rate: Option<u64>,
+    /// The datagrams of each stream that the rate makes in the time of the test, or `None` if the other end decides
+    /// when the test is over.
+    pub(super) requested: Option<u64>,
     pub(super) counter: NumberWidth,
     /// Whether the thread may have priority over all ordinary threads of this host.
     pub(super) urgent: bool,
+    /// Whether this end is the server, which answers greetings.
+    pub(super) is_server: bool,
+}
+
+impl SendConfig {
+    /// Returns the rate in datagrams, if there is one.
+    pub(super) fn pace(&self) -> Option<DatagramRate> {
+        self.rate.map(|rate| DatagramRate {
+            bits: self.length as u64 * 8,
+            rate,
+        })
+    }
 }
 
 /// A socket to send on, and its counts.
@@ -113,7 +128,8 @@ pub(super) fn run(streams: Vec<SendingStream>, config: SendConfig, control: &Sen
         let now = clock::now();
         if now.0 - looked.0 > GREETING_CHECK_NS {
             looked = now;
-            streams.iter().for_each(PacedStream::answer_greetings);
+            let streams = streams.iter();
+            streams.for_each(|stream| stream.read_greetings(config.is_server));
         }
         let open = streams.iter_mut().filter(|stream| !stream.ended);
         let Some(stream) = open.min_by_key(|stream| stream.schedule.next()) else {
@@ -146,10 +162,7 @@ impl PacedStream {
     fn prepare(streams: Vec<SendingStream>, config: SendConfig) -> Vec<Self> {
         let start = clock::now();
         let count = streams.len() as u64;
-        let pace = config.rate.map(|rate| DatagramRate {
-            bits: config.length as u64 * 8,
-            rate,
-        });
+        let pace = config.pace();
         let stream = |((socket, sent), index): (SendingStream, u64)| {
             let most = socket.most_segments() as u64;
             let schedule = TrainSchedule::new(start, pace, (index, count), most);
@@ -176,9 +189,15 @@ impl PacedStream {
 
     /// Sends the next train. Returns false when the allowance is used up.
     fn send(&mut self, at: Nanos, config: SendConfig, control: &SendControl) -> bool {
+        let requested = config.requested.unwrap_or(u64::MAX);
+        let due = requested.saturating_sub(self.number);
+        if due == 0 {
+            self.ended = true;
+            return true;
+        }
         let allowed = usize::try_from(control.allowance()).unwrap_or(usize::MAX);
         let most = allowed.div_ceil(config.length);
-        let full = usize::try_from(self.schedule.train()).expect("a few dozen");
+        let full = usize::try_from(self.schedule.train().min(due)).expect("a few dozen");
         let train = &mut self.train[..full.min(most) * config.length];
         if train.is_empty() {
             return false;
@@ -200,6 +219,8 @@ impl PacedStream {
         let count = count as u64;
         self.number += count;
         let departure = self.schedule.record_departure(at, count);
+        self.schedule
+            .limit_trains(self.socket.most_segments() as u64);
         let mut sent = lock(&self.sent);
         sent.number = self.number;
         sent.bytes += bytes as u64;
@@ -230,11 +251,12 @@ impl PacedStream {
         }
     }
 
-    /// Answers the greetings of a client that has not received the first answer.
-    fn answer_greetings(&self) {
+    /// Reads the greetings that wait in the socket. A server answers them, because its client has not received the
+    /// first answer yet. A client discards them: they are further answers to its own greetings.
+    fn read_greetings(&self, is_server: bool) {
         let mut datagram = [0; wire::GREETING_LENGTH + 1];
         while let Ok(Some(length)) = self.socket.receive(&mut datagram) {
-            if let Some(answer) = wire::answer_to(&datagram[..length]) {
+            if let Some(answer) = wire::answer_to(&datagram[..length]).filter(|_| is_server) {
                 // The greeting is not a datagram of the test, and if this answer is lost, the client greets again.
                 let _ = self.socket.answer(&answer);
             }

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::error::{Context, Result, ensure};
+use netio::tcp::path_mtu;
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
@@ -62,6 +63,8 @@ pub(crate) struct UdpStreams {
     config: SendConfig,
     pub(super) client: bool,
     pub(super) ipv6: bool,
+    /// The MTU of the path as this host knows it, if it does.
+    pub(super) mtu: Option<u32>,
     /// Payload bytes to send after the omitted start.
     limit: Option<u64>,
     streams: Vec<UdpStream>,
@@ -122,16 +125,24 @@ impl UdpStreams {
             allowed.start(),
             allowed.end()
         );
-        let config = SendConfig {
+        let mut config = SendConfig {
             length,
             rate: plan.bitrate.filter(|rate| *rate > 0),
+            requested: None,
             counter,
             // A client must not decide about thread priorities on a server.
             urgent: client && specs.len() == 1,
+            is_server: !client,
         };
+        if let (Until::For(time), true) = (plan.until, client)
+            && !time.is_zero()
+        {
+            config.requested = config.pace().map(|pace| pace.due_within(plan.omit + time));
+        }
         let receivers = specs.iter().filter(|spec| !spec.sends).count().max(1);
         let peer = sockets.first().map(UdpSocket::peer_addr).transpose()?;
         let ipv6 = peer.is_some_and(|peer| peer.ip().to_canonical().is_ipv6());
+        let mtu = sockets.first().and_then(|socket| path_mtu(socket).ok());
         let streams = specs.iter().zip(sockets);
         let streams =
             streams.map(|(spec, socket)| UdpStream::new(*spec, socket, plan, config, receivers));
@@ -149,6 +160,7 @@ impl UdpStreams {
             config,
             client,
             ipv6,
+            mtu,
             limit,
             streams: streams.collect::<Result<_>>()?,
             control: Arc::new(control),
@@ -248,6 +260,7 @@ impl UdpStream {
             StreamEnd::Receives(ReceivingStream {
                 socket: Arc::new(TrainReceiver::new(socket, buffer)?),
                 stats: Arc::new(Mutex::new(ReceiverStats::new(config.counter))),
+                is_server: config.is_server,
             })
         };
         Ok(Self { id: spec.id, half })

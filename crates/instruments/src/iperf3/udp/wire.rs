@@ -18,6 +18,7 @@ use nix::sys::socket::{MsgFlags, recv};
 
 use crate::failure::check_stop;
 use crate::iperf3::control::is_timeout;
+use crate::round_trip;
 
 /// The length of a greeting and of its answer in bytes.
 pub(crate) const GREETING_LENGTH: usize = 4;
@@ -29,9 +30,10 @@ const ANSWER: [u8; GREETING_LENGTH] = *b"6789";
 const OLD_GREETING: [u8; GREETING_LENGTH] = 123_456_789u32.to_le_bytes();
 const OLD_ANSWER: [u8; GREETING_LENGTH] = 987_654_321u32.to_le_bytes();
 
-/// The time after which a greeting without an answer is repeated, since the greeting or the answer may be lost.
+/// The time after which a greeting without an answer is repeated, since the greeting or the answer may be lost. Two
+/// round trips are added, because an iperf3 server counts a repeated greeting as a datagram of the test.
 const GREETING_INTERVAL: Duration = Duration::from_secs(1);
-/// The time without an answer after which the server counts as absent.
+/// The time without an answer after which the server counts as absent. Some round trips are added.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The width of the numbers of a test's datagrams.
@@ -115,18 +117,21 @@ fn reversed(mut word: [u8; GREETING_LENGTH]) -> [u8; GREETING_LENGTH] {
     word
 }
 
-/// Greets the server to which `socket` is connected, until the server answers or already sends data.
+/// Greets the server to which `socket` is connected, until the server answers or already sends data. The path has this
+/// `round_trip`.
 ///
 /// # Errors
-/// Returns an error if nothing arrives within 10 s, or the server's host refuses the datagrams.
-pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
+/// Returns an error if nothing arrives within 10 s and some round trips, or the server's host refuses the datagrams.
+pub(crate) fn greet(socket: &UdpSocket, round_trip: Duration, stop: &Stop) -> Result<()> {
     let peer = socket.peer_addr()?;
+    let interval = GREETING_INTERVAL + round_trip::several(2, round_trip);
+    let timeout = round_trip::extended(ANSWER_TIMEOUT, round_trip);
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
     let began = Instant::now();
     let mut greeted: Option<Instant> = None;
-    while began.elapsed() < ANSWER_TIMEOUT {
+    while began.elapsed() < timeout {
         check_stop(stop)?;
-        if greeted.is_none_or(|at| at.elapsed() >= GREETING_INTERVAL) {
+        if greeted.is_none_or(|at| at.elapsed() >= interval) {
             let sent = socket.send(&GREETING);
             sent.with_context(|| format!("greeting {peer} over UDP"))?;
             greeted = Some(Instant::now());
@@ -153,7 +158,7 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     bail!(
         Peer,
         "{peer} did not answer the greeting over UDP within {} s: a firewall may block UDP",
-        ANSWER_TIMEOUT.as_secs()
+        timeout.as_secs()
     )
 }
 
@@ -242,7 +247,7 @@ mod tests {
                 .send(&answer_to(&datagram[..length]).unwrap())
                 .unwrap();
         });
-        greet(&client, &Stop::default()).unwrap();
+        greet(&client, Duration::ZERO, &Stop::default()).unwrap();
         answering.join().unwrap();
     }
 
@@ -250,7 +255,7 @@ mod tests {
     fn data_before_the_answer_remains_readable() {
         let (client, server) = pair();
         server.send(&[7; 1000]).unwrap();
-        greet(&client, &Stop::default()).unwrap();
+        greet(&client, Duration::ZERO, &Stop::default()).unwrap();
         assert_eq!(client.recv(&mut [0; 2000]).unwrap(), 1000);
     }
 
@@ -259,7 +264,8 @@ mod tests {
         let (client, server) = pair();
         let name = server.local_addr().unwrap().to_string();
         drop(server);
-        let error = greet(&client, &Stop::default()).unwrap_err().to_string();
+        let error = greet(&client, Duration::ZERO, &Stop::default());
+        let error = error.unwrap_err().to_string();
         assert!(error.contains(&name), "{error}");
         assert!(error.contains("no program listens"), "{error}");
     }

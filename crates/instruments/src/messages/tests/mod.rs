@@ -68,7 +68,7 @@ fn pingpong_of(sizes: &[usize]) -> PingpongArgs {
         messages: messages(sizes, 3),
         wait: WaitMode::Block,
         udp: false,
-        timeout: Nanos::from_secs(5),
+        timeout: Some(Nanos::from_secs(5)),
         common: CommonArgs::default(),
     }
 }
@@ -385,7 +385,7 @@ fn the_client_notices_a_far_end_that_gives_up_on_datagrams() {
     let plan = PingpongArgs {
         messages: messages(&[64], 1_000_000_000),
         udp: true,
-        timeout: Nanos::from_millis(50),
+        timeout: Some(Nanos::from_millis(50)),
         ..pingpong_of(&[])
     };
     let cause = pingpong::measure(&far, &plan, &session()).failure.unwrap();

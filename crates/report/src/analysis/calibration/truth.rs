@@ -184,10 +184,22 @@ impl Crossing<'_> {
             profile.samples == Some(SampleKind::Probes) || profile.is_datagram_stream();
         let calibration = &profile.calibration;
         let is_whole = !calibration.sends_again && !calibration.omits_start;
+        let has_fragments = self.has_fragments();
         let route = self.steady_route().unwrap_or_default();
         let mut stages = route.up.behaviours().chain(route.down.behaviours());
         let holds = stages.any(|stage| stage.holds == Holding::UntilChanged);
-        is_of_packets && is_whole && self.case.bed.tbf().is_none() && !holds
+        is_of_packets && is_whole && !has_fragments && self.case.bed.tbf().is_none() && !holds
+    }
+
+    /// Returns whether its datagrams are longer than the MTU. Each of them is then several packets, of which only the
+    /// first has ports.
+    fn has_fragments(&self) -> bool {
+        match self.profile().carrier {
+            Some(Carrier::Udp {
+                length: Some(length),
+            }) => !self.fits_one_packet(length.into()),
+            _ => false,
+        }
     }
 
     /// Returns the number of packets that the emulated network dropped, which is exact.
@@ -308,6 +320,7 @@ impl Crossing<'_> {
         }
         let way = way.or(profile.direction)?;
         match profile.carrier.as_ref()? {
+            Carrier::Udp { .. } if self.has_fragments() => None,
             Carrier::Udp { length } => self.datagrams((*length)?, way),
             // The far end reads its socket until long after the client has stopped to count.
             Carrier::Tcp { .. } if profile.calibration.timed && way == Direction::Down => None,
