@@ -198,17 +198,17 @@ impl fmt::Display for Pin {
 mod tests {
     use super::*;
     use rustls::pki_types::ServerName;
-    use std::io::{Read as _, Write as _};
+    use io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     /// Returns the text that a client reads which identifies the server by `pin`.
-    fn reads(server: &Tls, pin: Pin) -> std::io::Result<String> {
+    fn reads(server: &Tls, pin: Pin) -> io::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let at = listener.local_addr()?;
         let config = Arc::clone(&server.config);
-        let serving = std::thread::spawn(move || -> std::io::Result<()> {
+        let serving = std::thread::spawn(move || -> io::Result<()> {
             let (stream, _) = listener.accept()?;
-            let server = rustls::ServerConnection::new(config).map_err(std::io::Error::other)?;
+            let server = rustls::ServerConnection::new(config).map_err(io::Error::other)?;
             let mut stream = rustls::StreamOwned::new(server, stream);
             stream.write_all(b"hello")?;
             stream.conn.send_close_notify();
@@ -216,7 +216,7 @@ mod tests {
         });
         let config = Arc::new(pin.client().unwrap());
         let name = ServerName::try_from("127.0.0.1").unwrap();
-        let client = rustls::ClientConnection::new(config, name).map_err(std::io::Error::other)?;
+        let client = rustls::ClientConnection::new(config, name).map_err(io::Error::other)?;
         let mut stream = rustls::StreamOwned::new(client, TcpStream::connect(at)?);
         let mut text = String::new();
         let read = stream.read_to_string(&mut text);

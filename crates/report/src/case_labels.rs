@@ -99,11 +99,6 @@ impl<'a> CaseLabels<'a> {
         others
     }
 
-    /// Returns the swept fields in which the cases differ.
-    pub(crate) fn fields(&self) -> &[SweptField<'a>] {
-        &self.fields
-    }
-
     /// Identifies the series of cases to which a case belongs; empty if there is only one.
     pub(crate) fn series(&self, case: &Case) -> String {
         let value = |field: &SweptField<'_>| {
@@ -176,9 +171,9 @@ pub(crate) mod tests {
         assert_eq!(labels.titles(), ["delay", "mtu"]);
         assert_eq!(labels.texts(&plan.cases[1]), ["9ms", "9000"]);
         assert_eq!(labels.words(&plan.cases[1]), "delay 9ms, mtu 9000");
-        let series = labels.without(&labels.fields()[..1]);
+        let series = labels.without(&labels.fields[..1]);
         assert_eq!(series.series(&plan.cases[1]), "mtu 9000");
-        let none = series.without(labels.fields());
+        let none = series.without(&labels.fields);
         assert_eq!(none.series(&plan.cases[1]), "");
         let one = CaseLabels::of(plan, &[&plan.cases[0]]);
         assert_eq!(one.titles(), ["case"]);

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(among.finding(), Some(Ordering::Greater));
         let back = family(&[ratio(&values, &base)])[0].unwrap();
         assert!((back.estimate * alone.estimate - 1.0).abs() < 1e-12);
-        assert_eq!(back.finding(), Some(Ordering::Smaller));
+        assert_eq!(back.finding(), Some(Ordering::Less));
     }
 
     #[test]

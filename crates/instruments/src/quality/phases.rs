@@ -34,6 +34,7 @@ pub(super) fn measure(
     session.live.line(format_args!("idle"));
     let probes = plan.idle_probes();
     let (idle, failure) = stamp::probe(services.stamp, local, &probes, session)?;
+    let plan = &plan.on_path(median_rtt(&idle).unwrap_or_default());
     let mut results = QualityResults::new(plan.clone(), idle, services.web.as_ref().err().cloned());
     results.failure = failure;
     for (number, (phase, direction)) in LOADED.into_iter().enumerate() {

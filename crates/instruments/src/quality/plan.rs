@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, ensure};
 use crate::instrument::{SOCKETS, interval, seconds};
 use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, TestDirection};
+use crate::round_trip::LossTimeout;
 use crate::stamp::load::Load;
 use crate::stamp::loaded_latency::{LEAD_OUT, WARM_UP};
 use crate::stamp::{EXTENDED_SIZE, ProbePlan};
@@ -28,7 +29,7 @@ pub(super) struct QualityPlan {
     interval: Nanos,
     /// TCP congestion control of the loads [default: that of each end]
     #[arg(short = 'C', long, value_name = "NAME", help_heading = SOCKETS)]
-    congestion: Option<String>,
+    pub(super) congestion: Option<String>,
 }
 
 /// The shortest time of all phases, in which each phase under load has a second for probes.
@@ -51,8 +52,9 @@ pub(super) const LOADED: [(Phase, TestDirection); 3] = [
 ];
 /// The part of the time that the idle phase takes.
 const IDLE_SHARE: u32 = 8;
-/// The time after which a probe is lost. It is longer than the queues of a bloated path in both directions together.
-const PROBE_TIMEOUT: Nanos = Nanos::from_secs(5);
+/// The time after which a probe beside a load is lost on a short path. It is longer than the queues of a bloated path in
+/// both directions together.
+const LOADED_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two readings of the load's kernel state.
 const READING_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -65,6 +67,8 @@ pub(super) struct PhasePlan {
     idle: Duration,
     /// The time in which the path is probed beside each load.
     pub(super) loaded: Duration,
+    /// The round-trip time of the idle path; 0 until it is known.
+    round_trip: Duration,
     parallel: u32,
     congestion: Option<String>,
 }
@@ -79,8 +83,17 @@ impl PhasePlan {
             interval: plan.interval,
             idle,
             loaded: ((time - idle) / phases).saturating_sub(WARM_UP + LEAD_OUT),
+            round_trip: Duration::ZERO,
             parallel: plan.parallel,
             congestion: plan.congestion.clone(),
+        }
+    }
+
+    /// Returns the plan for a path whose idle round trip takes this time, in milliseconds.
+    pub(super) fn on_path(&self, round_trip_ms: f64) -> Self {
+        Self {
+            round_trip: Duration::try_from_secs_f64(round_trip_ms / 1e3).unwrap_or_default(),
+            ..self.clone()
         }
     }
 
@@ -94,16 +107,18 @@ impl PhasePlan {
 
     /// Returns the probes on the idle path.
     pub(super) fn idle_probes(&self) -> ProbePlan {
-        self.probes(self.idle)
+        self.probes(self.idle, None)
     }
 
     /// Returns the probes beside each load.
     pub(super) fn loaded_probes(&self) -> ProbePlan {
-        self.probes(self.loaded)
+        let mut timeout = LossTimeout::new(None, LOADED_TIMEOUT);
+        timeout.add(self.round_trip);
+        self.probes(self.loaded, Some(timeout.time().into()))
     }
 
     /// Returns the probes of a phase in which the path is probed for `lasting`.
-    fn probes(&self, lasting: Duration) -> ProbePlan {
+    fn probes(&self, lasting: Duration, timeout: Option<Nanos>) -> ProbePlan {
         let interval = Duration::from(self.interval).as_nanos().max(1);
         let count = lasting.as_nanos() / interval;
         ProbePlan {
@@ -111,7 +126,7 @@ impl PhasePlan {
             // The bounds of the time and of the interval's grammar allow more probes than anybody needs.
             count: u32::try_from(count).unwrap_or(u32::MAX).clamp(1, 1_000_000),
             interval: self.interval,
-            timeout: PROBE_TIMEOUT,
+            timeout,
         }
     }
 
@@ -154,6 +169,23 @@ fn time(text: &str) -> Result<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_probe_beside_a_load_waits_for_the_queues_and_for_a_long_path() {
+        let plan = PhasePlan {
+            interval: Nanos::from_millis(20),
+            idle: Duration::from_secs(2),
+            loaded: Duration::from_secs(3),
+            round_trip: Duration::ZERO,
+            parallel: 1,
+            congestion: None,
+        };
+        let timeout = |plan: PhasePlan| plan.loaded_probes().timeout;
+        assert_eq!(timeout(plan.on_path(20.0)), Some(Nanos::from_secs(5)));
+        assert_eq!(timeout(plan.on_path(2_600.0)), Some(Nanos::from_secs(16)));
+        assert_eq!(timeout(plan.on_path(f64::NAN)), Some(Nanos::from_secs(5)));
+        assert_eq!(plan.idle_probes().timeout, None);
+    }
 
     #[test]
     fn the_time_leaves_a_second_for_the_probes_of_each_phase() {

@@ -1,14 +1,13 @@
 //! The services of the far end that the measurement needs, and the ports at which they are found.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
-use crate::endpoint::{self, Family, Local};
+use crate::endpoint::{self, CONNECT_TIMEOUT, Family, Local};
 use crate::error::{Error, Result};
 use crate::failure::{Failure, check_stop};
 use crate::http::HttpTarget;
@@ -19,8 +18,6 @@ use record::lateness::Traffic;
 
 /// The TCP ports of `farwire serve`'s web server: its default, and the one of a test bed.
 const HTTP_PORTS: [u16; 2] = [8080, 80];
-/// The longest wait for a service to answer. A path to a geostationary satellite and back takes a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The number of probes that look for a reflector, so that a lossy path loses hardly ever all of them.
 const ATTEMPTS: u32 = 5;
 /// The path of an object of one byte.
@@ -129,7 +126,7 @@ fn find_reflector(
         size: EXTENDED_SIZE,
         count: ATTEMPTS,
         interval: Nanos::from_millis(50),
-        timeout: PATIENCE.into(),
+        timeout: None,
     };
     let mut causes = Vec::new();
     for target in all {
@@ -152,7 +149,7 @@ fn find_web_server(
     let mut causes = Vec::new();
     for target in all {
         let socket = endpoint::tcp(*target, local)?;
-        match endpoint::connect(socket, *target, PATIENCE, &session.stop) {
+        match endpoint::connect(socket, *target, CONNECT_TIMEOUT, &session.stop) {
             Ok(_) => return Ok(HttpTarget::of(*target, ONE_BYTE)),
             Err(error) => causes.push(format!("{error:#}")),
         }

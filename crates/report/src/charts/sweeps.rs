@@ -84,8 +84,9 @@ fn series<'a>(
             continue;
         };
         let label = others.series(case.case);
-        match all.iter_mut().find(|series| series.label == label) {
-            Some(series) => series.cases.push((position, case)),
+        let known = all.iter().position(|series| series.label == label);
+        match known {
+            Some(at) => all[at].cases.push((position, case)),
             None if all.len() > MOST_CURVES => break,
             None => all.push(Series {
                 label,

@@ -214,7 +214,7 @@ mod tests {
             let row = row.unwrap();
             let values = row.get_column_iter().map(|(_, field)| match field {
                 Field::Null => DataValue::Missing,
-                Field::Str(text) => DataValue::text(text.clone()),
+                Field::Str(text) => DataValue::Text(text.clone().into()),
                 Field::ULong(number) => DataValue::Integer(*number),
                 Field::Double(number) => DataValue::Number(*number),
                 other => panic!("{other:?}"),

@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_datagrams_of_a_time_are_those_that_are_due_before_its_end() {
-        let within = |bytes, rate, ms| {
+        let within = |bytes: u64, rate, ms| {
             let pace = DatagramRate {
                 bits: bytes * 8,
                 rate,
