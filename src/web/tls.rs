@@ -198,7 +198,7 @@ impl fmt::Display for Pin {
 mod tests {
     use super::*;
     use rustls::pki_types::ServerName;
-    use io::{Read as _, Write as _};
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     /// Returns the text that a client reads which identifies the server by `pin`.

@@ -502,7 +502,9 @@ fn difference(a: &Plan, b: &Plan) -> Option<String> {
     let mut cases = a.cases.iter();
     Some(match cases.find(|case| b.case(&case.name) != Some(case)) {
         Some(case) => format!("case `{}` differs", case.name),
-        None => "seed, order, reference, trends, comparisons, late budget or --quick differ".to_owned(),
+        None => {
+            "seed, order, reference, trends, comparisons, late budget or --quick differ".to_owned()
+        }
     })
 }
 

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use super::{Analysis, CaseFigures, FigureOverRuns};
 use crate::{case_conditions, figure_words};
+use record::Metric;
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity::{counted, scale_for};
-use record::Metric;
 use stats::change::Change;
 use stats::deciding::Centre;
 use stats::hodges_lehmann::ShiftVerdict;
