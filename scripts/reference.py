@@ -45,7 +45,7 @@ PAGES = {
 USAGE_INDENT = " " * len("Usage: ")
 
 # An option as it is written in a help text, with its value if it takes one.
-OPTION = re.compile(r"(?:-\w(?:, )?)?(?:--[a-z][a-z0-9-]*[a-z0-9])?(?: ?[A-Z\[].*)?$")
+OPTION = re.compile(r"(?:-\w(?:, )?)?(?:--[a-z][a-z0-9-]*[a-z0-9])?(?: ?[A-Z\[](?![a-z ]).*)?$")
 
 
 @dataclass

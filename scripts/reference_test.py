@@ -183,6 +183,7 @@ class Commands(unittest.TestCase):
         self.assertIn("| [`--delay TIME`](../effects/delay.md) | Delay in each direction: 20ms |", text)
         self.assertIn("| `--seed NUMBER` | Seed |", text)
         self.assertNotIn("--cpu", text)
+        self.assertNotIn("Every flag", text)
         self.assertNotIn("--down-... (download)", text)
 
 

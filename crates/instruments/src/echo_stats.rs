@@ -30,6 +30,8 @@ struct Probe {
     sent_s: f64,
     rtt_ms: Option<f64>,
     late: bool,
+    /// The largest part of the round trip that the hosts can cause, in milliseconds; 0 if it is unknown.
+    hosts_ms: f64,
 }
 
 impl EchoStats {
@@ -59,7 +61,15 @@ impl EchoStats {
             sent_s: at_s,
             rtt_ms: None,
             late: false,
+            hosts_ms: 0.0,
         });
+    }
+
+    /// Sets the largest part of the last probe's round trip that the hosts can cause, in milliseconds.
+    pub(crate) fn hosts_took(&mut self, hosts_ms: f64) {
+        if let Some(probe) = self.probes.last_mut() {
+            probe.hosts_ms = hosts_ms;
+        }
     }
 
     /// Returns the number of probes that left.
@@ -119,12 +129,14 @@ impl EchoStats {
             .all(|probe| probe.rtt_ms.is_some() || probe.late)
     }
 
-    /// Computes the measurement. `interval` is the schedule of a sender that keeps one. `hosts_ms` is the largest part
-    /// of a round trip that the hosts can cause, if it is known; it lowers the lower bound of each round trip's
-    /// interval. A measurement without any answer is a failure.
-    pub(crate) fn finish(self, interval: Option<Duration>, hosts_ms: Option<f64>) -> Measurement {
+    /// Computes the measurement. `interval` is the schedule of a sender that keeps one. The intervals of the round trips
+    /// are for the network: they begin where those of the round trips without the hosts' parts begin. A measurement
+    /// without any answer is a failure.
+    pub(crate) fn finish(self, interval: Option<Duration>) -> Measurement {
         let pace = interval.and_then(|interval| self.pace(interval));
         let rtts: Vec<f64> = self.probes.iter().filter_map(|p| p.rtt_ms).collect();
+        let network = |probe: &Probe| Some((probe.rtt_ms? - probe.hosts_ms).max(0.0));
+        let of_network: Vec<f64> = self.probes.iter().filter_map(network).collect();
         let count = |metric| self.extra.iter().filter(|s| s.metric == metric).count() as u64;
         let (sent, received) = (self.probes.len() as u64, rtts.len() as u64);
         let mut figures = vec![
@@ -136,11 +148,10 @@ impl EchoStats {
             total(Metric::LatePackets, count(Metric::LateRttMs)),
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
-        figures.extend(round_trips(&rtts).into_iter().map(|figure| {
-            let interval = figure
-                .interval
-                .zip(hosts_ms)
-                .map(|([low, high], hosts)| [(low - hosts).max(0.0), high]);
+        let both = round_trips(&rtts).into_iter().zip(round_trips(&of_network));
+        figures.extend(both.map(|(figure, of_network)| {
+            let ends = figure.interval.zip(of_network.interval);
+            let interval = ends.map(|([_, high], [low, _])| [low, high]);
             Figure { interval, ..figure }
         }));
         let failure = (received == 0).then(|| {
@@ -234,7 +245,7 @@ mod tests {
     fn a_sender_that_is_behind_at_the_last_probe_fell_short() {
         // The probes left once a second.
         let fell_short = |interval: Option<u64>| {
-            let measurement = stats(100).finish(interval.map(Duration::from_millis), None);
+            let measurement = stats(100).finish(interval.map(Duration::from_millis));
             measurement.shortfall(Duration::from_millis(1))
         };
         assert_eq!(fell_short(Some(1000)), None);
@@ -255,7 +266,7 @@ mod tests {
         stats.answered(2, 1500.0);
         stats.answered(4, 4.0);
         assert!(!stats.complete());
-        let measurement = stats.finish(None, None);
+        let measurement = stats.finish(None);
         for (metric, statistic, value) in [
             (Metric::SentPackets, Statistic::Total, 4.0),
             (Metric::ReceivedPackets, Statistic::Total, 2.0),
@@ -266,6 +277,23 @@ mod tests {
         ] {
             assert_eq!(measurement.figure(metric, statistic), Some(value));
         }
+    }
+
+    #[test]
+    fn an_interval_begins_where_the_round_trips_begin_without_the_hosts_own_parts() {
+        let mut stats = EchoStats::new(Duration::from_secs(1));
+        for index in 1..=100_u32 {
+            stats.sent(f64::from(index));
+            // One send call in five was interrupted.
+            stats.hosts_took(if index % 5 == 0 { 5.0 } else { 0.02 });
+            stats.answered(index.into(), 10.0 + f64::from(index % 3) * 0.001);
+        }
+        let measurement = stats.finish(None);
+        let is_median = |figure: &&Figure| figure.statistic == Statistic::Median;
+        let median = measurement.figures.iter().find(is_median).unwrap();
+        let [low, high] = median.interval.unwrap();
+        assert!((9.979..9.983).contains(&low), "{low}");
+        assert!((10.0..10.003).contains(&high), "{high}");
     }
 
     #[test]
@@ -282,7 +310,7 @@ mod tests {
         let mut stats = stats(2);
         stats.answered(2, 1.0);
         let metrics: Vec<_> = stats
-            .finish(None, None)
+            .finish(None)
             .samples
             .iter()
             .map(|s| (s.index, s.metric))
@@ -313,7 +341,7 @@ mod tests {
         let mut stats = stats(1);
         stats.answered(0, 1.0);
         stats.answered(9, 1.0);
-        let measurement = stats.finish(None, None);
+        let measurement = stats.finish(None);
         assert!(
             measurement
                 .failure

@@ -51,7 +51,7 @@ pub(crate) struct ApiArgs {
     /// Address of the running farwire, as it prints at startup [default: its socket]
     ///
     /// Address of the running farwire, as it prints at startup: http://127.0.0.1:7700/#token=TOKEN, https://192.0.2.1:7700 or
-    /// unix:PATH [default: the socket of `--listen` without an address, else 127.0.0.1:7700]
+    /// unix:PATH [default: the socket of `--listen` without an address, or this user's only socket, else 127.0.0.1:7700]
     #[arg(long, value_name = "ADDR:PORT", help_heading = HEADING)]
     at: Option<At>,
     /// File with its token [default: $FARWIRE_TOKEN]

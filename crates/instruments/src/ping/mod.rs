@@ -37,7 +37,6 @@ use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 use stats::layers::{ETHERNET_HEADER, ip_header};
-use stats::order_statistics;
 
 const ICMP_HEADER: usize = 8;
 /// The time after which a request counts as lost, unless the user states one. Some round trips are added.
@@ -148,8 +147,9 @@ struct Pinger<'a> {
     ident: u16,
     start: Instant,
     tally: EchoStats,
-    /// The duration of each send call in milliseconds.
-    sending_ms: Vec<f64>,
+    /// The largest part of each round trip that the hosts can cause, in milliseconds: twice the duration of its send call.
+    /// Empty without the kernel's receive timestamps.
+    hosts_ms: Vec<f64>,
 }
 
 impl<'a> Pinger<'a> {
@@ -170,7 +170,7 @@ impl<'a> Pinger<'a> {
             ident: fastrand::u16(..),
             start: Instant::now(),
             tally: EchoStats::new(LossTimeout::new(plan.timeout, TIMEOUT)),
-            sending_ms: Vec::new(),
+            hosts_ms: Vec::new(),
         })
     }
 
@@ -181,13 +181,11 @@ impl<'a> Pinger<'a> {
         } else {
             "user space"
         };
-        self.sending_ms.sort_by(f64::total_cmp);
-        let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
-        let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
+        let hosts_ms = self.hosts_ms.iter().copied().reduce(f64::max);
         let loss = format!("no answer within {:?} of sending", self.tally.timeout());
         let mut measurement = self
             .tally
-            .finish(Some(self.plan.interval()), hosts_ms)
+            .finish(Some(self.plan.interval()))
             .with_fact("timestamps", stamps)
             .with_fact("loss", loss);
         measurement.failure = failure.or(measurement.failure);
@@ -249,8 +247,11 @@ impl<'a> Pinger<'a> {
         self.tally.sent(at_s);
         let sent = self.socket.send(&request);
         sent.with_context(|| format!("echo request {index} to {}", self.target.ip()))?;
-        let returned_s = self.start.elapsed().as_secs_f64();
-        self.sending_ms.push((returned_s - at_s) * 1e3);
+        if self.kernel_stamps {
+            let hosts_ms = 2e3 * (self.start.elapsed().as_secs_f64() - at_s);
+            self.tally.hosts_took(hosts_ms);
+            self.hosts_ms.push(hosts_ms);
+        }
         Ok(())
     }
 
@@ -319,22 +320,24 @@ impl<'a> Pinger<'a> {
     }
 }
 
-/// Adds the largest part of the round trips that the hosts can have caused (`host_ms`) to the figures and facts.
+/// Adds the largest of the hosts' parts of the round trips (`hosts_ms`) to the figures, and the facts about it.
 ///
 /// The kernel's receive timestamp excludes the wake-up. The hosts' remaining part is the way down through this host's
 /// kernel, which is the duration of a send call (unless a queue delays the packet, it has left when the call returns),
 /// and the way up and down at the far end, which is assumed to take no longer.
-fn with_hosts_part(mut measurement: Measurement, host_ms: f64) -> Measurement {
-    let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
-    measurement.figures.push(host);
+fn with_hosts_part(mut measurement: Measurement, hosts_ms: f64) -> Measurement {
+    let hosts = Figure::new(Metric::HostMs, Statistic::Max, hosts_ms);
+    measurement.figures.push(hosts);
     measurement
         .with_fact(
             "rtt interval",
-            format!("{QUANTILE_INTERVAL}; the lower end is reduced by the greatest part of the hosts"),
+            format!(
+                "{QUANTILE_INTERVAL}; the lower end is that of the round trips without the hosts' parts"
+            ),
         )
         .with_fact(
             "host",
-            "upper bound of the hosts' part of a round trip: twice the 90th percentile of a send call here, once for sending \
+            "the largest part of a round trip that the hosts can cause: twice the duration of its send call, once for sending \
              here and once for echoing there",
         )
 }

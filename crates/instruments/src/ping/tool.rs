@@ -85,7 +85,7 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     for answer in &answers {
         tally.answered(answer.number, answer.rtt_ms);
     }
-    let measurement = tally.finish(None, None);
+    let measurement = tally.finish(None);
     match times.as_slice() {
         [first, .., last] => measurement.with_fact("schedule", schedule(sent, last - first, plan)),
         _ => measurement,
