@@ -580,7 +580,8 @@ fn an_invalid_stage_is_refused_with_its_name() {
         "kind = 'delay' => stages: delay: `delay` is missing: write delay = \"20ms\"",
         "kind = 'delay', reorder = '5%' => stages: delay: reorder: reordered packets skip a delay",
         "kind = 'reorder', share = '1%' => stages: reorder: `extent` is missing: write extent = 3",
-        "kind = 'reorder', share = '1%', extent = 0 => nonzero",
+        "kind = 'reorder', share = '1%', extent = 0 => \
+         stages 1: extent: expected a whole number of at least 1, found `0`",
         "kind = 'reorder', share = '1%', extent = 3, timeout = '0s' => \
          stages: reorder: timeout: 0ns is out of range: a packet must be held for more than 0 and at most 3600s",
         "kind = 'four-state', p31 = '1%' => stages: four-state: `p13` is missing: write p13 = \"1%\"",

@@ -118,6 +118,7 @@ impl BaseUnit {
             "bit/s" => (other("bytes_per_second"), 8.0),
             "packets" => (other("packets"), 1.0),
             "1/s" => (other("per_second"), 1.0),
+            "1/min" => (other("per_second"), 60.0),
             _ => (None, 1.0),
         };
         Self { unit, per_unit }

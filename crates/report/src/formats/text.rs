@@ -97,7 +97,7 @@ mod tests {
             text(&record(), false, Terminal::NONE),
             text(&record(), true, Terminal::NONE),
         ] {
-            let row = text.lines().find(|line| line.contains("slow")).unwrap();
+            let row = text.lines().find(|line| line.starts_with(" slow")).unwrap();
             for cell in ["3.12 ± 0.95", "3.100", "×2.8"] {
                 assert!(row.contains(cell), "{cell} in {row}");
             }
