@@ -357,7 +357,7 @@ mod tests {
         let asked = asked("ping", "count = 3\ninterval = '20ms'");
         assert_eq!(
             asked.recorded().options(),
-            "--count=3 --interval=20ms --size=56 --timeout=3s"
+            "--count=3 --interval=20ms --size=56"
         );
     }
 

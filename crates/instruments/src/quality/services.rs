@@ -41,6 +41,10 @@ pub(super) struct ServicePortArgs {
     /// TCP port of the web server, whose answers give the responsiveness [default: 8080, else 80]
     #[arg(long, value_name = "PORT", hide_short_help = true)]
     http_port: Option<u16>,
+    /// The TCP port of the web server in a test bed.
+    #[arg(skip)]
+    #[serde(skip)]
+    bed_http_port: Option<u16>,
 }
 
 /// The services of a far end.
@@ -65,13 +69,18 @@ impl ServicePortArgs {
 
     /// Sets the ports of a far end in a test bed.
     pub(super) fn set_far_end(&mut self, far_end: &FarEnd) {
-        self.http_port.get_or_insert(far_end.http);
+        self.bed_http_port = Some(far_end.http);
+    }
+
+    /// Returns the TCP port of the web server if it is known.
+    fn known_http_port(&self) -> Option<u16> {
+        self.http_port.or(self.bed_http_port)
     }
 
     /// Returns the traffic of the measurement, as far as the ports are known.
     pub(super) fn traffic(&self) -> Vec<Traffic> {
         let stamp = self.stamp_port.unwrap_or(wire::PORT);
-        let http = self.http_port.unwrap_or(HTTP_PORTS[0]);
+        let http = self.known_http_port().unwrap_or(HTTP_PORTS[0]);
         vec![
             Traffic::Udp(Some(stamp)),
             Traffic::Tcp(Some(self.iperf3_port)),
@@ -97,7 +106,7 @@ impl FarServices {
             Ok(found) => found,
             Err(cause) => return Ok(Err(cause)),
         };
-        let http = candidates(address, ports.http_port, &HTTP_PORTS);
+        let http = candidates(address, ports.known_http_port(), &HTTP_PORTS);
         Ok(Ok(Self {
             stamp,
             iperf3: SocketAddr::new(address, ports.iperf3_port),

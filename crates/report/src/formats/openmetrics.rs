@@ -101,7 +101,12 @@ impl Part {
             Self::Low => "lower end of the 95 % interval of that mean",
             Self::High => "upper end of the 95 % interval of that mean",
         };
-        format!("{} The value is the {value}.", metric.meaning())
+        // The value is in the base unit.
+        let meaning = metric
+            .meaning()
+            .replace(" in percent of ", " as a share of ")
+            .replace(" per minute", " per second");
+        format!("{meaning} The value is the {value}.")
     }
 }
 
@@ -213,7 +218,12 @@ mod tests {
                     "{name}"
                 );
                 assert!(names.insert(name), "{metric:?} has the name of another");
-                assert!(!part.help(metric).contains(['"', '\\', '\n']), "{metric:?}");
+                let help = part.help(metric);
+                assert!(!help.contains(['"', '\\', '\n']), "{help}");
+                assert!(
+                    !help.contains("percent of ") && !help.contains("minute"),
+                    "{help}"
+                );
             }
         }
     }
