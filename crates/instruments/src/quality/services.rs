@@ -192,6 +192,7 @@ mod tests {
                 iperf3_port: port("iperf3"),
                 stamp_port: Some(stamp_port),
                 http_port: Some(http_port),
+                bed_http_port: None,
             };
             let address = Ipv4Addr::LOCALHOST.into();
             FarServices::find(address, &ports, None, &Session::default()).unwrap()
