@@ -8,6 +8,7 @@ pub(crate) mod host_baseline;
 pub(crate) mod machine_facts;
 pub(crate) mod observer;
 pub(crate) mod record_directory;
+pub(crate) mod run_times;
 pub(crate) mod runner;
 pub(crate) mod scenario;
 pub(crate) mod sharding;
