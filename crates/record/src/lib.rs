@@ -27,6 +27,7 @@ mod record_merge;
 mod record_writer;
 pub mod regular_file;
 pub mod schedule;
+pub mod server_log;
 mod shard;
 pub mod summary;
 pub mod table;

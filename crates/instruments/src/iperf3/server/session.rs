@@ -13,8 +13,10 @@ use crate::iperf3::tcp::{self, TcpStreams, report};
 use crate::iperf3::udp::{self, UdpStreams};
 use crate::iperf3::wire::{ControlState, Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS};
 use crate::service::{
-    AdmissionRefusal, ConnectionPermit, RefusalCause, ServiceLimits, TestResources, keep_alive,
+    AdmissionRefusal, ConnectionPermit, RefusalCause, ServiceLimits, TestResources, TestTime,
+    TestTraffic, TrafficPublisher, keep_alive,
 };
+use netio::tcp::TcpInfo;
 use record::Measurement;
 use socket2::SockRef;
 
@@ -62,7 +64,8 @@ pub(super) fn serve(
                 Some(cause) => shared.refused("iperf3", peer, cause, &why),
                 None => {
                     measurement.failure = Some(why);
-                    shared.log("iperf3", peer, began.elapsed(), &measurement);
+                    let time = TestTime::until_now(began);
+                    shared.log("iperf3", peer, time, &measurement);
                 }
             }
             return failed.notify(&mut control);
@@ -78,11 +81,12 @@ pub(super) fn serve(
         Err(refusal) => return refuse(&mut control, refusal),
     };
     place.begin();
+    let mut publisher = permit.publisher();
     let ways = u32::from(plan.direction.goes_up()) + u32::from(plan.direction.goes_down());
     control.extend_set_up(TIME_PER_STREAM * plan.parallel * ways);
     let outcome = match plan.protocol {
-        Transport::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
-        Transport::Udp => test.run_udp(&mut control, &params, &mut measurement),
+        Transport::Tcp => test.run_tcp(&mut control, plan, &mut publisher, &mut measurement),
+        Transport::Udp => test.run_udp(&mut control, &params, &mut publisher, &mut measurement),
     };
     if let Err(failed) = outcome {
         measurement.failure = Some(failed.cause.to_string());
@@ -179,6 +183,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
         let connections = &self.dispatcher.connections;
@@ -199,7 +204,7 @@ impl ServerTest<'_> {
         let sockets: Result<_> = specs.into_iter().zip(accepted).map(with_options).collect();
         let sockets = sockets.map_err(|error| connection_failed(&error))?;
         let mut streams = TcpStreams::new(plan, sockets).without_intervals();
-        let (sides, outcome) = self.run(control, plan, &mut streams);
+        let (sides, outcome) = self.run(control, plan, publisher, &mut streams);
         *measurement = report::measurement(plan, &streams, &sides, false);
         outcome
     }
@@ -208,6 +213,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         params: &Params,
+        publisher: &mut TrafficPublisher,
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
         let plan = &params.plan;
@@ -220,7 +226,7 @@ impl ServerTest<'_> {
         let sockets = waiting.accept(control, specs.len(), udp::wire::answer_repeated)?;
         let mut streams = UdpStreams::new(params, &specs, sockets, false)
             .map_err(|error| connection_failed(&error))?;
-        let (sides, outcome) = self.run(control, plan, &mut streams);
+        let (sides, outcome) = self.run(control, plan, publisher, &mut streams);
         *measurement = udp::measurement(&streams, &sides);
         outcome
     }
@@ -230,10 +236,12 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         streams: &mut impl Streams,
     ) -> (TestResults, SessionResult<()>) {
         let mut sides = TestResults::default();
-        let outcome = self.run_and_exchange(control, plan, streams, &mut sides);
+        let outcome = self.run_and_exchange(control, plan, publisher, streams, &mut sides);
+        publisher.finish(&traffic(streams, control));
         streams.close();
         (sides, outcome)
     }
@@ -242,6 +250,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         streams: &mut impl Streams,
         sides: &mut TestResults,
     ) -> SessionResult<()> {
@@ -249,7 +258,7 @@ impl ServerTest<'_> {
         control.send_state(ControlState::TestStart)?;
         control.send_state(ControlState::TestRunning)?;
         let outcome;
-        (sides.local, outcome) = self.run_streams(control, plan, streams);
+        (sides.local, outcome) = self.run_streams(control, plan, publisher, streams);
         outcome?;
         if let Until::For(_) = plan.until {
             // As in iperf3, the sockets are closed so that queued data does not delay the results.
@@ -276,6 +285,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         streams: &mut impl Streams,
     ) -> (Results, ControlResult<()>) {
         let longest = plan
@@ -284,6 +294,7 @@ impl ServerTest<'_> {
         let began = Instant::now();
         let (sends, silence) = (plan.direction.goes_down(), self.limits.idle);
         run::run(plan, streams, sends, silence, |streams, _, until| {
+            publisher.publish(|| traffic(streams, control));
             match control.poll_state(until)? {
                 Some(ControlState::TestEnd) => return Ok(true),
                 Some(state) => return Err(control.unexpected(state, "TEST_END (4)")),
@@ -300,6 +311,19 @@ impl ServerTest<'_> {
                 None => Ok(false),
             }
         })
+    }
+}
+
+/// Returns the traffic of a test. Datagrams show no round-trip time, so that the control connection's stands for theirs.
+fn traffic(streams: &impl Streams, control: &ControlChannel) -> TestTraffic {
+    let traffic = streams.traffic();
+    let of_control = || {
+        let info = TcpInfo::of(&*control.socket()).ok()?;
+        Some(info.rtt).filter(|time| !time.is_zero())
+    };
+    TestTraffic {
+        round_trip: traffic.round_trip.or_else(of_control),
+        ..traffic
     }
 }
 
