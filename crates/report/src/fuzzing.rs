@@ -5,9 +5,11 @@ use std::io;
 use record::Record;
 
 use crate::{FORMATS, Make, Terminal};
+use crate::{ServerReport, server_csv, server_markdown, server_text};
 
-/// Reads a record from the bytes of a file and creates every report of it.
+/// Reads a record from the bytes of a file and creates every report of it. Reads them as a far end's log, too.
 pub fn records(bytes: &[u8]) {
+    server_logs(bytes);
     let Ok(record) = Record::from_reader(bytes) else {
         return;
     };
@@ -27,6 +29,18 @@ pub fn records(bytes: &[u8]) {
     let _ = crate::drawings(&record);
 }
 
+/// Reads a far end's log from the bytes of a file and creates every report of it.
+fn server_logs(bytes: &[u8]) {
+    let Ok(report) = ServerReport::of(bytes) else {
+        return;
+    };
+    for details in [false, true] {
+        drop(server_text(&report, details, Terminal::NONE));
+    }
+    drop(server_markdown(&report));
+    let _ = server_csv(&report, &mut io::sink());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +49,22 @@ mod tests {
     /// Replacements for a byte, which produce numbers that are too large, have another sign or are missing, and
     /// truncated text.
     const BYTES: &[u8] = b"0159-e.\"}],:n ";
+
+    const LOG: &str = include_str!("../../../tests/fixtures/serve.jsonl");
+
+    #[test]
+    fn reports_of_changed_logs_do_not_panic() {
+        assert!(ServerReport::of(LOG.as_bytes()).unwrap().unreadable_lines == 0);
+        let mut random = fastrand::Rng::with_seed(2);
+        for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+            let mut bytes = LOG.as_bytes().to_vec();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(..bytes.len());
+                bytes[at] = BYTES[random.usize(..BYTES.len())];
+            }
+            server_logs(&bytes);
+        }
+    }
 
     #[test]
     fn reports_of_changed_records_do_not_panic() {

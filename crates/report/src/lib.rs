@@ -20,6 +20,7 @@ mod index;
 mod interval;
 mod meaning;
 mod render;
+mod server_report;
 mod so_far;
 mod spread;
 mod terminal;
@@ -42,6 +43,10 @@ pub use formats::html::html;
 pub use formats::text::text;
 pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
+pub use server_report::{
+    FigureAverage, RefusalCount, ServerReport, Spread, TestGroup, server_csv, server_markdown,
+    server_text,
+};
 pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 

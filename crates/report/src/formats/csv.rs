@@ -60,7 +60,7 @@ fn write_lines(record: &Record, target: &mut dyn Write) -> csv::Result<()> {
 
 /// Returns a name that no spreadsheet interprets as a formula: one that starts like a formula gets an apostrophe in
 /// front.
-fn no_formula(name: &str) -> Cow<'_, str> {
+pub(crate) fn no_formula(name: &str) -> Cow<'_, str> {
     if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         Cow::Owned(format!("'{name}"))
     } else {
