@@ -18,6 +18,7 @@ pub mod fuzzing;
 mod live;
 mod named_files;
 mod notes;
+mod peer_names;
 mod progress;
 mod service_manager;
 mod submit;
