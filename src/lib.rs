@@ -13,6 +13,7 @@ mod doctor;
 mod emulate;
 mod exit;
 mod experiment;
+mod far_end;
 pub mod forward;
 pub mod fuzzing;
 mod live;

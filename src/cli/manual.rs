@@ -202,6 +202,10 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire run --check scenarios/bufferbloat.toml",
                 ),
                 (
+                    "Run every case three times",
+                    "farwire run scenarios/bufferbloat.toml --repeats 3",
+                ),
+                (
                     "Continue an interrupted experiment",
                     "farwire run --resume out/bufferbloat",
                 ),
@@ -401,7 +405,11 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire serve --bind eth0 --max-duration 10min",
                 ),
                 (
-                    "Export counters for Prometheus",
+                    "Show the running tests on this terminal",
+                    "farwire serve --tui",
+                ),
+                (
+                    "Export counters for Prometheus, and the running tests as JSON",
                     "farwire serve --metrics 127.0.0.1:9100",
                 ),
             ],
@@ -699,6 +707,10 @@ static ALL: &[(&str, Facts)] = &[
                 (
                     "Print every figure of every run as JSON",
                     "farwire report out/bufferbloat --format jsonl",
+                ),
+                (
+                    "Show the averages over the tests of a far end",
+                    "farwire report tests.jsonl",
                 ),
             ],
             exit_status: DONE,

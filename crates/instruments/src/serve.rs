@@ -172,6 +172,11 @@ impl FarEndServer {
         move || running.snapshot()
     }
 
+    /// Writes a line about a running test, with the time, to the log for people.
+    pub fn print_progress(&self, text: &str) {
+        self.shared.print_progress(text);
+    }
+
     /// Returns the congestion control in effect, as read back from a socket.
     pub fn congestion(&self) -> &str {
         self.shared.congestion()

@@ -197,6 +197,13 @@ impl Log {
         }
     }
 
+    /// Writes a line about a running test beside those of the tests that have ended. Only people get it.
+    pub(crate) fn progress(&self, text: &str) {
+        if let Some(text_log) = &self.text_log {
+            text_log.queue(log_line(&format!("{}, {text}", now())));
+        }
+    }
+
     /// Writes a note to the operator that concerns no single test.
     pub(crate) fn note(&self, text: &str) {
         if let Some(notes) = &self.notes {

@@ -358,6 +358,11 @@ impl Shared {
         self.log.start()
     }
 
+    /// Writes a line about a running test to the log for people.
+    pub(crate) fn print_progress(&self, text: &str) {
+        self.log.progress(text);
+    }
+
     /// Writes a note to the operator that concerns no single test.
     pub(crate) fn note(&self, text: &str) {
         self.log.note(text);
