@@ -202,10 +202,6 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire run --check scenarios/bufferbloat.toml",
                 ),
                 (
-                    "Run every case three times",
-                    "farwire run scenarios/bufferbloat.toml --repeats 3",
-                ),
-                (
                     "Continue an interrupted experiment",
                     "farwire run --resume out/bufferbloat",
                 ),
@@ -399,10 +395,6 @@ static ALL: &[(&str, Facts)] = &[
                 (
                     "Answer one network only, and log every test as JSON",
                     "farwire serve --allow 192.0.2.0/24 --json tests.jsonl",
-                ),
-                (
-                    "Listen on one interface, for at most 10 minutes per test",
-                    "farwire serve --bind eth0 --max-duration 10min",
                 ),
                 (
                     "Show the running tests on this terminal",
@@ -703,10 +695,6 @@ static ALL: &[(&str, Facts)] = &[
                 (
                     "Write every figure as an SVG file",
                     "farwire report out/bufferbloat --figures figures",
-                ),
-                (
-                    "Print every figure of every run as JSON",
-                    "farwire report out/bufferbloat --format jsonl",
                 ),
                 (
                     "Show the averages over the tests of a far end",
