@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use instruments::serve::{DirectionTraffic, TestRow, TestSnapshot, TestTraffic};
-use record::quantity::{counted, number, size};
+use record::quantity::{number, size};
 
 use super::{TestKey, TrafficRates, WatchedFarEnd, key};
 
@@ -78,7 +78,7 @@ impl ProgressLines {
     }
 }
 
-/// Describes the traffic of a test since its start, and its rates of late.
+/// Describes the traffic of a test since its start, and its rates of late. Packets are left out, so that the line is not cut.
 fn progress(row: &TestRow, rates: Option<[f64; 2]>) -> String {
     let TestTraffic {
         up,
@@ -107,9 +107,8 @@ fn progress(row: &TestRow, rates: Option<[f64; 2]>) -> String {
 
 fn direction(name: &str, traffic: DirectionTraffic, bit_per_s: f64) -> String {
     format!(
-        "{name} {} in {} at {} Mbit/s",
+        "{name} {} at {} Mbit/s",
         size(traffic.bytes),
-        counted(traffic.packets, "packet"),
         number(bit_per_s / 1e6)
     )
 }
@@ -141,8 +140,8 @@ mod tests {
         assert_eq!(
             lines.lines(&snapshot, at(1_000)),
             [
-                "192.0.2.1:40000, transfer, 2.0 s: up 1 MiB in 1048 packets at 4.194 Mbit/s, down 2 MiB in 2097 packets at 8.389 Mbit/s, \
-                 round trip 1.500 ms, 1 lost (0.095 %)"
+                "192.0.2.1:40000, transfer, 2.0 s: up 1 MiB at 4.194 Mbit/s, down 2 MiB at 8.389 Mbit/s, round trip 1.500 ms, \
+                 1 lost (0.095 %)"
             ]
         );
         snapshot.rows.clear();

@@ -198,14 +198,14 @@ impl FarEndScreen {
 
     fn head(&self) -> Paragraph<'_> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        let counted = human(self.base.at.elapsed());
+        let since = human(self.base.at.elapsed());
         let paused = if self.is_paused {
             " \u{2014} PAUSED, continue with p"
         } else {
             ""
         };
         let first = format!(
-            "farwire serve: counted for {counted}, since {}{paused}",
+            "farwire serve: counted for {since}, since {}{paused}",
             self.base.time
         );
         let tests = format!(
