@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::cli::args::experiment_run::RestOfRecord;
 use crate::cli::args::links_file;
 use crate::cli::merge;
-use crate::experiment::{Plan, runner, scenario};
+use crate::experiment::{Plan, run_times, scenario};
 use crate::forward::capture::Filter;
 use crate::toml_file::SourceFile;
 use crate::{notes, web};
@@ -44,7 +44,7 @@ pub fn scenarios(bytes: &[u8]) {
         assert_eq!(read.cases.len(), plan.cases.len());
         assert!(read_plan(&read).is_ok());
         for case in &plan.cases {
-            let _ = runner::estimate(case);
+            let _ = run_times::estimate(case);
             for (_, link) in case.links(plan.seed).expect("a case was checked") {
                 let _ = warnings::of_link(&link.config);
                 pass(&link.config);

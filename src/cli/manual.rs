@@ -405,11 +405,11 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire serve --allow 192.0.2.0/24 --json tests.jsonl",
                 ),
                 (
-                    "Listen on one interface, for at most 10 minutes per test",
-                    "farwire serve --bind eth0 --max-duration 10min",
+                    "Show the running tests on this terminal",
+                    "farwire serve --tui",
                 ),
                 (
-                    "Export counters for Prometheus",
+                    "Export counters for Prometheus, and the running tests as JSON",
                     "farwire serve --metrics 127.0.0.1:9100",
                 ),
             ],
@@ -726,8 +726,8 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire report out/bufferbloat --figures figures",
                 ),
                 (
-                    "Print every figure of every run as JSON",
-                    "farwire report out/bufferbloat --format jsonl",
+                    "Show the averages over the tests of a far end",
+                    "farwire report tests.jsonl",
                 ),
             ],
             exit_status: DONE,

@@ -78,6 +78,9 @@ pub(crate) struct SubmitArgs {
     /// Run only this case, or the cases of this sweep, and the reference (repeatable)
     #[arg(long, value_name = "CASE", help_heading = RUNS_HEADING)]
     only: Vec<String>,
+    /// Run every case this many times, whatever the scenario says
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUNS_HEADING)]
+    repeats: Option<u32>,
     #[command(flatten, next_help_heading = RUNS_HEADING)]
     files: AllowFilesArg,
     /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
@@ -96,7 +99,7 @@ const TASKS_HEADING: &str = "Slurm tasks";
 const RUNS_HEADING: &str = "Runs";
 
 /// The options of a new submit, which --status and --cancel exclude.
-const OF_SUBMITTING: [&str; 14] = [
+const OF_SUBMITTING: [&str; 15] = [
     "scenario",
     "slurm",
     "out",
@@ -108,6 +111,7 @@ const OF_SUBMITTING: [&str; 14] = [
     "shard_by",
     "quick",
     "only",
+    "repeats",
     "allow_files",
     "late_budget",
     "print",
@@ -182,10 +186,14 @@ impl SubmitArgs {
         let (text, mut plan) = scenario::read(&scenario, &allowed, self.quick).or_bad_input()?;
         plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
+        if let Some(count) = self.repeats {
+            scenario::repeat_each(&mut plan, count).or_bad_input()?;
+        }
         warn(&plan).or_bad_input()?;
         let mut options = Vec::new();
         options.extend(self.quick.then(|| "--quick".to_owned()));
         options.extend(self.only.iter().map(|case| format!("--only={case}")));
+        options.extend(self.repeats.map(|count| format!("--repeats={count}")));
         let by_case = matches!(self.shard_by, ShardByArg::Case);
         options.extend(by_case.then(|| "--shard-by=case".to_owned()));
         let budget = self.late_budget;

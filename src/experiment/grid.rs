@@ -129,7 +129,7 @@ mod tests {
         let time: Duration = quick
             .cases
             .iter()
-            .map(crate::experiment::runner::estimate)
+            .map(crate::experiment::run_times::estimate)
             .sum();
         assert!(time < Duration::from_secs(300), "{time:?}");
     }
@@ -142,7 +142,7 @@ mod tests {
             .cases
             .iter()
             .map(|case| {
-                let time = crate::experiment::runner::estimate(case);
+                let time = crate::experiment::run_times::estimate(case);
                 time * runs(case)
             })
             .sum();

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(case.bed.mtu(), Some(9000));
         assert_eq!(case.congestion.as_str(), "reno");
         let bare: Bed = toml::from_str("kind = 'netns'\nmtu = 9000").unwrap();
-        assert!(runner::estimate(&case) < std::time::Duration::from_secs(3));
+        assert!(crate::experiment::run_times::estimate(&case) < std::time::Duration::from_secs(3));
         assert_eq!((case.bed, case.link), (bare, LinkSpec::default()));
     }
 }

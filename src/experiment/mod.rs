@@ -9,6 +9,7 @@ mod link_histories;
 pub(crate) mod machine_facts;
 pub(crate) mod observer;
 pub(crate) mod record_directory;
+pub(crate) mod run_times;
 pub(crate) mod runner;
 pub(crate) mod scenario;
 pub(crate) mod sharding;

@@ -17,9 +17,10 @@ fn a_scenario_that_is_wrong_is_one_error_with_its_place() -> Result<()> {
 }
 
 #[test_support::test]
-fn a_budget_of_lateness_is_no_choice_of_one_who_resumes_and_at_most_a_second() -> Result<()> {
+fn who_resumes_cannot_choose_the_repeats_and_a_late_budget_is_at_most_a_second() -> Result<()> {
     for (arguments, cause) in [
-        ("--resume out --late-budget 2ms", "cannot be used with"),
+        ("--resume out --repeats 2", "cannot be used with"),
+        ("x.toml --repeats 0", "0 is not in 1.."),
         (
             "x.toml --late-budget 2s",
             "write a time above 0 and at most 1s, as in 1ms",

@@ -3,6 +3,7 @@
 mod comparisons;
 mod expand;
 mod expectations;
+mod repeats;
 mod schema;
 mod tables;
 
@@ -19,6 +20,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use self::comparisons::CompareTable;
 use self::expand::ExpandedCase;
 use self::expectations::TrendTable;
+pub(crate) use self::repeats::repeat_each;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};

@@ -87,7 +87,7 @@ fn quick_shortens_instruments_and_repeats_and_nothing_else() {
     assert_eq!(quick.cases[0].link, full.cases[0].link);
     // The case takes a hundred pings one second apart, 500 MiB at the speed of the machine, and the
     // test bed.
-    let time = crate::experiment::runner::estimate(&full.cases[0]).as_secs_f64();
+    let time = crate::experiment::run_times::estimate(&full.cases[0]).as_secs_f64();
     assert!((100.0..101.0).contains(&time), "{time}");
 }
 
@@ -693,7 +693,7 @@ fn estimates_of_shipped_cases_are_within_a_third_of_their_times() {
         (&router, "wan", 32.6),
         (&speed, "udp-beside", 32.9),
     ] {
-        let estimate = crate::experiment::runner::estimate(plan.case(case).unwrap());
+        let estimate = crate::experiment::run_times::estimate(plan.case(case).unwrap());
         near(case, estimate.as_secs_f64(), took_s);
     }
     // These are the published seconds of each download.
@@ -727,7 +727,7 @@ fn absurd_counts_and_intervals_have_an_estimate() {
              parameters = {{ count = {count}, interval = '9000000000s' }}\n[[cases]]\nname = 'a'\n"
         );
         let plan = parse("x.toml", &text, false).unwrap();
-        let estimate = crate::experiment::runner::estimate(&plan.cases[0]);
+        let estimate = crate::experiment::run_times::estimate(&plan.cases[0]);
         assert!(
             estimate > Duration::from_secs(1_000_000_000) / 4,
             "{kind}: {estimate:?}"
