@@ -15,6 +15,7 @@ pub mod reach;
 pub mod read;
 pub mod route;
 mod rules;
+mod tc_number;
 mod timeline;
 mod toffee;
 pub mod warnings;

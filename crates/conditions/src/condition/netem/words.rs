@@ -1,9 +1,10 @@
 //! The words of an option string, and the quantities among them as tc reads them.
 
 use std::fmt::Display;
-use std::str::FromStr;
 
 use model::{Nanos, Probability};
+
+use crate::tc_number::{self, Wrong};
 
 /// Words separated by white space, and how many of them were read.
 #[derive(Debug)]
@@ -11,41 +12,6 @@ pub(super) struct Words<'a> {
     all: Vec<&'a str>,
     read: usize,
 }
-
-/// Units of rates in bits per second; tc's `bps` are bytes per second.
-const RATES: &[(&str, f64)] = &[
-    ("", 1.0),
-    ("bit", 1.0),
-    ("kbit", 1e3),
-    ("mbit", 1e6),
-    ("gbit", 1e9),
-    ("tbit", 1e12),
-    ("kibit", 1_024.0),
-    ("mibit", 1_048_576.0),
-    ("gibit", 1_073_741_824.0),
-    ("tibit", 1_099_511_627_776.0),
-    ("bps", 8.0),
-    ("kbps", 8e3),
-    ("mbps", 8e6),
-    ("gbps", 8e9),
-    ("tbps", 8e12),
-    ("kibps", 8_192.0),
-    ("mibps", 8_388_608.0),
-    ("gibps", 8_589_934_592.0),
-    ("tibps", 8_796_093_022_208.0),
-];
-
-/// Units of sizes; tc's multiples are powers of 1024.
-const SIZES: &[(&str, u64)] = &[
-    ("", 1),
-    ("b", 1),
-    ("k", 1 << 10),
-    ("kb", 1 << 10),
-    ("m", 1 << 20),
-    ("mb", 1 << 20),
-    ("g", 1 << 30),
-    ("gb", 1 << 30),
-];
 
 impl<'a> Words<'a> {
     pub(super) fn of(text: &'a str) -> Self {
@@ -93,81 +59,68 @@ impl<'a> Words<'a> {
 
 /// Reads a percentage; the percent sign is optional, as in tc.
 pub(super) fn percent(option: &str, word: &str) -> Result<Probability, String> {
-    let number = word.strip_suffix('%').unwrap_or(word);
-    let share = format!("{number}%").parse();
-    share.map_err(|cause| format!("{option}: {cause}"))
+    let right = "write a percentage from 0% to 100%, as in 0.1%";
+    let share = tc_number::percent(word)
+        .and_then(|percent| Probability::from_percent(percent).map_err(|_| Wrong::OutOfRange));
+    share.map_err(|wrong| refused(option, word, wrong, "a percentage", right))
 }
 
-/// Reads a time, which needs a unit.
+/// Reads a time, which needs a unit unless it is 0.
 pub(super) fn time(option: &str, word: &str) -> Result<Nanos, String> {
-    let is_bare = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    word.parse().map_err(|cause| {
-        if is_bare {
-            format!(
-                "{option}: {cause} (tc takes it for {word}us before iproute2 6.9, and for {word}ns since)"
-            )
-        } else {
-            format!("{option}: {cause}")
+    let right = "write a time with ns, us, ms, s, min or h, as in 20ms";
+    tc_number::time(word).map_err(|wrong| match wrong {
+        // The times of slots have 64 bits in every version of tc.
+        Wrong::NoUnit if option.starts_with("slot") => {
+            format!("{option}: `{word}` has no unit: {right} (tc takes it for {word}ns)")
         }
+        Wrong::NoUnit => format!(
+            "{option}: `{word}` has no unit: {right} (tc takes it for {word}us before iproute2 6.9, and for {word}ns since)"
+        ),
+        wrong => refused(option, word, wrong, "a time", right),
     })
 }
 
 /// Reads a rate in whole bytes per second, rounded down as by tc.
 pub(super) fn rate(word: &str) -> Result<u64, String> {
+    const OPTION: &str = "rate";
     let right = "write it as 10mbit, or in bytes per second as 1mbps";
     if word.ends_with('%') {
         return Err(format!(
             "rate: `{word}` is a share of a device's speed, and a link has none: {right}"
         ));
     }
-    let wrong = || format!("rate: `{word}` is not a rate: {right}");
-    let (number, unit) = split(word).ok_or_else(wrong)?;
-    let is_unit = |(name, _): &&(&str, f64)| name.eq_ignore_ascii_case(unit);
-    let (_, bits) = RATES.iter().find(is_unit).ok_or_else(wrong)?;
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let bytes = number * bits / 8.0;
-    if bytes < 1.0 {
-        return Err(format!(
+    match tc_number::rate(word) {
+        Ok(0) => Err(format!(
             "rate: `{word}` is below a byte per second, which netem takes for no limit: leave rate out, or {right}"
-        ));
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "above 0 and below 10^15"
-    )]
-    if bytes <= 1e15 {
-        Ok(bytes as u64)
-    } else {
-        Err(format!("rate: `{word}` is out of range: {right}"))
+        )),
+        read => read.map_err(|wrong| refused(OPTION, word, wrong, "a rate", right)),
     }
 }
 
 /// Reads a number of bytes or of packets: k, m and g are multiples of 1024.
 pub(super) fn size(option: &str, word: &str) -> Result<u32, String> {
-    let wrong = || format!("{option}: `{word}` is not a number such as 1000 or 10k");
-    let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = word.split_at(digits);
-    let is_unit = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(unit);
-    let (_, multiple) = SIZES.iter().find(is_unit).ok_or_else(wrong)?;
-    let number: u64 = whole(option, number).map_err(|_| wrong())?;
-    number
-        .checked_mul(*multiple)
-        .and_then(|size| u32::try_from(size).ok())
-        .ok_or_else(|| format!("{option}: `{word}` is out of range: at most {}", u32::MAX))
+    let right = format!("write a number such as 1000 or 10k, at most {}", u32::MAX);
+    tc_number::size(word).map_err(|wrong| refused(option, word, wrong, "a number", &right))
 }
 
-/// Reads an integer.
-pub(super) fn whole<T: FromStr<Err: Display>>(option: &str, word: &str) -> Result<T, String> {
-    word.parse()
-        .map_err(|cause| format!("{option}: `{word}` is not a whole number in its range: {cause}"))
+/// Reads an integer: decimal, hexadecimal as in 0x10, or octal as in 010.
+pub(super) fn whole<T: TryFrom<i128>>(option: &str, word: &str, right: &str) -> Result<T, String> {
+    let read = tc_number::integer(word, 0).ok_or(Wrong::Malformed);
+    let read = read.and_then(|number| T::try_from(number).map_err(|_| Wrong::OutOfRange));
+    read.map_err(|wrong| refused(option, word, wrong, "a whole number", right))
 }
 
-/// Splits a word into a decimal number and its unit.
-fn split(word: &str) -> Option<(&str, &str)> {
-    let rest = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let (number, unit) = word.split_at(word.len() - rest.len());
-    number
-        .starts_with(|c: char| c.is_ascii_digit())
-        .then_some((number, unit))
+fn refused(
+    option: &str,
+    word: &str,
+    wrong: Wrong,
+    what: impl Display,
+    right: impl Display,
+) -> String {
+    match wrong {
+        Wrong::OutOfRange => format!("{option}: `{word}` is out of range: {right}"),
+        Wrong::Malformed | Wrong::NoUnit => {
+            format!("{option}: `{word}` is not {what}: {right}")
+        }
+    }
 }
