@@ -286,6 +286,7 @@ fn key_of<'n>(stage: &'n str, field: Option<&'n str>) -> &'n str {
         ("rate" | "delay", Some(key)) => key,
         ("rate", None) if field.is_some_and(|field| field != "burst") => "aqm",
         ("burst-loss", _) => "loss",
+        ("netem-first", _) => "netem",
         _ => stage,
     }
 }

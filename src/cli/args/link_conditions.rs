@@ -69,6 +69,7 @@ const LESS_USED: &[&str] = &[
     "rate_at",
     "fluctuation",
     "size_delay",
+    "netem_at",
 ];
 
 /// A flag for every condition in each direction, one for up and one for down.
