@@ -9,7 +9,7 @@
 
 mod notes;
 mod options;
-mod words;
+mod values;
 mod write;
 
 use model::Netem;
@@ -17,8 +17,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
 pub(crate) use self::notes::notes;
-use self::words::Words;
 use super::{describe, text_form};
+use crate::tc_words::Words;
 
 /// One netem, written as tc's options: `delay 100ms 10ms 25% loss gemodel 1% 10%`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]

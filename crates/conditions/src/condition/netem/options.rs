@@ -5,8 +5,9 @@ use model::{
     NetemSlot, NetemSlotDelay, Probability,
 };
 
-use super::words::{Words, percent, rate, size, time, whole};
+use super::values::{percent, rate, size, time, whole};
 use crate::nearest;
+use crate::tc_words::Words;
 
 /// The options, in the order in which tc compares a shortened name with them.
 const OPTIONS: [&str; 14] = [

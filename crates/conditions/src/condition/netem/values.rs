@@ -1,61 +1,10 @@
-//! The words of an option string, and the quantities among them as tc reads them.
+//! The values of netem's options as tc reads them, with advice for what it or farwire refuses.
 
 use std::fmt::Display;
 
 use model::{Nanos, Probability};
 
 use crate::tc_number::{self, Wrong};
-
-/// Words separated by white space, and how many of them were read.
-#[derive(Debug)]
-pub(super) struct Words<'a> {
-    all: Vec<&'a str>,
-    read: usize,
-}
-
-impl<'a> Words<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
-        Self {
-            all: text.split_whitespace().collect(),
-            read: 0,
-        }
-    }
-
-    pub(super) fn next(&mut self) -> Option<&'a str> {
-        let word = self.all.get(self.read).copied()?;
-        self.read += 1;
-        Some(word)
-    }
-
-    /// Returns the next word, which `option` needs; `right` is an example of it.
-    pub(super) fn need(&mut self, option: &str, right: &str) -> Result<&'a str, String> {
-        self.next()
-            .ok_or_else(|| format!("{option}: its value is missing: {right}"))
-    }
-
-    /// Returns the next word if it is a number, which begins with a digit.
-    pub(super) fn number(&mut self) -> Option<&'a str> {
-        self.next_if(|word| word.starts_with(|c: char| c.is_ascii_digit()))
-    }
-
-    /// Returns the next word if it is a number, which may begin with a minus sign.
-    pub(super) fn signed_number(&mut self) -> Option<&'a str> {
-        self.next_if(|word| word.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
-    }
-
-    /// Reads the next word if it is `option` or its beginning, and returns whether it was.
-    pub(super) fn option(&mut self, option: &str) -> bool {
-        self.next_if(|word| option.starts_with(word)).is_some()
-    }
-
-    fn next_if(&mut self, is_right: impl Fn(&str) -> bool) -> Option<&'a str> {
-        let word = self.all.get(self.read).copied()?;
-        is_right(word).then(|| {
-            self.read += 1;
-            word
-        })
-    }
-}
 
 /// Reads a percentage; the percent sign is optional, as in tc.
 pub(super) fn percent(option: &str, word: &str) -> Result<Probability, String> {
