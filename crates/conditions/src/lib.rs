@@ -26,7 +26,7 @@ pub use as_netem::AsNetem;
 pub use condition::*;
 pub use direction::Direction;
 pub use error::{At, Error, PathStep, Problem};
-pub use from_tc::{FromTc, Lack, MOST_COMMANDS};
+pub use from_tc::{FromTc, Lack};
 pub use layer::{ConditionName, ConditionSet, Layer, ScheduleStep};
 pub use link::LinkSpec;
 pub use link::class::ClassSpec;

@@ -31,7 +31,7 @@ use crate::require;
 use crate::rules::Rule;
 
 /// The most commands of tc in a script.
-pub const MOST_COMMANDS: usize = 2_000;
+const MOST_COMMANDS: usize = 2_000;
 
 /// Commands of the set-up around tc, which impair nothing.
 const SET_UP: [&str; 14] = [

@@ -344,7 +344,8 @@ fn managed(
         }
         let value = words.need(word, "tc needs one")?;
         if word == "limit" {
-            limit = Some(QueueLimit::Packets(whole(word, value, 0)?));
+            let packets: u32 = whole(word, value, 0)?;
+            limit = (packets > 0).then_some(packets);
         } else if TIMES.contains(&word) {
             text += &format!(",{word}={}", time(word, value)?);
         } else if NUMBERS.contains(&word) {
@@ -359,7 +360,7 @@ fn managed(
     let aqm: Result<AqmSpec, _> = text.parse();
     let aqm = aqm.map_err(|cause| format!("{kind}: {cause}"))?;
     Ok(LeafQueue {
-        limit,
+        limit: limit.map(QueueLimit::Packets),
         aqm: Some(aqm),
     })
 }

@@ -14,7 +14,7 @@ fn same(script: &str, link: &str) {
     } = converted(script);
     let expected: LinkSpec = read::toml_text(link).unwrap();
     assert_eq!(own, expected, "{script}");
-    assert_eq!(lacks, [], "{script}");
+    assert!(lacks.is_empty(), "{script}: {lacks:?}");
 }
 
 /// Returns what has no equivalent, by line.
@@ -108,24 +108,27 @@ fn shapers_have_their_queues_and_what_they_count() {
 fn filters_on_protocol_and_port_are_classes() {
     let prio = "tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
                 tc qdisc add dev eth0 parent 1:3 handle 30: netem delay 200ms\n";
-    for filter in [
-        "u32 match ip dport 80 0xffff flowid 1:3",
-        "u32 match ip protocol 6 0xff match ip sport 0x50 ffff classid 1:3",
-        "flower ip_proto tcp dst_port 80 classid 1:3",
-        "u32 match u16 80 0xffff at 22 match u8 6 0xff at 9 flowid 1:3",
+    for (filter, class) in [
+        (
+            "u32 match ip dport 80 0xffff flowid 1:3",
+            "name = 'port-80'",
+        ),
+        (
+            "u32 match ip protocol 6 0xff match ip sport 0x50 ffff classid 1:3",
+            "name = 'tcp-80'\nprotocol = 'tcp'",
+        ),
+        (
+            "flower ip_proto tcp dst_port 80 classid 1:3",
+            "name = 'tcp-80'\nprotocol = 'tcp'",
+        ),
+        (
+            "u32 match u16 80 0xffff at 22 match u8 6 0xff at 9 flowid 1:3",
+            "name = 'tcp-80'\nprotocol = 'tcp'",
+        ),
     ] {
-        let script = format!("{prio}tc filter add dev eth0 parent 1:0 protocol ip prio 1 {filter}");
-        let protocol = match filter.contains('6') || filter.contains("tcp") {
-            true => "name = 'tcp-80'\nprotocol = 'tcp'",
-            false => "name = 'port-80'",
-        };
-        let protocol = match filter.starts_with("u32 match ip dport") {
-            true => "name = 'port-80'",
-            false => protocol,
-        };
         same(
-            &script,
-            &format!("[[classes]]\n{protocol}\nport = 80\nup.netem = 'delay 200ms'"),
+            &format!("{prio}tc filter add dev eth0 parent 1:0 protocol ip prio 1 {filter}"),
+            &format!("[[classes]]\n{class}\nport = 80\nup.netem = 'delay 200ms'"),
         );
     }
     same(
