@@ -858,13 +858,17 @@ static ALL: &[(&str, Facts)] = &[
                     "Write conditions as options of tc-netem(8)",
                     "farwire link --delay 20ms --loss 1% --as-netem",
                 ),
+                (
+                    "Convert a script of tc's commands to a link file",
+                    "farwire link --from-tc shape.sh > shape.toml",
+                ),
                 ("Explain a profile", "farwire link --profile mobile"),
             ],
             exit_status: &[
                 ("0", "The conditions are shown."),
                 (
                     "1",
-                    "With --as-netem: netem has no options for some of the conditions.",
+                    "With --as-netem: netem has no options for some of the conditions. With --from-tc: some lines have no equivalent.",
                 ),
                 ("2", "A condition or another argument is wrong."),
             ],
@@ -875,6 +879,7 @@ static ALL: &[(&str, Facts)] = &[
                 "farwire-emulate(1)",
                 "farwire-theory(1)",
                 "farwire-profiles(1)",
+                "tc(8)",
                 "tc-netem(8)",
             ],
         },
