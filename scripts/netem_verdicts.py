@@ -54,7 +54,7 @@ PLACES = [
     "slot distribution normal {TIME} 1ms",
 ]
 
-# What the grammar says about words, order and omissions.
+# Strings about words, their order and omissions.
 SHAPES = [
     "",
     "delay",

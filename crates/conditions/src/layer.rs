@@ -47,7 +47,7 @@ pub struct ScheduleStep {
     pub conditions: ConditionSet,
 }
 
-/// Which of the conditions that others need a direction has at any time.
+/// The conditions that a direction has at any time, among those that others need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Provided {
     /// A rate.

@@ -25,7 +25,7 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// The object that a command changes. What it contains is absent where a command only names it.
+/// The object that a command changes. Its content is absent where a command only names it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Object {
     Qdisc {

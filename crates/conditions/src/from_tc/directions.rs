@@ -1,4 +1,4 @@
-//! What a device's qdiscs, classes and filters do to the packets of one direction.
+//! The effect of a device's qdiscs, classes and filters on the packets of one direction.
 
 use model::{BitsPerSec, Bytes, Framing, Netem, QueueLimit};
 
@@ -18,7 +18,7 @@ const DEVICE_QUEUE: u32 = 1_000;
 /// The same on an ifb (Linux 6.1, `drivers/net/ifb.c`).
 const IFB_QUEUE: u32 = 32;
 
-/// What some packets meet.
+/// The conditions that some packets meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Path {
     pub(super) netem: Option<Netem>,
@@ -29,7 +29,7 @@ pub(super) struct Path {
     police: Option<PoliceSpec>,
 }
 
-/// What the packets of one direction meet.
+/// The conditions that the packets of one direction meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Direction {
     /// The path of packets that no filter matches, with what all packets share.
@@ -53,7 +53,7 @@ struct Leaf {
     /// The line that made it, if it has conditions.
     line: Option<usize>,
     path: Path,
-    /// Whether packets come to it without a filter.
+    /// Whether packets reach it without a filter.
     is_reached: bool,
 }
 

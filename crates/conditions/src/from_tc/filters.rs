@@ -14,7 +14,7 @@ pub(super) struct Matched {
     pub(super) port: Option<u16>,
 }
 
-/// Where the packets of a filter go.
+/// The place to which the packets of a filter go.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
     /// A class of the qdisc.

@@ -1,8 +1,8 @@
 //! Commands of tc as a link: qdiscs, classes and filters of one or two devices.
 //!
-//! A script is read command by command, as the kernel would see them, into the qdiscs that exist at its end. What one
-//! device sends is one direction of the link; what it receives, by way of an ifb, or what a second device sends is the
-//! other one. Everything without an equivalent is named with its line.
+//! A script is read command by command, as the kernel would see them, into the qdiscs that exist at its end. The packets
+//! that one device sends are one direction of the link. Those that it receives, by way of an ifb, or those that a second
+//! device sends are the other one. Everything without an equivalent is named with its line.
 
 mod commands;
 mod devices;
@@ -44,7 +44,7 @@ const SET_UP: [&str; 14] = [
 pub struct FromTc {
     /// The link.
     pub link: LinkSpec,
-    /// What is said about the link as a whole, a sentence each.
+    /// Sentences about the link as a whole.
     pub remarks: Vec<String>,
     /// The parts of the script that have no equivalent, in the order of its lines.
     pub lacks: Vec<Lack>,

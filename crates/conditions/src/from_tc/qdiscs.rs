@@ -21,7 +21,7 @@ pub(super) enum Qdisc {
     Ingress,
 }
 
-/// What a shaper lets pass.
+/// The rate of a shaper.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shaper {
     pub(super) bytes_per_s: u64,

@@ -1,4 +1,4 @@
-//! What a conversion says beside its result.
+//! The messages of a conversion.
 
 /// A part of a script that has no equivalent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ pub struct Lack {
     pub what: String,
 }
 
-/// What is said beside a link that was made of tc's commands.
+/// The messages about a link that was made of tc's commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) lacks: Vec<Lack>,

@@ -1,7 +1,7 @@
 //! The commands of a shell script or of a file for `tc -batch`.
 //!
 //! Every command counts once, in the order of the file, whatever `if` or loop it is in. Variables have the values that
-//! the script itself gives them. What the shell would compute is not known here.
+//! the script itself gives them. Values that the shell would compute are not known here.
 
 use std::collections::HashMap;
 use std::iter::Peekable;

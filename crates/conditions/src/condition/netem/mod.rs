@@ -1,8 +1,8 @@
 //! netem's options as one condition, with tc's names: `delay 100ms 10ms loss 1%` (tc-netem(8); iproute2,
 //! `tc/q_netem.c`).
 //!
-//! What tc reads, also shortened words and no options at all, is read and has the same meaning; what tc refuses is
-//! refused. `docs/netem.md` lists the differences, and a test compares the verdicts of tc's own parser, which
+//! Options that tc reads, also shortened ones and none at all, are read and have the same meaning; options that tc
+//! refuses are refused. `docs/netem.md` lists the differences, and a test compares the verdicts of tc's own parser, which
 //! `verdicts.txt` has, with those of this one. Most differences are a time without a unit, which means microseconds
 //! before iproute2 6.9 and nanoseconds since; an option given twice, of which tc takes the last; and values with which
 //! netem does nothing or drops everything.
