@@ -275,7 +275,7 @@ macro_rules! conditions {
         pub(crate) const CLASS_KEYS: &[&str] =
             &["name", "protocol", "port", $(<$type>::KEY,)+ "up", "down", "schedule"];
         pub(crate) const LINK_KEYS: &[&str] = &[
-            "profile", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "classes",
+            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "classes",
         ];
     };
 }
