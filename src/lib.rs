@@ -18,6 +18,7 @@ pub mod fuzzing;
 mod live;
 mod named_files;
 mod notes;
+mod profile_folders;
 mod progress;
 mod service_manager;
 mod submit;

@@ -40,7 +40,7 @@ fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
     let source = SourceFile {
         file,
         text,
-        also: &[],
+        also: NamedFiles::OWN,
     };
     super::parse(source, quick)
 }

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn every_condition_of_a_profile_has_a_source_or_is_assumed() {
         for profile in PROFILES {
-            assert_eq!(unfounded(profile.text), []);
+            assert_eq!(unfounded(profile.text), Vec::<Unfounded>::new());
         }
     }
 
