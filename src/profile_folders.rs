@@ -19,7 +19,11 @@ const OF_USER: &str = "farwire/profiles";
 
 /// Folders of profiles, in the order in which a name is looked for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProfileFolders(Vec<PathBuf>);
+pub(crate) struct ProfileFolders {
+    all: Vec<PathBuf>,
+    /// Whether the first one was given by the user.
+    is_given: bool,
+}
 
 /// A profile that a user wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,21 +38,28 @@ pub(crate) struct ProfileFile {
 
 impl ProfileFolders {
     /// No folder, so that only the profiles that ship have names.
-    pub(crate) const NONE: Self = Self(Vec::new());
+    pub(crate) const NONE: Self = Self {
+        all: Vec::new(),
+        is_given: false,
+    };
 
     /// Returns the folder `first`, if there is one, then `./profiles`, and then the user's.
     pub(crate) fn usual(first: Option<&Path>) -> Self {
         let here = [HERE.into()];
-        let first = first.map(Path::to_owned);
-        Self(first.into_iter().chain(here).chain(of_user()).collect())
+        let given = first.map(Path::to_owned).into_iter();
+        Self {
+            all: given.chain(here).chain(of_user()).collect(),
+            is_given: first.is_some(),
+        }
     }
 
-    /// Returns the folder for a new profile: the first one that exists, or else the last one.
+    /// Returns the folder for a new profile: the given one, or the first one that exists, or else the user's.
     pub(crate) fn for_new(&self) -> Option<&Path> {
-        let folders = || self.0.iter().map(PathBuf::as_path);
-        folders()
-            .find(|folder| folder.is_dir())
-            .or_else(|| folders().next_back())
+        let mut folders = self.all.iter().map(PathBuf::as_path);
+        let last = self.all.last().map(PathBuf::as_path);
+        folders
+            .find(|folder| self.is_given || folder.is_dir())
+            .or(last)
     }
 
     /// Returns the first profile with a name.
@@ -59,11 +70,11 @@ impl ProfileFolders {
         if !is_name(name) {
             return Ok(None);
         }
-        let files = self
-            .0
+        let mut files = self
+            .all
             .iter()
             .map(|folder| folder.join(format!("{name}.toml")));
-        let found = files.into_iter().find(|path| path.is_file());
+        let found = files.find(|path| path.is_file());
         found.map(|path| ProfileFile::read(name, path)).transpose()
     }
 
@@ -86,7 +97,7 @@ impl ProfileFolders {
 
     fn paths(&self) -> BTreeMap<String, PathBuf> {
         let mut paths = BTreeMap::new();
-        for folder in &self.0 {
+        for folder in &self.all {
             // A folder that does not exist has no profiles.
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
             for path in entries.map(|entry| entry.path()) {
@@ -195,7 +206,10 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         fs::create_dir(at("two/folder.toml")).unwrap();
-        let folders = ProfileFolders(vec![at("none"), at("one"), at("two")]);
+        let mut folders = ProfileFolders {
+            all: vec![at("none"), at("one"), at("two")],
+            is_given: false,
+        };
         let all = folders.all().unwrap();
         let listed: Vec<(&str, &str)> = all
             .iter()
@@ -204,6 +218,8 @@ mod tests {
         assert_eq!(listed, [("a", "First"), ("b", "")]);
         assert_eq!(folders.find("a").unwrap().unwrap().path, at("one/a.toml"));
         assert_eq!(folders.for_new(), Some(at("one").as_path()));
+        folders.is_given = true;
+        assert_eq!(folders.for_new(), Some(at("none").as_path()));
         for absent in ["c", "folder", "not", "../one/a", "not a name", ""] {
             assert_eq!(folders.find(absent).unwrap(), None, "{absent}");
         }
