@@ -15,10 +15,10 @@ use crate::profile_folders::ProfileFolders;
 /// The options about the files that a file may name.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct NamedFilesArgs {
-    /// Let a scenario or link file name files below DIR, not only below its own directory (repeatable)
+    /// Let a scenario or link file also name files below DIR (repeatable)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) allow_files: Vec<PathBuf>,
-    /// Look for profiles in DIR before ./profiles, ~/.config/farwire/profiles and those that ship
+    /// Look for profiles in DIR first, before ./profiles and those that ship
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) profiles: Option<PathBuf>,
 }

@@ -878,7 +878,6 @@ static ALL: &[(&str, Facts)] = &[
                     "Convert a script of tc's commands to a link file",
                     "farwire link --from-tc shape.sh > shape.toml",
                 ),
-                ("Explain a profile", "farwire link --profile mobile"),
             ],
             exit_status: &[
                 ("0", "The conditions are shown."),
@@ -976,7 +975,11 @@ static ALL: &[(&str, Facts)] = &[
                     "Check all profiles that you wrote",
                     "farwire profiles check",
                 ),
-                ("Check one", "farwire profiles check office"),
+                ("Check one of them", "farwire profiles check office"),
+                (
+                    "Check the profiles of a project",
+                    "farwire profiles check --profiles profiles",
+                ),
             ],
             exit_status: &[
                 (

@@ -32,7 +32,7 @@ pub(crate) struct ProfilesArgs {
     /// Print the file of this profile
     #[arg(value_parser = ProfileName, hide_possible_values = true)]
     name: Option<String>,
-    /// Look for profiles in DIR before ./profiles, ~/.config/farwire/profiles and those that ship
+    /// Look for profiles in DIR first, before ./profiles and those that ship
     #[arg(long, value_name = "DIR")]
     profiles: Option<PathBuf>,
     /// Write names and conditions as JSON to FILE (- for standard output, instead of text)
@@ -74,7 +74,7 @@ pub(crate) struct CheckArgs {
     /// Profiles to check [default: all that do not ship with farwire]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Look for profiles in DIR before ./profiles and ~/.config/farwire/profiles
+    /// Look for profiles in DIR first, before ./profiles
     #[arg(long, value_name = "DIR")]
     profiles: Option<PathBuf>,
     /// Write the results as JSON to FILE (- for standard output, instead of text)

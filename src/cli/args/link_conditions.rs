@@ -41,7 +41,7 @@ pub(crate) struct ConditionsArgs {
         hide_short_help = true
     )]
     toffee: Option<ToffeeSpec>,
-    /// Use the conditions of a kind of network, such as mobile (`farwire profiles` lists all); flags override them
+    /// Use a kind of network that `farwire profiles` lists; flags override it
     #[arg(
         long,
         value_name = "NAME",
