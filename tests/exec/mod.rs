@@ -7,4 +7,5 @@ mod effects;
 mod faults;
 mod link;
 mod packet_log;
+mod profiles;
 mod shell;
