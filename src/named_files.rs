@@ -33,7 +33,7 @@ pub(crate) struct NamedFiles {
 }
 
 impl NamedFiles {
-    /// The files of its own directory, and profiles that ship.
+    /// No file outside the directory of the naming one, and only profiles that ship.
     pub(crate) const OWN: &'static Self = &Self {
         folders: Vec::new(),
         profiles: ProfileFolders::NONE,

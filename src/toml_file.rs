@@ -35,7 +35,7 @@ pub(crate) struct SourceFile<'a> {
     pub(crate) file: &'a str,
     /// Its text.
     pub(crate) text: &'a str,
-    /// The files that it may name, besides those of its own directory.
+    /// The files that it may name outside its directory.
     pub(crate) also: &'a NamedFiles,
 }
 

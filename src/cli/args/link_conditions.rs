@@ -132,7 +132,7 @@ impl ConditionsArgs {
         self.link.is_some() || self.profile.is_some() || self.toffee.is_some()
     }
 
-    /// The files that a file may name, beside those of its own folder.
+    /// The files that a file may name outside its folder.
     pub(crate) fn named_files(&self) -> NamedFiles {
         self.files.files()
     }
