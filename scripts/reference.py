@@ -38,6 +38,7 @@ PAGES = {
     "queue": "effects/drop-tail.md",
     "size-delay": "effects/delay.md",
     "netem": "netem.md",
+    "netem-at": "netem.md#beside-a-rate",
 }
 
 

@@ -18,6 +18,7 @@ use crate::cli::args::links_file;
 use crate::cli::merge;
 use crate::experiment::{Plan, run_times, scenario};
 use crate::forward::capture::Filter;
+use crate::named_files::NamedFiles;
 use crate::toml_file::SourceFile;
 use crate::{notes, web};
 
@@ -171,7 +172,7 @@ fn source(bytes: &[u8]) -> Option<SourceFile<'_>> {
         // This folder does not exist, so a path in the file leads to no file.
         file: "/nowhere/x.toml",
         text: str::from_utf8(bytes).ok()?,
-        also: &[],
+        also: NamedFiles::OWN,
     })
 }
 

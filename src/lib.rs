@@ -21,6 +21,7 @@ mod misplaced_keys;
 mod named_files;
 mod notes;
 mod peer_names;
+mod profile_folders;
 mod progress;
 mod service_manager;
 mod submit;

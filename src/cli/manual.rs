@@ -32,6 +32,22 @@ static NONE: Facts = Facts {
     see_also: &[],
 };
 
+/// The folders of profiles.
+const PROFILE_FILES: Rows = &[
+    (
+        "./profiles/NAME.toml",
+        "A profile of the working directory.",
+    ),
+    (
+        "~/.config/farwire/profiles/NAME.toml",
+        "A profile of the user.",
+    ),
+];
+const PROFILES_OF_USER: (&str, &str) = (
+    "XDG_CONFIG_HOME",
+    "The directory that is used in place of ~/.config.",
+);
+
 const DONE: Rows = &[
     ("0", "The command did what was asked."),
     (
@@ -894,13 +910,16 @@ static ALL: &[(&str, Facts)] = &[
                     "Write conditions as options of tc-netem(8)",
                     "farwire link --delay 20ms --loss 1% --as-netem",
                 ),
-                ("Explain a profile", "farwire link --profile mobile"),
+                (
+                    "Convert a script of tc's commands to a link file",
+                    "farwire link --from-tc shape.sh > shape.toml",
+                ),
             ],
             exit_status: &[
                 ("0", "The conditions are shown."),
                 (
                     "1",
-                    "With --as-netem: netem has no options for some of the conditions.",
+                    "With --as-netem: netem has no options for some of the conditions. With --from-tc: some lines have no equivalent.",
                 ),
                 ("2", "A condition or another argument is wrong."),
             ],
@@ -911,6 +930,7 @@ static ALL: &[(&str, Facts)] = &[
                 "farwire-emulate(1)",
                 "farwire-theory(1)",
                 "farwire-profiles(1)",
+                "tc(8)",
                 "tc-netem(8)",
             ],
         },
@@ -944,19 +964,73 @@ static ALL: &[(&str, Facts)] = &[
         Facts {
             examples: &[
                 ("List the profiles", "farwire profiles"),
+                ("Print the file of a profile", "farwire profiles mobile"),
                 (
-                    "Copy a profile to a file to edit it",
-                    "farwire profiles mobile > mine.toml",
+                    "Make a profile, and use it",
+                    "farwire profiles new office --delay 7ms --rate 50mbit",
                 ),
                 (
-                    "Use the edited file",
-                    "farwire exec --link mine.toml -- ping -c 3 10.77.0.2",
+                    "Check that every number has a source",
+                    "farwire profiles check",
                 ),
             ],
             exit_status: DONE,
-            environment: &[COLUMNS],
-            files: &[],
+            environment: &[COLUMNS, PROFILES_OF_USER],
+            files: PROFILE_FILES,
             see_also: LINK_PAGES,
+        },
+    ),
+    (
+        "farwire profiles new",
+        Facts {
+            examples: &[
+                (
+                    "Make a profile from conditions",
+                    "farwire profiles new office --delay 7ms --rate 50mbit --queue 100ms",
+                ),
+                (
+                    "Build on another profile",
+                    "farwire profiles new train --profile mobile --loss 2%,burst=20 --about 'A phone in a train'",
+                ),
+                (
+                    "Make a profile from a link file",
+                    "farwire profiles new lab --link lab.toml --profiles profiles",
+                ),
+            ],
+            exit_status: DONE,
+            environment: &[PROFILES_OF_USER],
+            files: PROFILE_FILES,
+            see_also: &["farwire-profiles(1)", "farwire-link(1)"],
+        },
+    ),
+    (
+        "farwire profiles check",
+        Facts {
+            examples: &[
+                (
+                    "Check all profiles that you wrote",
+                    "farwire profiles check",
+                ),
+                ("Check one of them", "farwire profiles check office"),
+                (
+                    "Check the profiles of a project",
+                    "farwire profiles check --profiles profiles",
+                ),
+            ],
+            exit_status: &[
+                (
+                    "0",
+                    "Every profile can be read, and every number has a source or is marked as assumed.",
+                ),
+                (
+                    "1",
+                    "A profile has a problem, which the output names with its line.",
+                ),
+                ("2", "An argument is wrong."),
+            ],
+            environment: &[PROFILES_OF_USER],
+            files: PROFILE_FILES,
+            see_also: &["farwire-profiles(1)"],
         },
     ),
     (

@@ -16,7 +16,9 @@ use super::args::headings;
 use crate::experiment::{Case, Plan};
 use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
+use crate::named_files::NamedFiles;
 use crate::notes::note;
+use crate::profile_folders::ProfileFolders;
 use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
@@ -252,9 +254,10 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     let source = SourceFile {
         file: &given.file,
         text: &given.text,
-        also: &uses::folders_sent_from(plan)
-            .into_iter()
-            .collect::<Vec<_>>(),
+        also: &NamedFiles {
+            folders: uses::folders_sent_from(plan).into_iter().collect(),
+            profiles: ProfileFolders::usual(None),
+        },
     };
     let whole = scenario::parse(source, plan.quick).ok();
     let mut options = String::new();

@@ -89,13 +89,14 @@ fn alone(case: &Case, group: &[PlannedInstrument]) -> Case {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named_files::NamedFiles;
     use std::time::Duration;
 
     fn plan(text: &str, quick: bool) -> Plan {
         let source = SourceFile {
             file: BUILT_IN,
             text,
-            also: &[],
+            also: NamedFiles::OWN,
         };
         one_by_one(parse(source, quick).unwrap())
     }

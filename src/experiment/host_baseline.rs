@@ -8,6 +8,7 @@ use super::observer::RunObserver;
 use super::runner::{self, SetUp};
 use super::scenario;
 use crate::experiment::{Case, Plan, PlannedRun};
+use crate::named_files::NamedFiles;
 use crate::toml_file::SourceFile;
 use netio::stop::Stop;
 use record::Baseline;
@@ -44,7 +45,7 @@ fn case_in(bed: Bed, first: &Case) -> Result<Case> {
     let source = SourceFile {
         file: "baseline.toml",
         text: SCENARIO,
-        also: &[],
+        also: NamedFiles::OWN,
     };
     let own = scenario::parse(source, false)?;
     let case = own.cases.into_iter().next().context("no case")?;

@@ -44,7 +44,7 @@ pub(crate) fn plan_of(text: &str) -> Plan {
     let source = crate::toml_file::SourceFile {
         file: "x.toml",
         text,
-        also: &[],
+        also: crate::named_files::NamedFiles::OWN,
     };
     scenario::parse(source, false).unwrap()
 }

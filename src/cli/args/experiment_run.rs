@@ -24,7 +24,7 @@ use crate::experiment::{
     host_baseline, record_directory, runner, scenario, sharding, testbed, testbeds,
 };
 use crate::live::quoted;
-use crate::named_files::{self, AllowFilesArg};
+use crate::named_files::{self, NamedFiles, NamedFilesArgs};
 use crate::notes::{self, note};
 use crate::progress;
 use crate::testbed::TestbedBuilder;
@@ -86,7 +86,7 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, help_heading = RUNS_HEADING, hide_short_help = true)]
     no_baseline: bool,
     #[command(flatten, next_help_heading = RUNS_HEADING)]
-    files: AllowFilesArg,
+    files: NamedFilesArgs,
     /// Directory of record.jsonl, report.html, runs.csv and samples.csv [default: out/NAME, or the next free out/NAME-2 ...]
     #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
@@ -175,8 +175,13 @@ impl ExperimentArgs {
         })
     }
 
+    /// The files that the scenario may name.
+    pub(crate) fn named_files(&self) -> NamedFiles {
+        self.files.files()
+    }
+
     /// Directories whose files the scenario may name, besides its own directory.
-    pub(crate) fn allowed(&self) -> &[PathBuf] {
+    fn allowed(&self) -> &[PathBuf] {
         &self.files.allow_files
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::profile_folders::ProfileFolders;
 use conditions::{DelaySpec, LinkProfile, LossSpec, RateSpec};
 use instruments::measure::{InstrumentArgs, read_plan, record_plan};
 use record::Record;
@@ -40,7 +41,7 @@ pub(super) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
     let source = SourceFile {
         file,
         text,
-        also: &[],
+        also: NamedFiles::OWN,
     };
     super::parse(source, quick)
 }
@@ -329,6 +330,34 @@ fn a_link_may_change_a_profile_and_a_sweep_may_vary_the_profile() {
             .starts_with("x.toml:19: link: profile: unknown name `mobil`; did you mean `mobile`?"),
         "{refused}"
     );
+}
+
+#[test]
+fn a_case_may_use_a_profile_that_a_user_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("office.toml");
+    fs::write(&file, "based_on = 'mobile'\ndelay = '7ms'\n").unwrap();
+    let also = NamedFiles {
+        profiles: ProfileFolders::usual(Some(directory.path())),
+        ..NamedFiles::default()
+    };
+    let text = format!(
+        "{HEAD}[[cases]]\nname = 'k'\nsweep = {{ 'link.profile' = ['office', 'mobile'] }}\n"
+    );
+    let source = SourceFile {
+        file: "x.toml",
+        text: &text,
+        also: &also,
+    };
+    let plan = super::parse(source, false).unwrap();
+    let names: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names, ["k[profile=office]", "k[profile=mobile]"]);
+    let [office, mobile] = [0, 1].map(|at| &plan.cases[at].link);
+    assert_eq!(
+        office.both.get(),
+        Some(&"7ms".parse::<DelaySpec>().unwrap())
+    );
+    assert_eq!(office.down, mobile.down);
 }
 
 #[test]
