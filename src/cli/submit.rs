@@ -100,7 +100,7 @@ const TASKS_HEADING: &str = "Slurm tasks";
 const RUNS_HEADING: &str = "Runs";
 
 /// The options of a new submit, which --status and --cancel exclude.
-const OF_SUBMITTING: [&str; 15] = [
+const OF_SUBMITTING: [&str; 16] = [
     "scenario",
     "slurm",
     "out",

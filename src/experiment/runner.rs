@@ -29,6 +29,7 @@ use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
 use record::clients;
 use record::lateness::{self, Polls};
+use record::pace::PathPace;
 use record::profile::{Headline, InstrumentProfile};
 use record::quantity::{counted, number, scale_for};
 use record::summary::Summary;
