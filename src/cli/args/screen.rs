@@ -9,7 +9,7 @@ use crate::live::{Keeper, Links, NewLink};
 use crate::tui::{self, CommandOutput, Screen};
 use instruments::failure::{Blame, Failure};
 
-/// What shows the same as the screen.
+/// The advice for a terminal that cannot show the screen.
 const LIVE_PAGE: &str = "open the live page of --listen 127.0.0.1:7700";
 
 /// The option that shows links on the terminal.

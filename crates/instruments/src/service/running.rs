@@ -17,7 +17,7 @@ use crate::lock;
 
 /// The least time between two publications of the traffic of a test.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(200);
-/// The published value that stands for an unknown one.
+/// The number that is published in place of an unknown one.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The traffic of a test since its start, as far as the far end knows it.

@@ -321,7 +321,7 @@ impl ServerTest<'_> {
     }
 }
 
-/// Returns the traffic of a test. Datagrams show no round-trip time, so that the control connection's stands for theirs.
+/// Returns the traffic of a test. Datagrams show no round-trip time, so that it has the control connection's.
 fn traffic(streams: &impl Streams, control: &ControlChannel) -> TestTraffic {
     let traffic = streams.traffic();
     let of_control = || {
