@@ -188,7 +188,7 @@ mod tests {
         let file = directory.path().join("links.toml");
         std::fs::write(&file, text).unwrap();
         let prefix = format!("{}/", directory.path().display());
-        read(&file, &[]).map_err(|error| format!("{error:#}").replace(&prefix, ""))
+        read(&file, NamedFiles::OWN).map_err(|error| format!("{error:#}").replace(&prefix, ""))
     }
 
     #[test]

@@ -551,7 +551,7 @@ fn an_option_of_another_instrument_is_refused() {
 fn the_scenarios_that_ship_are_sound() {
     for file in shipped() {
         for quick in [false, true] {
-            read(&file, &[], quick).unwrap();
+            read(&file, NamedFiles::OWN, quick).unwrap();
         }
     }
 }
