@@ -42,7 +42,7 @@ pub(crate) struct ProfilesArgs {
 
 #[derive(Debug, Subcommand)]
 enum ProfilesCommand {
-    New(NewArgs),
+    New(Box<NewArgs>),
     Check(CheckArgs),
 }
 

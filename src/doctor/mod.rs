@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn the_last_line_says_what_the_machine_can_do() {
         let found = |names: &[&'static str]| {
-            let checks = names.iter().map(|name| Check::ok(*name, "found")).collect();
+            let checks = names.iter().map(|name| Check::ok(name, "found")).collect();
             Diagnosis::of(checks).uses()
         };
         let all = [

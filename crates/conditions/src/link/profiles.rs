@@ -229,7 +229,7 @@ mod tests {
             "based_on = \"5g\"",
             "port = 80",
         ] {
-            assert_eq!(more(line), [unused.clone()], "{line}");
+            assert_eq!(more(line), std::slice::from_ref(&unused), "{line}");
         }
         assert_eq!(
             more("loss = \"1%\" # [E]"),
