@@ -190,7 +190,7 @@ impl Shared {
         self.counting_refusal(protocol, peer, enter())
     }
 
-    /// Returns whether so many connections wait for their tests that none of them should wait for long.
+    /// Returns whether half of the places for waiting connections are taken, so that none should wait for long.
     pub(crate) fn is_crowded(&self) -> bool {
         self.waiting.is_half_taken()
     }
