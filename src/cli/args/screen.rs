@@ -12,7 +12,7 @@ use instruments::failure::{Blame, Failure};
 /// The option that shows links on the terminal.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
-    /// Show live curves on this terminal; with `exec` and `emulate`, keys change the link
+    /// Show live curves on this terminal; keys change the link (exec, emulate)
     #[arg(long, help_heading = headings::LIVE)]
     tui: bool,
 }
