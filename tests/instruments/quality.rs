@@ -149,7 +149,7 @@ fn verdict(known: &Known, measured: &Value, text: &str) -> Result<()> {
     // One screen of a terminal with 80 columns.
     let height: usize = text
         .lines()
-        .map(|line| line.len().div_ceil(80).max(1))
+        .map(|line| line.chars().count().div_ceil(80).max(1))
         .sum();
     ensure!(height <= 24, "{height} lines");
     Ok(())
