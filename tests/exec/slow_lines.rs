@@ -57,7 +57,7 @@ fn pings_over_300_bit_per_s_come_back_in_time(address: &str) -> Result<()> {
 
 #[test_support::test(each(FAR_ENDS), Namespaces)]
 fn tcp_connects_and_transfers_over_9600_bit_per_s(address: &str) -> Result<()> {
-    let line = format!("transfer {address} --bytes 3000 --runs 1");
+    let line = format!("transfer {address} --bytes 3000b --runs 1");
     let (measured, run) = measured("9600bit", &line)?;
     has(&run.said, NOTE)?;
     ensure!(measured["failure"].is_null(), "{measured}");

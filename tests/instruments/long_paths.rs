@@ -78,7 +78,7 @@ const OTHERS: &[Expected] = &[
         None,
     ),
     (
-        "transfer HOST --bytes 100000 --runs 1",
+        "transfer HOST --bytes 100000b --runs 1",
         "goodput_bit_per_s",
         None,
     ),

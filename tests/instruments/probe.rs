@@ -140,7 +140,7 @@ fn a_summary_fits_a_screen_and_agrees_with_its_table() -> Result<()> {
     let summary = said(&[])?;
     let height: usize = summary
         .lines()
-        .map(|line| line.len().div_ceil(80).max(1))
+        .map(|line| line.chars().count().div_ceil(80).max(1))
         .sum();
     ensure!(height <= 24, "{summary}");
     has(&summary, "network rtt p99: n/a idle, n/a under load")?;

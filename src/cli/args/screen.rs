@@ -15,7 +15,7 @@ const LIVE_PAGE: &str = "open the live page of --listen 127.0.0.1:7700";
 /// The option that shows links on the terminal.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
-    /// Show live curves on this terminal; with `exec` and `emulate`, keys change the link
+    /// Show live curves on this terminal; keys change the link (exec, emulate)
     #[arg(long, help_heading = headings::LIVE)]
     tui: bool,
 }

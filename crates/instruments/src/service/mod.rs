@@ -217,7 +217,7 @@ impl Shared {
         self.counting_refusal(protocol, peer, enter())
     }
 
-    /// Returns whether at least half of the connections that may wait for their tests do, so that none should wait for long.
+    /// Returns whether half of the places for waiting connections are taken, so that none should wait for long.
     pub(crate) fn is_crowded(&self) -> bool {
         self.waiting.is_half_taken()
     }
