@@ -86,7 +86,8 @@ fn sizes(mtu: u32, address: &str) -> Result<()> {
     for size in [16, 100, fits, fits + 1, 4_096, 8_192, 32_753, 65_507] {
         for options in ["", " -R"] {
             let rate = size * 8 * 20;
-            let line = format!("{address} -t 0.5 -l {size} -b {rate}{options}");
+            let bytes = size * 10;
+            let line = format!("{address} -n {bytes} -l {size} -b {rate}{options}");
             let ours = measure(&ns, &line)?;
             let [direction] = directions(options)[..] else {
                 anyhow::bail!("one direction")
