@@ -270,7 +270,7 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire exec --profile mobile",
                 ),
                 (
-                    "Download from a web server at the far end, slower than uploading",
+                    "Download from a web server at the far end, with the download limited to 2 Mbit/s",
                     "farwire exec --down-rate 2mbit --far 'python3 -m http.server 80' -- wget http://10.77.0.2/",
                 ),
             ],
@@ -769,7 +769,7 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire compare out/before out/after --all --json -",
                 ),
                 (
-                    "Answer how two congestion controls differ",
+                    "Find out how two congestion controls differ",
                     "farwire compare out/cubic out/bbr --by congestion",
                 ),
             ],

@@ -16,7 +16,9 @@ use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
 use test_support::nft;
-use test_support::process::{ends_with, farwire, has, ip, run, run_in, succeeds_in, wait_for};
+use test_support::process::{
+    ends_with, farwire, has, ip, run, run_in, succeeds_in, uninterrupted, wait_for,
+};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 
@@ -92,7 +94,7 @@ impl Street {
         for _ in 0..count {
             client.send_to(&[7; 100], server.local_addr()?)?;
         }
-        let arrives = |_: &usize| server.recv(&mut [0; 200]).is_ok();
+        let arrives = |_: &usize| uninterrupted(|| server.recv(&mut [0; 200])).is_ok();
         Ok((0..count).take_while(arrives).count())
     }
 

@@ -125,9 +125,7 @@ impl Manager {
     fn await_word(&self, word: &str) -> Result<()> {
         let mut bytes = [0; 4096];
         loop {
-            let length = self
-                .socket
-                .recv(&mut bytes)
+            let length = process::uninterrupted(|| self.socket.recv(&mut bytes))
                 .with_context(|| word.to_owned())?;
             if String::from_utf8_lossy(&bytes[..length]).contains(word) {
                 return Ok(());

@@ -427,7 +427,7 @@ fn follow(live: &Listening, kind: &'static str, path: &str, over: &AtomicBool) -
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         )?;
         let mut bytes = vec![0; 256 << 10];
-        let first = stream.read(&mut bytes)?;
+        let first = process::uninterrupted(|| stream.read(&mut bytes))?;
         answers.note(kind, status(&bytes[..first])?);
         // The API disconnects a client that reads too slowly.
         while !over.load(Ordering::Relaxed) && stream.read(&mut bytes).is_ok_and(|read| read > 0) {}
@@ -456,7 +456,7 @@ fn exchange(live: &Listening, head: &str, body: &str) -> Result<u16> {
     let mut bytes = vec![0; 64 << 10];
     let mut first = None;
     loop {
-        let read = stream.read(&mut bytes)?;
+        let read = process::uninterrupted(|| stream.read(&mut bytes))?;
         if read == 0 {
             return first.context("no answer");
         }

@@ -124,7 +124,7 @@ fn send(socket: &UdpSocket, datagram: &[u8], number: u16) -> Result<()> {
     socket.send(datagram)?;
     if number.is_multiple_of(BURST) {
         socket.set_read_timeout(Some(Duration::from_millis(5)))?;
-        while socket.recv(&mut [0; 256]).is_ok() {}
+        while process::uninterrupted(|| socket.recv(&mut [0; 256])).is_ok() {}
     }
     Ok(())
 }

@@ -153,7 +153,7 @@ fn serve_tells_the_service_manager_that_it_is_ready_and_goes_on() -> Result<()> 
     let far_end = FarEnd::start(command.arg("serve").env("NOTIFY_SOCKET", &path))?;
     let mut said = [0; 256];
     manager.set_read_timeout(Some(process::PATIENCE))?;
-    let length = manager.recv(&mut said)?;
+    let length = process::uninterrupted(|| manager.recv(&mut said))?;
     let said = String::from_utf8_lossy(&said[..length]);
     has(&said, "READY=1")?;
     let _client = under_load(&far_end)?;

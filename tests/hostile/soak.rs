@@ -333,7 +333,7 @@ fn begun(
 fn await_end(mut connection: TcpStream, over: &AtomicBool) {
     let _ = connection.set_read_timeout(Some(PAUSE));
     while !over.load(Ordering::Relaxed) {
-        match connection.read(&mut [0; 64]) {
+        match process::uninterrupted(|| connection.read(&mut [0; 64])) {
             Ok(1..) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             _ => return,

@@ -187,10 +187,10 @@ fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     client.send_to(&setup_request(), address)?;
     let mut answer = [0; 64];
     // The null request comes from the test's port and may overtake the answer.
-    while client.recv_from(&mut answer)?.1 != address {}
+    while process::uninterrupted(|| client.recv_from(&mut answer))?.1 != address {}
     let port = u16::from_be_bytes([answer[12], answer[13]]);
     client.send_to(&activation_request(), (address.ip(), port))?;
-    client.recv_from(&mut answer)?;
+    process::uninterrupted(|| client.recv_from(&mut answer))?;
     drop(client);
     let logged = || {
         Ok(std::fs::read_to_string(&log)
@@ -255,7 +255,8 @@ fn sends_load(
         let port = test.local_addr().ok()?.port();
         thread::spawn(move || -> Option<()> {
             let mut activation = [0; 256];
-            let (length, client) = test.recv_from(&mut activation).ok()?;
+            let (length, client) =
+                process::uninterrupted(|| test.recv_from(&mut activation)).ok()?;
             activation[5] = 1;
             test.send_to(&activation[..length], client).ok()?;
             for (sequence, size) in load {

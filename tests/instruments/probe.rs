@@ -284,7 +284,7 @@ fn a_sender_of_twamp_light_gets_its_answer_of_less_than_three_times_its_length()
         socket.send(&request[..length])?;
         let Some(due) = due else { continue };
         let mut answer = [0; 100];
-        let got = socket.recv(&mut answer)?;
+        let got = process::uninterrupted(|| socket.recv(&mut answer))?;
         ensure!(got == due, "{got} bytes for {length}");
         // The answer has the request as it came, and the TTL of a loopback.
         ensure!(answer[24..38] == request[..14], "{answer:?}");
@@ -426,7 +426,7 @@ fn reflect(
     let reflector = thread::spawn(move || {
         let mut buffer = [0; 2048];
         for number in 0..most {
-            let (length, from) = socket.recv_from(&mut buffer)?;
+            let (length, from) = process::uninterrupted(|| socket.recv_from(&mut buffer))?;
             react(&socket, &buffer[..length], number, from)?;
         }
         Ok(())

@@ -201,7 +201,7 @@ fn stall(live: &Listening, over: &AtomicBool, cut: &AtomicUsize) -> Result<()> {
         let mut buffered = vec![0; MOST_BUFFERED];
         let mut bytes = 0;
         loop {
-            match stream.read(&mut buffered[bytes..]) {
+            match process::uninterrupted(|| stream.read(&mut buffered[bytes..])) {
                 Ok(0) => break,
                 Ok(more) => bytes += more,
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => break,

@@ -12,6 +12,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
 
+use crate::process::uninterrupted;
+
 /// The parameters of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
@@ -199,7 +201,7 @@ fn receive(socket: &UdpSocket, progress: &Progress) -> Result<Tally> {
     let mut seen = Vec::new();
     let mut last = Instant::now();
     loop {
-        let len = match socket.recv(&mut got) {
+        let len = match uninterrupted(|| socket.recv(&mut got)) {
             Ok(len) => len,
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 if progress.lock().sender_gone {

@@ -1,7 +1,7 @@
 //! Runs programs to their end in bounded time, and waits for conditions.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -191,6 +191,17 @@ pub fn ip(ns: &NetNs, line: &str) -> Result<String> {
 /// Waits for the end of `child`, at most for [`PATIENCE`].
 pub fn end_of(child: &mut Child) -> Result<ExitStatus> {
     wait_for("the program to end", || Ok(child.try_wait()?))
+}
+
+/// Calls `call` again for as long as it is interrupted. The kernel interrupts calls of sockets that have a time-out, without any signal
+/// handler, when a stopped process or a suspended machine continues (signal(7)).
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            ended => return ended,
+        }
+    }
 }
 
 /// Evaluates `condition` repeatedly until it returns a value.

@@ -11,6 +11,7 @@ use netio::netns::NetNs;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::counters::Counters;
+use crate::process::uninterrupted;
 use crate::wan_box::{Summary, WanBox};
 
 /// The parameters of a transfer.
@@ -89,12 +90,13 @@ impl Transfer {
         }
         stream.shutdown(std::net::Shutdown::Write)?;
         // The receiver closes the connection when it has everything.
-        ensure!(stream.read(&mut [0])? == 0, "an answer that nobody sends");
+        let answer = uninterrupted(|| stream.read(&mut [0]))?;
+        ensure!(answer == 0, "an answer that nobody sends");
         Ok(())
     }
 
     fn receive(&self, listener: &Socket) -> Result<Duration> {
-        let (socket, _) = listener.accept().context("waiting for the sender")?;
+        let (socket, _) = uninterrupted(|| listener.accept()).context("waiting for the sender")?;
         let began = Instant::now();
         socket.set_read_timeout(Some(TIMEOUT))?;
         let mut stream = TcpStream::from(socket);
@@ -116,7 +118,8 @@ impl Transfer {
             );
             at += want as u64;
         }
-        ensure!(stream.read(&mut [0])? == 0, "more bytes than were sent");
+        let more = uninterrupted(|| stream.read(&mut [0]))?;
+        ensure!(more == 0, "more bytes than were sent");
         Ok(began.elapsed())
     }
 
