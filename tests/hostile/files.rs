@@ -364,10 +364,11 @@ fn a_record_is_on_the_disk_with_its_directory_when_a_run_is_called_finished() ->
     let out = folder.at("out").canonicalize()?.display().to_string();
     let [file, directory, above] = [
         format!("<{out}/record.jsonl>"),
-        format!("<{out}>)"),
-        format!("<{}>)", folder.0.path().canonicalize()?.display()),
+        format!("<{out}>"),
+        format!("<{}>", folder.0.path().canonicalize()?.display()),
     ];
     let mut rest = text.lines();
+    // If another thread calls meanwhile, strace splits the line of a call; the arguments are in the first part.
     // The order is: the entry of its directory, its own entry, the run, the end.
     for (what, name) in [
         ("fsync(", above.as_str()),
