@@ -12,16 +12,22 @@ use test_support::wan_box::Summary;
 
 const WGET: [Need; 2] = [Need::Namespaces, Need::Tool("wget")];
 
+/// The bytes of a SYN of TCP over IPv6 with all its options, at L2. Packets without data, such as a FIN, are not ECN-capable (RFC 3168, 6.1), so
+/// that a queue drops them where it would mark.
+const LONGEST_WITHOUT_DATA: u64 = 14 + 40 + 60;
+
 #[test_support::tests]
 fn add(suite: &mut Suite) {
     for (address, host) in FAR_ENDS.into_iter().zip(["10.77.0.2", "[fd77::2]"]) {
         for aqm in ["codel,ecn", "fq_codel", "dualpi2", "red,ecn"] {
             suite.serial(
-                format!("{aqm} marks what comes from {address} and loses nothing"),
+                format!("{aqm} marks what comes from {address} and drops no data"),
                 &WGET,
                 move || {
                     let down = marks(host, aqm)?.down;
-                    ensure!(down.dropped.values().sum::<u64>() == 0, "{down:?}");
+                    let dropped: u64 = down.dropped.values().sum();
+                    let bytes = down.bytes - down.delivered_bytes;
+                    ensure!(bytes <= dropped * LONGEST_WITHOUT_DATA, "{down:?}");
                     Ok(())
                 },
             );

@@ -7,10 +7,10 @@ use record::profile::{Carrier, InstrumentProfile};
 use record::{Metric, Statistic};
 
 /// The causes that make more than one figure invalid, in sentences.
-pub(crate) const EVERY_FIGURE: &str = "A packet is late if it left the emulator later than the late budget after its due time. The \
-    shares of late packets count only the packets of the figure, in its own time. Besides, a paced sender that falls more than 1 % short of its \
-    schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that itself lost \
-    packets, makes every figure of the run invalid.";
+pub(crate) const EVERY_FIGURE: &str = "A packet is late if it left the emulator after its due time by more than the late budget. \
+    The shares of late packets in the last column count only the packets that the figure describes, during its measurement. In addition, \
+    a paced sender that falls more than 1 % short of its schedule makes every figure of its measurement invalid, and a host that was starved \
+    of processor time, or an emulator that itself lost packets, makes every figure of the run invalid.";
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
