@@ -141,10 +141,11 @@ fn run_command(browser: &Browser) -> Result<()> {
 fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
     let file = folder.join("link-scenario.toml");
     browser.click("#scenario")?;
-    wait_for("the scenario to be downloaded", || {
-        Ok(file.is_file().then_some(()))
+    // Chromium reserves the name by an empty file, which the complete download replaces.
+    let scenario = wait_for("the scenario to be downloaded", || {
+        let text = file.is_file().then(|| fs::read_to_string(&file));
+        Ok(text.transpose()?.filter(|text| !text.is_empty()))
     })?;
-    let scenario = fs::read_to_string(&file)?;
     for words in ["loss = \"10%\"", "delay = \"60ms\"", "delay = \"26.55ms\""] {
         ensure!(scenario.contains(words), "{words}: {scenario}");
     }
