@@ -20,7 +20,7 @@ fn a_scenario_that_is_wrong_is_one_error_with_its_place() -> Result<()> {
 fn who_resumes_cannot_choose_the_repeats_and_a_late_budget_is_at_most_a_second() -> Result<()> {
     for (arguments, cause) in [
         ("--resume out --repeats 2", "cannot be used with"),
-        ("x.toml --repeats 0", "0 is not in 1.."),
+        ("x.toml --repeats 0", "write a whole number of at least 1"),
         (
             "x.toml --late-budget 2s",
             "write a time above 0 and at most 1s, as in 1ms",
