@@ -3,6 +3,9 @@
 CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
+# Where `make install` puts files; DESTDIR comes before PREFIX, for packages.
+PREFIX ?= /usr/local
+DESTDIR ?=
 # Seconds that every fuzz target has.
 FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
@@ -14,7 +17,7 @@ FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build base toolchain test-tools format-tools soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build install base toolchain test-tools format-tools soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -109,6 +112,13 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 build: toolchain
 	$(CARGO) build --release --locked
+
+install: $(FARWIRE) ## the program, systemd's units, manual pages and completions, below PREFIX=/usr/local; with DESTDIR=DIR for a package
+	@scripts/install $(FARWIRE) '$(PREFIX)' '$(DESTDIR)'
+
+# A program that was built is installed as it is, because root often has no toolchain.
+$(FARWIRE):
+	$(MAKE) build
 
 base: toolchain
 	@$(if $(BASE),CARGO='$(CARGO)' scripts/base '$(BASE)')

@@ -38,6 +38,7 @@ PAGES = {
     "queue": "effects/drop-tail.md",
     "size-delay": "effects/delay.md",
     "netem": "netem.md",
+    "netem-at": "netem.md#beside-a-rate",
 }
 
 
@@ -263,7 +264,7 @@ class Commands:
             + f"The commands {where} take these as flags. A [link file](../conditions.md) and a [scenario](../scenarios.md) "
             + "take the same as keys, with `_` in place of `-`. Each condition applies separately in each direction. `--up-NAME` and "
             + "`--down-NAME`, or a table `up` or `down` in a file, set one direction only: up is upload, from the command's side or from "
-            + "IF_A; down is download. Without a rate there is no limit. A link leads to the page of the condition.\n\n"
+            + "IF_A; down is download. Without a rate there is no limit. Each flag links to the page of its condition.\n\n"
             + table(["flag", "what it does"], rows)
             + "\n## Where the conditions come from\n\n"
             + "Flags override the file or the profile.\n\n"

@@ -16,8 +16,9 @@ use tempfile::TempDir;
 use crate::cli::args::experiment_run::RestOfRecord;
 use crate::cli::args::links_file;
 use crate::cli::merge;
-use crate::experiment::{Plan, runner, scenario};
+use crate::experiment::{Plan, run_times, scenario};
 use crate::forward::capture::Filter;
+use crate::named_files::NamedFiles;
 use crate::toml_file::SourceFile;
 use crate::{notes, web};
 
@@ -44,7 +45,7 @@ pub fn scenarios(bytes: &[u8]) {
         assert_eq!(read.cases.len(), plan.cases.len());
         assert!(read_plan(&read).is_ok());
         for case in &plan.cases {
-            let _ = runner::estimate(case);
+            let _ = run_times::estimate(case);
             for (_, link) in case.links(plan.seed).expect("a case was checked") {
                 let _ = warnings::of_link(&link.config);
                 pass(&link.config);
@@ -171,7 +172,7 @@ fn source(bytes: &[u8]) -> Option<SourceFile<'_>> {
         // This folder does not exist, so a path in the file leads to no file.
         file: "/nowhere/x.toml",
         text: str::from_utf8(bytes).ok()?,
-        also: &[],
+        also: NamedFiles::OWN,
     })
 }
 

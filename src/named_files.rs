@@ -1,4 +1,5 @@
-//! Files that a file names. They must lie below its own directory, or below one that `--allow-files` names.
+//! Files that a file names. They must lie below its own directory, or below one that `--allow-files` names. Profiles are named
+//! without a path, and are looked for in their own folders.
 //!
 //! People exchange scenarios and conditions, and an instrument sends its file over the network. Nobody should have to read such
 //! a file to the end to know which other files it reads.
@@ -9,12 +10,44 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-/// Directories whose files a file may name, besides its own directory.
+use crate::profile_folders::ProfileFolders;
+
+/// The options about the files that a file may name.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct AllowFilesArg {
-    /// Let a scenario or link file name files below DIR, not only below its own directory (repeatable)
+pub(crate) struct NamedFilesArgs {
+    /// Let a scenario or link file also name files below DIR (repeatable)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) allow_files: Vec<PathBuf>,
+    /// Look for profiles in DIR first, before ./profiles and those that ship
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub(crate) profiles: Option<PathBuf>,
+}
+
+/// The files that a file may name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NamedFiles {
+    /// Directories whose files it may name, besides its own directory.
+    pub(crate) folders: Vec<PathBuf>,
+    /// The folders of the profiles that it may name.
+    pub(crate) profiles: ProfileFolders,
+}
+
+impl NamedFiles {
+    /// No file outside the directory of the naming one, and only profiles that ship.
+    pub(crate) const OWN: &'static Self = &Self {
+        folders: Vec::new(),
+        profiles: ProfileFolders::NONE,
+    };
+}
+
+impl NamedFilesArgs {
+    /// Returns the files that these options allow.
+    pub(crate) fn files(&self) -> NamedFiles {
+        NamedFiles {
+            folders: self.allow_files.clone(),
+            profiles: ProfileFolders::usual(self.profiles.as_deref()),
+        }
+    }
 }
 
 /// Returns the regular file that `by` names as `name`, relative to the directory of `by`, with symbolic links resolved. It lies

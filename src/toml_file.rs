@@ -3,14 +3,16 @@
 //! Every value keeps its place in the file, whatever tables it is merged into. An error has the place of its value, or else the path
 //! of keys to it: [`Below`] adds the keys to the errors of a check.
 //!
-//! If a text names the file of a distribution, that file is read too, relative to the directory of the text's own file.
-//! [`named_files`] says which files a text may name. Control characters, which a terminal would obey, are refused in any text.
+//! If a text names the file of a distribution, that file is read too, relative to the directory of the text's own file. If it names a
+//! profile that a user wrote, the file of that profile is read in the same way. [`named_files`] says which files a text may name.
+//! Control characters, which a terminal would obey, are refused in any text.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use conditions::{Error, LinkSpec, dist, read};
@@ -19,7 +21,10 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::{misplaced_keys, named_files};
+use crate::misplaced_keys;
+use crate::named_files::{self, NamedFiles};
+use crate::notes::note;
+use crate::profile_folders::{self, ProfileFile, ProfileFolders};
 
 /// The longest distribution file, in bytes. That is much more than 16,384 values and their comments need.
 const LONGEST_DIST: u64 = 1 << 20;
@@ -31,8 +36,8 @@ pub(crate) struct SourceFile<'a> {
     pub(crate) file: &'a str,
     /// Its text.
     pub(crate) text: &'a str,
-    /// Directories whose files it may name, besides its own directory.
-    pub(crate) also: &'a [PathBuf],
+    /// The files that it may name outside its directory.
+    pub(crate) also: &'a NamedFiles,
 }
 
 /// Returns the text of `file`.
@@ -43,21 +48,21 @@ pub(crate) fn text_of(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
 }
 
-/// Returns the conditions in `file`, which may name files below its own directory and below those of `also`.
+/// Returns the conditions in `file`, which may name files below its own directory, and those of `also`.
 ///
 /// # Errors
 /// A file cannot be read, a key is unknown, or a value is out of range. The message has the file, the line and the key.
-pub(crate) fn read_link(file: &Path, also: &[PathBuf]) -> Result<LinkSpec> {
+pub(crate) fn read_link(file: &Path, also: &NamedFiles) -> Result<LinkSpec> {
     read_checked(file, also, LinkSpec::check)
 }
 
-/// Returns the content of `file`, if it passes `check`. The file may name files below its own directory and below those of `also`.
+/// Returns the content of `file`, if it passes `check`. The file may name files below its own directory, and those of `also`.
 ///
 /// # Errors
 /// The same as those of [`read_link`].
 pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
     file: &Path,
-    also: &[PathBuf],
+    also: &NamedFiles,
     check: impl FnOnce(&T) -> Result<(), E>,
 ) -> Result<T> {
     let text = text_of(file)?;
@@ -67,6 +72,88 @@ pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
         also,
     };
     source.read_checked(check)
+}
+
+/// Returns the conditions of a profile: the first one with this name in `folders`, or one that ships.
+///
+/// # Errors
+/// There is no such profile, a file cannot be read, profiles build on each other in a circle, or the conditions are wrong. The
+/// message has the file, the line and the key.
+pub(crate) fn read_profile(name: &str, folders: &ProfileFolders) -> Result<LinkSpec> {
+    Ok(match profile_in(name, folders, &mut Vec::new())? {
+        Some(own) => own,
+        None => profile_folders::shipped(name, folders)?.conditions(),
+    })
+}
+
+/// Returns the conditions of a profile in `folders`; `None` for one that ships. `led_here` are the names of the profiles that build on it.
+fn profile_in(
+    name: &str,
+    folders: &ProfileFolders,
+    led_here: &mut Vec<String>,
+) -> Result<Option<LinkSpec>> {
+    let Some(file) = folders.find(name)? else {
+        profile_folders::shipped(name, folders)?;
+        return Ok(None);
+    };
+    let is_circle = led_here.iter().any(|known| known == name);
+    led_here.push(name.to_owned());
+    ensure!(
+        !is_circle,
+        "the profiles build on each other in a circle: {}",
+        led_here.join(" -> ")
+    );
+    note_hidden(&file);
+    let also = NamedFiles {
+        profiles: folders.clone(),
+        ..NamedFiles::default()
+    };
+    let source = SourceFile {
+        file: &file.path.display().to_string(),
+        text: &file.text,
+        also: &also,
+    };
+    let mut table = source.parse()?;
+    forget_dist_files(table.get_mut());
+    let link: LinkSpec = source.read_led_here(&table, led_here)?;
+    led_here.pop();
+    link.check()
+        .map_err(|error| source.refusal(&table, "", error))?;
+    Ok(Some(link))
+}
+
+/// Notes once that a profile hides another one that ships.
+fn note_hidden(file: &ProfileFile) {
+    static NOTED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if file.hides_another() && !noted.contains(&file.path) {
+        let path = file.path.display();
+        note(format_args!(
+            "farwire: profile {}: {path} hides the one that ships with farwire",
+            file.name
+        ));
+        noted.push(file.path.clone());
+    }
+}
+
+/// Removes the names of distribution files whose values have been read, because they lie beside the profile.
+fn forget_dist_files(table: &mut DeTable<'_>) {
+    if table.get("values").is_some() {
+        table.remove("file");
+    }
+    for (_, value) in table.iter_mut() {
+        forget_dist_files_in(value.get_mut());
+    }
+}
+
+fn forget_dist_files_in(value: &mut DeValue<'_>) {
+    match value {
+        DeValue::Table(inner) => forget_dist_files(inner),
+        DeValue::Array(all) => all
+            .iter_mut()
+            .for_each(|one| forget_dist_files_in(one.get_mut())),
+        _ => {}
+    }
 }
 
 impl<'a> SourceFile<'a> {
@@ -111,7 +198,7 @@ impl<'a> SourceFile<'a> {
     /// # Errors
     /// The same as those of [`named_files::find`].
     pub(crate) fn named(&self, name: &Path) -> Result<PathBuf> {
-        named_files::find(Path::new(self.file), name, self.also)
+        named_files::find(Path::new(self.file), name, &self.also.folders)
     }
 
     /// Refuses keys and texts with control characters, which would reach reports, terminals and file names.
@@ -187,7 +274,25 @@ impl<'a> SourceFile<'a> {
     /// # Errors
     /// A key is unknown, or a value is wrong. The error has its place.
     pub(crate) fn read<T: DeserializeOwned>(&self, table: &Spanned<DeTable<'_>>) -> Result<T> {
-        read::toml_table(table).map_err(|error| self.refusal(table, "", error))
+        self.read_led_here(table, &mut Vec::new())
+    }
+
+    /// Returns the value of `table`, on which the profiles `led_here` build.
+    fn read_led_here<T: DeserializeOwned>(
+        &self,
+        table: &Spanned<DeTable<'_>>,
+        led_here: &mut Vec<String>,
+    ) -> Result<T> {
+        let folders = &self.also.profiles;
+        let find = &mut |name: &str| -> Result<Option<serde_json::Value>, Error> {
+            let found = profile_in(name, folders, led_here).map_err(placed)?;
+            found
+                .map(serde_json::to_value)
+                .transpose()
+                .map_err(Error::other)
+        };
+        let read = read::toml_table_with(table, find);
+        read.map_err(|error| self.refusal(table, "", error))
     }
 
     /// Returns the error of a check of `table` with its place in the file. `whose` comes before the message.
@@ -273,7 +378,7 @@ fn placed(error: anyhow::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conditions::JitterSpec;
+    use conditions::{DelaySpec, JitterSpec, LossSpec};
     use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
@@ -289,7 +394,7 @@ mod tests {
         let source = SourceFile {
             file: "a.toml",
             text,
-            also: &[],
+            also: NamedFiles::OWN,
         };
         let table = source.parse().unwrap();
         source.read::<Sheet>(&table).unwrap_err().to_string()
@@ -324,7 +429,7 @@ mod tests {
         let link = |name: &str, more: &str| {
             let jitter = format!("spread = '2ms', law = 'table', file = '{name}'{more}");
             let text = format!("delay = '20ms'\n[up]\njitter = {{ {jitter} }}\n");
-            read_link(&file("link.toml", &text), &[])
+            read_link(&file("link.toml", &text), NamedFiles::OWN)
         };
         let read = link("two.dist", "").unwrap();
         let read: &JitterSpec = read.up.get().unwrap();
@@ -350,12 +455,84 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_is_found_by_name_and_builds_on_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        };
+        write(
+            "office.toml",
+            "# An office\nbased_on = 'line'\nloss = '1%'\n",
+        );
+        write(
+            "line.toml",
+            "delay = '7ms'\njitter = { spread = '2ms', law = 'table', file = 'two.dist' }\n",
+        );
+        write("two.dist", "-8192 8192");
+        write("phone.toml", "based_on = 'mobile'\ndelay = '9ms'\n");
+        write("a.toml", "based_on = 'b'\n");
+        write("b.toml", "\nbased_on = 'a'\n");
+        write("bad.toml", "delay = '9ms'\nlos = '1%'\n");
+        write("queue.toml", "queue = '9pkt'\n");
+        let folders = ProfileFolders::usual(Some(directory.path()));
+        let read = |name: &str| read_profile(name, &folders);
+        let office = read("office").unwrap();
+        assert_eq!(
+            office.both.get(),
+            Some(&"7ms".parse::<DelaySpec>().unwrap())
+        );
+        assert_eq!(office.both.get(), Some(&"1%".parse::<LossSpec>().unwrap()));
+        let jitter: &JitterSpec = office.both.get().unwrap();
+        assert_eq!(jitter.values, Some(dist::parse("-8192 8192").unwrap()));
+        assert_eq!(jitter.file, None);
+        let mobile = read("mobile").unwrap();
+        let phone = read("phone").unwrap();
+        assert_eq!(phone.both.get(), Some(&"9ms".parse::<DelaySpec>().unwrap()));
+        assert_eq!(phone.down, mobile.down);
+        let folder = directory.path().display().to_string();
+        let refused = |name: &str| format!("{:#}", read(name).unwrap_err()).replace(&folder, "F");
+        assert_eq!(
+            refused("a"),
+            "F/a.toml:1: based_on: F/b.toml:2: based_on: the profiles build on each other in a circle: a -> b -> a"
+        );
+        assert!(
+            refused("bad").starts_with("F/bad.toml:2: unknown key `los`"),
+            "{}",
+            refused("bad")
+        );
+        assert!(
+            refused("queue").starts_with("F/queue.toml:1: queue: "),
+            "{}",
+            refused("queue")
+        );
+        assert!(
+            refused("offic").contains("did you mean `office`?"),
+            "{}",
+            refused("offic")
+        );
+        let also = NamedFiles {
+            profiles: folders.clone(),
+            ..NamedFiles::default()
+        };
+        let file = directory.path().join("link.toml");
+        std::fs::write(&file, "profile = 'office'\nloss = '3%'\n").unwrap();
+        let link = read_link(&file, &also).unwrap();
+        assert_eq!(link.both.get(), Some(&"3%".parse::<LossSpec>().unwrap()));
+        assert_eq!(link.both.get(), Some(&"7ms".parse::<DelaySpec>().unwrap()));
+        let error = read_link(&file, NamedFiles::OWN).unwrap_err().to_string();
+        assert!(
+            error.contains("link.toml:1: profile: unknown name `office`"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_control_character_is_refused_with_its_line_and_key() {
         let parse = |text: &str| {
             let source = SourceFile {
                 file: "a.toml",
                 text,
-                also: &[],
+                also: NamedFiles::OWN,
             };
             source.parse().map(drop).map_err(|error| error.to_string())
         };

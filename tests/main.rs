@@ -9,6 +9,7 @@ mod emulate;
 mod exec;
 mod experiment;
 mod hostile;
+mod install;
 mod instruments;
 mod live;
 mod page;

@@ -41,7 +41,7 @@ impl CalibrateArgs {
             let source = SourceFile {
                 file: &given.file,
                 text: &given.text,
-                also: self.experiment.allowed(),
+                also: &self.experiment.named_files(),
             };
             let plan = grid::parse(source, quick)?;
             Ok((given, plan))

@@ -42,7 +42,7 @@ pub(crate) struct CompareArgs {
     /// Compare although the links of the cases differ between the records
     #[arg(long)]
     across_links: bool,
-    /// Compare every two records, which differ on purpose in this field
+    /// Compare each pair of records that differ on purpose in this field
     #[arg(long, value_name = "FIELD", conflicts_with_all = ["threshold", "across_links"])]
     by: Option<By>,
     /// Write the comparison as JSON to FILE (- for standard output, instead of text)

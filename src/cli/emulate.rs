@@ -131,7 +131,7 @@ impl EmulateArgs {
                 "--links: the file has the conditions of each link: leave the conditions of the command line out",
             ));
         }
-        let links = links_file::read(file, self.link.allowed_files()).or_bad_input()?;
+        let links = links_file::read(file, &self.link.named_files()).or_bad_input()?;
         let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
         let specs = links.iter().map(|of| &of.link);
         let options = self.forwarder.options(specs, |of| of.captures(ends))?;

@@ -248,7 +248,7 @@ pub(crate) fn description(arg: &Arg, detail: Detail) -> String {
     let values: Vec<_> = arg
         .get_possible_values()
         .into_iter()
-        .filter(|value| !value.is_hide_set())
+        .filter(|value| !value.is_hide_set() && !arg.is_hide_possible_values_set())
         .collect();
     let explained = takes_value(arg) && values.iter().any(|value| value.get_help().is_some());
     let default = default(arg).map(|value| format!("default: {value}"));

@@ -1,12 +1,14 @@
 //! `farwire link`: the effect of conditions, and the same conditions as options of netem.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, ensure};
 use clap::Args;
 use conditions::in_effect::{DirectionInEffect, InEffect, Tried};
-use conditions::{AsNetem, ConditionSet, LinkSpec, warnings};
+use conditions::{AsNetem, ConditionSet, FromTc, Lack, LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::table::{Column, Table};
@@ -27,6 +29,12 @@ pub(crate) struct LinkArgs {
     /// Write the conditions as options of `tc qdisc ... netem` instead. The exit code is 1 if netem has no options for some of them
     #[arg(long, conflicts_with = "json")]
     as_netem: bool,
+    /// Convert the tc commands of a script (- for standard input) to a link file
+    ///
+    /// Convert the tc commands of a script (- for standard input) to a link file on standard output. Lines without an equivalent are
+    /// named on standard error, and the exit code is 1 then
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "as_netem"])]
+    from_tc: Option<PathBuf>,
     /// Write everything as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -38,6 +46,9 @@ impl LinkArgs {
     /// Prints the effect, or the options of netem.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
+        if let Some(script) = &self.from_tc {
+            return from_tc(script, &spec);
+        }
         if self.as_netem {
             return as_netem(&spec);
         }
@@ -46,6 +57,46 @@ impl LinkArgs {
         super::show(self.json.as_deref(), &meaning, &text, io::sink())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The longest script, in bytes.
+const LONGEST_SCRIPT: u64 = 1 << 20;
+
+/// Prints the link file for a script. Standard error has the lines without an equivalent. `beside` are conditions of the command line.
+fn from_tc(script: &Path, beside: &LinkSpec) -> Result<ExitCode, Failure> {
+    if *beside != LinkSpec::default() {
+        return Err(Failure::bad_input(
+            "--from-tc takes all conditions from the script: leave the others out, or add them to the file",
+        ));
+    }
+    let name = script.display();
+    let text = script_text(script).with_context(|| format!("{name}: cannot read"));
+    let converted = FromTc::read(&text.or_bad_input()?);
+    let converted = converted.with_context(|| name.to_string()).or_bad_input()?;
+    output::write(None, &converted.to_file().or_bad_input()?)?;
+    for Lack { line, what } in &converted.lacks {
+        note(format_args!(
+            "farwire: {name}:{line}: no equivalent: {what}"
+        ));
+    }
+    let link = converted.link.to_link("box").or_bad_input()?;
+    link_conditions::note_all(warnings::of_link(&link.config));
+    Ok(super::exit_code(converted.lacks.is_empty()))
+}
+
+fn script_text(script: &Path) -> anyhow::Result<String> {
+    let source: Box<dyn Read> = if script == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(script)?)
+    };
+    let mut text = String::new();
+    source.take(LONGEST_SCRIPT + 1).read_to_string(&mut text)?;
+    ensure!(
+        text.len() as u64 <= LONGEST_SCRIPT,
+        "the file is longer than 1 MiB"
+    );
+    Ok(text)
 }
 
 /// Prints a line of options, or one for each direction if they differ. Standard error has the conditions without options.

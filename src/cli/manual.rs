@@ -32,6 +32,22 @@ static NONE: Facts = Facts {
     see_also: &[],
 };
 
+/// The folders of profiles.
+const PROFILE_FILES: Rows = &[
+    (
+        "./profiles/NAME.toml",
+        "A profile of the working directory.",
+    ),
+    (
+        "~/.config/farwire/profiles/NAME.toml",
+        "A profile of the user.",
+    ),
+];
+const PROFILES_OF_USER: (&str, &str) = (
+    "XDG_CONFIG_HOME",
+    "The directory that is used in place of ~/.config.",
+);
+
 const DONE: Rows = &[
     ("0", "The command did what was asked."),
     (
@@ -254,7 +270,7 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire exec --profile mobile",
                 ),
                 (
-                    "Download from a web server at the far end, slower than uploading",
+                    "Download from a web server at the far end, with the download limited to 2 Mbit/s",
                     "farwire exec --down-rate 2mbit --far 'python3 -m http.server 80' -- wget http://10.77.0.2/",
                 ),
             ],
@@ -405,11 +421,11 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire serve --allow 192.0.2.0/24 --json tests.jsonl",
                 ),
                 (
-                    "Listen on one interface, for at most 10 minutes per test",
-                    "farwire serve --bind eth0 --max-duration 10min",
+                    "Show the running tests on this terminal",
+                    "farwire serve --tui",
                 ),
                 (
-                    "Export counters for Prometheus",
+                    "Export counters for Prometheus, and the running tests as JSON",
                     "farwire serve --metrics 127.0.0.1:9100",
                 ),
             ],
@@ -726,8 +742,8 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire report out/bufferbloat --figures figures",
                 ),
                 (
-                    "Print every figure of every run as JSON",
-                    "farwire report out/bufferbloat --format jsonl",
+                    "Show the averages over the tests of a far end",
+                    "farwire report tests.jsonl",
                 ),
             ],
             exit_status: DONE,
@@ -753,7 +769,7 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire compare out/before out/after --all --json -",
                 ),
                 (
-                    "Answer how two congestion controls differ",
+                    "Find out how two congestion controls differ",
                     "farwire compare out/cubic out/bbr --by congestion",
                 ),
             ],
@@ -894,13 +910,16 @@ static ALL: &[(&str, Facts)] = &[
                     "Write conditions as options of tc-netem(8)",
                     "farwire link --delay 20ms --loss 1% --as-netem",
                 ),
-                ("Explain a profile", "farwire link --profile mobile"),
+                (
+                    "Convert a script of tc's commands to a link file",
+                    "farwire link --from-tc shape.sh > shape.toml",
+                ),
             ],
             exit_status: &[
                 ("0", "The conditions are shown."),
                 (
                     "1",
-                    "With --as-netem: netem has no options for some of the conditions.",
+                    "With --as-netem: netem has no options for some of the conditions. With --from-tc: some lines have no equivalent.",
                 ),
                 ("2", "A condition or another argument is wrong."),
             ],
@@ -911,6 +930,7 @@ static ALL: &[(&str, Facts)] = &[
                 "farwire-emulate(1)",
                 "farwire-theory(1)",
                 "farwire-profiles(1)",
+                "tc(8)",
                 "tc-netem(8)",
             ],
         },
@@ -944,19 +964,73 @@ static ALL: &[(&str, Facts)] = &[
         Facts {
             examples: &[
                 ("List the profiles", "farwire profiles"),
+                ("Print the file of a profile", "farwire profiles mobile"),
                 (
-                    "Copy a profile to a file to edit it",
-                    "farwire profiles mobile > mine.toml",
+                    "Make a profile, and use it",
+                    "farwire profiles new office --delay 7ms --rate 50mbit",
                 ),
                 (
-                    "Use the edited file",
-                    "farwire exec --link mine.toml -- ping -c 3 10.77.0.2",
+                    "Check that every number has a source",
+                    "farwire profiles check",
                 ),
             ],
             exit_status: DONE,
-            environment: &[COLUMNS],
-            files: &[],
+            environment: &[COLUMNS, PROFILES_OF_USER],
+            files: PROFILE_FILES,
             see_also: LINK_PAGES,
+        },
+    ),
+    (
+        "farwire profiles new",
+        Facts {
+            examples: &[
+                (
+                    "Make a profile from conditions",
+                    "farwire profiles new office --delay 7ms --rate 50mbit --queue 100ms",
+                ),
+                (
+                    "Build on another profile",
+                    "farwire profiles new train --profile mobile --loss 2%,burst=20 --about 'A phone in a train'",
+                ),
+                (
+                    "Make a profile from a link file",
+                    "farwire profiles new lab --link lab.toml --profiles profiles",
+                ),
+            ],
+            exit_status: DONE,
+            environment: &[PROFILES_OF_USER],
+            files: PROFILE_FILES,
+            see_also: &["farwire-profiles(1)", "farwire-link(1)"],
+        },
+    ),
+    (
+        "farwire profiles check",
+        Facts {
+            examples: &[
+                (
+                    "Check all profiles that you wrote",
+                    "farwire profiles check",
+                ),
+                ("Check one of them", "farwire profiles check office"),
+                (
+                    "Check the profiles of a project",
+                    "farwire profiles check --profiles profiles",
+                ),
+            ],
+            exit_status: &[
+                (
+                    "0",
+                    "Every profile can be read, and every number has a source or is marked as assumed.",
+                ),
+                (
+                    "1",
+                    "A profile has a problem, which the output names with its line.",
+                ),
+                ("2", "An argument is wrong."),
+            ],
+            environment: &[PROFILES_OF_USER],
+            files: PROFILE_FILES,
+            see_also: &["farwire-profiles(1)"],
         },
     ),
     (

@@ -16,7 +16,9 @@ use super::args::headings;
 use crate::experiment::{Case, Plan};
 use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
+use crate::named_files::NamedFiles;
 use crate::notes::note;
+use crate::profile_folders::ProfileFolders;
 use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
@@ -252,9 +254,10 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     let source = SourceFile {
         file: &given.file,
         text: &given.text,
-        also: &uses::folders_sent_from(plan)
-            .into_iter()
-            .collect::<Vec<_>>(),
+        also: &NamedFiles {
+            folders: uses::folders_sent_from(plan).into_iter().collect(),
+            profiles: ProfileFolders::usual(None),
+        },
     };
     let whole = scenario::parse(source, plan.quick).ok();
     let mut options = String::new();
@@ -278,10 +281,31 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
                 .map(|case| format!(" --only {}", quoted(&case.name))),
         );
     }
+    let has_own = |whole: &Plan| {
+        let mut cases = plan.cases.iter();
+        cases.all(|case| {
+            whole
+                .case(&case.name)
+                .is_some_and(|own| own.repeats == case.repeats)
+        })
+    };
+    if let Some(count) = equal_repeats(plan)
+        && !whole.as_ref().is_some_and(has_own)
+    {
+        options += &format!(" --repeats {count}");
+    }
     if whole.is_none_or(|whole| whole.late_budget != plan.late_budget) {
         options += &format!(" --late-budget {}", plan.late_budget);
     }
     options + &files_to_allow(plan, folder)
+}
+
+/// Returns the number of repeats if it is fixed and the same for all cases, as `--repeats` makes it.
+fn equal_repeats(plan: &Plan) -> Option<u32> {
+    let mut all = plan.cases.iter().map(|case| &case.repeats);
+    let first = all.next()?;
+    let is_equal = first.until.is_none() && all.all(|repeats| repeats == first);
+    is_equal.then_some(first.most)
 }
 
 /// Returns the options for files that instruments send from outside of `own`, a directory from which they may.
@@ -300,6 +324,7 @@ fn files_to_allow(plan: &Plan, own: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use record::plan::Repeats;
 
     const SCENARIO: &str = "name = 'x'\nbed = { kind = 'netns' }\nlate_budget = '2ms'\nreference = 'a'\n\
          [[instruments]]\nname = 'ping'\nkind = 'ping'\n\
@@ -332,6 +357,11 @@ mod tests {
         );
         plan.cases.truncate(1);
         assert_eq!(options(&given, &plan), " --only a --late-budget 5ms");
+        plan.cases[0].repeats = Repeats::fixed(3);
+        assert_eq!(
+            options(&given, &plan),
+            " --only a --repeats 3 --late-budget 5ms"
+        );
     }
 
     #[test]
@@ -339,7 +369,7 @@ mod tests {
         let (given, plan) = given("name = 'lost'");
         assert_eq!(
             options(&given, &plan),
-            " --only 'b[delay=1ms]' --only 'b[delay=2ms]' --late-budget 2ms"
+            " --only 'b[delay=1ms]' --only 'b[delay=2ms]' --repeats 1 --late-budget 2ms"
         );
     }
 }

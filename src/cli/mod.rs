@@ -97,6 +97,9 @@ enum Command {
         /// State in which to leave the interfaces
         on_exit: OnExit,
     },
+    /// Look up the names of addresses until standard input ends (started by `serve --names`)
+    #[command(hide = true)]
+    NameResolver,
 }
 
 impl Cli {
@@ -152,6 +155,9 @@ impl Cli {
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
             Command::BoxHolder { on_exit } => crate::emulate::hold(*on_exit)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Failure::from),
+            Command::NameResolver => crate::peer_names::resolve()
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
         };

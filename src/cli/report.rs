@@ -13,14 +13,19 @@ use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::Record;
 use record::output_directory::OutputDirectory;
-use report::{DataRows, DataSelection, DataTable, FORMATS, Make, ReportFormat, Terminal};
+use record::server_log::is_server_log;
+use report::{
+    DataRows, DataSelection, DataTable, FORMATS, Make, ReportFormat, ServerReport, Terminal,
+};
 
 /// Show the record of an experiment as text, HTML, Markdown, CSV or another format
 ///
-/// The report is made from the record alone. The record of an interrupted experiment shows the runs that took place.
+/// The report is made from the record alone. The record of an interrupted experiment shows the runs that took place. Of the
+/// log that `farwire serve --json` writes, report shows the averages over its tests by kind, client and hour, as text, md,
+/// csv or json.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// Directory of an experiment, or its record.jsonl
+    /// Directory of an experiment, or its record.jsonl, or the log of `serve --json`
     record: PathBuf,
     /// Format of the report [default: text; with --figures no report]
     #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
@@ -57,6 +62,10 @@ enum RowsArg {
 impl ReportArgs {
     /// Shows the record.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        if is_server_log(&self.record) {
+            self.show_server_log()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let record = Record::read(&self.record).or_bad_input()?;
         match &self.figures {
             Some(directory) if self.png => {
@@ -72,10 +81,47 @@ impl ReportArgs {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Shows the log of a far end.
+    fn show_server_log(&self) -> Result<(), Failure> {
+        if self.figures.is_some() {
+            return Err(Failure::bad_input(
+                "--figures: the log of a far end has no figures",
+            ));
+        }
+        if self.selects_rows() {
+            return Err(Failure::bad_input(
+                "--rows and --with-invalid: the log of a far end has no runs or samples to select",
+            ));
+        }
+        let (path, target) = (&self.record, self.out.as_deref());
+        let read = || ServerReport::read(path).with_context(|| format!("{}", path.display()));
+        match self.format.map_or("text", |format| format.name) {
+            "text" => {
+                let terminal = target.map_or_else(super::terminal, |_| Terminal::NONE);
+                let report = read().or_bad_input()?;
+                whole(
+                    target,
+                    &report::server_text(&report, self.details, terminal),
+                )?;
+            }
+            "md" => whole(target, &report::server_markdown(&read().or_bad_input()?))?,
+            "json" => whole(target, &output::json(&read().or_bad_input()?)?)?,
+            "csv" => {
+                let report = read().or_bad_input()?;
+                stream(target, |target| report::server_csv(&report, target))?;
+            }
+            other => {
+                return Err(Failure::bad_input(format_args!(
+                    "--format {other}: the log of a far end can be shown as text, md, csv or json"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn show(&self, record: &Record, format: &ReportFormat) -> Result<(), Failure> {
         let target = self.out.as_deref();
-        let selects = self.rows.is_some() || self.with_invalid;
-        if selects && !matches!(format.make, Make::Data(_)) {
+        if self.selects_rows() && !matches!(format.make, Make::Data(_)) {
             return Err(Failure::bad_input(format_args!(
                 "--rows and --with-invalid select from the tables of --format csv and --format parquet; {} has no rows to select",
                 format.name
@@ -98,6 +144,10 @@ impl ReportArgs {
             }
         }
         Ok(())
+    }
+
+    fn selects_rows(&self) -> bool {
+        self.rows.is_some() || self.with_invalid
     }
 
     /// Returns the part of the record that a table has.

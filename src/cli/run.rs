@@ -100,7 +100,7 @@ impl RunArgs {
         live: &mut LiveRuns,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         let given = |quick| {
-            let (text, plan) = scenario::read(file, experiment.allowed(), quick)?;
+            let (text, plan) = scenario::read(file, &experiment.named_files(), quick)?;
             let file = file.display().to_string();
             Ok((GivenScenario { file, text }, plan))
         };
@@ -165,7 +165,7 @@ impl RunArgs {
         let experiment = |file: &'f PathBuf| {
             let ExperimentArgs { quick, .. } = self.experiment;
             let (_, plan) =
-                scenario::read(file, self.experiment.allowed(), quick).or_bad_input()?;
+                scenario::read(file, &self.experiment.named_files(), quick).or_bad_input()?;
             let experiment = self.experiment.of_several(&plan.name)?;
             match names.insert(plan.name.clone(), file) {
                 None => Ok((file.as_path(), experiment)),

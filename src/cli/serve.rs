@@ -1,8 +1,10 @@
 //! `farwire serve`: the far end of measurements, until a signal ends it.
 
+use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,16 +14,22 @@ use ipnet::IpNet;
 use model::Nanos;
 
 use super::args::api_server::{TOKEN, token};
-use super::args::headings;
-use crate::notes::log;
+use super::args::{headings, screen};
+use crate::far_end::{ProgressLines, WatchedFarEnd};
+use crate::notes::{self, log};
+use crate::peer_names::ClientNames;
 use crate::service_manager;
+use crate::tui::{self, FarEndScreen, Screen, ScreenLog, ShownTerminal};
 use crate::web::{Access, Listen, Listening, WebServer};
 use instruments::capacity::wire::CONTROL_PORT;
 use instruments::endpoint::Local;
 use instruments::failure::{Blame, Failure};
 use instruments::messages::wire::DEFAULT_PORT;
+use instruments::output;
 use instruments::serve;
-use instruments::serve::{Log, ServeConfig, ServiceLimits, ServicePorts};
+use instruments::serve::{
+    BoundServer, FarEndServer, Log, PeerNames, ServeConfig, ServiceLimits, ServicePorts,
+};
 use netio::heap;
 use netio::public_address::{is_public, public_addresses};
 use netio::sandbox::{self, OtherUser, Threads};
@@ -30,11 +38,14 @@ use netio::stop::Stop;
 
 /// The interval at which freed memory is returned to the kernel.
 const TIDIED_EVERY: Duration = Duration::from_secs(5);
+/// The advice for a terminal that cannot show the screen.
+const ROWS_AS_JSON: &str = "read the same at /v1/tests of --metrics 127.0.0.1:9100";
 
 /// Serve as the far end of every instrument, for many clients simultaneously
 ///
-/// serve prints its addresses at startup, and a line for each test when the test ends. With port 0, it uses any free port. As root, serve
-/// changes to the user nobody, and gives up all privileges, files and system calls that it does not need.
+/// serve prints its addresses at startup, and a line for each test when the test ends; on a terminal also a line when a test begins, and
+/// one every second while it runs. With port 0, it uses any free port. As root, serve changes to the user nobody, and gives up all
+/// privileges, files and system calls that it does not need.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
     /// Listen only on this address or interface
@@ -80,12 +91,24 @@ pub(crate) struct ServeArgs {
     /// Append each test to FILE as a line of JSON (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
+    /// Print the lines about running tests also where the output is no terminal
+    #[arg(long, conflicts_with = "tui", help_heading = headings::OUTPUT)]
+    progress: bool,
+    /// Look up the names of clients, and add them to the log
+    ///
+    /// Look up the names of clients with the system's name services, and add them to the log, to --tui and to the JSON. The owner of an
+    /// address decides about its name. A name that is not known when a test ends is left out
+    #[arg(long, help_heading = headings::OUTPUT)]
+    names: bool,
     /// Export counters for Prometheus at http://ADDR:PORT/metrics
     ///
-    /// Export counters of tests, bytes and refusals for Prometheus at http://ADDR:PORT/metrics. A loopback address needs no token. Any
-    /// other address requires the token of FARWIRE_TOKEN and uses TLS
+    /// Export counters of tests, bytes and refusals for Prometheus at http://ADDR:PORT/metrics, and the running tests as JSON at
+    /// /v1/tests. A loopback address needs no token. Any other address requires the token of FARWIRE_TOKEN and uses TLS
     #[arg(long, value_name = "ADDR:PORT", help_heading = headings::OUTPUT)]
     metrics: Option<SocketAddr>,
+    /// Show the running tests on this terminal; a key resets the counters
+    #[arg(long, help_heading = headings::LIVE)]
+    tui: bool,
     /// As root, change to this user when all ports are open; `root` stays root [default: nobody]
     #[arg(long, value_name = "NAME", help_heading = SANDBOX_HEADING, hide_short_help = true)]
     user: Option<String>,
@@ -106,41 +129,40 @@ impl ServeArgs {
         heap::give_back_freed_blocks();
         let stop = Stop::on_signals()?;
         serve::raise_descriptor_limit();
+        self.check_terminal().or_bad_input()?;
         let user = self.other_user()?;
+        let screen_log = self.tui.then(ScreenLog::default);
         // The user who runs serve opens the log, and the new user opens the sockets, because sockets that share a port must belong to one user.
-        let config = self.config()?;
+        let mut config = self.config(screen_log.clone())?;
         let metrics = self.metrics_socket().or_bad_input()?;
         if let Some(user) = &user {
             user.become_it().or_machine()?;
         }
+        let names = self.names.then(ClientNames::start).transpose();
+        let names = names.or_machine()?;
+        config.names = names.clone().map(|names| names as Arc<dyn PeerNames>);
         let bound = serve::bind(config).or_bad_input()?;
         let open_to_strangers = self.open_to_strangers();
         // From here on no test is refused. Reporting that needs a socket, which a confined process cannot create.
         service_manager::ready("accepting tests");
-        if self.no_sandbox {
-            log("farwire keeps all privileges (--no-sandbox)");
-        } else {
-            let in_force = sandbox::confine_far_end(bound.needs(), Threads::All).or_machine()?;
-            let user = user.map_or_else(String::new, |user| format!("as user {}, ", user.name));
-            log(format_args!("farwire is confined: {user}{in_force}"));
-        }
+        // Setting up the terminal needs more privileges than drawing does.
+        let terminal = self.tui.then(ShownTerminal::set_up).transpose()?;
+        self.confine(&bound, user.as_ref())?;
         let server = bound.start()?;
-        for service in server.services() {
-            log(format_args!(
-                "farwire serves {} on {}",
-                service.name, service.address
-            ));
+        if let Some(names) = &names {
+            names.listen()?;
         }
-        if let Some(listening) = &metrics {
-            let pin = listening.pin();
-            let pin = pin.map_or_else(String::new, |pin| format!(", certificate {pin}"));
-            log(format_args!(
-                "farwire exports metrics at {listening}metrics{pin}"
-            ));
+        let names = names.map(|names| names as Arc<dyn PeerNames>);
+        let far_end = WatchedFarEnd::of(&server, names);
+        let services = server.services().iter();
+        let services = services.map(|service| format!("{} on {}", service.name, service.address));
+        let services: Vec<String> = services.collect();
+        for service in &services {
+            log(format_args!("farwire serves {service}"));
         }
-        let counts = server.counts();
-        let metrics = metrics.map(|listening| WebServer::of_far_end(listening, counts));
-        let _metrics = metrics.transpose()?;
+        let _metrics = metrics
+            .map(|listening| serve_metrics(listening, far_end.clone()))
+            .transpose()?;
         if let Some(address) = open_to_strangers {
             log(format_args!(
                 "warning: {address} is a public address, and anyone may run tests: restrict that with --allow CIDR"
@@ -150,16 +172,56 @@ impl ServeArgs {
             "farwire sends TCP with congestion control {}",
             server.congestion()
         ));
-        let mut tidied = Instant::now();
-        while stop.cause().is_none() {
-            thread::sleep(STOP_INTERVAL);
-            server.log_refusals();
-            if tidied.elapsed() > TIDIED_EVERY {
-                tidied = Instant::now();
-                heap::give_back_free_pages();
-            }
-        }
+        let screen = terminal.zip(screen_log).map(|(terminal, log)| {
+            let content = FarEndScreen::new(far_end.clone(), &services, log);
+            Screen::of_far_end(terminal, content, screen::end)
+        });
+        let _screen = screen.transpose()?;
+        let progress = self.shows_progress().then(|| ProgressLines::about(far_end));
+        until_stopped(&server, &stop, progress);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Refuses `--tui` where it cannot show anything.
+    fn check_terminal(&self) -> anyhow::Result<()> {
+        if !self.tui {
+            return Ok(());
+        }
+        ensure!(
+            !self.json.as_deref().is_some_and(output::is_stdout),
+            "--json -: the screen of --tui takes standard output: name a file"
+        );
+        tui::check(ROWS_AS_JSON)
+    }
+
+    /// Gives up what serving does not need. No thread may run yet.
+    fn confine(&self, bound: &BoundServer, user: Option<&OtherUser>) -> Result<(), Failure> {
+        if self.no_sandbox {
+            log("farwire keeps all privileges (--no-sandbox)");
+            return Ok(());
+        }
+        let needs = bound.needs();
+        let in_force = if self.tui {
+            sandbox::confine_far_end_on_terminal(needs, Threads::All)
+        } else {
+            sandbox::confine_far_end(needs, Threads::All)
+        };
+        let in_force = in_force.or_machine()?;
+        let user = user.map_or_else(String::new, |user| format!("as user {}, ", user.name));
+        log(format_args!("farwire is confined: {user}{in_force}"));
+        Ok(())
+    }
+
+    /// True if people get lines about running tests: on a terminal, or if they ask for them.
+    fn shows_progress(&self) -> bool {
+        if self.tui || self.progress {
+            return self.progress;
+        }
+        let is_terminal = match self.json.as_deref() {
+            Some(file) if output::is_stdout(file) => io::stderr().is_terminal(),
+            _ => io::stdout().is_terminal(),
+        };
+        is_terminal && !notes::are_quiet()
     }
 
     /// Opens the socket of the metrics, before the privileges for that are given up.
@@ -197,9 +259,15 @@ impl ServeArgs {
         }
     }
 
-    fn config(&self) -> Result<ServeConfig, Failure> {
+    /// Returns the configuration of the far end. Its log goes to `screen` if there is one.
+    fn config(&self, screen: Option<ScreenLog>) -> Result<ServeConfig, Failure> {
         let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
         let tests = count(self.max_tests);
+        let json = self.json.as_deref();
+        let log = match screen {
+            None => Log::open(json),
+            Some(screen) => Log::beside_screen(json, screen),
+        };
         Ok(ServeConfig {
             bind: self.bind.clone(),
             ports: ServicePorts {
@@ -218,7 +286,34 @@ impl ServeArgs {
                 ..ServiceLimits::default()
             },
             allow: self.allow.clone(),
-            log: Log::open(self.json.as_deref()).or_bad_input()?,
+            log: log.or_bad_input()?,
+            names: None,
         })
+    }
+}
+
+/// Serves the metrics, and prints their address.
+fn serve_metrics(listening: Listening, far_end: WatchedFarEnd) -> anyhow::Result<WebServer> {
+    let pin = listening.pin();
+    let pin = pin.map_or_else(String::new, |pin| format!(", certificate {pin}"));
+    log(format_args!(
+        "farwire exports metrics at {listening}metrics{pin}"
+    ));
+    WebServer::of_far_end(listening, far_end)
+}
+
+/// Waits for a cause to stop. Meanwhile, it prints what is due, and returns free memory.
+fn until_stopped(server: &FarEndServer, stop: &Stop, mut progress: Option<ProgressLines>) {
+    let mut tidied = Instant::now();
+    while stop.cause().is_none() {
+        thread::sleep(STOP_INTERVAL);
+        server.log_refusals();
+        for line in progress.iter_mut().flat_map(ProgressLines::due) {
+            server.print_progress(&line);
+        }
+        if tidied.elapsed() > TIDIED_EVERY {
+            tidied = Instant::now();
+            heap::give_back_free_pages();
+        }
     }
 }

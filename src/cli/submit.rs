@@ -14,8 +14,9 @@ use super::args::experiment_run::{
 use super::args::headings;
 use crate::experiment::Plan;
 use crate::experiment::scenario;
-use crate::named_files::AllowFilesArg;
+use crate::named_files::{NamedFiles, NamedFilesArgs};
 use crate::notes::{self, note};
+use crate::profile_folders::ProfileFolders;
 use crate::submit::{self, Reached, Resources, Submission, SubmissionKey, SubmissionStatus};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
@@ -78,8 +79,11 @@ pub(crate) struct SubmitArgs {
     /// Run only this case, or the cases of this sweep, and the reference (repeatable)
     #[arg(long, value_name = "CASE", help_heading = RUNS_HEADING)]
     only: Vec<String>,
+    /// Run every case this many times, whatever the scenario says
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUNS_HEADING)]
+    repeats: Option<u32>,
     #[command(flatten, next_help_heading = RUNS_HEADING)]
-    files: AllowFilesArg,
+    files: NamedFilesArgs,
     /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
     #[arg(long, value_name = "TIME", help_heading = RUNS_HEADING, hide_short_help = true)]
     late_budget: Option<LateBudget>,
@@ -96,7 +100,7 @@ const TASKS_HEADING: &str = "Slurm tasks";
 const RUNS_HEADING: &str = "Runs";
 
 /// The options of a new submit, which --status and --cancel exclude.
-const OF_SUBMITTING: [&str; 14] = [
+const OF_SUBMITTING: [&str; 16] = [
     "scenario",
     "slurm",
     "out",
@@ -108,7 +112,9 @@ const OF_SUBMITTING: [&str; 14] = [
     "shard_by",
     "quick",
     "only",
+    "repeats",
     "allow_files",
+    "profiles",
     "late_budget",
     "print",
 ];
@@ -179,18 +185,29 @@ impl SubmitArgs {
         let scenario = whole(scenario).or_bad_input()?;
         let allowed = self.files.allow_files.iter().map(|folder| whole(folder));
         let allowed: Vec<PathBuf> = allowed.collect::<Result<_, _>>().or_bad_input()?;
-        let (text, mut plan) = scenario::read(&scenario, &allowed, self.quick).or_bad_input()?;
+        let profiles = self.files.profiles.as_deref().map(whole);
+        let profiles = profiles.transpose().or_bad_input()?;
+        let named = NamedFiles {
+            folders: allowed,
+            profiles: ProfileFolders::usual(profiles.as_deref()),
+        };
+        let (text, mut plan) = scenario::read(&scenario, &named, self.quick).or_bad_input()?;
         plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
+        if let Some(count) = self.repeats {
+            scenario::repeat_each(&mut plan, count).or_bad_input()?;
+        }
         warn(&plan).or_bad_input()?;
         let mut options = Vec::new();
         options.extend(self.quick.then(|| "--quick".to_owned()));
         options.extend(self.only.iter().map(|case| format!("--only={case}")));
+        options.extend(self.repeats.map(|count| format!("--repeats={count}")));
         let by_case = matches!(self.shard_by, ShardByArg::Case);
         options.extend(by_case.then(|| "--shard-by=case".to_owned()));
         let budget = self.late_budget;
         options.extend(budget.map(|budget| format!("--late-budget={budget}")));
-        let folders = allowed.iter();
+        options.extend(profiles.map(|folder| format!("--profiles={}", folder.display())));
+        let folders = named.folders.iter();
         let folders = folders.map(|folder| format!("--allow-files={}", folder.display()));
         let asked = SubmissionKey {
             farwire: format!("farwire {}", env!("CARGO_PKG_VERSION")),

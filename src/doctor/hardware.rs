@@ -25,6 +25,8 @@ const SLEEP: Duration = Duration::from_micros(200);
 /// The greatest usual median. The forwarder busy-waits for no longer than this.
 const TYPICAL_LATENESS: Duration = Duration::from_micros(100);
 
+pub(super) const KERNEL: &str = "kernel";
+
 pub(super) fn kernel() -> Check {
     let (running, oldest) = (KernelVersion::running(), KernelVersion::OLDEST);
     let found = format!("{running}; the oldest supported kernel is {oldest}");
@@ -37,7 +39,7 @@ pub(super) fn kernel() -> Check {
     } else {
         Err(found)
     };
-    Check::tried("kernel", found, CheckState::Missing, lack)
+    Check::tried(KERNEL, found, CheckState::Missing, lack)
 }
 
 pub(super) fn clock() -> Check {

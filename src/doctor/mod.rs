@@ -14,7 +14,40 @@ pub(crate) use instruments::external::Tool;
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis {
     checks: Vec<Check>,
+    /// The uses of farwire that this machine allows.
+    can: Vec<&'static str>,
+    /// Those that it does not allow.
+    cannot: Vec<&'static str>,
 }
+
+/// The uses of farwire, each with the checks that must be ok.
+static USES: [(&str, &[&str]); 4] = [
+    (
+        "run",
+        &[hardware::KERNEL, network::TEST_BED, network::PACKET_SOCKETS],
+    ),
+    (
+        "exec",
+        &[
+            hardware::KERNEL,
+            network::TEST_BED,
+            network::PACKET_SOCKETS,
+            network::PID_NAMESPACES,
+        ],
+    ),
+    (
+        "emulate between interfaces",
+        &[
+            hardware::KERNEL,
+            PRIVILEGES,
+            network::PACKET_SOCKETS,
+            network::INGRESS,
+        ],
+    ),
+    ("measure and serve", &[hardware::KERNEL]),
+];
+
+const PRIVILEGES: &str = "privileges";
 
 /// The check of one part of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,7 +108,37 @@ impl Diagnosis {
             ]
             .map(|(name, flag, package)| tool(name, flag, package)),
         );
-        Self { checks }
+        Self::of(checks)
+    }
+
+    /// Returns the results of checks, with the uses that follow.
+    fn of(checks: Vec<Check>) -> Self {
+        let is_ok = |name: &&str| {
+            let mut own = checks.iter().filter(|check| check.name == *name);
+            own.any(|check| check.verdict == CheckState::Ok)
+        };
+        let (can, cannot): (Vec<_>, Vec<_>) =
+            USES.iter().partition(|(_, needs)| needs.iter().all(is_ok));
+        let names =
+            |uses: Vec<&(&'static str, &[&str])>| uses.iter().map(|(name, _)| *name).collect();
+        Self {
+            can: names(can),
+            cannot: names(cannot),
+            checks,
+        }
+    }
+
+    /// Returns one sentence: the uses that this machine allows, and those that it does not allow.
+    pub(crate) fn uses(&self) -> String {
+        let list = |uses: &[&str]| match uses {
+            [] => "nothing".to_owned(),
+            uses => uses.join(", "),
+        };
+        let cannot = match self.cannot.as_slice() {
+            [] => String::new(),
+            uses => format!("; it cannot: {}", list(uses)),
+        };
+        format!("this machine can: {}{cannot}", list(&self.can))
     }
 
     /// True if everything that farwire needs is there.
@@ -147,7 +210,7 @@ fn capabilities() -> Check {
         cost: "`emulate` cannot use real interfaces",
         remedy: "run `emulate` as root; other commands need no privileges",
     };
-    Check::tried("privileges", found, CheckState::Degraded, lack)
+    Check::tried(PRIVILEGES, found, CheckState::Degraded, lack)
 }
 
 fn user_namespaces(privilege: &Privilege) -> Check {
@@ -204,13 +267,48 @@ mod tests {
     #[test]
     fn a_machine_that_lacks_a_convenience_is_fit() {
         let checks = vec![Check::ok("sun", "up"), lamp(CheckState::Degraded)];
-        assert!(Diagnosis { checks }.is_fit());
+        assert!(Diagnosis::of(checks).is_fit());
     }
 
     #[test]
     fn a_machine_that_lacks_a_need_is_not_fit() {
         let checks = vec![Check::ok("sun", "up"), lamp(CheckState::Missing)];
-        assert!(!Diagnosis { checks }.is_fit());
+        assert!(!Diagnosis::of(checks).is_fit());
+    }
+
+    #[test]
+    fn the_last_line_says_what_the_machine_can_do() {
+        let found = |names: &[&'static str]| {
+            let checks = names.iter().map(|name| Check::ok(name, "found")).collect();
+            Diagnosis::of(checks).uses()
+        };
+        let all = [
+            hardware::KERNEL,
+            PRIVILEGES,
+            network::TEST_BED,
+            network::PACKET_SOCKETS,
+            network::PID_NAMESPACES,
+            network::INGRESS,
+        ];
+        assert_eq!(
+            found(&all),
+            "this machine can: run, exec, emulate between interfaces, measure and serve"
+        );
+        assert_eq!(
+            found(&[hardware::KERNEL]),
+            "this machine can: measure and serve; it cannot: run, exec, emulate between interfaces"
+        );
+        assert_eq!(
+            found(&[]),
+            "this machine can: nothing; it cannot: run, exec, emulate between interfaces, measure and serve"
+        );
+        let degraded = Check::tried(
+            hardware::KERNEL,
+            Err("old".to_owned()),
+            CheckState::Degraded,
+            LACK,
+        );
+        assert_eq!(Diagnosis::of(vec![degraded]).can, Vec::<&str>::new());
     }
 
     #[test]

@@ -19,7 +19,10 @@ use super::{Check, CheckState, Lack};
 /// The congestion control that shipped scenarios require.
 const CUBIC: &str = "cubic";
 
-const TEST_BED: &str = "test bed (veth)";
+pub(super) const TEST_BED: &str = "test bed (veth)";
+pub(super) const PACKET_SOCKETS: &str = "packet sockets";
+pub(super) const PID_NAMESPACES: &str = "PID namespaces";
+pub(super) const INGRESS: &str = "nftables ingress";
 const NO_TEST_BED: Lack = Lack {
     cost: "`run` and `exec` do not work",
     remedy: "load or build the missing part of the kernel: namespaces, CONFIG_VETH",
@@ -66,7 +69,7 @@ fn packet_sockets(emulator: &NetNs) -> Check {
     let tried = tried(emulator, || AfPacket::open(CLIENT_PORT, slots));
     let found =
         tried.map(|_| "tested: receive rings with virtio headers (PACKET_VNET_HDR)".to_owned());
-    Check::tried("packet sockets", found, CheckState::Missing, lack)
+    Check::tried(PACKET_SOCKETS, found, CheckState::Missing, lack)
 }
 
 /// Checks whether `measure ping` works outside of test beds. Call it first, before the process enters a namespace.
@@ -129,7 +132,7 @@ fn containment(client: &NetNs) -> Check {
         Ok(code) => Err(format!("the command `true` ended with {code}")),
         Err(error) => Err(error.to_string()),
     };
-    Check::tried("PID namespaces", found, CheckState::Missing, lack)
+    Check::tried(PID_NAMESPACES, found, CheckState::Missing, lack)
 }
 
 fn run_nothing(client: &NetNs) -> Result<i32, Box<dyn Error>> {
@@ -145,7 +148,7 @@ fn ingress(client: &NetNs) -> Check {
     let tried = tried(client, || IngressDrop::new(&[WAN]));
     let found = tried
         .map(|_| "tested: the host's network stack can be kept away from an interface".to_owned());
-    Check::tried("nftables ingress", found, CheckState::Degraded, lack)
+    Check::tried(INGRESS, found, CheckState::Degraded, lack)
 }
 
 fn congestion_control(client: &NetNs) -> Check {

@@ -89,13 +89,14 @@ fn alone(case: &Case, group: &[PlannedInstrument]) -> Case {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named_files::NamedFiles;
     use std::time::Duration;
 
     fn plan(text: &str, quick: bool) -> Plan {
         let source = SourceFile {
             file: BUILT_IN,
             text,
-            also: &[],
+            also: NamedFiles::OWN,
         };
         one_by_one(parse(source, quick).unwrap())
     }
@@ -129,7 +130,7 @@ mod tests {
         let time: Duration = quick
             .cases
             .iter()
-            .map(crate::experiment::runner::estimate)
+            .map(crate::experiment::run_times::estimate)
             .sum();
         assert!(time < Duration::from_secs(300), "{time:?}");
     }
@@ -142,7 +143,7 @@ mod tests {
             .cases
             .iter()
             .map(|case| {
-                let time = crate::experiment::runner::estimate(case);
+                let time = crate::experiment::run_times::estimate(case);
                 time * runs(case)
             })
             .sum();

@@ -8,6 +8,7 @@ use super::observer::RunObserver;
 use super::runner::{self, SetUp};
 use super::scenario;
 use crate::experiment::{Case, Plan, PlannedRun};
+use crate::named_files::NamedFiles;
 use crate::toml_file::SourceFile;
 use netio::stop::Stop;
 use record::Baseline;
@@ -44,7 +45,7 @@ fn case_in(bed: Bed, first: &Case) -> Result<Case> {
     let source = SourceFile {
         file: "baseline.toml",
         text: SCENARIO,
-        also: &[],
+        also: NamedFiles::OWN,
     };
     let own = scenario::parse(source, false)?;
     let case = own.cases.into_iter().next().context("no case")?;
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!(case.bed.mtu(), Some(9000));
         assert_eq!(case.congestion.as_str(), "reno");
         let bare: Bed = toml::from_str("kind = 'netns'\nmtu = 9000").unwrap();
-        assert!(runner::estimate(&case) < std::time::Duration::from_secs(3));
+        assert!(crate::experiment::run_times::estimate(&case) < std::time::Duration::from_secs(3));
         assert_eq!((case.bed, case.link), (bare, LinkSpec::default()));
     }
 }

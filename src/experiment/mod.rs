@@ -9,6 +9,7 @@ mod link_histories;
 pub(crate) mod machine_facts;
 pub(crate) mod observer;
 pub(crate) mod record_directory;
+pub(crate) mod run_times;
 pub(crate) mod runner;
 pub(crate) mod scenario;
 pub(crate) mod sharding;
@@ -43,7 +44,7 @@ pub(crate) fn plan_of(text: &str) -> Plan {
     let source = crate::toml_file::SourceFile {
         file: "x.toml",
         text,
-        also: &[],
+        also: crate::named_files::NamedFiles::OWN,
     };
     scenario::parse(source, false).unwrap()
 }

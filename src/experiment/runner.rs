@@ -16,6 +16,7 @@ use super::captures::{RunCaptures, RunningCaptures};
 use super::link_histories;
 use super::machine_facts::network_sysctls;
 use super::observer::RunObserver;
+use super::run_times::RunTimes;
 use crate::experiment::{Case, Plan, PlannedInstrument, PlannedRun};
 use crate::live::NumberedRun;
 use crate::progress::ProgressLine;
@@ -53,8 +54,6 @@ pub(crate) struct Measures<'a> {
     pub(crate) captures: Option<&'a RunCaptures>,
 }
 
-/// The time for setting up a test bed and taking it down.
-const TESTBED_TIME: Duration = Duration::from_millis(500);
 /// The time that an instrument without a timeout may take beyond its expected time before it is
 /// stopped.
 const GRACE: Duration = Duration::from_secs(30);
@@ -82,7 +81,7 @@ pub(crate) fn run(
     redo_invalid: bool,
     stop: &Stop,
 ) -> Result<()> {
-    let mut pending = PendingRuns::of(record, redo_invalid);
+    let mut pending = PendingRuns::of(plan, record, redo_invalid);
     let before = record.runs.len();
     let missing = pending.missing(plan, record, 1);
     let watch = measures.watch;
@@ -114,17 +113,18 @@ pub(crate) fn run(
                     attempt,
                 };
                 let kept = Some((artifacts, measures.captures));
+                let run = run_once(set_up, watch, kept, &planned, stop);
+                let elapsed = begun.elapsed();
                 let run = Run {
                     host: record.here(),
-                    ..run_once(set_up, watch, kept, &planned, stop)
+                    elapsed_s: Some(elapsed.as_secs_f64()),
+                    ..run
                 };
                 // A run that a signal interrupted is not a measurement.
                 if stop.cause().is_some() {
                     return Ok(());
                 }
-                pending
-                    .durations
-                    .insert(planned.case.name.clone(), begun.elapsed());
+                pending.times.add(planned.case, elapsed);
                 progress.finish(&format!(
                     "{}: {}",
                     label(&planned),
@@ -158,7 +158,8 @@ pub(crate) fn missing(
     record: &Record,
     redo_invalid: bool,
 ) -> BTreeMap<String, Vec<u32>> {
-    let (pending, latest) = (PendingRuns::of(record, redo_invalid), record.latest());
+    let pending = PendingRuns::of(plan, record, redo_invalid);
+    let latest = record.latest();
     let rounds = (1..=plan.rounds()).flat_map(|round| plan.round(round));
     let mut missing: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for planned in rounds.filter(|planned| pending.is_missing(&latest, planned)) {
@@ -187,31 +188,16 @@ fn keep_baseline(
     Ok(())
 }
 
-/// Estimates the time of one run of `case` from the arguments of its instruments and the pace of
-/// its path. Instruments without an expected time, such as those that end together with another,
-/// are left out.
-pub(crate) fn estimate(case: &Case) -> Duration {
-    let pace = PathPace::of(case);
-    let groups = case.groups();
-    let times = groups.iter().map(|group| {
-        let each = group
-            .iter()
-            .filter_map(|planned| planned.args.instrument().estimate(pace.as_ref()));
-        each.max().unwrap_or_default()
-    });
-    times.sum::<Duration>() + TESTBED_TIME
-}
-
 /// The data that decides whether a run must still be done.
 struct PendingRuns {
     /// The allowed attempts of each run where they differ from [`MOST_ATTEMPTS`].
     attempts: HashMap<(String, u32), u32>,
-    /// The time of the last run of each case that has run.
-    durations: HashMap<String, Duration>,
+    /// The expected time of each run.
+    times: RunTimes,
 }
 
 impl PendingRuns {
-    fn of(record: &Record, redo_invalid: bool) -> Self {
+    fn of(plan: &Plan, record: &Record, redo_invalid: bool) -> Self {
         let invalid = record
             .runs
             .iter()
@@ -222,7 +208,7 @@ impl PendingRuns {
         });
         Self {
             attempts: again.collect(),
-            durations: HashMap::new(),
+            times: RunTimes::of(plan, record),
         }
     }
 
@@ -232,10 +218,7 @@ impl PendingRuns {
         let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
         rounds
             .filter(|planned| self.is_missing(&latest, planned))
-            .map(|planned| match self.durations.get(&planned.case.name) {
-                Some(duration) => *duration,
-                None => estimate(planned.case),
-            })
+            .map(|planned| self.times.expected(planned.case))
             .collect()
     }
 
@@ -305,6 +288,7 @@ pub(super) fn run_once(
         seed: planned.seed,
         host: None,
         started_at: now(),
+        elapsed_s: None,
         outcome: RunOutcome::Ok,
         environment: BTreeMap::new(),
         measurements: Vec::new(),

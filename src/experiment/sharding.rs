@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::runner::estimate;
+use super::run_times::estimate;
 use crate::experiment::{Case, Plan};
 use record::{Shard, ShardBy, ShardNumber};
 

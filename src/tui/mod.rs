@@ -1,11 +1,12 @@
-//! `--tui`: shows and changes running links on a terminal. Like the web page, it uses only the
-//! interface of `live`.
+//! `--tui`: shows and changes running links on a terminal, or shows the tests of a far end. Like the
+//! web page, it uses only the interfaces of `live` and of `far_end`.
 //!
-//! One thread, "screen", reads keys and draws ten times per second. The packet path never waits for
-//! it, because it only sends commands.
+//! One thread, "screen", reads keys and draws: links ten times per second, tests once. The packet
+//! path never waits for it, because it only sends commands, and tests never wait for it either.
 
 mod app;
 mod draw;
+mod far_end;
 mod history;
 mod output;
 mod run;
@@ -16,24 +17,25 @@ use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::{Frame, Terminal};
 
 use crate::live::Links;
 use crate::notes;
 use app::App;
+pub(crate) use far_end::{FarEndScreen, ScreenLog};
 pub(crate) use output::CommandOutput;
 
-/// The longest time between two drawings if no key is pressed.
+/// The longest wait for a key.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// The name of the thread that draws.
 const THREAD: &str = "screen";
@@ -44,27 +46,83 @@ static DRAWING: Mutex<()> = Mutex::new(());
 /// Ensures that the panic hook is installed only once.
 static HOOK: Once = Once::new();
 
-/// Refuses a terminal on which no screen can be shown.
+/// Refuses a terminal on which no screen can be shown. `instead` says what shows the same.
 ///
 /// # Errors
 /// Fails if standard input or output is not a terminal, or if the terminal cannot move its cursor.
-pub(crate) fn check() -> Result<()> {
+pub(crate) fn check(instead: &str) -> Result<()> {
     ensure!(
         io::stdout().is_terminal() && io::stdin().is_terminal(),
-        "--tui: standard input and output must be a terminal: use one, or open the live page of --listen 127.0.0.1:7700"
+        "--tui: standard input and output must be a terminal: use one, or {instead}"
     );
     let term = std::env::var("TERM").unwrap_or_default();
     ensure!(
         term != "dumb",
-        "--tui: this terminal cannot move its cursor (TERM=dumb): use another, or open the live page of --listen 127.0.0.1:7700"
+        "--tui: this terminal cannot move its cursor (TERM=dumb): use another, or {instead}"
     );
     Ok(())
+}
+
+/// The content of a screen.
+trait Content: Send {
+    /// Returns the least time between two drawings if no key is pressed.
+    fn interval(&self) -> Duration;
+
+    /// Processes what has happened since the last call.
+    fn update(&mut self);
+
+    /// Draws everything.
+    fn draw(&self, frame: &mut Frame<'_>);
+
+    /// Handles a key. Returns true if the key asks to leave.
+    fn key(&mut self, key: KeyEvent) -> bool;
+}
+
+impl Content for App {
+    fn interval(&self) -> Duration {
+        // It is drawn after every wait for a key.
+        Duration::ZERO
+    }
+
+    fn update(&mut self) {
+        Self::update(self);
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        draw::all(frame, self);
+    }
+
+    fn key(&mut self, key: KeyEvent) -> bool {
+        Self::key(self, key)
+    }
+}
+
+/// The terminal while it shows a screen. Dropping it restores the terminal.
+pub(crate) struct ShownTerminal(());
+
+impl ShownTerminal {
+    /// Sets up the terminal. It needs more privileges than the drawing does.
+    ///
+    /// # Errors
+    /// Fails if the terminal cannot be set up.
+    pub(crate) fn set_up() -> Result<Self> {
+        set_up().context("cannot set up the terminal")?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for ShownTerminal {
+    fn drop(&mut self) {
+        restore();
+    }
 }
 
 /// A screen that shows links until this value is dropped; the terminal is then restored.
 pub(crate) struct Screen {
     thread: Option<JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
+    /// This is dropped when the thread has ended.
+    _terminal: ShownTerminal,
 }
 
 impl Screen {
@@ -78,22 +136,39 @@ impl Screen {
         output: Option<CommandOutput>,
         leave: impl Fn() + Send + 'static,
     ) -> Result<Self> {
+        let terminal = ShownTerminal::set_up()?;
+        Self::show(terminal, App::new(links, output), leave)
+    }
+
+    /// Shows the tests of a far end on a terminal that is set up. `leave` is called as by
+    /// [`Screen::start`].
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub(crate) fn of_far_end(
+        terminal: ShownTerminal,
+        far_end: FarEndScreen,
+        leave: impl Fn() + Send + 'static,
+    ) -> Result<Self> {
+        Self::show(terminal, far_end, leave)
+    }
+
+    fn show(
+        terminal: ShownTerminal,
+        content: impl Content + 'static,
+        leave: impl Fn() + Send + 'static,
+    ) -> Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (own, app) = (Arc::clone(&is_over), App::new(links, output));
-        set_up().context("cannot set up the terminal")?;
+        let own = Arc::clone(&is_over);
         let thread = thread::Builder::new()
             .name(THREAD.to_owned())
-            .spawn(move || show(app, &own, &leave));
-        match thread {
-            Ok(thread) => Ok(Self {
-                thread: Some(thread),
-                is_over,
-            }),
-            Err(error) => {
-                restore();
-                Err(error).context("cannot start the thread that draws")
-            }
-        }
+            .spawn(move || show(content, &own, &leave))
+            .context("cannot start the thread that draws")?;
+        Ok(Self {
+            thread: Some(thread),
+            is_over,
+            _terminal: terminal,
+        })
     }
 }
 
@@ -104,7 +179,6 @@ impl Drop for Screen {
             // If the thread panicked, the panic has already been printed.
             let _ = thread.join();
         }
-        restore();
     }
 }
 
@@ -147,26 +221,30 @@ fn drawing() -> MutexGuard<'static, ()> {
 }
 
 /// Draws and reads keys until the screen ends or the terminal is gone.
-fn show(mut app: App, is_over: &AtomicBool, leave: &dyn Fn()) {
+fn show(mut content: impl Content, is_over: &AtomicBool, leave: &dyn Fn()) {
     let mut shown = || -> io::Result<()> {
         let mut terminal: Terminal<CrosstermBackend<Stdout>> =
             Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let mut drawn: Option<Instant> = None;
         while !is_over.load(Ordering::Relaxed) {
-            app.update();
-            {
+            if drawn.is_none_or(|at| at.elapsed() >= content.interval()) {
+                content.update();
                 let _drawing = drawing();
                 if !IS_SHOWN.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                terminal.draw(|frame| draw::all(frame, &app))?;
+                terminal.draw(|frame| content.draw(frame))?;
+                drawn = Some(Instant::now());
             }
             if !event::poll(FRAME_INTERVAL)? {
                 continue;
             }
             match event::read()? {
-                Event::Key(key) if key.kind != KeyEventKind::Release && app.key(key) => leave(),
+                Event::Key(key) if key.kind != KeyEventKind::Release && content.key(key) => leave(),
                 _ => {}
             }
+            // The effect of a key, or a new size, shows immediately.
+            drawn = None;
         }
         Ok(())
     };
@@ -193,7 +271,7 @@ mod tests {
 
     /// Panics behind a screen in a thread with this name. The drawing thread panics while it draws.
     fn panics_in(thread: &str) {
-        if check().is_err() {
+        if check("nothing").is_err() {
             // The test was started by hand with `--ignored`; the test below gives it a terminal.
             return;
         }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -16,19 +15,19 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType::Counter;
 use record::Direction;
 
+use super::far_end_tests;
 use super::metrics::{BUILD, Family, Format, begin, sample};
+use crate::far_end::WatchedFarEnd;
 
-/// A source of the far end's counts.
-#[derive(Clone)]
-pub(super) struct FarEndCounts(pub(super) Arc<dyn Fn() -> Tally + Send + Sync>);
-
-/// Returns the metrics at their path.
-pub(super) fn router() -> Router<FarEndCounts> {
-    Router::new().route("/metrics", get(scrape))
+/// Returns the metrics and the running tests at their paths.
+pub(super) fn router() -> Router<WatchedFarEnd> {
+    Router::new()
+        .route("/metrics", get(scrape))
+        .route("/v1/tests", get(far_end_tests::list))
 }
 
-async fn scrape(State(FarEndCounts(counts)): State<FarEndCounts>, headers: HeaderMap) -> Response {
-    Format::negotiate(&headers).answer(FarEndCollector(counts()))
+async fn scrape(State(far_end): State<WatchedFarEnd>, headers: HeaderMap) -> Response {
+    Format::negotiate(&headers).answer(FarEndCollector(far_end.tally()))
 }
 
 #[derive(Debug)]

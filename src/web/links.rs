@@ -69,7 +69,7 @@ pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Respo
     Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
 }
 
-/// Puts exactly these conditions into force.
+/// Replaces all conditions with these.
 #[utoipa::path(
     put, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links"), ChangeQuery,
         ("If-Match" = Option<String>, Header, description = "Change the link only if it has this revision: \"3\""),

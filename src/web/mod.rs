@@ -12,6 +12,7 @@ mod client;
 mod connections;
 mod events;
 mod far_end_metrics;
+mod far_end_tests;
 pub(crate) mod fuzzing;
 mod guard;
 mod history;
@@ -39,11 +40,10 @@ pub(crate) use self::listen::{Listen, Listening, TOKEN_FRAGMENT};
 pub(crate) use self::openapi::document;
 pub(crate) use self::records::{Records, path_segment};
 pub(crate) use self::tls::{CertificateFiles, Pin};
+use crate::far_end::WatchedFarEnd;
 use crate::live::{Keeper, Links};
 use crate::notes::warn;
-use far_end_metrics::FarEndCounts;
 use guard::RequestGuard;
-use instruments::serve::Tally;
 
 /// The time after the end within which the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
@@ -110,16 +110,12 @@ impl WebServer {
         Self::serve(listening, router, captures, None)
     }
 
-    /// Serves the metrics of a far end.
+    /// Serves the metrics and the running tests of a far end.
     ///
     /// # Errors
     /// Fails as [`WebServer::start`] does.
-    pub(crate) fn of_far_end(
-        listening: Listening,
-        counts: impl Fn() -> Tally + Send + Sync + 'static,
-    ) -> Result<Self> {
-        let counts = FarEndCounts(Arc::new(counts));
-        let router = RequestGuard::of(&listening).around(far_end_metrics::router(), counts);
+    pub(crate) fn of_far_end(listening: Listening, far_end: WatchedFarEnd) -> Result<Self> {
+        let router = RequestGuard::of(&listening).around(far_end_metrics::router(), far_end);
         let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
         Self::serve(listening, router, captures, None)
     }

@@ -7,5 +7,6 @@ mod effects;
 mod faults;
 mod link;
 mod packet_log;
+mod profiles;
 mod shell;
 mod slow_lines;

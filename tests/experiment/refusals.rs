@@ -17,9 +17,10 @@ fn a_scenario_that_is_wrong_is_one_error_with_its_place() -> Result<()> {
 }
 
 #[test_support::test]
-fn a_budget_of_lateness_is_no_choice_of_one_who_resumes_and_at_most_a_second() -> Result<()> {
+fn who_resumes_cannot_choose_the_repeats_and_a_late_budget_is_at_most_a_second() -> Result<()> {
     for (arguments, cause) in [
-        ("--resume out --late-budget 2ms", "cannot be used with"),
+        ("--resume out --repeats 2", "cannot be used with"),
+        ("x.toml --repeats 0", "write a whole number of at least 1"),
         (
             "x.toml --late-budget 2s",
             "write a time above 0 and at most 1s, as in 1ms",
@@ -95,6 +96,9 @@ fn where_there_is_no_privilege_check_doctor_and_ping_say_so_as_run_does_with_the
             .is_some_and(|told| told.contains("sysctl -w")),
         "{text}"
     );
+    let uses =
+        "this machine can: measure and serve; it cannot: run, exec, emulate between interfaces";
+    ensure!(text.lines().last() == Some(uses), "{text}");
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use test_support::process::{self, farwire};
-use test_support::scenario::{PING, Small};
+use test_support::process::{self, farwire, has, stdout};
+use test_support::scenario::{HEAD, PING, PLAIN, Small};
 
 /// The experiment is long enough to be killed in any part of it, including the reports.
 const CASES: &str = "\
@@ -79,6 +79,47 @@ fn a_finished_experiment_has_two_baselines_and_one_that_was_resumed_three() -> R
     ensure!(places(&small)?.starts_with("BRBR") && places(&small)?.ends_with("RBF"));
     ensure!(places(&small)?.matches('B').count() == 3);
     check(&small)
+}
+
+/// No packet leaves within a nanosecond of its due time, so all attempts of the run are invalid at first.
+#[test_support::test(Namespaces)]
+fn a_record_that_was_started_too_strictly_goes_on_with_another_late_budget() -> Result<()> {
+    let strict = HEAD.replace("late_budget = '1s'", "late_budget = '1ns'");
+    let small = Small::written(&(strict + PING + PLAIN))?;
+    let output = small.run()?;
+    ensure!(output.status.code() == Some(1), "{}", stdout(&output));
+    let outcomes = || -> Result<Vec<Value>> {
+        let runs = small.runs()?.into_iter();
+        Ok(runs.map(|run| run["outcome"]["outcome"].clone()).collect())
+    };
+    ensure!(outcomes()? == ["invalid"; 3], "{:?}", outcomes()?);
+    let looser = |command: &mut Command| {
+        command.args(["--redo-invalid", "--late-budget", "1s"]);
+    };
+    let mut check = resume(&small);
+    looser(&mut check);
+    process::succeeds(check.arg("--check"))?;
+    ensure!(outcomes()?.len() == 3, "--check changed the record");
+    let mut command = resume(&small);
+    looser(&mut command);
+    let output = process::succeeds(&mut command)?;
+    has(
+        &stdout(&output),
+        "after 3 runs, the late budget is 1s instead of 1ns",
+    )?;
+    ensure!(outcomes()?[3..] == ["ok"], "{:?}", outcomes()?);
+    let lines = small.record()?;
+    let changes = lines.iter().filter_map(|line| line.get("late_budget"));
+    let changes: Vec<&Value> = changes.collect();
+    ensure!(changes.len() == 1, "{changes:?}");
+    ensure!(changes[0]["late_budget"] == "1s", "{changes:?}");
+    ensure!(changes[0]["after_runs"] == 3, "{changes:?}");
+    ensure!(lines[0]["plan"]["late_budget"] == "1ns", "the head changed");
+    let runs = small.runs()?;
+    let budget = |run: &Value| run["measurements"][0]["departures"][0]["budget_ns"].clone();
+    ensure!(budget(&runs[0]) == 1, "{}", runs[0]);
+    ensure!(budget(&runs[3]) == 1_000_000_000, "{}", runs[3]);
+    Ok(())
 }
 
 /// Returns a letter for each line of the record after its head: a baseline, a run, the end.

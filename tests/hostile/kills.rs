@@ -141,7 +141,7 @@ impl Place {
             }
             Killed::Run => self.scenario(&mut command),
             Killed::Emulate => command.args(["emulate", CLIENT_PORT, SERVER_PORT]),
-            Killed::Serve => command.args(["serve", "--stamp-port", "0"]),
+            Killed::Serve => command.args(["serve", "--stamp-port", "0", "--names"]),
         };
         family.mark(&mut command);
         command

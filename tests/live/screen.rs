@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -174,6 +175,19 @@ impl OnTerminal {
         Ok(link.with_context(|| all.to_string())?["conditions"].clone())
     }
 
+    /// Waits until the terminal is restored, after the end of a program. Its last output may be read later than that.
+    fn await_restored(&self) -> Result<()> {
+        wait_for("the terminal to be as it was", || {
+            let shown = self.shown.lock().expect("the reader does not panic");
+            Ok((!shown.screen().alternate_screen()).then_some(()))
+        })?;
+        ensure!(
+            tcgetattr(&self.slave)? == self.before,
+            "the terminal's settings are others"
+        );
+        Ok(())
+    }
+
     /// Waits for the end; checks that the terminal is restored and has the output of the command of `exec`.
     fn end(self) -> Result<ExitStatus> {
         self.end_with("first words")
@@ -262,11 +276,7 @@ fn a_screen_shows_a_box_between_two_interfaces_and_its_keys_change_it() -> Resul
     screen.press("q")?;
     let status = process::end_of(&mut screen.child)?;
     ensure!(status.success(), "{status}: {}", screen.text());
-    // The last output of the program may be read after its end is noticed.
-    wait_for("the terminal to be as it was", || {
-        let shown = screen.shown.lock().expect("the reader does not panic");
-        Ok((!shown.screen().alternate_screen()).then_some(()))
-    })
+    screen.await_restored()
 }
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -337,12 +347,52 @@ fn a_screen_has_colours_and_none_where_no_color_is_set() -> Result<()> {
     Ok(())
 }
 
+/// A far end on free ports of the loopback.
+const FAR_END: &str = "serve --bind 127.0.0.1 --http-port 0 --iperf3-port 0 --messages-port 0 --capacity-port 0 --stamp-port 0 --tui";
+
+#[test_support::test]
+fn a_screen_shows_the_tests_of_a_far_end_and_a_key_resets_their_counters() -> Result<()> {
+    let mut command = process::farwire();
+    command.args(FAR_END.split(' '));
+    let mut screen = OnTerminal::of(&mut command, tempfile::tempdir()?)?;
+    screen.await_text("0 tests running, 0 ended, 0 failed, 0 refusals")?;
+    let text = screen.text();
+    let port = text.split("http on 127.0.0.1:").nth(1);
+    let port = port.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    let port: u16 = port.with_context(|| text.clone())?.parse()?;
+    let mut client = TcpStream::connect(("127.0.0.1", port))?;
+    client.write_all(b"GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let address = client.local_addr()?.to_string();
+    let mut some = vec![0; 100_000];
+    wait_for("the row of the test", || {
+        client.read_exact(&mut some)?;
+        let is_row = |line: &str| line.contains(&address) && line.contains(" MiB ");
+        Ok(screen.text().lines().any(is_row).then_some(()))
+    })?;
+    screen.await_text("1 test running, 0 ended")?;
+    drop(client);
+    screen.await_text("0 tests running, 1 ended")?;
+    let is_total = |line: &str, size: &str| line.contains("│total ") && line.contains(size);
+    screen.await_line("the total", |line| is_total(line, " MiB "))?;
+    screen.await_text(&format!(", {address}, http, "))?;
+    screen.press("r")?;
+    screen.await_text("0 tests running, 0 ended")?;
+    screen.await_line("a total of nothing", |line| {
+        is_total(line, " 0 bytes ") && !is_total(line, "iB")
+    })?;
+    screen.press("q")?;
+    let status = process::end_of(&mut screen.child)?;
+    ensure!(status.success(), "{status}: {}", screen.text());
+    screen.await_restored()
+}
+
 #[test_support::test]
 fn without_a_terminal_there_is_no_screen() -> Result<()> {
     for (line, code) in [
         ("exec --tui -- true", 125),
         ("emulate --tui no-a no-b", 2),
         ("run --tui none.toml", 2),
+        ("serve --tui", 2),
     ] {
         let output = process::run(process::farwire().args(line.split(' ')))?;
         let said = stderr(&output);
@@ -352,5 +402,7 @@ fn without_a_terminal_there_is_no_screen() -> Result<()> {
             "{line}: {said}"
         );
     }
+    let output = process::run(process::farwire().args(["serve", "--tui", "--json", "-"]))?;
+    process::ends_with(&output, 2, "the screen of --tui takes standard output")?;
     Ok(())
 }

@@ -28,7 +28,8 @@ impl AsNetem {
         let conditions = &direction.at_first;
         let mut options = Options {
             netem: conditions.get::<NetemSpec>().copied().unwrap_or_default().0,
-            keys: vec!["netem"],
+            // The place of netem matters only beside a rate, which then is among the conditions without an option.
+            keys: vec!["netem", "netem_at"],
         };
         // A netem excludes options for the other conditions, which would be a second netem.
         if !conditions.has::<NetemSpec>() {
@@ -187,6 +188,7 @@ mod tests {
             "delay = '9ms'\nreorder = '25%' => delay 9ms reorder 25%",
             "delay = '1ms'\nup = { delay = '2ms' } => delay 2ms",
             "netem = 'loss 1% 25% delay 1ms' => delay 1ms loss 1% 25%",
+            "netem = 'loss 1%'\nnetem_at = 'before-rate' => loss 1%",
         ] {
             let (text, options) = case.split_once(" => ").unwrap();
             assert_eq!(as_netem(text), (options.to_owned(), vec![]), "{text}");
@@ -213,6 +215,7 @@ mod tests {
             "size_delay = 2\nseed = 7 => limit 1000 => size-delay 2",
             "path_mtu = 1400\nloss = '1%' => loss 1% => path-mtu 1400",
             "netem = 'delay 1ms'\nloss = '1%' => delay 1ms => loss 1%",
+            "netem = 'delay 1ms'\nnetem_at = 'before-rate'\nrate = '1mbit'\nqueue = '9pkt' => delay 1ms => queue 9pkt; rate 1mbit",
             "delay = '1ms'\nschedule = [{ at = '1s', delay = '2ms' }] => delay 1ms => schedule",
             "toffee = 'drop=2' => limit 1000 => toffee, which both directions share",
         ] {

@@ -9,7 +9,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::condition::{
-    CONDITIONS, Condition, ConditionKind, ConditionValue, LAYER_KEYS, Needs, STEP_KEYS, Shapes,
+    CONDITIONS, Condition, ConditionKind, ConditionValue, LAYER_KEYS, Needs, NetemSpec, RateSpec,
+    STEP_KEYS, Shapes,
 };
 use crate::error::{At, Error};
 use crate::require;
@@ -44,6 +45,17 @@ pub struct ScheduleStep {
     /// The conditions that hold from then on.
     #[serde(flatten)]
     pub conditions: ConditionSet,
+}
+
+/// The conditions that a direction has at any time, among those that others need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Provided {
+    /// A rate.
+    pub(crate) rate: bool,
+    /// A condition that delays packets.
+    pub(crate) delay: bool,
+    /// A netem.
+    pub(crate) netem: bool,
 }
 
 /// The key of a condition, where only its name is given.
@@ -119,12 +131,13 @@ impl ConditionSet {
             .any(|kind| kind.stage == Shapes::Delay && kind.needs.is_none())
     }
 
-    /// Refuses conditions that need a rate or a delay, if there is none.
-    pub(crate) fn check_needs(&self, has_rate: bool, has_delay: bool) -> Result<(), Error> {
+    /// Refuses conditions that need another one, if there is none.
+    pub(crate) fn check_needs(&self, provided: Provided) -> Result<(), Error> {
         for kind in self.kinds() {
             let (other, why) = match kind.needs {
-                Some(Needs::Rate(why)) if !has_rate => ("rate", why),
-                Some(Needs::Delay(why)) if !has_delay => ("delay", why),
+                Some(Needs::Rate(why)) if !provided.rate => ("rate", why),
+                Some(Needs::Delay(why)) if !provided.delay => ("delay", why),
+                Some(Needs::Netem(why)) if !provided.netem => ("netem", why),
                 _ => continue,
             };
             let key = kind.key;
@@ -146,6 +159,28 @@ impl ConditionSet {
         let condition = Condition::read(key, map)?;
         self.set(condition.ok_or_else(|| de::Error::unknown_field(key, known))?);
         Ok(())
+    }
+}
+
+impl Provided {
+    /// Returns what two layers have.
+    pub(crate) fn by(layers: [&Layer; 2]) -> Self {
+        let ever = layers.map(Layer::ever);
+        let has = |one: fn(&ConditionSet) -> bool| ever.iter().any(one);
+        Self {
+            rate: has(ConditionSet::has::<RateSpec>),
+            delay: has(ConditionSet::delays),
+            netem: has(ConditionSet::has::<NetemSpec>),
+        }
+    }
+
+    /// Returns what this or `other` has.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            rate: self.rate || other.rate,
+            delay: self.delay || other.delay,
+            netem: self.netem || other.netem,
+        }
     }
 }
 

@@ -10,12 +10,12 @@ use std::fmt;
 use model::{ConfigError, Effect, Link, Nanos, ScheduleClock};
 use schemars::{JsonSchema, Schema};
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Value, json};
 
 use self::class::ClassSpec;
 use self::hop::emulated_link;
-use self::profiles::LinkProfile;
+use self::profiles::Base;
 use self::stage::ExtraStage;
 use crate::Direction;
 use crate::as_netem::AsNetem;
@@ -286,6 +286,7 @@ fn key_of<'n>(stage: &'n str, field: Option<&'n str>) -> &'n str {
         ("rate" | "delay", Some(key)) => key,
         ("rate", None) if field.is_some_and(|field| field != "burst") => "aqm",
         ("burst-loss", _) => "loss",
+        ("netem-first", _) => "netem",
         _ => stage,
     }
 }
@@ -299,21 +300,27 @@ fn at_key(mut problem: Problem, key: &str, parameter: Option<&'static str>) -> E
     Error::new(problem).at(key)
 }
 
-/// Adds the key `profile` to a link's schema, because a link in a file may begin with a profile.
+/// Adds the keys that name a profile to a link's schema, because a link in a file may begin with one.
 fn with_profile(schema: &mut Schema) {
     let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
     keys.into_iter().for_each(|keys| {
-        let profile = json!({
-            "description": "A link that ships with farwire, as `farwire profiles` lists them; conditions next to it override it.",
-            "type": "string",
-            "enum": profiles::NAMES
-        });
-        keys.insert("profile".to_owned(), profile);
+        let profile = |description: &str| {
+            json!({
+                "description": description,
+                "type": "string",
+                "pattern": "^[A-Za-z0-9_-]+$",
+                "examples": profiles::NAMES
+            })
+        };
+        let about = "A link by its name, as `farwire profiles` lists them; conditions next to it override it.";
+        keys.insert("profile".to_owned(), profile(about));
+        let about = "The same in the file of a profile, which builds on another one.";
+        keys.insert("based_on".to_owned(), profile(about));
     });
 }
 
-/// Returns whether a text may be part of the names of stages.
-pub(crate) fn is_name(text: &str) -> bool {
+/// Returns whether a text may be part of the names of stages, or the name of a profile: letters, digits, `-` and `_`.
+pub fn is_name(text: &str) -> bool {
     let is_right = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !text.is_empty() && text.chars().all(is_right)
 }
@@ -329,10 +336,17 @@ impl<'de> Visitor<'de> for LinkVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LinkSpec, A::Error> {
         let mut link = LinkSpec::default();
-        let mut profile: Option<LinkProfile> = None;
+        let mut base: Option<Base> = None;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "profile" => profile = map.next_value()?,
+                "profile" | "based_on" => {
+                    if base.is_some() {
+                        return Err(de::Error::custom(
+                            "profile and based_on mean the same: leave one of them out",
+                        ));
+                    }
+                    base = map.next_value()?;
+                }
                 "toffee" => link.toffee = map.next_value()?,
                 "seed" => link.seed = map.next_value()?,
                 "up" => link.up = map.next_value()?,
@@ -342,8 +356,8 @@ impl<'de> Visitor<'de> for LinkVisitor {
                 key => link.both.read(key, &mut map, LINK_KEYS)?,
             }
         }
-        Ok(match profile {
-            Some(profile) => link.or(profile.conditions()),
+        Ok(match base {
+            Some(Base(base)) => link.or(base),
             None => link,
         })
     }

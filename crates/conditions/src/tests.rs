@@ -208,6 +208,13 @@ fn stages_are_in_their_order() {
                 box.down.duplicate box.down.corrupt box.down.delay box.down.late";
     assert_eq!(names(&hop.rest.down).join(" "), down);
     assert_eq!(effect(&hop, "up.path-mtu"), Some(Effect::Mtu(1300)));
+    let tc = self::hop(
+        "netem = 'delay 1ms'\nnetem_at = 'before-rate'\nrate = '1mbit'\n[down]\nnetem_at = 'after-rate'",
+    );
+    assert_eq!(names(&tc.rest.up), ["box.up.netem-first", "box.up.rate"]);
+    assert_eq!(names(&tc.rest.down), ["box.down.rate", "box.down.netem"]);
+    assert!(refusal("netem_at = 'before-rate'").contains("state netem too"));
+    assert!(refusal("netem = ''\nnetem_at = 'before'").contains("did you mean `before-rate`?"));
     let marks = RandomLoss {
         ecn: true,
         ..RandomLoss::from_str("1%").unwrap()

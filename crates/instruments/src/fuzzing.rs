@@ -111,9 +111,15 @@ pub fn dist(bytes: &[u8]) {
     }
 }
 
-/// Fuzzes netem's options.
+/// Fuzzes netem's options and scripts of tc's commands.
 pub fn netem(bytes: &[u8]) {
-    assert_round_trip::<conditions::NetemSpec>(&String::from_utf8_lossy(bytes));
+    let text = String::from_utf8_lossy(bytes);
+    assert_round_trip::<conditions::NetemSpec>(&text);
+    if let Ok(converted) = conditions::FromTc::read(&text) {
+        let file = converted.to_file().expect("what was read can be written");
+        let link = conditions::read::toml_text(&file);
+        assert_eq!(link, Ok(converted.link));
+    }
 }
 
 /// Asserts that an accepted line has the same value after it was written and parsed again.

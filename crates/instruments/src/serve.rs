@@ -15,8 +15,9 @@ use crate::messages::server as messages;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
 use crate::service::{BoundService, Shared};
 pub use crate::service::{
-    ClientKey, Log, RefusalCause, ResourceBudget, RunningService, ServiceLimits, Share, TESTS,
-    Tally, Unit, check_congestion, raise_descriptor_limit,
+    ClientKey, DirectionTraffic, Log, PacketLoss, PeerNames, RefusalCause, ResourceBudget,
+    RunningService, ServiceLimits, Share, TESTS, Tally, TestRow, TestSnapshot, TestTraffic, Unit,
+    check_congestion, raise_descriptor_limit,
 };
 use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;
@@ -36,6 +37,8 @@ pub struct ServeConfig {
     pub allow: Vec<ipnet::IpNet>,
     /// The log of tests.
     pub log: Log,
+    /// The names of clients for the log. Absent, the log has only addresses.
+    pub names: Option<Arc<dyn PeerNames>>,
 }
 
 /// The port of each protocol; 0 means any free port.
@@ -84,6 +87,7 @@ pub fn start(config: ServeConfig) -> Result<FarEndServer> {
 pub fn bind(config: ServeConfig) -> Result<BoundServer> {
     let ServeConfig { bind, ports, .. } = config;
     let shared = Shared::new(config.congestion, config.limits, config.allow, config.log)?;
+    let shared = shared.with_names(config.names);
     let (shared, bind) = (Arc::new(shared), bind.as_ref());
     let share = || Arc::clone(&shared);
     let services = [
@@ -160,6 +164,17 @@ impl FarEndServer {
     pub fn counts(&self) -> impl Fn() -> Tally + Clone + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.tally()
+    }
+
+    /// Returns a function that reads the running tests from any thread, without holding up any of them.
+    pub fn running_tests(&self) -> impl Fn() -> TestSnapshot + Clone + Send + Sync + 'static {
+        let running = Arc::clone(self.shared.running());
+        move || running.snapshot()
+    }
+
+    /// Writes a line about a running test, with the time, to the log for people.
+    pub fn print_progress(&self, text: &str) {
+        self.shared.print_progress(text);
     }
 
     /// Returns the congestion control in effect, as read back from a socket.

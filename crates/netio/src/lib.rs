@@ -16,6 +16,7 @@ mod frame;
 pub mod fuzzing;
 mod gso;
 pub mod heap;
+pub mod host_name;
 mod icmp;
 pub mod iface;
 pub mod ingress_drop;

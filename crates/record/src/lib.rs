@@ -29,6 +29,7 @@ mod record_merge;
 mod record_writer;
 pub mod regular_file;
 pub mod schedule;
+pub mod server_log;
 mod shard;
 pub mod summary;
 pub mod swept;
@@ -43,8 +44,8 @@ pub use measurement::{Figure, Measurement, Sample};
 pub use metric::{Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
 pub use record::{
-    GivenScenario, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Record, RecordHead, Run,
-    RunOutcome, now,
+    GivenScenario, LateBudgetChange, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Record,
+    RecordHead, Run, RunOutcome, now,
 };
 pub use record_merge::Merge;
 pub use record_writer::RecordWriter;

@@ -48,7 +48,7 @@ pub(crate) const LONGEST_LINE: u64 = 256 << 20;
 const LONGEST_WHOLE: u64 = 1 << 30;
 /// Greatest number of lines of a record, enough for every run of the largest plan and as many further attempts.
 const MOST_LINES: u64 = 2_000_000;
-/// Greatest number of hosts of a record, and of changes from one host to another.
+/// Greatest number of hosts of a record, and of changes of the host and of the late budget together.
 const MOST_HOSTS: usize = 10_000;
 
 /// The plan and the results of an experiment.
@@ -60,6 +60,9 @@ pub struct Record {
     /// The machine's limits without emulated conditions, measured before the first run, whenever the experiment was
     /// resumed, and after the last run. Empty for beds that include other machines.
     pub baselines: Vec<Baseline>,
+    /// The late budgets with which the experiment was continued, in order; empty if the plan's applies to all runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub late_budgets: Vec<LateBudgetChange>,
     /// End of the experiment (RFC 3339, UTC); absent while it runs and if it was interrupted.
     pub finished_at: Option<String>,
     /// The runs in the order in which they took place.
@@ -96,8 +99,23 @@ pub(crate) enum RecordLine<R> {
     Baseline(Baseline),
     /// Another machine, on which the experiment continues.
     Host(HostFacts),
+    /// Another late budget, with which the experiment continues.
+    LateBudget(LateBudgetChange),
     Run(R),
     FinishedAt(String),
+}
+
+/// A late budget that applies to all later runs, in place of the plan's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LateBudgetChange {
+    /// The new budget.
+    pub late_budget: LateBudget,
+    /// The time at which the experiment was continued with it (RFC 3339, UTC).
+    pub changed_at: String,
+    /// Number of runs in the record before the change; absent in a merged record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_runs: Option<usize>,
 }
 
 /// A scenario as it was given.
@@ -129,6 +147,9 @@ pub struct Run {
     pub host: Option<usize>,
     /// Start of the run (RFC 3339, UTC).
     pub started_at: String,
+    /// Seconds from the start until the test bed was removed; absent in records of earlier versions of farwire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_s: Option<f64>,
     /// The outcome of the run.
     pub outcome: RunOutcome,
     /// Settings that were in force in the test bed: sysctls, offloads, congestion control.
@@ -296,6 +317,7 @@ impl Record {
         Self {
             head,
             baselines: Vec::new(),
+            late_budgets: Vec::new(),
             finished_at: None,
             runs: Vec::new(),
             here: None,
@@ -366,6 +388,12 @@ impl Record {
     /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.head.plan
+    }
+
+    /// Returns the late budget of runs that follow: that of the last change, or else the plan's.
+    pub fn late_budget(&self) -> LateBudget {
+        let last = self.late_budgets.last();
+        last.map_or(self.head.plan.late_budget, |change| change.late_budget)
     }
 
     /// Returns the run that counts for every case and repeat.
@@ -470,6 +498,7 @@ fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<Found
         match line {
             RecordLine::Baseline(baseline) => record.baselines.push(baseline),
             RecordLine::Host(host) => record.enter(host),
+            RecordLine::LateBudget(change) => record.late_budgets.push(change),
             RecordLine::Run(run) => record.runs.push(run),
             RecordLine::FinishedAt(at) => record.finished_at = Some(at),
         }
@@ -490,7 +519,7 @@ pub(crate) struct Lines<R> {
     /// Number of bytes of the complete lines that were read so far.
     pub(crate) whole: u64,
     number: u64,
-    /// Number of changes of the host so far.
+    /// Number of changes of the host and of the late budget so far.
     changes: usize,
     /// The last line that was read, as it is in the file.
     pub(crate) text: Vec<u8>,
@@ -571,10 +600,13 @@ impl<R: Read> Lines<R> {
             return Ok(None);
         }
         let line = parse_line(&self.text, self.upgrades)?;
-        if matches!(line, RecordLine::Host(_)) {
+        if matches!(line, RecordLine::Host(_) | RecordLine::LateBudget(_)) {
             self.changes += 1;
             let most = MOST_HOSTS;
-            require!(self.changes <= most, "more than {most} changes of the host");
+            require!(
+                self.changes <= most,
+                "more than {most} changes of the host and of the late budget"
+            );
         }
         self.whole += length;
         Ok(Some(line))
@@ -735,6 +767,7 @@ mod tests {
             seed: 1,
             host: None,
             started_at: String::new(),
+            elapsed_s: None,
             outcome: RunOutcome::Ok,
             environment: BTreeMap::new(),
             measurements: vec![measured.clone()],

@@ -17,8 +17,8 @@ use conditions::require;
 use crate::error::{Error, Result};
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
-    FILE, GivenScenario, Latest, Lines, MOST_ATTEMPTS, Measured, RecordHead, RecordLine, Run,
-    RunOutcome, file_of,
+    FILE, GivenScenario, LateBudgetChange, Latest, Lines, MOST_ATTEMPTS, Measured, RecordHead,
+    RecordLine, Run, RunOutcome, file_of,
 };
 use crate::record_writer::{RecordWriter, line};
 use crate::regular_file;
@@ -52,6 +52,7 @@ struct Source {
     /// The shard of the experiment that it is for, if any.
     shard: Option<Shard>,
     baselines: Vec<Baseline>,
+    late_budgets: Vec<LateBudgetChange>,
     finished_at: Option<String>,
     groups: Vec<Group>,
 }
@@ -234,6 +235,9 @@ impl Merge {
         for baseline in self.baselines() {
             to.write_all(&line(&RecordLine::<&Run>::Baseline(baseline))?)?;
         }
+        for change in self.late_budgets() {
+            to.write_all(&line(&RecordLine::<&Run>::LateBudget(change))?)?;
+        }
         let mut files = Files::default();
         for group in &self.kept {
             let source = &self.sources[group.source];
@@ -284,6 +288,25 @@ impl Merge {
         all
     }
 
+    /// Returns the late budgets with which records were continued, in order of time, each once.
+    fn late_budgets(&self) -> Vec<LateBudgetChange> {
+        let sources = self.sources.iter();
+        let all = sources.flat_map(|source| &source.late_budgets);
+        let mut all: Vec<_> = all
+            .map(|change| LateBudgetChange {
+                // Runs of other records may be between those before the change.
+                after_runs: None,
+                ..change.clone()
+            })
+            .collect();
+        all.sort_by(|a, b| {
+            let key = |of: &LateBudgetChange| (of.changed_at.clone(), of.late_budget.time());
+            key(a).cmp(&key(b))
+        });
+        all.dedup();
+        all
+    }
+
     /// Returns when the last record ended, or, if none says so, when the last run began.
     fn finished_at(&self) -> String {
         let ends = self
@@ -323,6 +346,7 @@ impl Source {
                 shard: head.plan.shard.take(),
                 head,
                 baselines: Vec::new(),
+                late_budgets: Vec::new(),
                 finished_at: None,
                 groups: Vec::new(),
             };
@@ -338,6 +362,7 @@ impl Source {
                         source.baselines.push(baseline);
                     }
                     RecordLine::Host(host) => drop(source.head.enter(host)),
+                    RecordLine::LateBudget(change) => source.late_budgets.push(change),
                     RecordLine::FinishedAt(at) => source.finished_at = Some(at),
                     RecordLine::Run(run) => {
                         source.host(run.host)?;

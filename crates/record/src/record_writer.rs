@@ -12,10 +12,12 @@ use conditions::require;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::lateness::LateBudget;
 use crate::output_directory::OutputDirectory;
 use crate::quantity::size;
 use crate::record::{
-    FILE, FoundRecord, LONGEST_LINE, Record, RecordHead, RecordLine, Run, file_of, read,
+    FILE, FoundRecord, LONGEST_LINE, LateBudgetChange, Record, RecordHead, RecordLine, Run,
+    file_of, now, read,
 };
 use crate::{Baseline, HostFacts};
 
@@ -140,6 +142,23 @@ impl RecordWriter {
         if *before != host {
             self.write(&RecordLine::<&Run>::Host(host.clone()))?;
             record.enter(host);
+        }
+        Ok(())
+    }
+
+    /// Continues `record` with this late budget, and adds a line if it is another one than before.
+    ///
+    /// # Errors
+    /// The same as for [`RecordWriter::keep`].
+    pub fn go_on_within(&mut self, record: &mut Record, late_budget: LateBudget) -> Result<()> {
+        if record.late_budget() != late_budget {
+            let change = LateBudgetChange {
+                late_budget,
+                changed_at: now(),
+                after_runs: Some(record.runs.len()),
+            };
+            self.write(&RecordLine::<&Run>::LateBudget(change.clone()))?;
+            record.late_budgets.push(change);
         }
         Ok(())
     }
@@ -387,6 +406,31 @@ mod tests {
         assert_eq!(found.baselines[0].host, Some(1));
         let text = fs::read_to_string(directory.path().join(FILE)).unwrap();
         assert_eq!(text.matches("{\"host\":").count(), 2, "each change once");
+    }
+
+    #[test]
+    fn a_record_continued_with_another_late_budget_states_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        written(directory.path(), &record);
+        let first = record.plan().late_budget;
+        let [wider, widest]: [LateBudget; 2] = ["5ms", "1s"].map(|time| time.parse().unwrap());
+        for (budget, changes) in [(first, 0), (wider, 1), (wider, 1), (widest, 2)] {
+            let (mut found, mut writer) = RecordWriter::resume(directory.path()).unwrap();
+            writer.go_on_within(&mut found, budget).unwrap();
+            assert_eq!(found.late_budget(), budget);
+            assert_eq!(found.late_budgets.len(), changes);
+        }
+        let found = Record::read(directory.path()).unwrap();
+        assert_eq!(found.late_budget(), widest);
+        assert_eq!(found.plan().late_budget, first);
+        let budgets = found.late_budgets.iter();
+        let seen: Vec<_> = budgets.map(|of| (of.late_budget, of.after_runs)).collect();
+        let runs = Some(record.runs.len());
+        assert_eq!(seen, [(wider, runs), (widest, runs)]);
+        let text = fs::read_to_string(directory.path().join(FILE)).unwrap();
+        let line = r#"{"late_budget":{"late_budget":"5ms","changed_at":""#;
+        assert_eq!(text.matches(line).count(), 1, "{text}");
     }
 
     #[test]

@@ -57,8 +57,7 @@ impl<'a> Answer<'a> {
 
     /// Draws the key figure; `None` if there is none, or one value with nothing to compare it with.
     pub(crate) fn picture(&self, analysis: &Analysis<'_>) -> Option<Drawing> {
-        let reference = analysis.record.plan().reference.as_deref();
-        charts::key_figure::drawing(self.key.as_ref()?, reference)
+        charts::key_figure::drawing(self.key.as_ref()?, analysis.record.plan())
     }
 
     /// Returns whether the result may be shown as good: everything is met, and fewer than a third of the attempts

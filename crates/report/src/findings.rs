@@ -6,9 +6,11 @@ use crate::analysis::{
 };
 use crate::case_labels::CaseLabels;
 use record::expectation::ExpectationKind;
+use record::lateness::LateBudget;
 use record::plan::Plan;
+use record::quantity::counted;
 use record::table::{Cell, Column, Mark, Table};
-use record::{Baseline, Record};
+use record::{Baseline, LateBudgetChange, Record};
 use stats::repeats;
 
 /// Explanation of the numbers.
@@ -175,6 +177,7 @@ pub(super) fn results(analysis: &Analysis<'_>) -> Vec<String> {
         lines.extend(unmet.map(|check| format!("{}: {}", figures.name(), unmet_words(check))));
         lines.extend(too_few(analysis, figures));
     }
+    lines.extend(late_budgets(analysis.record));
     let trends = analysis.trends.iter();
     let unmet = trends.filter(|c| !matches!(c.verdict, Verdict::Met | Verdict::Incomplete));
     lines.extend(unmet.map(unmet_words));
@@ -206,6 +209,27 @@ pub(super) fn unmet_words(check: &ExpectationCheck) -> String {
         "{}{kind}: {}: {}",
         check.expected, check.verdict, check.measured
     )
+}
+
+/// Describes the late budgets with which the experiment was continued.
+fn late_budgets(record: &Record) -> Vec<String> {
+    let changes = &record.late_budgets;
+    let former = changes.iter().map(|change| change.late_budget);
+    let former = std::iter::once(record.plan().late_budget).chain(former);
+    let line = |(change, former): (&LateBudgetChange, LateBudget)| {
+        let budget = change.late_budget;
+        match change.after_runs {
+            Some(runs) => format!(
+                "after {}, the late budget is {budget} instead of {former}",
+                counted(runs, "run")
+            ),
+            None => format!(
+                "the late budget of runs on one of the hosts is {budget} since {}",
+                change.changed_at
+            ),
+        }
+    };
+    changes.iter().zip(former).map(line).collect()
 }
 
 /// Returns a message if the runs of a case are too few for the interval that its plan requires, with the number that is
@@ -317,5 +341,24 @@ mod tests {
         assert_eq!(found.count(), 1);
         let shown = machine(&record.baselines).unwrap();
         assert!(shown.ends_with("TCP 10000 Mbit/s (later -40 %)"), "{shown}");
+    }
+
+    #[test]
+    fn a_late_budget_that_was_changed_is_a_finding() {
+        let mut record = record();
+        assert!(late_budgets(&record).is_empty());
+        let change = |time: &str, after_runs| LateBudgetChange {
+            late_budget: time.parse().unwrap(),
+            changed_at: "2026-11-24T10:00:00.000Z".to_owned(),
+            after_runs,
+        };
+        record.late_budgets = vec![change("5ms", Some(1)), change("1s", None)];
+        let found = findings(&Analysis::of(&record));
+        for line in [
+            "after 1 run, the late budget is 5ms instead of 1ms",
+            "the late budget of runs on one of the hosts is 1s since 2026-11-24T10:00:00.000Z",
+        ] {
+            assert!(found.iter().any(|one| one == line), "{line} in {found:?}");
+        }
     }
 }

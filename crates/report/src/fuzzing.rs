@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use record::Record;
 
 use crate::{DataRows, DataSelection, DataTable, FORMATS, Make, Terminal};
+use crate::{ServerReport, server_csv, server_markdown, server_text};
 
-/// Reads a record from the bytes of a file and creates every report of it.
+/// Reads a record from the bytes of a file and creates every report of it. Reads them as a far end's log, too.
 pub fn records(bytes: &[u8]) {
+    server_logs(bytes);
     let Ok(record) = Record::from_reader(bytes) else {
         return;
     };
@@ -40,6 +42,18 @@ fn data(record: &Record, make: fn(DataTable<'_>, &mut (dyn Write + Send)) -> io:
     }
 }
 
+/// Reads a far end's log from the bytes of a file and creates every report of it.
+fn server_logs(bytes: &[u8]) {
+    let Ok(report) = ServerReport::of(bytes) else {
+        return;
+    };
+    for details in [false, true] {
+        drop(server_text(&report, details, Terminal::NONE));
+    }
+    drop(server_markdown(&report));
+    let _ = server_csv(&report, &mut io::sink());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,9 +64,10 @@ mod tests {
     /// truncated text.
     const BYTES: &[u8] = b"0159-e.\"}],:n ";
 
-    /// Creates every report of `text` with a few bytes changed, this many times.
-    fn report_changed(text: &str, times: u32) {
-        assert!(Record::from_reader(text.as_bytes()).is_ok());
+    const LOG: &str = include_str!("../../../tests/fixtures/serve.jsonl");
+
+    /// Gives `make` the text with a few bytes changed, this many times.
+    fn changed(text: &str, times: u32, make: fn(&[u8])) {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..if cfg!(miri) { 3 } else { times } {
             let mut bytes = text.as_bytes().to_vec();
@@ -60,13 +75,20 @@ mod tests {
                 let at = random.usize(..bytes.len());
                 bytes[at] = BYTES[random.usize(..BYTES.len())];
             }
-            records(&bytes);
+            make(&bytes);
         }
     }
 
     #[test]
+    fn reports_of_changed_logs_do_not_panic() {
+        assert!(ServerReport::of(LOG.as_bytes()).unwrap().unreadable_lines == 0);
+        changed(LOG, 300, server_logs);
+    }
+
+    #[test]
     fn reports_of_changed_records_do_not_panic() {
-        report_changed(SMALL, 300);
+        assert!(Record::from_reader(SMALL.as_bytes()).is_ok());
+        changed(SMALL, 300, records);
     }
 
     #[test]
@@ -79,6 +101,8 @@ mod tests {
             .into_iter()
             .chain(sweep.runs.iter().map(run))
             .collect();
-        report_changed(&(lines.join("\n") + "\n"), 60);
+        let text = lines.join("\n") + "\n";
+        assert!(Record::from_reader(text.as_bytes()).is_ok());
+        changed(&text, 60, records);
     }
 }

@@ -28,6 +28,7 @@ mod meaning;
 mod png;
 mod reliability;
 mod render;
+mod server_report;
 mod so_far;
 mod spread;
 mod terminal;
@@ -53,6 +54,10 @@ pub use formats::text::text;
 pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
 pub use png::PngError;
+pub use server_report::{
+    FigureAverage, RefusalCount, ServerReport, Spread, TestGroup, server_csv, server_markdown,
+    server_text,
+};
 pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 

@@ -75,7 +75,7 @@ const DELAY: TrustRow = TrustRow {
 const LOSS: TrustRow = TrustRow {
     anchor: "loss",
     figures: "`lost_percent`",
-    contains: "the probability with which the network loses a packet; where host and network cannot be distinguished it covers both",
+    contains: "the probability with which the network loses a packet; where host and network cannot be distinguished, it covers both",
     method: "Wilson's, for the effective number of independent packets given the observed bursts; runs are pooled",
     least: "1 packet",
     invalid: "1 packet in 200 late, or more, and more than one packet",
@@ -263,7 +263,7 @@ mod tests {
 
     /// Returns the table of docs/statistics.md.
     fn documented() -> String {
-        let mut text = "| figure | what its 95 % interval contains | method | least samples | invalid when |\n|---|---|---|---|---|\n".to_owned();
+        let mut text = "| figure | what its 95 % interval contains | method | fewest samples | invalid when |\n|---|---|---|---|---|\n".to_owned();
         for TrustRow {
             anchor,
             figures,

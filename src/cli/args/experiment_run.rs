@@ -16,12 +16,15 @@ use super::link_conditions::{self, once_each};
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::machine_facts;
 use crate::experiment::observer::RunObserver;
+use crate::experiment::run_times::{self, RunTimes};
 use crate::experiment::runner::{MeasureBaseline, Measures};
 use crate::experiment::uses::{self, Uses};
 use crate::experiment::{Case, Plan};
-use crate::experiment::{host_baseline, record_directory, runner, sharding, testbed, testbeds};
+use crate::experiment::{
+    host_baseline, record_directory, runner, scenario, sharding, testbed, testbeds,
+};
 use crate::live::quoted;
-use crate::named_files::{self, AllowFilesArg};
+use crate::named_files::{self, NamedFiles, NamedFilesArgs};
 use crate::notes::{self, note};
 use crate::progress;
 use crate::testbed::TestbedBuilder;
@@ -60,11 +63,16 @@ pub(crate) struct ExperimentArgs {
     /// Run only this case, or the cases of this sweep, and the reference (repeatable)
     #[arg(long, value_name = "CASE", help_heading = RUNS_HEADING)]
     only: Vec<String>,
+    /// Run every case this many times, whatever the scenario says
+    ///
+    /// Run every case this many times, whatever the scenario says, also the cases whose first runs would decide how many they need
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUNS_HEADING)]
+    repeats: Option<u32>,
     /// Continue the experiment in DIR with the runs that its record lacks
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["quick", "only", "out", "overwrite", "late_budget"],
+        conflicts_with_all = ["quick", "only", "repeats", "out", "overwrite"],
         help_heading = RUNS_HEADING
     )]
     resume: Option<PathBuf>,
@@ -78,7 +86,7 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, help_heading = RUNS_HEADING, hide_short_help = true)]
     no_baseline: bool,
     #[command(flatten, next_help_heading = RUNS_HEADING)]
-    files: AllowFilesArg,
+    files: NamedFilesArgs,
     /// Directory of record.jsonl, report.html, runs.csv and samples.csv [default: out/NAME, or the next free out/NAME-2 ...]
     #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
@@ -98,6 +106,9 @@ pub(crate) struct ExperimentArgs {
     )]
     cpu: CpuArg,
     /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
+    ///
+    /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]. With
+    /// --resume, it applies to the runs that follow, and the record says so [default: the last one of the record]
     #[arg(
         long,
         value_name = "TIME",
@@ -164,8 +175,13 @@ impl ExperimentArgs {
         })
     }
 
+    /// The files that the scenario may name.
+    pub(crate) fn named_files(&self) -> NamedFiles {
+        self.files.files()
+    }
+
     /// Directories whose files the scenario may name, besides its own directory.
-    pub(crate) fn allowed(&self) -> &[PathBuf] {
+    fn allowed(&self) -> &[PathBuf] {
         &self.files.allow_files
     }
 
@@ -197,7 +213,8 @@ impl ExperimentArgs {
             if record.finished_at.is_some() && !self.redo_invalid {
                 note(format_args!("{}: no run is missing", directory.display()));
             }
-            let plan = measure::read_plan(record.plan()).or_bad_input()?;
+            let mut plan = measure::read_plan(record.plan()).or_bad_input()?;
+            plan.late_budget = self.late_budget.unwrap_or(record.late_budget());
             refuse_files(&plan, writer.path(), self.allowed()).or_bad_input()?;
             let tools = tools(&plan).or_machine()?;
             if let Some(used) = Uses::of_record(&plan, tools.clone()).of_network() {
@@ -208,6 +225,7 @@ impl ExperimentArgs {
             }
             if record.finished_at.is_none() || self.redo_invalid {
                 writer.go_on(&mut record, machine_facts::collect(tools))?;
+                writer.go_on_within(&mut record, plan.late_budget)?;
             }
             return self.finish(command, plan, record, writer, live).map(Some);
         }
@@ -215,6 +233,9 @@ impl ExperimentArgs {
         let mut plan = prepare(plan);
         plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
+        if let Some(count) = self.repeats {
+            scenario::repeat_each(&mut plan, count).or_bad_input()?;
+        }
         plan.shard = shard.map(|(number, by)| sharding::of(&plan, number, by));
         live.check(&plan).or_bad_input()?;
         warn(&plan).or_bad_input()?;
@@ -222,7 +243,8 @@ impl ExperimentArgs {
             let tools = tools(&plan).or_machine()?;
             let uses = Uses::of(&plan, Path::new(&given.file), self.allowed(), tools);
             let uses = uses.or_bad_input()?;
-            let text = format!("{}{uses}", outline(&plan, None));
+            let outline = outline(&plan, None, &RunTimes::default());
+            let text = format!("{outline}{uses}");
             crate::cli::show(self.json.as_deref(), &uses, &text, notes::beside())?;
             self.check_machine(&plan)?;
             return warn_of_host(&plan).or_bad_input().map(|()| None);
@@ -252,8 +274,9 @@ impl ExperimentArgs {
     /// Prints the missing runs of the record in `directory` and what they would use, and changes nothing.
     fn check_resumed(&self, directory: &Path) -> Result<(), Failure> {
         let find_tools = |plan: &Plan| tools(plan).or_machine();
-        let rest =
+        let mut rest =
             RestOfRecord::in_directory(directory, self.allowed(), self.redo_invalid, find_tools)?;
+        rest.plan.late_budget = self.late_budget.unwrap_or(rest.plan.late_budget);
         let json = self.json.as_deref();
         crate::cli::show(json, &rest.uses, &rest.outline, notes::beside())?;
         self.check_machine(&rest.plan)
@@ -342,11 +365,13 @@ impl RestOfRecord {
         find_tools: impl FnOnce(&Plan) -> Result<BTreeMap<String, String>, Failure>,
     ) -> Result<Self, Failure> {
         let (record, file) = RecordWriter::look(directory).or_bad_input()?;
-        let plan = measure::read_plan(record.plan()).or_bad_input()?;
+        let mut plan = measure::read_plan(record.plan()).or_bad_input()?;
+        plan.late_budget = record.late_budget();
         refuse_files(&plan, &file, also).or_bad_input()?;
         let uses = Uses::of_record(&plan, find_tools(&plan)?);
         let missing = runner::missing(&plan, &record, redo_invalid);
-        let text = format!("{}{uses}", outline(&plan, Some(&missing)));
+        let times = RunTimes::of(&plan, &record);
+        let text = format!("{}{uses}", outline(&plan, Some(&missing), &times));
         Ok(Self {
             plan,
             uses,
@@ -487,7 +512,7 @@ fn part(plan: &Plan, shard: &Shard) -> String {
         let sure = runs(case).min(case.repeats.least as usize);
         own += sure;
         all += case.repeats.least as usize;
-        time += runner::estimate(case) * u32::try_from(sure).unwrap_or(u32::MAX);
+        time += run_times::estimate(case) * u32::try_from(sure).unwrap_or(u32::MAX);
     }
     match own {
         0 => format!(
@@ -566,13 +591,13 @@ fn warn_of_host(plan: &Plan) -> Result<()> {
 }
 
 /// Returns the plan for people: the runs, their instruments and about how long they take. For a record to be resumed, it has only
-/// the `missing` repeats of each case.
-fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>) -> String {
+/// the `missing` repeats of each case. `times` are those of the runs that have ended.
+fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>, times: &RunTimes) -> String {
     let mut lines = vec![plan.title.clone()];
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
     let (mut cases, mut sure) = (0, 0);
     for case in &plan.cases {
-        let time = runner::estimate(case);
+        let time = times.expected(case);
         let (runs, [first, last]) = match missing.map(|missing| missing.get(&case.name)) {
             None => {
                 let Repeats { least, most, .. } = case.repeats;
@@ -653,7 +678,7 @@ mod tests {
 
     #[test]
     fn the_outline_has_every_case_and_the_known_time() {
-        let text = outline(&plan(), None);
+        let text = outline(&plan(), None, &RunTimes::default());
         assert!(text.contains("slow: 2 runs"), "{text}");
         assert!(text.contains("  ping: ping --count=3"), "{text}");
         assert!(

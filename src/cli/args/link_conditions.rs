@@ -1,19 +1,19 @@
 //! The conditions of a link on the command line of `exec`, `emulate`, `set` and `link`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use conditions::reach::{self, Host};
 use conditions::{
-    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkProfile, LinkSpec, PROFILES,
-    ToffeeSpec, warnings,
+    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, PROFILES, ToffeeSpec, warnings,
 };
 use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
 
-use crate::named_files::AllowFilesArg;
+use crate::named_files::{NamedFiles, NamedFilesArgs};
 use crate::notes::{note, warn};
 use crate::toml_file;
 
@@ -41,20 +41,21 @@ pub(crate) struct ConditionsArgs {
         hide_short_help = true
     )]
     toffee: Option<ToffeeSpec>,
-    /// Use the conditions of a kind of network; flags override them
+    /// Use a kind of network that `farwire profiles` lists; flags override it
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = profile_parser(),
+        value_parser = ProfileName,
+        hide_possible_values = true,
         conflicts_with = "link",
         help_heading = SOURCES_HEADING
     )]
-    profile: Option<LinkProfile>,
+    profile: Option<String>,
     /// Use the conditions of a TOML file; flags override them
     #[arg(long, value_name = "FILE.toml", help_heading = SOURCES_HEADING)]
     link: Option<PathBuf>,
     #[command(flatten, next_help_heading = SOURCES_HEADING)]
-    files: AllowFilesArg,
+    files: NamedFilesArgs,
     /// Seed of every random draw [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = SOURCES_HEADING, hide_short_help = true)]
     seed: Option<u64>,
@@ -69,6 +70,7 @@ const LESS_USED: &[&str] = &[
     "rate_at",
     "fluctuation",
     "size_delay",
+    "netem_at",
 ];
 
 /// A flag for every condition in each direction, one for up and one for down.
@@ -88,6 +90,28 @@ impl ConditionsArgs {
     /// # Errors
     /// A file that cannot be read or is wrong, or conditions that contradict each other.
     pub(crate) fn to_spec(&self) -> Result<LinkSpec> {
+        let own = self.without_profile()?;
+        let spec = match &self.profile {
+            Some(profile) => {
+                let folders = self.named_files().profiles;
+                own.or(toml_file::read_profile(profile, &folders).context("--profile")?)
+            }
+            None => own,
+        };
+        spec.check().context("the link's conditions")?;
+        Ok(spec)
+    }
+
+    /// The name of the profile.
+    pub(crate) fn profile(&self) -> Option<&str> {
+        self.profile.as_deref()
+    }
+
+    /// The conditions of the flags and the file, without those of the profile. They are not checked.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is wrong.
+    pub(crate) fn without_profile(&self) -> Result<LinkSpec> {
         let ConditionFlags { both, up, down } = self.conditions.clone();
         let flags = LinkSpec {
             both: both.into(),
@@ -97,22 +121,17 @@ impl ConditionsArgs {
             down: down.into(),
             ..LinkSpec::default()
         };
-        let spec = match (&self.link, &self.profile) {
-            (Some(file), _) => {
-                let read = toml_file::read_link(file, &self.files.allow_files)?;
-                if read == LinkSpec::default() {
-                    warn(format_args!(
-                        "{}: the file states no conditions, so it changes nothing: write lines such as delay = \"20ms\"",
-                        file.display()
-                    ));
-                }
-                flags.or(read)
-            }
-            (None, Some(profile)) => flags.or(profile.conditions()),
-            (None, None) => flags,
+        let Some(file) = &self.link else {
+            return Ok(flags);
         };
-        spec.check().context("the link's conditions")?;
-        Ok(spec)
+        let read = toml_file::read_link(file, &self.named_files())?;
+        if read == LinkSpec::default() {
+            warn(format_args!(
+                "{}: the file states no conditions, so it changes nothing: write lines such as delay = \"20ms\"",
+                file.display()
+            ));
+        }
+        Ok(flags.or(read))
     }
 
     /// Returns true if a file, a profile or a TOFFEE box is given, each of which describes a whole link.
@@ -120,16 +139,34 @@ impl ConditionsArgs {
         self.link.is_some() || self.profile.is_some() || self.toffee.is_some()
     }
 
-    /// Folders below which files may name files, beside their own.
-    pub(crate) fn allowed_files(&self) -> &[PathBuf] {
-        &self.files.allow_files
+    /// The files that a file may name outside its folder.
+    pub(crate) fn named_files(&self) -> NamedFiles {
+        self.files.files()
     }
 }
 
-/// Reads the name of a profile; help, completions and errors know all there are.
-pub(crate) fn profile_parser() -> impl TypedValueParser<Value = LinkProfile> {
-    let names = PROFILES.iter().map(|profile| profile.name);
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<LinkProfile>())
+/// Reads the name of a profile. Completions know those that ship; other names are looked for when all arguments have been read.
+#[derive(Clone, Debug)]
+pub(crate) struct ProfileName;
+
+impl TypedValueParser for ProfileName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let names = PROFILES
+            .iter()
+            .map(|shipped| PossibleValue::new(shipped.name));
+        Some(Box::new(names))
+    }
 }
 
 /// Prints notes about conditions.
@@ -339,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_flag_overrides_the_profile() {
-        let profile: LinkProfile = "in-flight".parse().unwrap();
+        let profile: conditions::LinkProfile = "in-flight".parse().unwrap();
         assert_eq!(
             parse("x --profile in-flight").unwrap(),
             profile.conditions()
@@ -363,15 +400,11 @@ mod tests {
 
     #[test]
     fn a_profile_that_is_not_there_or_stands_beside_a_file_is_refused() {
-        let refused = |line| parse(line).unwrap_err().to_string();
+        let refused = |line| format!("{:#}", parse(line).unwrap_err());
         let unknown = refused("x --profile mobil");
-        assert!(
-            unknown.contains("geo-satellite, in-flight, mobile"),
-            "{unknown}"
-        );
-        assert!(
-            unknown.contains("similar value exists: 'mobile'"),
-            "{unknown}"
+        assert_eq!(
+            unknown,
+            "--profile: unknown name `mobil`; did you mean `mobile`?"
         );
         let both = refused("x --profile mobile --link slow.toml");
         assert!(both.contains("cannot be used with '--link"), "{both}");

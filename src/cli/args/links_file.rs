@@ -1,7 +1,7 @@
 //! The file of `emulate --links`: many links, each between its own two interfaces.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use conditions::{At, LinkSpec, require};
@@ -10,6 +10,7 @@ use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::emulate::BoxLink;
+use crate::named_files::NamedFiles;
 use crate::toml_file::{Below, SourceFile, read_checked};
 
 /// The file.
@@ -51,11 +52,11 @@ impl LinkBetween {
     }
 }
 
-/// Reads the links of `file`, which may name files below its own folder and below those of `also`.
+/// Reads the links of `file`, which may name files below its own folder, and those of `also`.
 ///
 /// # Errors
 /// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
-pub(crate) fn read(file: &Path, also: &[PathBuf]) -> Result<Vec<LinkBetween>> {
+pub(crate) fn read(file: &Path, also: &NamedFiles) -> Result<Vec<LinkBetween>> {
     let LinksFile { links } = read_checked(file, also, |held: &LinksFile| check(&held.links))?;
     Ok(links)
 }
@@ -187,7 +188,7 @@ mod tests {
         let file = directory.path().join("links.toml");
         std::fs::write(&file, text).unwrap();
         let prefix = format!("{}/", directory.path().display());
-        read(&file, &[]).map_err(|error| format!("{error:#}").replace(&prefix, ""))
+        read(&file, NamedFiles::OWN).map_err(|error| format!("{error:#}").replace(&prefix, ""))
     }
 
     #[test]

@@ -9,6 +9,9 @@ use crate::live::{Keeper, Links, NewLink};
 use crate::tui::{self, CommandOutput, Screen};
 use instruments::failure::{Blame, Failure};
 
+/// The advice for a terminal that cannot show the screen.
+const LIVE_PAGE: &str = "open the live page of --listen 127.0.0.1:7700";
+
 /// The option that shows links on the terminal.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
@@ -33,7 +36,7 @@ impl TuiArg {
     /// `--tui` is given, and there is no suitable terminal.
     pub(crate) fn is_wanted(&self) -> Result<bool, Failure> {
         if self.tui {
-            tui::check().or_bad_input()?;
+            tui::check(LIVE_PAGE).or_bad_input()?;
         }
         Ok(self.tui)
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::experiment::scenario;
+use crate::named_files::NamedFiles;
 use crate::testbed::ClientWork;
 use crate::toml_file::SourceFile;
 use anyhow::{anyhow, ensure};
@@ -135,7 +136,7 @@ fn head(cases: &str) -> RecordHead {
         SourceFile {
             file: "x.toml",
             text: &text,
-            also: &[],
+            also: NamedFiles::OWN,
         },
         false,
     )

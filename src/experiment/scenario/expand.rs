@@ -404,6 +404,7 @@ fn number(value: &DeValue<'_>) -> Result<(f64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named_files::NamedFiles;
 
     fn swept(text: &str) -> Result<Vec<String>> {
         let line = format!("sweep = {text}");
@@ -411,7 +412,7 @@ mod tests {
         let source = SourceFile {
             file: "x.toml",
             text: &line,
-            also: &[],
+            also: NamedFiles::OWN,
         };
         let values = swept_values(source, "link.delay", table.remove("sweep").unwrap())?;
         Ok(values

@@ -3,12 +3,13 @@
 mod comparisons;
 mod expand;
 mod expectations;
+mod repeats;
 mod schema;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -19,10 +20,12 @@ use toml::de::{DeArray, DeTable, DeValue};
 use self::comparisons::CompareTable;
 use self::expand::ExpandedCase;
 use self::expectations::TrendTable;
+pub(crate) use self::repeats::repeat_each;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
 use crate::experiment::{Case, Plan};
+use crate::named_files::NamedFiles;
 use crate::toml_file::{Below, SourceFile, text_of};
 use conditions::{nearest, require};
 use record::lateness::LateBudget;
@@ -74,11 +77,11 @@ struct WholeCase<'t> {
 }
 
 /// Reads the scenario in `file` and returns its text and its plan; `quick` shortens the plan. The
-/// scenario may name files below its own directory and below those of `also`.
+/// scenario may name files below its own directory, and those of `also`.
 ///
 /// # Errors
 /// The error names the file, the line and the key.
-pub(crate) fn read(file: &Path, also: &[PathBuf], quick: bool) -> Result<(String, Plan)> {
+pub(crate) fn read(file: &Path, also: &NamedFiles, quick: bool) -> Result<(String, Plan)> {
     let text = text_of(file)?;
     let source = SourceFile {
         file: &file.display().to_string(),

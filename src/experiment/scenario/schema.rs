@@ -101,6 +101,7 @@ fn describe(option: &OptionText) -> Value {
 mod tests {
     use super::*;
     use crate::experiment::scenario::tests::shipped;
+    use crate::named_files::NamedFiles;
     use crate::toml_file::SourceFile;
     use std::fs;
     use std::path::Path;
@@ -161,7 +162,7 @@ mod tests {
                 SourceFile {
                     file: "x.toml",
                     text,
-                    also: &[],
+                    also: NamedFiles::OWN,
                 },
                 false,
             );

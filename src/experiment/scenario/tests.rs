@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::profile_folders::ProfileFolders;
 use conditions::{DelaySpec, LinkProfile, LossSpec, RateSpec};
 use instruments::measure::{InstrumentArgs, read_plan, record_plan};
 use record::Record;
@@ -40,7 +41,7 @@ pub(super) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
     let source = SourceFile {
         file,
         text,
-        also: &[],
+        also: NamedFiles::OWN,
     };
     super::parse(source, quick)
 }
@@ -87,7 +88,7 @@ fn quick_shortens_instruments_and_repeats_and_nothing_else() {
     assert_eq!(quick.cases[0].link, full.cases[0].link);
     // The case takes a hundred pings one second apart, 500 MiB at the speed of the machine, and the
     // test bed.
-    let time = crate::experiment::runner::estimate(&full.cases[0]).as_secs_f64();
+    let time = crate::experiment::run_times::estimate(&full.cases[0]).as_secs_f64();
     assert!((100.0..101.0).contains(&time), "{time}");
 }
 
@@ -332,6 +333,34 @@ fn a_link_may_change_a_profile_and_a_sweep_may_vary_the_profile() {
 }
 
 #[test]
+fn a_case_may_use_a_profile_that_a_user_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("office.toml");
+    fs::write(&file, "based_on = 'mobile'\ndelay = '7ms'\n").unwrap();
+    let also = NamedFiles {
+        profiles: ProfileFolders::usual(Some(directory.path())),
+        ..NamedFiles::default()
+    };
+    let text = format!(
+        "{HEAD}[[cases]]\nname = 'k'\nsweep = {{ 'link.profile' = ['office', 'mobile'] }}\n"
+    );
+    let source = SourceFile {
+        file: "x.toml",
+        text: &text,
+        also: &also,
+    };
+    let plan = super::parse(source, false).unwrap();
+    let names: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names, ["k[profile=office]", "k[profile=mobile]"]);
+    let [office, mobile] = [0, 1].map(|at| &plan.cases[at].link);
+    assert_eq!(
+        office.both.get(),
+        Some(&"7ms".parse::<DelaySpec>().unwrap())
+    );
+    assert_eq!(office.down, mobile.down);
+}
+
+#[test]
 fn two_cases_of_one_name_are_refused() {
     let message = refusal("name = 'a'\n[[cases]]\nname = 'a'\n");
     assert_eq!(
@@ -550,7 +579,7 @@ fn an_option_of_another_instrument_is_refused() {
 fn the_scenarios_that_ship_are_sound() {
     for file in shipped() {
         for quick in [false, true] {
-            read(&file, &[], quick).unwrap();
+            read(&file, NamedFiles::OWN, quick).unwrap();
         }
     }
 }
@@ -693,7 +722,7 @@ fn estimates_of_shipped_cases_are_within_a_third_of_their_times() {
         (&router, "wan", 32.6),
         (&speed, "udp-beside", 32.9),
     ] {
-        let estimate = crate::experiment::runner::estimate(plan.case(case).unwrap());
+        let estimate = crate::experiment::run_times::estimate(plan.case(case).unwrap());
         near(case, estimate.as_secs_f64(), took_s);
     }
     // These are the published seconds of each download.
@@ -727,7 +756,7 @@ fn absurd_counts_and_intervals_have_an_estimate() {
              parameters = {{ count = {count}, interval = '9000000000s' }}\n[[cases]]\nname = 'a'\n"
         );
         let plan = parse("x.toml", &text, false).unwrap();
-        let estimate = crate::experiment::runner::estimate(&plan.cases[0]);
+        let estimate = crate::experiment::run_times::estimate(&plan.cases[0]);
         assert!(
             estimate > Duration::from_secs(1_000_000_000) / 4,
             "{kind}: {estimate:?}"

@@ -10,6 +10,7 @@ mod fluctuation;
 mod jitter;
 mod loss;
 pub(crate) mod netem;
+mod netem_at;
 mod path_mtu;
 mod police;
 mod queue;
@@ -35,6 +36,7 @@ pub use self::fluctuation::FluctuationSpec;
 pub use self::jitter::{JitterSpec, LawName};
 pub use self::loss::LossSpec;
 pub use self::netem::NetemSpec;
+pub use self::netem_at::NetemAtSpec;
 pub use self::path_mtu::PathMtuSpec;
 pub use self::police::PoliceSpec;
 pub use self::queue::QueueSpec;
@@ -93,6 +95,8 @@ pub enum Needs {
     Rate(&'static str),
     /// A condition that delays packets; the text gives the reason.
     Delay(&'static str),
+    /// A netem; the text gives the reason.
+    Netem(&'static str),
 }
 
 /// A kind of condition, as a flag, a form or a table shows it.
@@ -271,7 +275,7 @@ macro_rules! conditions {
         pub(crate) const CLASS_KEYS: &[&str] =
             &["name", "protocol", "port", $(<$type>::KEY,)+ "up", "down", "schedule"];
         pub(crate) const LINK_KEYS: &[&str] = &[
-            "profile", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "classes",
+            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "classes",
         ];
     };
 }
@@ -293,6 +297,7 @@ conditions! {
     Aqm(AqmSpec),
     SizeDelay(SizeDelaySpec),
     Netem(NetemSpec),
+    NetemAt(NetemAtSpec),
 }
 
 impl Condition {

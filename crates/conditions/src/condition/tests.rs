@@ -50,6 +50,7 @@ fn every_condition_is_printed_as_it_was_written() {
     as_written::<DuplicateSpec>(&["1%", "1%,delay=5ms"]);
     as_written::<CorruptSpec>(&["0.1%", "0.1%,bits=2", "0.1%,repair", "1%,bits=3,repair"]);
     as_written::<FluctuationSpec>(&["spread=20%,hold=5s"]);
+    as_written::<NetemAtSpec>(&["before-rate", "after-rate"]);
     as_written::<JitterSpec>(&[
         "2ms",
         "2ms,normal",

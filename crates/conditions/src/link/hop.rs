@@ -9,11 +9,11 @@ use super::class;
 use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
-    FluctuationSpec, JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec,
-    RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+    FluctuationSpec, JitterSpec, LossSpec, NetemAtSpec, NetemSpec, PathMtuSpec, PoliceSpec,
+    QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
 };
 use crate::error::{At, Error};
-use crate::layer::{ConditionSet, Layer, ScheduleCursor};
+use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::require;
@@ -140,37 +140,29 @@ impl LinkSpec {
         })
     }
 
-    /// Refuses schedules that are out of order, and conditions that need a rate or a delay if there never is one.
+    /// Refuses schedules that are out of order, and conditions that need another one if there never is one.
     fn check_layers(&self) -> Result<(), Error> {
-        let has = |layers: [&Layer; 2]| {
-            let ever = layers.map(Layer::ever);
-            [
-                ever.iter().any(ConditionSet::has::<RateSpec>),
-                ever.iter().any(ConditionSet::delays),
-            ]
-        };
-        let check = |own: &Layer, [has_rate, has_delay]: [bool; 2]| {
+        let check = |own: &Layer, provided: Provided| {
             own.check_schedule()?;
-            own.at_first.check_needs(has_rate, has_delay)?;
+            own.at_first.check_needs(provided)?;
             for (number, step) in own.schedule.iter().enumerate() {
-                let checked = step.conditions.check_needs(has_rate, has_delay);
+                let checked = step.conditions.check_needs(provided);
                 checked.at_item("schedule", number, None)?;
             }
             Ok::<_, Error>(())
         };
-        let either = |one: [bool; 2], other: [bool; 2]| [one[0] || other[0], one[1] || other[1]];
-        let up = has([&self.up, &self.both]);
-        let down = has([&self.down, &self.both]);
+        let up = Provided::by([&self.up, &self.both]);
+        let down = Provided::by([&self.down, &self.both]);
         check(&self.up, up).at("up")?;
         check(&self.down, down).at("down")?;
-        check(&self.both, either(up, down))?;
+        check(&self.both, up.or(down))?;
         for (number, class) in self.classes.iter().enumerate() {
-            let up = either(up, has([&class.up, &class.both]));
-            let down = either(down, has([&class.down, &class.both]));
+            let up = up.or(Provided::by([&class.up, &class.both]));
+            let down = down.or(Provided::by([&class.down, &class.both]));
             let all = || {
                 check(&class.up, up).at("up")?;
                 check(&class.down, down).at("down")?;
-                check(&class.both, either(up, down))
+                check(&class.both, up.or(down))
             };
             all().at_item("classes", number, Some(&class.rule.name))?;
         }
@@ -252,9 +244,10 @@ impl HopDirection {
 }
 
 /// The stages that conditions make, in order, with the ends of their names.
-const STAGES: [(Shapes, &str); 10] = [
+const STAGES: [(Shapes, &str); 11] = [
     (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
+    (Shapes::Netem, "netem-first"),
     (Shapes::Rate, "rate"),
     (Shapes::Netem, "netem"),
     (Shapes::Loss, "loss"),
@@ -321,11 +314,13 @@ impl ConditionSet {
             None => [Effect::Nothing, Effect::Nothing],
         };
         let happens = |share: Probability| share > Probability::ZERO;
+        let [netem_first, netem] = self.netem();
         [
             self.effect_of(|PathMtuSpec(mtu)| Some(Effect::Mtu(*mtu))),
             self.effect_of(|police: &PoliceSpec| Some(Effect::Police(police.to_model()))),
+            netem_first,
             self.rate(rate),
-            self.effect_of(|NetemSpec(netem)| Some(Effect::Netem(Box::new(*netem)))),
+            netem,
             loss,
             bursts,
             self.effect_of(|BerSpec(ber)| {
@@ -340,6 +335,15 @@ impl ConditionSet {
     /// Returns the effect of a condition on its stage, or [`Effect::Nothing`].
     fn effect_of<T: ConditionValue>(&self, effect: impl Fn(&T) -> Option<Effect>) -> Effect {
         self.get().and_then(effect).unwrap_or(Effect::Nothing)
+    }
+
+    /// Returns the effect of netem before the rate and behind it.
+    fn netem(&self) -> [Effect; 2] {
+        let netem = self.effect_of(|NetemSpec(netem)| Some(Effect::Netem(Box::new(*netem))));
+        match self.get::<NetemAtSpec>().copied().unwrap_or_default() {
+            NetemAtSpec::BeforeRate => [netem, Effect::Nothing],
+            NetemAtSpec::AfterRate => [Effect::Nothing, netem],
+        }
     }
 
     fn rate(&self, known: Option<BitsPerSec>) -> Effect {

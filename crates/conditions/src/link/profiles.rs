@@ -1,13 +1,14 @@
 //! Links that ship with farwire, by name: the files in the folder `profiles`, which give the source of each number.
 
+use std::fmt;
 use std::str::FromStr;
 
-use serde::de;
-use serde::{Deserialize, Deserializer};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, de};
 
 use crate::error::Error;
 use crate::link::LinkSpec;
-use crate::read;
+use crate::read::{self, CONDITIONS_OF_PROFILE};
 
 /// Declares the profiles, one in each line, in the order of their names.
 macro_rules! profiles {
@@ -62,12 +63,116 @@ impl FromStr for LinkProfile {
     }
 }
 
-impl<'de> Deserialize<'de> for LinkProfile {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(source)?;
-        name.parse()
-            .map_err(|_| de::Error::unknown_variant(&name, NAMES))
+/// The conditions of the profile that a link names.
+pub(crate) struct Base(pub(crate) LinkSpec);
+
+struct BaseVisitor;
+
+impl<'de> Visitor<'de> for BaseVisitor {
+    type Value = Base;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a profile")
     }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Base, E> {
+        let profile: Result<LinkProfile, _> = name.parse();
+        profile
+            .map(|profile| Base(profile.conditions()))
+            .map_err(|_| de::Error::unknown_variant(name, NAMES))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Base, A::Error> {
+        match map.next_key::<String>()? {
+            Some(key) if key == CONDITIONS_OF_PROFILE => map.next_value().map(Base),
+            _ => Err(de::Error::invalid_type(de::Unexpected::Map, &self)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Base {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(BaseVisitor)
+    }
+}
+
+/// A number of a profile without a source, or a source that nobody can find or that no number has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfounded {
+    /// The line of the file, from 1.
+    pub line: usize,
+    /// The problem, with advice.
+    pub problem: String,
+}
+
+/// Keys whose values claim nothing about a network.
+const WITHOUT_CLAIM: [&str; 9] = [
+    "profile",
+    "based_on",
+    "seed",
+    "name",
+    "port",
+    "protocol",
+    "kind",
+    "direction",
+    "place",
+];
+
+/// Returns the lines of a profile's file whose numbers have no source and are not said to be assumed, and the sources
+/// that no line uses or that have no title and year.
+///
+/// A source is a comment that begins with its name in brackets, `# [Ookla] ...`. A line names its source in its comment.
+pub fn unfounded(file: &str) -> Vec<Unfounded> {
+    let lines = || (1..).zip(file.lines());
+    let source = |line: &str| {
+        let (name, what) = line.strip_prefix("# [")?.split_once(']')?;
+        Some((format!("[{name}]"), what.to_owned()))
+    };
+    let sources: Vec<(usize, (String, String))> = lines()
+        .filter_map(|(line, text)| Some((line, source(text)?)))
+        .collect();
+    let claims: Vec<(usize, &str)> = lines().filter(|(_, text)| is_claim(text)).collect();
+    let without = claims.iter().filter_map(|(line, text)| {
+        let comment = text.split_once('#').map_or("", |(_, comment)| comment);
+        let mut named = sources.iter().map(|(_, (name, _))| name.as_str());
+        let is_founded = comment.contains("assumed") || named.any(|name| comment.contains(name));
+        (!is_founded).then(|| Unfounded {
+            line: *line,
+            problem: format!(
+                "`{}`: it has no source: name one, or write # assumed behind it",
+                text.trim()
+            ),
+        })
+    });
+    let bad = sources.iter().filter_map(|(line, (name, what))| {
+        let is_year = |word: &str| word.len() == 4 && word.bytes().all(|b| b.is_ascii_digit());
+        let mut words = what.split(|c: char| !c.is_alphanumeric());
+        let problem = if !claims.iter().any(|(_, text)| text.contains(name.as_str())) {
+            format!("{name} is used nowhere")
+        } else if what.matches('"').count() < 2 || !words.any(is_year) {
+            format!("{name} has no title in quotes and no year")
+        } else {
+            return None;
+        };
+        Some(Unfounded {
+            line: *line,
+            problem,
+        })
+    });
+    let mut all: Vec<Unfounded> = without.chain(bad).collect();
+    all.sort_by_key(|one| one.line);
+    all
+}
+
+/// Returns whether a line states a number that describes a network.
+fn is_claim(line: &str) -> bool {
+    let line = line.trim();
+    if line.starts_with(['#', '[']) {
+        return false;
+    }
+    let (statement, _) = line.split_once('#').unwrap_or((line, ""));
+    let (key, value) = statement.split_once('=').unwrap_or(("", statement));
+    value.contains(|c: char| c.is_ascii_digit()) && !WITHOUT_CLAIM.contains(&key.trim())
 }
 
 #[cfg(test)]
@@ -105,62 +210,73 @@ mod tests {
     #[test]
     fn every_condition_of_a_profile_has_a_source_or_is_assumed() {
         for profile in PROFILES {
-            assert_eq!(unfounded(profile.text), Vec::<String>::new());
+            assert_eq!(unfounded(profile.text), Vec::<Unfounded>::new());
         }
     }
 
     #[test]
     fn a_condition_without_a_source_is_found() {
         let file = "# A link\n# [A] B, \"C\", 2015: d\n# [E] F, no year\ndelay = \"1ms\" # [A]\n";
-        let more = |line: &str| unfounded(&format!("{file}{line}\n"));
-        let unused = "[E] is used nowhere";
-        assert_eq!(more("loss = \"1%\" # assumed"), [unused]);
-        assert_eq!(more("[up]"), [unused]);
+        let more = |line: &str| -> Vec<(usize, String)> {
+            let all = unfounded(&format!("{file}{line}\n")).into_iter();
+            all.map(|one| (one.line, one.problem)).collect()
+        };
+        let unused = (3, "[E] is used nowhere".to_owned());
+        for line in [
+            "loss = \"1%\" # assumed",
+            "[up]",
+            "aqm = \"codel\"",
+            "based_on = \"5g\"",
+            "port = 80",
+        ] {
+            assert_eq!(more(line), std::slice::from_ref(&unused), "{line}");
+        }
         assert_eq!(
             more("loss = \"1%\" # [E]"),
-            ["[E] has no title in quotes and no year"]
+            [(3, "[E] has no title in quotes and no year".to_owned())]
         );
         for line in [
             "loss = \"1%\"",
             "loss = \"1%\" # of course",
             "loss = \"1%\" # [G]",
         ] {
-            assert_eq!(more(line), [line, unused]);
+            let problem =
+                format!("`{line}`: it has no source: name one, or write # assumed behind it");
+            assert_eq!(more(line), [unused.clone(), (5, problem)]);
         }
     }
 
-    /// Returns the lines of a file that neither name a source in its head nor say that they are assumed, and the
-    /// sources that are unused or have no title and year. A source is a comment that begins with its name in brackets.
-    fn unfounded(text: &str) -> Vec<String> {
-        let head: Vec<(String, &str)> = text
-            .lines()
-            .filter_map(|line| {
-                let (name, what) = line.strip_prefix("# [")?.split_once(']')?;
-                Some((format!("[{name}]"), what))
-            })
-            .collect();
-        let conditions = || {
-            let lines = text.lines();
-            lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '[']))
+    #[test]
+    fn a_link_builds_on_conditions_that_its_reader_finds() {
+        let read = |text: &str| {
+            let table = toml::de::DeTable::parse(text).unwrap();
+            let find = &mut |name: &str| match name {
+                "mine" => Ok(Some(serde_json::json!({ "delay": "7ms", "loss": "1%" }))),
+                "broken" => Err(Error::other("it is broken")),
+                _ => Ok(None),
+            };
+            read::toml_table_with::<LinkSpec>(&table, find)
         };
-        let found = |line: &&str| {
-            let comment = line.split_once('#').map_or("", |(_, comment)| comment);
-            comment.contains("assumed")
-                || head.iter().any(|(name, _)| comment.contains(name.as_str()))
-        };
-        let without = conditions().filter(|line| !found(line)).map(str::to_owned);
-        let bad = head.iter().filter_map(|(name, what)| {
-            let is_year = |word: &str| word.len() == 4 && word.bytes().all(|b| b.is_ascii_digit());
-            let words = || what.split(|c: char| !c.is_alphanumeric());
-            if !conditions().any(|line| line.contains(name.as_str())) {
-                Some(format!("{name} is used nowhere"))
-            } else if what.matches('"').count() < 2 || !words().any(is_year) {
-                Some(format!("{name} has no title in quotes and no year"))
-            } else {
-                None
-            }
-        });
-        without.chain(bad).collect()
+        let expected: LinkSpec = read::toml_text("delay = '7ms'\nloss = '2%'").unwrap();
+        for key in ["profile", "based_on"] {
+            assert_eq!(
+                read(&format!("{key} = 'mine'\nloss = '2%'")).unwrap(),
+                expected
+            );
+        }
+        let shipped: LinkProfile = "mobile".parse().unwrap();
+        assert_eq!(read("profile = 'mobile'").unwrap(), shipped.conditions());
+        let text = "delay = '1ms'\nprofile = 'broken'";
+        let error = read(text).unwrap_err();
+        assert_eq!(error.span.clone().map(|span| &text[span]), Some("'broken'"));
+        assert_eq!(error.to_string(), "profile: it is broken");
+        let both = read("profile = 'mine'\nbased_on = 'mine'").unwrap_err();
+        assert!(both.to_string().contains("leave one of them out"), "{both}");
+        let table = read("profile = { delay = '1ms' }").unwrap_err();
+        assert!(
+            table.to_string().contains("the name of a profile"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -64,6 +64,28 @@ pub fn toml_table<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T
     T::deserialize(Node::of_table(table.get_ref(), table.span()))
 }
 
+/// The keys of a link that name a profile.
+const PROFILE_KEYS: [&str; 2] = ["profile", "based_on"];
+/// The key of the conditions that replace the name of a profile. No file has it, because it contains spaces.
+pub(crate) const CONDITIONS_OF_PROFILE: &str = "farwire: the conditions of a profile";
+
+/// Returns the conditions of the profile with a name, as JSON; `None` leaves the name as it is.
+pub type FindProfile<'f> = dyn FnMut(&str) -> Result<Option<serde_json::Value>, Error> + 'f;
+
+/// Reads a value from a table of a TOML file, as [`toml_table`] does, in which links may name profiles beside those that
+/// ship.
+///
+/// # Errors
+/// Returns the errors of [`toml_table`], and those of `find` with their path and position.
+pub fn toml_table_with<T: DeserializeOwned>(
+    table: &Spanned<DeTable<'_>>,
+    find: &mut FindProfile<'_>,
+) -> Result<T, Error> {
+    let mut node = Node::of_table(table.get_ref(), table.span());
+    node.put_profiles(find)?;
+    T::deserialize(node)
+}
+
 /// Reads a value from the text of a TOML file.
 ///
 /// # Errors
@@ -142,6 +164,29 @@ impl Node {
         Self { value, span }
     }
 
+    /// Replaces the names of profiles in it by their conditions.
+    fn put_profiles(&mut self, find: &mut FindProfile<'_>) -> Result<(), Error> {
+        match &mut self.value {
+            Value::Table(entries) => {
+                for entry in entries {
+                    let put = entry.put_profiles(find);
+                    put.map_err(|error| {
+                        let error = error.with_span(entry.value.span.as_ref());
+                        error.at(entry.key.as_str())
+                    })?;
+                }
+            }
+            Value::List(all) => {
+                for (index, item) in all.iter_mut().enumerate() {
+                    let put = item.put_profiles(find);
+                    put.map_err(|error| error.at_item(index, None))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Describes it for error messages.
     fn describe(&self) -> String {
         match &self.value {
@@ -154,6 +199,23 @@ impl Node {
             Value::List(_) => "a list".to_owned(),
             Value::Table(_) => "a table".to_owned(),
         }
+    }
+}
+
+impl Entry {
+    fn put_profiles(&mut self, find: &mut FindProfile<'_>) -> Result<(), Error> {
+        let name = match &self.value.value {
+            Value::Text(name) if PROFILE_KEYS.contains(&self.key.as_str()) => name,
+            _ => return self.value.put_profiles(find),
+        };
+        if let Some(conditions) = find(name)? {
+            self.value.value = Value::Table(vec![Self {
+                key: CONDITIONS_OF_PROFILE.to_owned(),
+                key_span: None,
+                value: conditions.into(),
+            }]);
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use super::rates::payload_to_send;
 use super::receiver::ArrivalTime;
 use super::session::Transmit;
 use super::wire::{LOAD_HEADER, LoadHeader, Stamp};
+use crate::service::DirectionTraffic;
 
 /// The requested receive buffer. Without CAP_NET_ADMIN the kernel grants at most net.core.rmem_max.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -33,6 +34,8 @@ pub(crate) struct Channel {
     pub(super) kernel_stamps: bool,
     /// The load PDUs for which the send buffer had no room.
     pub(super) unsent: u64,
+    /// The load PDUs that were sent.
+    pub(super) sent: DirectionTraffic,
     refusal_is_due: bool,
 }
 
@@ -74,6 +77,7 @@ impl Channel {
             dropped: 0,
             kernel_stamps: false,
             unsent: 0,
+            sent: DirectionTraffic::default(),
             refusal_is_due: false,
         })
     }
@@ -182,7 +186,11 @@ impl Channel {
         }
         let bytes = &self.outgoing[..payload * count];
         match self.send_segments(bytes, payload) {
-            Ok(()) => self.sequence = header.sequence,
+            Ok(()) => {
+                self.sequence = header.sequence;
+                self.sent.packets += count as u64;
+                self.sent.bytes += bytes.len() as u64;
+            }
             Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => self.unsent += count as u64,
             // The kernel cannot segment a train into datagrams that exceed the path's MTU, but it fragments single
             // datagrams.

@@ -79,6 +79,7 @@ pub(crate) fn measure(
         session: TestSession::client(agreed, control, &rate, now()),
         stop: &|| session.stop.cause().map(|cause| cause.to_string()),
         live: session.live,
+        publisher: None,
     };
     let mut measurement = measurement(&exchange.run(), &agreed);
     measurement.facts.extend(request.notes);

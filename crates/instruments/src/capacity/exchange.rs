@@ -12,6 +12,7 @@ use super::channel::{Channel, now};
 use super::outcome::{TestAgreement, TestEnd, TestOutcome};
 use super::session::{PAUSE, TestSession};
 use crate::live::Live;
+use crate::service::TrafficPublisher;
 
 /// The most receptions in a row before the loop looks at the clock again.
 const MOST_RECEPTIONS: usize = 64;
@@ -28,6 +29,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) stop: &'a dyn Fn() -> Option<String>,
     /// The printer of a line for each complete sub-interval, and for each silence.
     pub(crate) live: Live,
+    /// The publisher of the traffic, only at a server.
+    pub(crate) publisher: Option<TrafficPublisher>,
 }
 
 /// The progress that was printed.
@@ -41,6 +44,9 @@ impl Exchange<'_> {
     /// Runs the test to its end.
     pub(crate) fn run(mut self) -> TestOutcome {
         let ended = self.until_end();
+        if let Some(publisher) = &self.publisher {
+            publisher.finish(&self.session.traffic(self.channel.sent));
+        }
         let stopping = self.session.is_stopping();
         let mut outcome = self.session.into_outcome();
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -68,6 +74,10 @@ impl Exchange<'_> {
             }
             self.receive_pending()?;
             self.print_progress(&mut printed);
+            if let Some(publisher) = &mut self.publisher {
+                let (session, sent) = (&self.session, self.channel.sent);
+                publisher.publish(|| session.traffic(sent));
+            }
             if let Some(cause) = (self.stop)() {
                 break TestEnd::Stopped(cause);
             }

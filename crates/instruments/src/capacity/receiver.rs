@@ -71,6 +71,10 @@ pub(crate) struct LoadTotals {
     pub(crate) highest: u32,
     /// Datagrams without duplicates.
     pub(crate) distinct: u64,
+    /// UDP payload of all datagrams in bytes.
+    pub(crate) bytes: u64,
+    /// The latest round-trip time in milliseconds.
+    pub(crate) rtt_ms: Option<u32>,
     /// Datagrams that arrived after a later one.
     pub(crate) reordered: u64,
     /// Datagrams that arrived before.
@@ -117,6 +121,7 @@ impl Receiver {
         self.trial.trial_bytes = self.trial.trial_bytes.saturating_add(bytes);
         self.open.datagrams = self.open.datagrams.saturating_add(1);
         self.open.bytes += u64::from(bytes);
+        self.totals.bytes += u64::from(bytes);
         let order = ArrivalOrder::of(header.sequence, &mut self.seen);
         self.trial.counts.add(order);
         self.open.counts.add(order);
@@ -203,6 +208,7 @@ impl Receiver {
             .unwrap_or(u32::MAX);
         // Both ends round to milliseconds, so that the answer's delay can exceed the round trip by one.
         let rtt = whole.saturating_sub(header.response_delay_ms.into());
+        self.totals.rtt_ms = Some(rtt);
         let least = self.rtt_min_ms.get_or_insert(u32::MAX);
         if rtt < *least {
             *least = rtt;

@@ -277,6 +277,7 @@ impl PendingTest {
             session: TestSession::server(agreed, control, answer, self.budget, draw, now()),
             stop: &|| shared.stopping().then(|| "the server stops".to_owned()),
             live: Live::quiet(),
+            publisher: Some(permit.publisher()),
         };
         permit.finish(&measurement(&exchange.run(), &agreed));
         Ok(())

@@ -15,8 +15,11 @@ use super::pacer::{Pacer, Train};
 use super::proof::{AddressProof, UnprovenBudget};
 use super::receiver::{ArrivalTime, Receiver};
 use super::search::RateControl;
-use super::wire::{Activation, FeedbackMessage, LOAD_HEADER, LoadHeader, SendingRate, TestAction};
+use super::wire::{
+    Activation, FeedbackMessage, LOAD_HEADER, LoadHeader, NO_DELAY, SendingRate, TestAction,
+};
 use crate::round_trip::several;
+use crate::service::{DirectionTraffic, PacketLoss, TestTraffic};
 
 /// The server adds this time to the requested duration, so that the last sub-interval is fed back too.
 const STOP_AFTER: Duration = Duration::from_millis(500);
@@ -88,6 +91,9 @@ struct LoadSender {
     header: LoadHeader,
     feedback_sequence: u32,
     feedback_at: Nanos,
+    /// The losses of the load and the latest round-trip time, according to the feedback.
+    loss: PacketLoss,
+    rtt_ms: Option<u32>,
     /// The peer reported that the test is over.
     peer_stopped: bool,
 }
@@ -202,6 +208,29 @@ impl TestSession {
     /// Returns the outcome so far.
     pub(crate) fn outcome(&self) -> &TestOutcome {
         &self.common.outcome
+    }
+
+    /// Returns the traffic so far as a server sees it. `sent` is the load that it sent.
+    pub(crate) fn traffic(&self, sent: DirectionTraffic) -> TestTraffic {
+        let (up, loss, rtt_ms) = match &self.role {
+            Role::Sender(sender) => (DirectionTraffic::default(), sender.loss, sender.rtt_ms),
+            Role::Receiver(receiver) => {
+                let totals = receiver.receiver.totals;
+                let up = DirectionTraffic {
+                    packets: totals.distinct,
+                    bytes: totals.bytes,
+                };
+                let sent = u64::from(totals.highest);
+                let lost = sent.saturating_sub(totals.distinct);
+                (up, PacketLoss { lost, sent }, totals.rtt_ms)
+            }
+        };
+        TestTraffic {
+            up,
+            down: sent,
+            round_trip: rtt_ms.map(|ms| Duration::from_millis(ms.into())),
+            loss: Some(loss),
+        }
     }
 
     /// Returns the outcome at the end.
@@ -388,6 +417,8 @@ impl LoadSender {
             header: LoadHeader::default(),
             feedback_sequence: 0,
             feedback_at: now,
+            loss: PacketLoss::default(),
+            rtt_ms: None,
             peer_stopped: false,
         }
     }
@@ -442,6 +473,7 @@ impl LoadSender {
         }
         self.header.feedback_stamp = status.sent;
         self.feedback_at = at;
+        self.note_report(status);
         let (row, rate) = if common.agreed.is_server {
             common.control.decide(status);
             (Some(common.control.row()), common.control.rate())
@@ -453,6 +485,17 @@ impl LoadSender {
             self.pacer.set(&rate, at);
         }
         common.record_feedback(at, *status, row, &rate, None);
+    }
+
+    /// Notes the losses and the round-trip time that the load's receiver reports.
+    fn note_report(&mut self, status: &FeedbackMessage) {
+        let lost = u64::from(status.counts.lost);
+        self.loss.lost += lost;
+        self.loss.sent += lost + u64::from(status.trial_datagrams);
+        let parts = [status.rtt_min_ms, status.rtt_variation_ms];
+        if !parts.contains(&NO_DELAY) {
+            self.rtt_ms = Some(parts[0].saturating_add(parts[1]));
+        }
     }
 
     fn transmit(&mut self, common: &CommonState, now: Nanos) -> Option<Transmit> {

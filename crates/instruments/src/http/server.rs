@@ -1,5 +1,7 @@
 //! HTTP/1.1 server: `GET /bytes/N` returns N bytes, and `GET /seconds/T` streams for T seconds.
 
+mod connection;
+
 use crate::error::Result;
 use std::convert::Infallible;
 use std::io;
@@ -15,9 +17,10 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, server::conn::http1};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 
+use self::connection::{BegunTest, ClientConnection};
 use crate::endpoint::Local;
 use crate::round_trip;
 use crate::service::{
@@ -86,6 +89,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
                     filler: filler.clone(),
                     shared: Arc::clone(shared),
                     permit: OnceLock::new(),
+                    begun: BegunTest::default(),
                     sent: Arc::default(),
                     requests: AtomicU64::new(0),
                     began: Instant::now(),
@@ -141,6 +145,8 @@ struct HttpSession {
     shared: Arc<Shared>,
     /// The permit from the first request of a test onwards.
     permit: OnceLock<Permit>,
+    /// The publisher of the test's traffic, from then on.
+    begun: BegunTest,
     sent: Arc<AtomicU64>,
     requests: AtomicU64,
     began: Instant,
@@ -158,10 +164,11 @@ impl HttpSession {
             let response = self.answer(&request);
             async { Ok::<_, Infallible>(response) }
         });
+        let stream = ClientConnection::new(stream, Arc::clone(&self.begun));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(idle)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(stream, service);
         // A client that disconnects reports the error itself.
         let _ = tokio::time::timeout(limits.duration, connection).await;
     }
@@ -231,7 +238,8 @@ impl HttpSession {
                 .shared
                 .admit(self.peer, "http", TestResources::default())?;
             self.place.begin();
-            // The requests of one connection are sequential, so that the cell is still empty.
+            // The requests of one connection are sequential, so that both cells are still empty.
+            let _ = self.begun.set(permit.publisher());
             let _ = self.permit.set(permit);
         }
         Ok(())

@@ -12,6 +12,7 @@ use netio::cpu::{self, ThreadClock};
 use super::control::{ControlChannel, ControlError, ControlResult};
 use super::messages::{Results, StreamResults, TestResults};
 use super::plan::{Iperf3Test, Until};
+use crate::service::TestTraffic;
 
 /// The longest time between two looks at the streams, whatever the interval.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -41,6 +42,9 @@ pub(crate) trait Streams {
 
     /// Returns the progress of the streams.
     fn progress(&self) -> TestProgress;
+
+    /// Returns the traffic of the streams as a far end sees it, for people who watch.
+    fn traffic(&self) -> TestTraffic;
 
     /// Stops sending and counting. Data that arrives later is read, but does not belong to the test.
     fn stop(&mut self, now: Instant);

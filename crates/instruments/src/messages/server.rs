@@ -17,9 +17,11 @@ use super::wire::{
 };
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool,
-    RefusalCause, Shared, TestResources, accept_all, keep_alive, listen,
+    ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, DirectionTraffic, Permit,
+    PermitPool, RefusalCause, Shared, TestResources, TestTraffic, TrafficPublisher, accept_all,
+    keep_alive, listen,
 };
+use netio::tcp::TcpInfo;
 use record::Statistic::{Mean, Total};
 use record::{Direction, Figure, Measurement, Metric};
 
@@ -48,6 +50,9 @@ struct MessageTest<'a> {
     received: u64,
     /// Payload bytes sent back.
     sent: u64,
+    /// The datagrams received and sent back, or `None` for a test over TCP.
+    datagrams: Option<[u64; 2]>,
+    publisher: TrafficPublisher,
     /// The duration from the answer to the request onwards.
     time: Duration,
     /// The result of a transfer.
@@ -110,7 +115,8 @@ impl MessageServer {
                 place.begin();
                 stream.stop = self.shared.as_stop().within(limits.duration);
                 stream.silence = limits.idle;
-                permit.finish(&self.test(stream, &request));
+                let publisher = permit.publisher();
+                permit.finish(&self.test(stream, &request, publisher));
             }
             Err(error) => refuse(&stream, &error),
         }
@@ -158,7 +164,12 @@ impl MessageServer {
         ))
     }
 
-    fn test(&self, stream: MessageStream, request: &MessageRequest) -> Measurement {
+    fn test(
+        &self,
+        stream: MessageStream,
+        request: &MessageRequest,
+        publisher: TrafficPublisher,
+    ) -> Measurement {
         let spin_permit = match request.mode {
             Mode::Pingpong {
                 wait: WaitMode::Spin,
@@ -175,10 +186,13 @@ impl MessageServer {
             buffer: vec![0; memory_for(&request.mode)],
             received: 0,
             sent: 0,
+            datagrams: None,
+            publisher,
             time: Duration::ZERO,
             transfer: None,
         };
         let outcome = test.serve(request, wait);
+        test.publisher.finish(&test.traffic());
         if let Err(error) = &outcome
             && test.time == Duration::ZERO
         {
@@ -227,6 +241,28 @@ fn memory_for(mode: &Mode) -> usize {
     }
 }
 
+/// Returns the traffic of a test with these payload bytes received and sent, in this number of datagrams if it is over
+/// UDP.
+fn traffic(
+    stream: &MessageStream,
+    (received, sent, datagrams): (u64, u64, Option<[u64; 2]>),
+) -> TestTraffic {
+    let info = TcpInfo::of(stream.socket()).unwrap_or_default();
+    let of_tcp = TestTraffic::of_tcp(&[info], [received, sent]);
+    let Some(datagrams) = datagrams else {
+        return of_tcp;
+    };
+    let [up, down] = [(datagrams[0], received), (datagrams[1], sent)]
+        .map(|(packets, bytes)| DirectionTraffic { packets, bytes });
+    TestTraffic {
+        up,
+        down,
+        // Only the client knows which datagrams are lost.
+        loss: None,
+        ..of_tcp
+    }
+}
+
 impl MessageTest<'_> {
     /// Answers `request` and serves it. `wait` is the granted way to wait.
     ///
@@ -269,15 +305,16 @@ impl MessageTest<'_> {
 
     /// Sends `count` messages back, each once all of it has arrived.
     fn echo(&mut self, count: u64) -> Result<(), MessageError> {
-        let (stream, message) = (&self.stream, &mut self.buffer);
+        let length = self.buffer.len() as u64;
         for _ in 0..count {
-            stream.receive(message)?;
-            self.received += message.len() as u64;
-            stream.send(message)?;
-            self.sent += message.len() as u64;
+            self.stream.receive(&mut self.buffer)?;
+            self.received += length;
+            self.stream.send(&self.buffer)?;
+            self.sent += length;
             // The check takes place while the answer is on its way, because a test that never waits does not check
             // otherwise.
-            stream.check_stop()?;
+            self.stream.check_stop()?;
+            self.publish();
         }
         Ok(())
     }
@@ -289,16 +326,18 @@ impl MessageTest<'_> {
         mut datagrams: NumberedDatagrams,
         count: u64,
     ) -> Result<(), MessageError> {
-        let stream = &self.stream;
         let mut result = EchoResult::default();
         let mut last = None;
         let mut quiet = None;
+        let [mut arrived, mut answered] = [0, 0];
+        self.datagrams = Some([arrived, answered]);
         loop {
             match datagrams.receive(&mut self.buffer, None)? {
                 DatagramWait::Datagram(length) => {
                     quiet = None;
-                    stream.check_stop()?;
+                    self.stream.check_stop()?;
                     self.received += length as u64;
+                    arrived += 1;
                     let message = &self.buffer[..length];
                     if result.received == count {
                         result.duplicates += 1;
@@ -311,14 +350,17 @@ impl MessageTest<'_> {
                     }
                     datagrams.send(message)?;
                     self.sent += length as u64;
+                    answered += 1;
+                    self.datagrams = Some([arrived, answered]);
+                    self.publish();
                 }
-                DatagramWait::Empty | DatagramWait::Nothing if stream.is_readable() => break,
-                DatagramWait::Empty => stream.check_stop()?,
-                DatagramWait::Nothing => stream.check_progress(&mut quiet)?,
+                DatagramWait::Empty | DatagramWait::Nothing if self.stream.is_readable() => break,
+                DatagramWait::Empty => self.stream.check_stop()?,
+                DatagramWait::Nothing => self.stream.check_progress(&mut quiet)?,
             }
         }
-        match stream.receive_line()? {
-            line if line == DONE => stream.send_line(&result.to_string()),
+        match self.stream.receive_line()? {
+            line if line == DONE => self.stream.send_line(&result.to_string()),
             line => Err(MessageError::NoLine(line)),
         }
     }
@@ -328,6 +370,7 @@ impl MessageTest<'_> {
         while self.received < bytes {
             self.received += self.read_up_to(bytes - self.received)?;
             self.stream.check_stop()?;
+            self.publish();
         }
         self.stream.send(&[1])?;
         self.sent = 1;
@@ -351,6 +394,7 @@ impl MessageTest<'_> {
             self.transfer = Some(result);
             read?;
             self.stream.check_stop()?;
+            self.publish();
         }
         self.stream.send_line(&result.to_string())
     }
@@ -363,6 +407,17 @@ impl MessageTest<'_> {
             0 => Err(MessageError::Closed),
             count => Ok(count as u64),
         }
+    }
+
+    /// Publishes the traffic so far, unless that was done a moment ago.
+    fn publish(&mut self) {
+        let (stream, counted) = (&self.stream, (self.received, self.sent, self.datagrams));
+        self.publisher.publish(|| traffic(stream, counted));
+    }
+
+    /// Returns the traffic so far.
+    fn traffic(&self) -> TestTraffic {
+        traffic(&self.stream, (self.received, self.sent, self.datagrams))
     }
 
     /// Returns a socket on the server's UDP port that receives only from the client's port `theirs`. Its address is the

@@ -1,7 +1,6 @@
 //! The far end's log of tests and refusals. People get a line with the time for each, which fits a terminal. Programs
 //! get a JSON object per line with all details.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,11 +13,13 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::{Context, Result};
-use serde::Serialize;
+use jiff::Timestamp;
 
 use record::printable::{log_line, printable, printable_json};
-use record::{Figure, Measurement, now};
+use record::server_log::{RefusalEntry, TestEntry};
+use record::{Measurement, now};
 
+use super::TestTime;
 use crate::lock;
 use crate::output::is_stdout;
 
@@ -61,15 +62,13 @@ struct WriterTask {
     _finished: SyncSender<()>,
 }
 
-#[derive(Serialize)]
-struct TestEntry<'a> {
-    ended_at: String,
-    test: &'a str,
-    peer: SocketAddr,
-    duration_s: f64,
-    figures: &'a [Figure],
-    facts: &'a BTreeMap<String, String>,
-    failure: Option<&'a str>,
+/// A test that is over, without its measurement.
+#[derive(Debug)]
+pub(super) struct EndedTest {
+    pub(super) test: &'static str,
+    pub(super) peer: SocketAddr,
+    pub(super) peer_name: Option<String>,
+    pub(super) time: TestTime,
 }
 
 /// A refusal, or several refusals for the same cause.
@@ -86,17 +85,6 @@ pub(super) struct Refusal<'a> {
     pub(super) count: u64,
 }
 
-/// The JSON form of a refusal.
-#[derive(Serialize)]
-struct RefusalEntry<'a> {
-    refused_at: String,
-    protocol: &'static str,
-    peer: SocketAddr,
-    cause: &'static str,
-    why: &'a str,
-    count: u64,
-}
-
 impl Log {
     /// Opens a log with lines on standard output, and JSON in `json` if there is one. If `json` is `-`, JSON goes to
     /// standard output and lines go to standard error. Nothing is written before the far end serves.
@@ -109,21 +97,29 @@ impl Log {
         let (text_log, json_log) = match json {
             None => (stdout(lost_lines), None),
             Some(file) if is_stdout(file) => (stderr(), Some(stdout(lost_entries))),
-            Some(file) => {
-                let name = file.display().to_string();
-                let opened = File::options()
-                    .append(true)
-                    .create(true)
-                    .open(file)
-                    .with_context(|| format!("{name}: cannot write"))?;
-                let json_log = Writer::new(&name, opened, lost_entries);
-                (stdout(lost_lines), Some(json_log))
-            }
+            Some(file) => (stdout(lost_lines), Some(appended(file)?)),
         };
         Ok(Self {
             text_log: Some(text_log),
             json_log,
             notes: Some(stderr()),
+        })
+    }
+
+    /// Opens a log whose lines and notes go to `lines`, beside a screen that has the terminal, and whose JSON goes to the
+    /// file `json`, if there is one.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened for appending.
+    pub fn beside_screen(
+        json: Option<&Path>,
+        lines: impl Write + Clone + Send + 'static,
+    ) -> Result<Self> {
+        let on_screen = |lines| Writer::new("the screen", lines, lost_lines);
+        Ok(Self {
+            text_log: Some(on_screen(lines.clone())),
+            json_log: json.map(appended).transpose()?,
+            notes: Some(on_screen(lines)),
         })
     }
 
@@ -138,22 +134,25 @@ impl Log {
         writers.try_for_each(Writer::start)
     }
 
-    /// Logs a test that ended now. Its samples are left out, which bounds the length of an entry.
-    pub(crate) fn test(
-        &self,
-        test: &str,
-        peer: SocketAddr,
-        lasted: Duration,
-        measurement: &Measurement,
-    ) {
-        let entry = TestEntry {
-            ended_at: now(),
+    /// Logs a test that is over. Its samples are left out, which bounds the length of an entry.
+    pub(super) fn test(&self, ended: EndedTest, measurement: &Measurement) {
+        let EndedTest {
             test,
             peer,
-            duration_s: lasted.as_secs_f64(),
-            figures: &measurement.figures,
-            facts: &measurement.facts,
-            failure: measurement.failure.as_deref(),
+            peer_name,
+            time,
+        } = ended;
+        let ended_at = before(Timestamp::now(), time.ended_ago);
+        let entry = TestEntry {
+            started_at: Some(text_of(before(ended_at, time.lasted))),
+            ended_at: text_of(ended_at),
+            test: test.to_owned(),
+            peer,
+            peer_name,
+            duration_s: time.lasted.as_secs_f64(),
+            figures: measurement.figures.clone(),
+            facts: measurement.facts.clone(),
+            failure: measurement.failure.clone(),
         };
         if let Some(text_log) = &self.text_log {
             text_log.queue(line(&entry));
@@ -185,16 +184,23 @@ impl Log {
         }
         let entry = RefusalEntry {
             refused_at,
-            protocol,
+            protocol: protocol.to_owned(),
             peer,
-            cause,
-            why,
+            cause: cause.to_owned(),
+            why: why.to_owned(),
             count,
         };
         if let Some(json_log) = &self.json_log
             && let Ok(json) = serde_json::to_string(&entry)
         {
             json_log.queue(printable_json(&json).into_owned());
+        }
+    }
+
+    /// Writes a line about a running test beside those of the tests that have ended. Only people get it.
+    pub(crate) fn progress(&self, text: &str) {
+        if let Some(text_log) = &self.text_log {
+            text_log.queue(log_line(&format!("{}, {text}", now())));
         }
     }
 
@@ -206,13 +212,46 @@ impl Log {
     }
 }
 
-fn line(entry: &TestEntry<'_>) -> String {
+/// Returns a writer that appends JSON to a file.
+fn appended(file: &Path) -> Result<Writer> {
+    let name = file.display().to_string();
+    let opened = File::options()
+        .append(true)
+        .create(true)
+        .open(file)
+        .with_context(|| format!("{name}: cannot write"))?;
+    Ok(Writer::new(&name, opened, lost_entries))
+}
+
+/// Returns the moment that was this long before another one.
+fn before(moment: Timestamp, time: Duration) -> Timestamp {
+    moment.checked_sub(time).unwrap_or(moment)
+}
+
+/// Returns a moment as the log states it.
+fn text_of(moment: Timestamp) -> String {
+    format!("{moment:.3}")
+}
+
+/// Returns the line for people about a test: when it ended, the client, the test, its duration and the time of day at
+/// which it began, and its figures.
+fn line(entry: &TestEntry) -> String {
     let figures = entry.figures.iter();
+    let peer = match &entry.peer_name {
+        Some(name) => format!("{} ({name})", entry.peer),
+        None => entry.peer.to_string(),
+    };
+    let started_at = entry.started_at.as_deref().unwrap_or_default();
+    let time_of_day = started_at.split_once('T').map_or("", |(_, time)| time);
     let mut words = vec![
         entry.ended_at.clone(),
-        entry.peer.to_string(),
-        entry.test.to_owned(),
-        format!("{:.3} s", entry.duration_s),
+        peer,
+        entry.test.clone(),
+        format!(
+            "{:.3} s from {}",
+            entry.duration_s,
+            time_of_day.trim_end_matches('Z')
+        ),
     ];
     words.extend(entry.failure.iter().map(|cause| format!("FAILED: {cause}")));
     words.extend(
@@ -323,5 +362,44 @@ impl fmt::Debug for WriterTask {
         f.debug_struct("WriterTask")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_start_and_end_and_the_name_of_the_client_without_control_characters() {
+        let entry = TestEntry {
+            started_at: Some("2026-11-26T10:00:00.000Z".to_owned()),
+            ended_at: "2026-11-26T10:00:12.084Z".to_owned(),
+            test: "transfer".to_owned(),
+            peer: "192.0.2.1:40000".parse().unwrap(),
+            peer_name: Some("lestrade3.example".to_owned()),
+            duration_s: 12.083_674,
+            figures: Vec::new(),
+            facts: [].into(),
+            failure: None,
+        };
+        assert_eq!(
+            line(&entry),
+            "2026-11-26T10:00:12.084Z, 192.0.2.1:40000 (lestrade3.example), transfer, 12.084 s from 10:00:00.000"
+        );
+        let hostile = TestEntry {
+            peer_name: Some("a\u{1b}[2J\n".repeat(40)),
+            ..entry
+        };
+        let line = line(&hostile);
+        assert!(!line.contains(char::is_control), "{line}");
+        assert_eq!(line.chars().count(), 160);
+    }
+
+    #[test]
+    fn a_test_that_ended_some_time_ago_began_before_that() {
+        let now = Timestamp::now();
+        let ended = before(now, Duration::from_secs(30));
+        let began = before(ended, Duration::from_millis(1500));
+        assert_eq!(now.duration_since(began).as_millis(), 31_500);
     }
 }

@@ -5,6 +5,8 @@ mod bound;
 mod budget;
 mod congestion;
 mod log;
+mod names;
+mod running;
 mod tally;
 
 use crate::error::Result;
@@ -28,7 +30,12 @@ use self::budget::Shortage;
 pub use self::budget::{ClientKey, ResourceBudget, Share, Unit};
 pub use self::congestion::check_congestion;
 use self::congestion::{CongestionChoices, effective_congestion, set_congestion};
+use self::log::EndedTest;
 pub use self::log::Log;
+pub use self::names::PeerNames;
+pub(crate) use self::running::TrafficPublisher;
+pub use self::running::{DirectionTraffic, PacketLoss, TestRow, TestSnapshot, TestTraffic};
+use self::running::{RunningTests, TestRowGuard};
 use self::tally::Counts;
 pub use self::tally::{RefusalCause, TESTS, Tally};
 use netio::stop::Stop;
@@ -70,7 +77,10 @@ pub(crate) struct Shared {
     limits: ServiceLimits,
     allow: Vec<IpNet>,
     log: Log,
+    /// The names of clients, if the operator wants them.
+    names: Option<Arc<dyn PeerNames>>,
     counts: Counts,
+    running: Arc<RunningTests>,
     stop: Arc<AtomicBool>,
     tests: ResourceBudget,
     memory: ResourceBudget,
@@ -90,10 +100,20 @@ pub(crate) struct ConnectionPermit {
 #[derive(Debug)]
 pub(crate) struct Permit {
     _shares: [Share; 3],
+    row: TestRowGuard,
     shared: Arc<Shared>,
     test: &'static str,
     peer: SocketAddr,
     began: Instant,
+}
+
+/// The time of a test that is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TestTime {
+    /// The duration of the test.
+    pub(crate) lasted: Duration,
+    /// The time since its end.
+    pub(crate) ended_ago: Duration,
 }
 
 /// A limited number of permits.
@@ -162,13 +182,20 @@ impl Shared {
             limits,
             allow,
             log,
+            names: None,
             counts: Counts::default(),
+            running: Arc::default(),
             stop: Arc::default(),
             tests: budget(Unit::Tests, tests),
             memory: budget(Unit::Memory, memory),
             connections: budget(Unit::Connections, connections_in_all()),
             waiting: budget(Unit::Waiting, MOST_WAITING.max(limits.tests) as u64),
         })
+    }
+
+    /// Returns the same state with the names of clients in its log.
+    pub(crate) fn with_names(self, names: Option<Arc<dyn PeerNames>>) -> Self {
+        Self { names, ..self }
     }
 
     /// Admits a connection of `peer` to the service `protocol`; its test has not begun yet.
@@ -207,15 +234,19 @@ impl Shared {
     ) -> Result<Permit, AdmissionRefusal> {
         let admit = || {
             let source = self.source(peer.ip())?;
+            let shares = [
+                self.tests.take(Some(source), 1)?,
+                self.memory.take(Some(source), needs.memory)?,
+                self.connections.take(Some(source), needs.sockets)?,
+            ];
+            let peer = canonical(peer);
+            self.prepare_name(peer);
             Ok(Permit {
-                _shares: [
-                    self.tests.take(Some(source), 1)?,
-                    self.memory.take(Some(source), needs.memory)?,
-                    self.connections.take(Some(source), needs.sockets)?,
-                ],
+                _shares: shares,
+                row: self.running.begin(test, peer),
                 shared: Arc::clone(self),
                 test,
-                peer: canonical(peer),
+                peer,
                 began: Instant::now(),
             })
         };
@@ -265,16 +296,38 @@ impl Shared {
         self.counts.tally()
     }
 
-    /// Counts and logs a test that ended now.
+    /// Returns the tests that run now.
+    pub(crate) fn running(&self) -> &Arc<RunningTests> {
+        &self.running
+    }
+
+    /// Counts and logs a test that is over.
     pub(crate) fn log(
         &self,
         test: &'static str,
         peer: SocketAddr,
-        lasted: Duration,
+        time: TestTime,
         measurement: &Measurement,
     ) {
         self.counts.test(test, measurement);
-        self.log.test(test, canonical(peer), lasted, measurement);
+        let peer = canonical(peer);
+        let ended = EndedTest {
+            test,
+            peer,
+            peer_name: self.name_of(peer),
+            time,
+        };
+        self.log.test(ended, measurement);
+    }
+
+    /// Begins to look up the name of a client, so that it is known when the test ends.
+    pub(crate) fn prepare_name(&self, peer: SocketAddr) {
+        let _ = self.name_of(peer);
+    }
+
+    /// Returns the name of a client if it is known, and otherwise begins to look it up.
+    fn name_of(&self, peer: SocketAddr) -> Option<String> {
+        self.names.as_ref()?.name_of(peer.ip())
     }
 
     /// Returns whether the address of `peer` may test at all, and counts a refusal.
@@ -308,6 +361,11 @@ impl Shared {
     /// Returns an error if a thread cannot be started.
     pub(crate) fn start_log(&self) -> io::Result<()> {
         self.log.start()
+    }
+
+    /// Writes a line about a running test to the log for people.
+    pub(crate) fn print_progress(&self, text: &str) {
+        self.log.progress(text);
     }
 
     /// Writes a note to the operator that concerns no single test.
@@ -369,10 +427,25 @@ impl ConnectionPermit {
 }
 
 impl Permit {
+    /// Returns a publisher of the test's traffic, for people who watch.
+    pub(crate) fn publisher(&self) -> TrafficPublisher {
+        self.row.publisher()
+    }
+
     /// Ends the test and logs its measurement.
     pub(crate) fn finish(self, measurement: &Measurement) {
-        self.shared
-            .log(self.test, self.peer, self.began.elapsed(), measurement);
+        let time = TestTime::until_now(self.began);
+        self.shared.log(self.test, self.peer, time, measurement);
+    }
+}
+
+impl TestTime {
+    /// Returns the time of a test that began at `began` and ends now.
+    pub(crate) fn until_now(began: Instant) -> Self {
+        Self {
+            lasted: began.elapsed(),
+            ended_ago: Duration::ZERO,
+        }
     }
 }
 
@@ -434,7 +507,7 @@ impl AdmissionRefusal {
 }
 
 /// Returns the address in its canonical form: an IPv4-mapped IPv6 address becomes IPv4.
-fn canonical(peer: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 

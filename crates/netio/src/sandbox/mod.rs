@@ -18,6 +18,7 @@ use nix::sys::prctl::set_no_new_privs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use self::landlock::Reach;
+use self::seccomp::AllowedCalls;
 pub use self::seccomp::Threads;
 pub use self::user::OtherUser;
 
@@ -113,8 +114,28 @@ pub fn confine_far_end(
     kept: &[Capability],
     threads: Threads,
 ) -> Result<ActiveSandbox, SandboxError> {
+    confine(kept, threads, seccomp::FAR_END)
+}
+
+/// Confines a far end like [`confine_far_end`], except that it can restore the settings of the terminal on which it
+/// shows its tests.
+///
+/// # Errors
+/// The same as for [`confine_far_end`].
+pub fn confine_far_end_on_terminal(
+    kept: &[Capability],
+    threads: Threads,
+) -> Result<ActiveSandbox, SandboxError> {
+    confine(kept, threads, seccomp::FAR_END_ON_TERMINAL)
+}
+
+fn confine(
+    kept: &[Capability],
+    threads: Threads,
+    calls: AllowedCalls,
+) -> Result<ActiveSandbox, SandboxError> {
     let landlock = give_up(kept, FAR_END_FILES)?;
-    let filter = seccomp::install(seccomp::FAR_END, threads);
+    let filter = seccomp::install(calls, threads);
     let no_seccomp = filter.err().map(|error| error.to_string());
     status::check(kept, no_seccomp.is_none(), threads)?;
     Ok(ActiveSandbox {

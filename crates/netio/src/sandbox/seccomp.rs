@@ -87,13 +87,31 @@ pub const FAR_END: AllowedCalls = &[
     FILES,
     OWN_PROCESS,
     SOCKETS,
-    CallPurpose {
-        name: "making a socket of IP",
-        calls: calls![SYS_socket(ArgumentRule::OneOf(0, &[&[INET, INET6]]))],
-    },
+    IP_SOCKETS,
     CallPurpose {
         name: "what is queued, whether it is a terminal, and not to block",
         calls: calls![SYS_ioctl(ArgumentRule::OneOf(1, &[DESCRIPTOR_REQUESTS]))],
+    },
+    OLD_X86_64_CALLS,
+];
+
+/// The calls of `serve --tui` after its ports are bound.
+pub const FAR_END_ON_TERMINAL: AllowedCalls = &[
+    MEMORY,
+    THREADS,
+    SIGNALS,
+    TIME,
+    WAITING,
+    FILES,
+    OWN_PROCESS,
+    SOCKETS,
+    IP_SOCKETS,
+    CallPurpose {
+        name: "the same, and restoring the terminal of `serve --tui`",
+        calls: calls![SYS_ioctl(ArgumentRule::OneOf(
+            1,
+            &[DESCRIPTOR_REQUESTS, TERMINAL_REQUESTS]
+        ))],
     },
     OLD_X86_64_CALLS,
 ];
@@ -119,7 +137,7 @@ pub const EMULATOR: AllowedCalls = &[
         name: "an interface's flags, offloads, MTU and address",
         calls: calls![SYS_ioctl(ArgumentRule::OneOf(
             1,
-            &[DESCRIPTOR_REQUESTS, INTERFACE_REQUESTS]
+            &[DESCRIPTOR_REQUESTS, TERMINAL_REQUESTS, INTERFACE_REQUESTS]
         ))],
     },
     CallPurpose {
@@ -294,6 +312,11 @@ const SOCKETS: CallPurpose = CallPurpose {
     ],
 };
 
+const IP_SOCKETS: CallPurpose = CallPurpose {
+    name: "making a socket of IP",
+    calls: calls![SYS_socket(ArgumentRule::OneOf(0, &[&[INET, INET6]]))],
+};
+
 /// Older forms of the calls above, which newer processor architectures never had.
 const OLD_X86_64_CALLS: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
@@ -334,10 +357,10 @@ const DESCRIPTOR_REQUESTS: &[u64] = &[
     libc::TCGETS2,
 ];
 
+/// Requests that restore the terminal after `--tui`.
+const TERMINAL_REQUESTS: &[u64] = &[libc::TCSETS, libc::TCSETS2];
+
 const INTERFACE_REQUESTS: &[u64] = &[
-    // These restore the terminal after `--tui`.
-    libc::TCSETS,
-    libc::TCSETS2,
     libc::SIOCETHTOOL,
     libc::SIOCGIFFLAGS,
     libc::SIOCSIFFLAGS,
@@ -452,7 +475,8 @@ mod tests {
     #[test]
     fn allowed_calls_are_documented() {
         let page = include_str!("../../../../docs/hardening.md");
-        for purpose in FAR_END.iter().chain(EMULATOR) {
+        let all = FAR_END.iter().chain(FAR_END_ON_TERMINAL).chain(EMULATOR);
+        for purpose in all {
             assert!(page.contains(purpose.name), "{}", purpose.name);
             for call in purpose.calls {
                 let name = format!("`{}`", call.name());
@@ -463,7 +487,7 @@ mod tests {
 
     #[test]
     fn no_call_is_listed_twice() {
-        for list in [FAR_END, EMULATOR] {
+        for list in [FAR_END, FAR_END_ON_TERMINAL, EMULATOR] {
             let mut names: Vec<_> = list
                 .iter()
                 .flat_map(|purpose| purpose.calls)

@@ -488,3 +488,31 @@ fn file_paths_are_relative_to_the_merged_record() {
     let file = &Record::read(&again).unwrap().runs[0].artifacts[0].file;
     assert_eq!(file, Path::new("../shard-0/artifacts/x.pcapng"));
 }
+
+#[test]
+fn a_merged_record_states_the_late_budgets_of_its_parts() {
+    let record = record();
+    let change = |second: u32, time: &str| LateBudgetChange {
+        late_budget: time.parse().unwrap(),
+        changed_at: format!("2026-11-24T10:00:{second:02}.000Z"),
+        after_runs: Some(1),
+    };
+    let with = |host: &str, repeat: u32, changes: &[LateBudgetChange]| {
+        let run = run(&record, 0, repeat, repeat);
+        let mut bytes = lines(&record, host, &[run], false);
+        for change in changes {
+            let change = RecordLine::<&Run>::LateBudget(change.clone());
+            bytes.extend(line(&change).unwrap());
+        }
+        bytes
+    };
+    let (earlier, later) = (change(3, "2ms"), change(9, "5ms"));
+    let both = [earlier.clone(), later.clone()];
+    let (_all, paths) = directories(&[with("a", 1, &both[1..]), with("b", 2, &both)]);
+    let (_, whole, _) = merged(&paths);
+    let stated = [earlier, later].map(|change| LateBudgetChange {
+        after_runs: None,
+        ..change
+    });
+    assert_eq!(whole.late_budgets, stated);
+}

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::axis::Axis;
 use super::plot::open;
-use super::svg::{Look, escaped, px, shortened, width};
+use super::svg::{Look, escaped, fitted, px, width};
 use super::{Drawing, file_name, part};
 use crate::analysis::field_comparison::ComparedPair;
 use crate::answers::{self, Answer};
@@ -220,7 +220,7 @@ fn draw_grid(
             svg,
             "<text x=\"{GAP}\" y=\"{}\">{}</text>",
             px(LINE + ROW * row as f64 + 12.0),
-            escaped(&fitting(label, WIDTH - 2.0 * GAP))
+            escaped(&fitted(label, WIDTH - 2.0 * GAP))
         );
     }
     let wide = (WIDTH - GAP) / columns.len() as f64 - GAP;
@@ -271,7 +271,7 @@ impl Frame {
              <path d=\"M{nothing} {LINE}V{bottom}\" stroke=\"currentColor\" stroke-opacity=\".5\"/>\
              <path d=\"M{left} {bottom}h{wide}\" stroke=\"currentColor\" stroke-opacity=\".6\"/>",
             middle = px(left + wide / 2.0),
-            heading = escaped(&fitting(heading, wide)),
+            heading = escaped(&fitted(heading, wide)),
             nothing = px(nothing),
             left = px(left),
             wide = px(wide),
@@ -345,7 +345,7 @@ impl Frame {
             "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill-opacity=\".75\">{}</text>",
             px(self.left + self.wide / 2.0),
             px(middle + 4.0),
-            escaped(&fitting(text, self.wide))
+            escaped(&fitted(text, self.wide))
         )
     }
 }
@@ -353,19 +353,6 @@ impl Frame {
 /// Returns the look of a finding; `None` if no difference was found.
 fn look(finding: Option<Ordering>) -> Option<Look> {
     finding.map(|order| Look(usize::from(order == Ordering::Less)))
-}
-
-/// Shortens a text so that it fits into this width.
-fn fitting(text: &str, wide: f64) -> String {
-    if width(text) <= wide {
-        return text.to_owned();
-    }
-    let mut used = width("…");
-    let fits = text.chars().take_while(|letter| {
-        used += width(letter.encode_utf8(&mut [0; 4]));
-        used <= wide
-    });
-    shortened(text, fits.count() + 1)
 }
 
 /// The two fields of a heat map and their values. The first is horizontal.
@@ -462,7 +449,7 @@ impl HeatMap {
             "<text x=\"{}\" y=\"11\" text-anchor=\"end\" font-weight=\"600\">{}</text>\
              <text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-weight=\"600\">{}</text>",
             px(left - 5.0),
-            escaped(&fitting(&self.fields[1], WIDEST_LABEL)),
+            escaped(&fitted(&self.fields[1], WIDEST_LABEL)),
             px(left + wide * across.len() as f64 / 2.0),
             px(bottom + 2.0 * LINE + 2.0),
             escaped(&self.fields[0])
@@ -478,7 +465,7 @@ impl HeatMap {
                 "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
                 px(left - 5.0),
                 px(top + CELL / 2.0 + 4.0),
-                escaped(&fitting(up, WIDEST_LABEL))
+                escaped(&fitted(up, WIDEST_LABEL))
             );
             for (column, across) in across.iter().enumerate() {
                 if let Some(pair) = self.find(pairs, across, up) {
@@ -493,7 +480,7 @@ impl HeatMap {
                 "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 px(left + wide * (column as f64 + 0.5)),
                 px(bottom + LINE - 2.0),
-                escaped(&fitting(across, wide - 2.0))
+                escaped(&fitted(across, wide - 2.0))
             );
         }
         svg + "</svg>"
@@ -688,12 +675,5 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 4);
-    }
-
-    #[test]
-    fn a_long_text_is_shortened_to_its_width() {
-        let text = fitting("cubic-with-a-very-long-name / another", 100.0);
-        assert!(width(&text) <= 100.0 && text.ends_with('…'), "{text}");
-        assert_eq!(fitting("bbr", 100.0), "bbr");
     }
 }

@@ -5,11 +5,13 @@ use std::fmt::Write;
 use super::axis::Axis;
 use super::message_sizes::{Unit, point};
 use super::plot::{Point, open};
-use super::svg::{Look, escaped, px, shortened, width};
+use super::svg::{LINE, Look, escaped, px, shortened, text_lines, width, wrapped_to};
 use super::{Drawing, file_name};
 use crate::analysis::key_figure::{KeyFigure, KeyRow};
 use crate::case_conditions;
+use crate::case_labels::CaseLabels;
 use crate::meaning;
+use record::plan::Plan;
 use record::quantity::{counted, number};
 
 const WIDTH: f64 = 440.0;
@@ -17,7 +19,6 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 4.0;
 /// Greatest width of the names, which are wrapped.
 const NAMES_MOST: f64 = 170.0;
-const LINE: f64 = 13.0;
 /// Space between the names of two rows.
 const ROW_GAP: f64 = 9.0;
 /// Space below the rows for the texts of ticks and axis.
@@ -27,7 +28,7 @@ const LEGEND_LINE: f64 = 18.0;
 const KEY: f64 = 24.0;
 /// Greatest number of rows.
 const MOST_ROWS: usize = 40;
-/// With more rows than this, a case is named without its title or swept values.
+/// With more rows than this, a case is named without its title.
 const MOST_DESCRIBED: usize = 16;
 /// Greatest number of characters of a name.
 const NAME_MOST: usize = 200;
@@ -48,12 +49,12 @@ struct DrawnRow {
 }
 
 /// Draws the figure; `None` if it has one row without a published value, which shows nothing that its number does not.
-pub(crate) fn drawing(key: &KeyFigure<'_>, reference: Option<&str>) -> Option<Drawing> {
+pub(crate) fn drawing(key: &KeyFigure<'_>, plan: &Plan) -> Option<Drawing> {
     let has_published = key.rows.iter().any(|row| row.published.is_some());
     if key.rows.len() < 2 && !has_published {
         return None;
     }
-    let (rows, height) = drawn_rows(key);
+    let (rows, height) = drawn_rows(key, &CaseLabels::of_all(plan));
     let words = key.in_words();
     let by = if key.has_one_case() { "size" } else { "case" };
     let title = format!("The {words} by {by}");
@@ -66,6 +67,7 @@ pub(crate) fn drawing(key: &KeyFigure<'_>, reference: Option<&str>) -> Option<Dr
         .min(NAMES_MOST)
         + 12.0;
     let frame = Frame { left, height, axis };
+    let reference = plan.reference.as_deref();
     let of_reference = reference.and_then(|name| value_of(key, name, key.unit().0));
     let legend = legend(has_published, of_reference.is_some());
     let total = height + AXIS + legend.height;
@@ -109,14 +111,14 @@ pub(crate) fn drawing(key: &KeyFigure<'_>, reference: Option<&str>) -> Option<Dr
 }
 
 /// Lays out the rows below one another, and returns them with the height that they take.
-fn drawn_rows(key: &KeyFigure<'_>) -> (Vec<DrawnRow>, f64) {
+fn drawn_rows(key: &KeyFigure<'_>, labels: &CaseLabels<'_>) -> (Vec<DrawnRow>, f64) {
     let mut top = TOP;
     let mut drawn = Vec::new();
     let unit = key.unit();
     for row in key.rows.iter().take(MOST_ROWS) {
-        let what = name(key, row);
-        let name = lines(&what, NAMES_MOST);
-        let tall = LINE * name.len().max(1) as f64 + ROW_GAP;
+        let what = name(key, row, labels);
+        let name = wrapped_to(&shortened(&what, NAME_MOST), NAMES_MOST, MOST_LINES);
+        let tall = LINE * name.len() as f64 + ROW_GAP;
         let [measured, published] = points(row, &what, unit);
         drawn.push(DrawnRow {
             name,
@@ -130,12 +132,16 @@ fn drawn_rows(key: &KeyFigure<'_>) -> (Vec<DrawnRow>, f64) {
     (drawn, top)
 }
 
-/// Names a row beside the axis.
-fn name(key: &KeyFigure<'_>, row: &KeyRow<'_>) -> String {
+/// Names a row beside the axis. A case that a sweep made has the values of the sweep.
+fn name(key: &KeyFigure<'_>, row: &KeyRow<'_>, labels: &CaseLabels<'_>) -> String {
     let size = row.size.map(|size| counted(size, "byte"));
-    let case = || match key.rows.len() {
-        0..=MOST_DESCRIBED => case_conditions::described(row.case),
-        _ => row.case.name.clone(),
+    let is_described = row.case.axes.is_empty() && key.rows.len() <= MOST_DESCRIBED;
+    let case = || {
+        if is_described {
+            case_conditions::described(row.case)
+        } else {
+            labels.words(row.case)
+        }
     };
     match size {
         Some(size) if key.has_one_case() => size,
@@ -161,7 +167,7 @@ fn axis(key: &KeyFigure<'_>, rows: &[DrawnRow]) -> Axis {
     let title = title.trim_end_matches([',', ' ']);
     let fitted = Axis::fitting(title, points().iter().map(|point| point.y));
     let reach: Vec<f64> = points().iter().flat_map(Point::reach).collect();
-    if fitted.data().ends_with("log") {
+    if fitted.is_log() {
         Axis::log(title, reach.into_iter())
     } else {
         Axis::from_zero(title, reach.into_iter())
@@ -241,15 +247,12 @@ impl Frame {
         let y = row.middle;
         let _ = write!(svg, "<g><title>{}</title>", escaped(&row.hover));
         let first = y - LINE * (row.name.len() as f64 - 1.0) / 2.0 + 4.0;
-        for (nth, line) in row.name.iter().enumerate() {
-            let _ = write!(
-                svg,
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                px(self.left - 8.0),
-                px(first + LINE * nth as f64),
-                escaped(line)
-            );
-        }
+        svg.push_str(&text_lines(
+            &row.name,
+            self.left - 8.0,
+            first,
+            " text-anchor=\"end\"",
+        ));
         let _ = write!(
             svg,
             "<path d=\"M{} {y}H{}\" stroke=\"currentColor\" stroke-opacity=\".13\"/>",
@@ -344,58 +347,17 @@ fn legend(has_published: bool, has_reference: bool) -> Legend {
     }
 }
 
-/// Wraps a name into lines of this width; words that are longer are broken, and a very long name is shortened.
-fn lines(text: &str, most: f64) -> Vec<String> {
-    let text = shortened(text, NAME_MOST);
-    let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        let joined = if line.is_empty() {
-            word.to_owned()
-        } else {
-            format!("{line} {word}")
-        };
-        if width(&joined) <= most {
-            line = joined;
-            continue;
-        }
-        if !line.is_empty() {
-            lines.push(std::mem::take(&mut line));
-        }
-        for letter in word.chars() {
-            line.push(letter);
-            if width(&line) > most && line.chars().count() > 1 {
-                line.pop();
-                lines.push(std::mem::take(&mut line));
-                line.push(letter);
-            }
-        }
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    if lines.len() > MOST_LINES {
-        lines.truncate(MOST_LINES);
-        if let Some(last) = lines.last_mut() {
-            last.push('…');
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::Analysis;
     use crate::analysis::tests::{record, spoil};
+    use crate::case_labels::tests::swept;
     use record::Record;
 
     fn drawn(record: &Record) -> Option<Drawing> {
         let analysis = Analysis::of(record);
-        drawing(
-            &KeyFigure::of(&analysis)?,
-            record.plan().reference.as_deref(),
-        )
+        drawing(&KeyFigure::of(&analysis)?, record.plan())
     }
 
     #[test]
@@ -419,6 +381,14 @@ mod tests {
     }
 
     #[test]
+    fn a_case_of_a_sweep_is_named_by_its_values() {
+        let record = swept(&[&[("link.delay", "1ms")], &[("link.delay", "9ms")]]);
+        let svg = drawn(&record).unwrap().svg;
+        assert!(svg.contains(">delay 9ms</text>"), "{svg}");
+        assert!(!svg.contains("line["), "{svg}");
+    }
+
+    #[test]
     fn a_single_value_is_drawn_only_beside_a_published_one() {
         let mut record = record();
         record.head.plan.cases.truncate(1);
@@ -437,19 +407,5 @@ mod tests {
         }
         let svg = drawn(&record).unwrap().svg;
         assert!(svg.contains(">no valid value</text>"), "{svg}");
-    }
-
-    #[test]
-    fn names_are_wrapped_and_long_words_broken() {
-        let all = lines("a case of very many words that are wrapped", 120.0);
-        assert!(all.len() > 1);
-        assert_eq!(all.join(" "), "a case of very many words that are wrapped");
-        assert!(all.iter().all(|line| width(line) <= 120.0), "{all:?}");
-        let broken = lines("delay[delay=300ms,rate=20mbit]", 80.0);
-        assert_eq!(broken.concat(), "delay[delay=300ms,rate=20mbit]");
-        assert!(lines(&"word ".repeat(100), 80.0).len() == MOST_LINES);
-        assert!(lines("", 80.0).is_empty());
-        // A letter that is wider than the line has a line for itself.
-        assert_eq!(lines("WW", 1.0).concat(), "WW");
     }
 }

@@ -41,7 +41,7 @@ fn field<'a>(value: &'a DataValue<'_>) -> Cow<'a, str> {
 
 /// Returns a text that no spreadsheet interprets as a formula: one that starts like a formula gets an apostrophe in
 /// front.
-fn no_formula(text: &str) -> Cow<'_, str> {
+pub(crate) fn no_formula(text: &str) -> Cow<'_, str> {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         Cow::Owned(format!("'{text}"))
     } else {

@@ -67,7 +67,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
 /// Explains the intervals of the report's figures, with the anchors to which their headings link.
 fn how_far_to_trust(rows: &[OccurringRow]) -> String {
     let mut text = format!(
-        "\n## How far to trust it\n\n{EVERY_FIGURE}\n\n| figure | what its 95 % interval contains | method | least samples | invalid when \
+        "\n## How far to trust it\n\n{EVERY_FIGURE}\n\n| figure | what its 95 % interval contains | method | fewest samples | invalid when \
          |\n|---|---|---|---|---|\n"
     );
     for one in rows {

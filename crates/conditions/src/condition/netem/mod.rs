@@ -1,13 +1,15 @@
 //! netem's options as one condition, with tc's names: `delay 100ms 10ms loss 1%` (tc-netem(8); iproute2,
 //! `tc/q_netem.c`).
 //!
-//! Options that tc reads, also shortened ones, are read and have the same meaning; options that tc refuses are refused.
-//! In addition, it refuses a time without a unit, which means microseconds before iproute2 6.9 and nanoseconds since;
-//! an option given twice, of which tc takes the last; and values with which netem does nothing or drops everything.
+//! Options that tc reads, also shortened ones and none at all, are read and have the same meaning; options that tc
+//! refuses are refused. `docs/netem.md` lists the differences, and a test compares the verdicts of tc's own parser, which
+//! `verdicts.txt` has, with those of this one. Most differences are a time without a unit, which means microseconds
+//! before iproute2 6.9 and nanoseconds since; an option given twice, of which tc takes the last; and values with which
+//! netem does nothing or drops everything.
 
 mod notes;
 mod options;
-mod words;
+mod values;
 mod write;
 
 use model::Netem;
@@ -15,12 +17,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
 pub(crate) use self::notes::notes;
-use self::words::Words;
 use super::{describe, text_form};
+use crate::tc_words::Words;
 
 /// One netem, written as tc's options: `delay 100ms 10ms 25% loss gemodel 1% 10%`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
-#[schemars(extend("pattern" = ".+"))]
 pub struct NetemSpec(#[schemars(with = "String")] pub Netem);
 
 describe! {

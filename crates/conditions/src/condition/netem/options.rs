@@ -5,8 +5,9 @@ use model::{
     NetemSlot, NetemSlotDelay, Probability,
 };
 
-use super::words::{Words, percent, rate, size, time, whole};
+use super::values::{percent, rate, size, time, whole};
 use crate::nearest;
+use crate::tc_words::Words;
 
 /// The options, in the order in which tc compares a shortened name with them.
 const OPTIONS: [&str; 14] = [
@@ -38,12 +39,6 @@ pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
         given.push(option);
         set(&mut netem, option, words)?;
     }
-    if given.is_empty() {
-        return Err(
-            "not an option of netem: write options as for tc, such as delay 100ms 10ms loss 1%"
-                .to_owned(),
-        );
-    }
     check(&netem)?;
     Ok(netem)
 }
@@ -69,13 +64,16 @@ fn set(netem: &mut Netem, option: &'static str, words: &mut Words<'_>) -> Result
         "delay" => delay(netem, words)?,
         "loss" => netem.loss = loss(words)?,
         "seed" => {
-            let word = words.need(option, "a whole number, as in seed 7")?;
-            netem.seed = Some(whole(option, word)?);
+            let right = "a whole number, as in seed 7";
+            netem.seed = Some(whole(option, words.need(option, right)?, right)?);
         }
         "ecn" => netem.ecn = true,
         "reorder" => netem.reorder = of(words)?,
         "corrupt" => netem.corrupt = of(words)?,
-        "gap" => netem.gap = whole(option, words.need(option, "packets, as in gap 5")?)?,
+        "gap" => {
+            let right = "packets, as in gap 5";
+            netem.gap = whole(option, words.need(option, right)?, right)?;
+        }
         "duplicate" => netem.duplicate = of(words)?,
         "distribution" => netem.distribution = Some(distribution(option, words)?),
         "rate" => netem.rate = Some(bottleneck(words)?),
@@ -209,11 +207,19 @@ fn distribution(option: &str, words: &mut Words<'_>) -> Result<NetemDistribution
 fn bottleneck(words: &mut Words<'_>) -> Result<NetemRate, String> {
     const OPTION: &str = "rate";
     let bytes_per_s = rate(words.need(OPTION, "a rate, as in rate 10mbit")?)?;
-    let overhead = |word: Option<&str>| word.map_or(Ok(0), |word| whole(OPTION, word));
+    let overhead = |word: Option<&str>| {
+        let right = "bytes that each packet or cell counts for in addition, as in 20 or -5";
+        word.map_or(Ok(0), |word| whole(OPTION, word, right))
+    };
+    let cell_size = |word: Option<&str>| {
+        word.map_or(Ok(0), |word| {
+            whole(OPTION, word, "the bytes of a cell, as in 48")
+        })
+    };
     Ok(NetemRate {
         bytes_per_s,
         packet_overhead: overhead(words.signed_number())?,
-        cell_size: words.number().map_or(Ok(0), |word| whole(OPTION, word))?,
+        cell_size: cell_size(words.number())?,
         cell_overhead: overhead(words.signed_number())?,
     })
 }
@@ -252,16 +258,20 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
             other => return Err(format!("slot: `{other}` is not a time: {RIGHT}")),
         }
     };
-    let mut limit = |key: &str, right: &str| {
-        if words.option(key) {
-            size("slot", words.need(&format!("slot {key}"), right)?)
-        } else {
-            Ok(0)
-        }
-    };
+    let (mut packets, mut bytes) = (0, 0);
+    if words.option("packets") {
+        let right = "how many, as in packets 10";
+        let most: i32 = whole("slot packets", words.need("slot packets", right)?, right)?;
+        packets = u32::try_from(most)
+            .map_err(|_| format!("slot packets: `{most}` is out of range: {right}"))?;
+    }
+    if words.option("bytes") {
+        let right = "how many, as in bytes 10k";
+        bytes = size("slot bytes", words.need("slot bytes", right)?)?;
+    }
     Ok(NetemSlot {
         delay,
-        packets: limit("packets", "how many, as in packets 10")?,
-        bytes: limit("bytes", "how many, as in bytes 10k")?,
+        packets,
+        bytes,
     })
 }

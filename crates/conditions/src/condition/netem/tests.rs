@@ -65,6 +65,7 @@ fn every_option_is_read() {
 #[test]
 fn omitted_options_have_tcs_defaults() {
     assert_eq!(read("delay 0ms"), Netem::PLAIN);
+    assert_eq!(read(""), Netem::PLAIN);
     assert_eq!(Netem::PLAIN.limit, 1_000);
     let gemodel = |to_good, bad_loss, good_loss| {
         NetemLoss::Gemodel(GilbertElliott {
@@ -145,9 +146,175 @@ fn rates_have_the_same_meaning_as_in_tc() {
 }
 
 #[test]
+fn numbers_are_read_as_by_tc() {
+    assert_eq!(
+        read("loss 1e-05%").loss,
+        NetemLoss::Random(share("0.00001%", None))
+    );
+    assert_eq!(read("rate 1e6").rate.unwrap().bytes_per_s, 125_000);
+    assert_eq!(read("delay .5ms").delay, Nanos::from_micros(500));
+    assert_eq!(read("delay 1e-3s").delay, Nanos::from_millis(1));
+    assert_eq!(read("delay 0x10ms").delay, Nanos::from_millis(16));
+    assert_eq!(read("delay 0"), Netem::PLAIN);
+    let slot = read("slot 0 5ms").slot.unwrap();
+    let times = NetemSlotDelay::Uniform(Nanos::ZERO, Nanos::from_millis(5));
+    assert_eq!(slot.delay, times);
+    assert_eq!(read("limit 1.5k").limit, 1_536);
+    assert_eq!(read("limit 1mbit").limit, 131_072);
+    assert_eq!(read("delay 1ms reorder 1% gap 010").gap, 8);
+    assert_eq!(read("rate 5kbit -0x10").rate.unwrap().packet_overhead, -16);
+}
+
+/// The strings that only one of tc's parser and this one accepts, by the reason that `docs/netem.md` gives.
+const DIFFERENCES: &[(&str, &[&str])] = &[
+    (
+        "a time other than 0 without a unit",
+        &[
+            "delay 100",
+            "delay 2.5",
+            "delay 100ms 100",
+            "delay 100ms 2.5",
+            "slot 100",
+            "slot 2.5",
+            "slot 0 100",
+            "slot 0 2.5",
+            "slot distribution normal 100 1ms",
+            "slot distribution normal 2.5 1ms",
+        ],
+    ),
+    (
+        "an option given twice",
+        &[
+            "delay 1ms delay 2ms",
+            "latency 1ms delay 2ms",
+            "limit 5 limit 6",
+            "loss 0% loss 2%",
+            "rate 5kbit 20 -1 rate 5kbit",
+            "delay 1s 5.ms 0x1p-2 delay 10msecs 5.ms loss random 5.% 100",
+            "slot 0.5ms 100ms delay 0x10ms 0x.8s distribution normal delay +5ms 100ms 1e-3% slot 0x.8s packets 10",
+        ],
+    ),
+    ("a `limit` of 0", &["limit 0", "limit 0.5"]),
+    (
+        "a `rate` below one byte per second",
+        &["rate 0", "rate 0mbit", "rate 7bit"],
+    ),
+    (
+        "a `slot` of 0",
+        &[
+            "slot 0",
+            "slot 0.0",
+            "slot 0ms",
+            "slot 0 0",
+            "slot 0 0.0",
+            "slot 0 0ms",
+        ],
+    ),
+    (
+        "a negative number",
+        &[
+            "rate -1mbit",
+            "slot 1ms 2ms packets -3",
+            "slot distribution normal -1ms 1ms",
+        ],
+    ),
+    (
+        "`inf`, `nan` and numbers that are too large",
+        &[
+            "delay inf",
+            "delay nan",
+            "delay 1e400s",
+            "delay 100ms 1e400s",
+            "delay 10ms reorder nan",
+            "duplicate nan",
+            "loss random nan",
+            "loss state nan",
+            "rate nan",
+            "rate 1e400mbit",
+            "slot 1e400s",
+            "slot distribution normal inf 1ms",
+            "slot distribution normal nan 1ms",
+            "slot distribution normal 1e400s 1ms",
+        ],
+    ),
+    (
+        "a percent sign without a number",
+        &[
+            "loss random %",
+            "loss state %",
+            "duplicate %",
+            "delay 10ms reorder %",
+        ],
+    ),
+    (
+        "transitions out of one state whose sum is above 100 %",
+        &["loss state 60% 10% 10% 10% 60%", "loss state 1% 60% 60%"],
+    ),
+    (
+        "`distribution experimental`",
+        &[
+            "delay 100ms 10ms distribution experimental",
+            "slot distribution experimental 10ms 1ms",
+        ],
+    ),
+    ("`s` for `slot`", &["s 1ms"]),
+    ("`seed`", &["seed 7"]),
+    (
+        "nanoseconds in `delay`",
+        &["delay 20ns", "delay 100ms 20ns"],
+    ),
+    ("a `delay` above 274 s", &["delay 300s", "delay 100ms 300s"]),
+    (
+        "minutes and hours",
+        &[
+            "delay 5min",
+            "delay 1h",
+            "delay 100ms 5min",
+            "delay 100ms 1h",
+            "slot 5min",
+            "slot 1h",
+            "slot 0 5min",
+            "slot 0 1h",
+            "slot distribution normal 5min 1ms",
+            "slot distribution normal 1h 1ms",
+        ],
+    ),
+];
+
+#[test]
+fn options_are_accepted_and_refused_as_by_tc_or_the_difference_is_documented() {
+    let page = include_str!("../../../../../docs/netem.md");
+    let page: Vec<&str> = page.split_whitespace().collect();
+    let page = page.join(" ");
+    let mut differing: Vec<&str> = Vec::new();
+    for (reason, options) in DIFFERENCES {
+        assert!(
+            page.contains(reason),
+            "docs/netem.md does not list: {reason}"
+        );
+        differing.extend(*options);
+    }
+    let verdicts = include_str!("verdicts.txt").lines();
+    let verdicts = verdicts.filter_map(|line| line.split_once('\t'));
+    let mut compared = 0;
+    for (verdict, options) in verdicts {
+        compared += 1;
+        let ours = options.parse::<NetemSpec>();
+        let is_listed = differing.contains(&options);
+        differing.retain(|listed| *listed != options);
+        assert_eq!(
+            (verdict == "accepted") == ours.is_ok(),
+            !is_listed,
+            "`{options}`: {verdict} by tc, here {ours:?}"
+        );
+    }
+    assert!(compared > 150, "{compared}");
+    assert_eq!(differing, Vec::<&str>::new(), "tc was not asked");
+}
+
+#[test]
 fn netem_errors_contain_advice() {
     for case in [
-        " => write options as for tc",
         "gap 5 delay 10ms => write reorder 100% gap 5 for every fifth packet",
         "delay 10ms 1ms distribution uniform => leave distribution out",
         "delay 10ms 1ms distribution experimental => normal, pareto or paretonormal, or leave distribution out",
@@ -181,7 +348,13 @@ fn netem_errors_contain_advice() {
         "rate fast => write it as 10mbit",
         "dealy 10ms => did you mean `delay`?",
         "10ms => `10ms`: netem has no such option",
-        "seed -1 => not a whole number",
+        "seed -1 => out of range",
+        "slot 5 => tc takes it for 5ns",
+        "slot 10ms packets 10k => not a whole number",
+        "slot 10ms packets -3 => out of range",
+        "rate -1mbit => out of range",
+        "delay -1ms => out of range",
+        "duplicate % => `%` is not a percentage",
     ] {
         let (text, cause) = case.split_once(" => ").unwrap();
         let error = text.parse::<NetemSpec>().unwrap_err().to_string();
@@ -316,7 +489,7 @@ fn any_slot() -> impl Strategy<Value = NetemSlot> {
             NetemSlotDelay::Table(law, first, second)
         })
     });
-    let slot = (delay, any::<u32>(), any::<u32>());
+    let slot = (delay, 0_u32..=i32::MAX.unsigned_abs(), any::<u32>());
     slot.prop_map(|(delay, packets, bytes)| NetemSlot {
         delay,
         packets,

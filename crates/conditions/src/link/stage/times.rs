@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::needed;
 use crate::condition::{Condition, DelaySpec, JitterSpec, ReorderSpec, SizeDelaySpec};
 use crate::error::Error;
-use crate::layer::ConditionSet;
+use crate::layer::{ConditionSet, Provided};
 use crate::require;
 use model::{
     Bytes, Delay, Effect, HoldBack, Jitter, Law, Nanos, Ordering, Probability, Slots, Stall,
@@ -81,7 +81,11 @@ impl DelayStage {
         if set.is_empty() {
             return Err(Error::missing("delay", "delay = \"20ms\""));
         }
-        set.check_needs(true, set.delays())?;
+        set.check_needs(Provided {
+            rate: false,
+            delay: set.delays(),
+            netem: false,
+        })?;
         let delay = set.delay();
         Ok(if delay == Delay::default() {
             Effect::Nothing

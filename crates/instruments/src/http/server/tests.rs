@@ -159,3 +159,39 @@ fn a_dropped_server_frees_its_port_and_ends_its_streams() {
     drop(stream);
     start(on_port(address.port())).unwrap();
 }
+
+#[test]
+fn a_running_test_has_a_row_with_its_traffic_and_counts_in_the_total_when_it_has_ended() {
+    let server = server_of(2);
+    let tests = server.running_tests();
+    assert!(tests().rows.is_empty());
+    let mut client = TcpStream::connect(server.address("http").unwrap()).unwrap();
+    write!(client, "GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut some = vec![0; 1 << 16];
+    let row = loop {
+        client.read_exact(&mut some).unwrap();
+        let rows = tests().rows;
+        if let Some(row) = rows.into_iter().find(|row| row.traffic.down.packets > 0) {
+            break row;
+        }
+    };
+    assert_eq!((row.test, row.peer), ("http", client.local_addr().unwrap()));
+    assert!(
+        row.traffic.down.bytes > 0 && row.traffic.up.bytes > 0,
+        "{row:?}"
+    );
+    assert!(row.traffic.round_trip.is_some(), "{row:?}");
+    drop(client);
+    let ended = loop {
+        let seen = tests();
+        if seen.ended == 1 {
+            break seen;
+        }
+        std::thread::yield_now();
+    };
+    assert!(ended.rows.is_empty());
+    assert!(
+        ended.total.down.bytes >= row.traffic.down.bytes,
+        "{ended:?}"
+    );
+}

@@ -14,8 +14,10 @@ use crate::iperf3::udp::{self, UdpStreams};
 use crate::iperf3::wire::{ControlState, Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS};
 use crate::round_trip;
 use crate::service::{
-    AdmissionRefusal, ConnectionPermit, RefusalCause, ServiceLimits, TestResources, keep_alive,
+    AdmissionRefusal, ConnectionPermit, RefusalCause, ServiceLimits, TestResources, TestTime,
+    TestTraffic, TrafficPublisher, keep_alive,
 };
+use netio::tcp::TcpInfo;
 use record::Measurement;
 use socket2::SockRef;
 
@@ -65,7 +67,8 @@ pub(super) fn serve(
                 Some(cause) => shared.refused("iperf3", peer, cause, &why),
                 None => {
                     measurement.failure = Some(why);
-                    shared.log("iperf3", peer, began.elapsed(), &measurement);
+                    let time = TestTime::until_now(began);
+                    shared.log("iperf3", peer, time, &measurement);
                 }
             }
             return failed.notify(&mut control);
@@ -81,13 +84,14 @@ pub(super) fn serve(
         Err(refusal) => return refuse(&mut control, refusal),
     };
     place.begin();
+    let mut publisher = permit.publisher();
     let ways = u32::from(plan.direction.goes_up()) + u32::from(plan.direction.goes_down());
     let per_stream = TIME_PER_STREAM + round_trip::several(2, control.round_trip());
     let streams = per_stream * plan.parallel * ways;
     control.extend_set_up(streams.min(test.limits.duration));
     let outcome = match plan.protocol {
-        Transport::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
-        Transport::Udp => test.run_udp(&mut control, &params, &mut measurement),
+        Transport::Tcp => test.run_tcp(&mut control, plan, &mut publisher, &mut measurement),
+        Transport::Udp => test.run_udp(&mut control, &params, &mut publisher, &mut measurement),
     };
     if let Err(failed) = outcome {
         measurement.failure = Some(failed.cause.to_string());
@@ -184,6 +188,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
         let connections = &self.dispatcher.connections;
@@ -204,7 +209,7 @@ impl ServerTest<'_> {
         let sockets: Result<_> = specs.into_iter().zip(accepted).map(with_options).collect();
         let sockets = sockets.map_err(|error| connection_failed(&error))?;
         let mut streams = TcpStreams::new(plan, sockets).without_intervals();
-        let (sides, outcome) = self.run(control, plan, &mut streams);
+        let (sides, outcome) = self.run(control, plan, publisher, &mut streams);
         *measurement = report::measurement(plan, &streams, &sides, false);
         outcome
     }
@@ -213,6 +218,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         params: &Params,
+        publisher: &mut TrafficPublisher,
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
         let plan = &params.plan;
@@ -225,7 +231,7 @@ impl ServerTest<'_> {
         let sockets = waiting.accept(control, specs.len(), udp::wire::answer_repeated)?;
         let mut streams = UdpStreams::new(params, &specs, sockets, false)
             .map_err(|error| connection_failed(&error))?;
-        let (sides, outcome) = self.run(control, plan, &mut streams);
+        let (sides, outcome) = self.run(control, plan, publisher, &mut streams);
         *measurement = udp::measurement(&streams, &sides);
         outcome
     }
@@ -235,10 +241,12 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         streams: &mut impl Streams,
     ) -> (TestResults, SessionResult<()>) {
         let mut sides = TestResults::default();
-        let outcome = self.run_and_exchange(control, plan, streams, &mut sides);
+        let outcome = self.run_and_exchange(control, plan, publisher, streams, &mut sides);
+        publisher.finish(&traffic(streams, control));
         streams.close();
         (sides, outcome)
     }
@@ -247,6 +255,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         streams: &mut impl Streams,
         sides: &mut TestResults,
     ) -> SessionResult<()> {
@@ -254,7 +263,7 @@ impl ServerTest<'_> {
         control.send_state(ControlState::TestStart)?;
         control.send_state(ControlState::TestRunning)?;
         let outcome;
-        (sides.local, outcome) = self.run_streams(control, plan, streams);
+        (sides.local, outcome) = self.run_streams(control, plan, publisher, streams);
         outcome?;
         if let Until::For(_) = plan.until {
             // As in iperf3, the sockets are closed so that queued data does not delay the results.
@@ -281,6 +290,7 @@ impl ServerTest<'_> {
         &self,
         control: &mut ControlChannel,
         plan: &Iperf3Test,
+        publisher: &mut TrafficPublisher,
         streams: &mut impl Streams,
     ) -> (Results, ControlResult<()>) {
         let round_trip = control.round_trip();
@@ -291,6 +301,7 @@ impl ServerTest<'_> {
         let sends = plan.direction.goes_down();
         let silence = round_trip::extended(self.limits.idle, round_trip);
         run::run(plan, streams, sends, silence, |streams, _, until| {
+            publisher.publish(|| traffic(streams, control));
             match control.poll_state(until)? {
                 Some(ControlState::TestEnd) => return Ok(true),
                 Some(state) => return Err(control.unexpected(state, "TEST_END (4)")),
@@ -307,6 +318,19 @@ impl ServerTest<'_> {
                 None => Ok(false),
             }
         })
+    }
+}
+
+/// Returns the traffic of a test. Datagrams show no round-trip time, so that it has the control connection's.
+fn traffic(streams: &impl Streams, control: &ControlChannel) -> TestTraffic {
+    let traffic = streams.traffic();
+    let of_control = || {
+        let info = TcpInfo::of(&*control.socket()).ok()?;
+        Some(info.rtt).filter(|time| !time.is_zero())
+    };
+    TestTraffic {
+        round_trip: traffic.round_trip.or_else(of_control),
+        ..traffic
     }
 }
 

@@ -19,6 +19,7 @@ use super::detail::{StreamDetail, TcpDetail};
 use super::messages::StreamResults;
 use super::plan::{Iperf3Test, StreamSpec, Until};
 use super::run::{CpuTime, Streams, TestProgress, seconds};
+use crate::service::TestTraffic;
 
 /// The default block in bytes, which is the largest that iperf3 accepts, for fewer calls.
 const DEFAULT_BLOCK: u32 = 1 << 20;
@@ -356,6 +357,19 @@ impl Streams for TcpStreams {
         }
         progress.delivered = idle && self.sending.control.allowance() == 0;
         progress
+    }
+
+    fn traffic(&self) -> TestTraffic {
+        let snapshots = self
+            .streams
+            .iter()
+            .map(|stream| (stream.spec.sends, stream.latest()));
+        let (mut bytes, mut infos) = ([0, 0], Vec::with_capacity(self.streams.len()));
+        for (sends, now) in snapshots {
+            bytes[usize::from(sends)] += now.bytes;
+            infos.push(now.info);
+        }
+        TestTraffic::of_tcp(&infos, bytes)
     }
 
     fn stop(&mut self, now: Instant) {

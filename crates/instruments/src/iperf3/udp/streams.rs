@@ -22,6 +22,7 @@ use crate::iperf3::plan::{Iperf3Test, StreamSpec, Until};
 use crate::iperf3::run::{CpuMeter, CpuTime, SendControl, Streams, TestProgress};
 use crate::iperf3::tcp::set_tos;
 use crate::lock;
+use crate::service::TestTraffic;
 
 /// The default kernel memory in bytes of a test's sockets in each direction: half a second at 1 Gbit/s. Without
 /// privileges, the kernel grants at most `net.core.rmem_max` and `wmem_max`.
@@ -411,6 +412,23 @@ impl Streams for UdpStreams {
             bytes_sent
         };
         progress
+    }
+
+    fn traffic(&self) -> TestTraffic {
+        let mut traffic = TestTraffic::default();
+        for StreamReading { sends, counts } in self.streams.iter().map(UdpStream::reading) {
+            let direction = if sends {
+                &mut traffic.down
+            } else {
+                let loss = traffic.loss.get_or_insert_default();
+                loss.lost += counts.missing();
+                loss.sent += counts.expected();
+                &mut traffic.up
+            };
+            direction.packets += counts.received;
+            direction.bytes += counts.bytes;
+        }
+        traffic
     }
 
     fn stop(&mut self, now: Instant) {

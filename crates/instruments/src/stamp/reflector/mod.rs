@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::Nanos;
 use netio::clock::{self, WallClock};
@@ -14,9 +15,12 @@ use netio::{Arrival, SendReport, TimestampedUdp};
 use self::sessions::{ClockReading, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
 use crate::measured::total;
-use crate::service::{BoundService, Shared, await_input};
+use crate::service::{BoundService, Shared, TestTime, await_input};
 use crate::stamp::wire::{self, ErrorEstimate};
 use record::{Direction, Measurement, Metric};
+
+/// The name of the test that users know.
+const TEST: &str = "probe";
 
 /// The port of a reflector that may not use STAMP's own port.
 pub(crate) const UNPRIVILEGED_PORT: u16 = 8620;
@@ -94,9 +98,8 @@ impl Reflector {
             }
             self.maintain();
         }
-        for ended in self.sessions.end() {
-            self.log(&ended);
-        }
+        let ended = self.sessions.end();
+        self.report(clock::now(), &ended);
     }
 
     fn answer(&mut self, buffer: &mut [u8], arrival: &Arrival) {
@@ -165,12 +168,24 @@ impl Reflector {
         }
         self.maintained = now;
         self.error = ErrorEstimate::of(WallClock::now());
-        for ended in self.sessions.expire(now) {
-            self.log(&ended);
+        let ended = self.sessions.expire(now);
+        self.report(now, &ended);
+    }
+
+    /// States the sessions to people who watch, and logs those that have ended.
+    fn report(&self, now: Nanos, ended: &[EndedSession]) {
+        let rows = self.sessions.rows(now);
+        for row in &rows {
+            self.shared.prepare_name(row.peer);
+        }
+        let traffic: Vec<_> = ended.iter().map(|ended| ended.traffic).collect();
+        self.shared.running().set_sessions(rows, &traffic);
+        for ended in ended {
+            self.log(now, ended);
         }
     }
 
-    fn log(&self, ended: &EndedSession) {
+    fn log(&self, now: Nanos, ended: &EndedSession) {
         let figures = vec![
             total(Metric::SentPackets, ended.sent).toward(Direction::Up),
             total(Metric::ReceivedPackets, ended.received.into()).toward(Direction::Up),
@@ -180,7 +195,10 @@ impl Reflector {
             ..Measurement::default()
         }
         .with_fact("ssid", ended.key.ssid);
-        self.shared
-            .log("probe", ended.key.source, ended.lasted, &measurement);
+        let time = TestTime {
+            lasted: ended.lasted,
+            ended_ago: Duration::from_nanos(now.0.saturating_sub(ended.last.0)),
+        };
+        self.shared.log(TEST, ended.key.source, time, &measurement);
     }
 }

@@ -9,8 +9,10 @@ use std::time::Duration;
 use model::Nanos;
 use netio::Arrival;
 
-use super::UNPRIVILEGED_PORT;
-use crate::service::{ClientKey, ServiceLimits};
+use super::{TEST, UNPRIVILEGED_PORT};
+use crate::service::{
+    ClientKey, DirectionTraffic, PacketLoss, ServiceLimits, TestRow, TestTraffic, canonical,
+};
 use crate::stamp::kernel::KernelIdentity;
 use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
 use crate::stamp::wire::{
@@ -72,6 +74,10 @@ pub(crate) struct EndedSession {
     pub(crate) sent: u64,
     /// Time from the first request to the last.
     pub(crate) lasted: Duration,
+    /// The time of the last request by the monotonic clock.
+    pub(crate) last: Nanos,
+    /// The traffic of the session.
+    pub(crate) traffic: TestTraffic,
 }
 
 /// All sessions of one socket.
@@ -79,6 +85,8 @@ pub(crate) struct EndedSession {
 pub(crate) struct Sessions {
     open: HashMap<SessionKey, SessionState>,
     by_source: HashMap<ClientKey, usize>,
+    /// The number of sessions that have begun.
+    begun: u64,
     most_of_source: usize,
     /// Sessions that were ended to make room, until they are reported.
     evicted: Vec<EndedSession>,
@@ -94,6 +102,8 @@ pub(crate) struct Sessions {
 
 #[derive(Clone, Copy, Debug)]
 struct SessionState {
+    /// The number of the session among all that have begun, from 1.
+    number: u64,
     began: Nanos,
     /// The beginning in NTP's format.
     began_ntp: u64,
@@ -102,6 +112,8 @@ struct SessionState {
     filled: Nanos,
     received: u32,
     highest: u32,
+    /// Bytes of requests, and of their answers.
+    bytes: [u64; 2],
     /// Number and time of the latest answer whose departure the kernel reported.
     departed: Option<(u32, Nanos)>,
 }
@@ -114,6 +126,7 @@ impl Sessions {
         Self {
             open: HashMap::new(),
             by_source: HashMap::new(),
+            begun: 0,
             most_of_source: usize::try_from(most_of_source).unwrap_or(MOST),
             evicted: Vec::new(),
             room_searched: Nanos::ZERO,
@@ -155,6 +168,9 @@ impl Sessions {
         let sequence = session.received;
         session.received = sequence.wrapping_add(1);
         session.highest = session.highest.max(request.sequence);
+        let length = arrival.length.max(SHORTEST_ANSWER);
+        session.bytes[0] += arrival.length as u64;
+        session.bytes[1] += length as u64;
         let session = *session;
         let answer = ProbeReply {
             sequence,
@@ -166,7 +182,6 @@ impl Sessions {
             // RFC 8762 section 4.3.1 requires 255 if the value is not available.
             ttl: arrival.ttl.unwrap_or(u8::MAX),
         };
-        let length = arrival.length.max(SHORTEST_ANSWER);
         let packet = buffer.get_mut(..length)?;
         let base = length.min(BASE);
         packet[..base].copy_from_slice(&answer.emit()[..base]);
@@ -189,6 +204,20 @@ impl Sessions {
         if let Some(session) = self.open.get_mut(&key) {
             session.departed = Some((sequence, at));
         }
+    }
+
+    /// Returns a row for each session at `now`.
+    pub(crate) fn rows(&self, now: Nanos) -> Vec<TestRow> {
+        let row = |(key, session): (&SessionKey, &SessionState)| TestRow {
+            test: TEST,
+            number: session.number,
+            peer: canonical(key.source),
+            lasted: Duration::from_nanos(now.0.saturating_sub(session.began.0)),
+            traffic: session.traffic(),
+        };
+        let mut rows: Vec<TestRow> = self.open.iter().map(row).collect();
+        rows.sort_unstable_by_key(|row| row.number);
+        rows
     }
 
     /// Removes and returns the sessions that have been silent for too long, or were ended to make room.
@@ -236,15 +265,18 @@ impl Sessions {
                 return None;
             }
             *self.by_source.entry(source).or_default() += 1;
+            self.begun += 1;
         }
         let longest = self.longest;
         let session = self.open.entry(key).or_insert(SessionState {
+            number: self.begun,
             began: clock.now,
             began_ntp: ntp(arrived.min(clock.wall)),
             last: clock.now,
             filled: clock.now,
             received: 0,
             highest: 0,
+            bytes: [0; 2],
             departed: None,
         });
         (clock.now <= session.began + longest).then_some(session)
@@ -362,8 +394,30 @@ impl SessionState {
         EndedSession {
             key,
             received: self.received,
-            sent: u64::from(self.highest) + 1,
+            sent: self.sent(),
             lasted: Duration::from_nanos(self.last.0 - self.began.0),
+            last: self.last,
+            traffic: self.traffic(),
+        }
+    }
+
+    /// Returns the number of requests sent, from the highest sequence number received.
+    fn sent(&self) -> u64 {
+        u64::from(self.highest) + 1
+    }
+
+    fn traffic(&self) -> TestTraffic {
+        let (packets, sent) = (u64::from(self.received), self.sent());
+        let [up, down] = self.bytes.map(|bytes| DirectionTraffic { packets, bytes });
+        TestTraffic {
+            up,
+            down,
+            // Only the sender learns of its round trips.
+            round_trip: None,
+            loss: Some(PacketLoss {
+                lost: sent.saturating_sub(packets),
+                sent,
+            }),
         }
     }
 }
@@ -484,7 +538,36 @@ mod tests {
         };
         assert_eq!((ended.received, ended.sent), (3, 7));
         assert_eq!(ended.lasted, Duration::from_secs(2));
+        assert_eq!(ended.last, seconds(3));
         assert_eq!(number(&mut sessions, 9, 1, seconds(35)), Some(0));
+    }
+
+    #[test]
+    fn each_session_has_a_row_with_its_traffic() {
+        let mut sessions = sessions();
+        for (sequence, ssid) in [(0, 1), (0, 2), (3, 2)] {
+            number(&mut sessions, sequence, ssid, SECOND);
+        }
+        let rows = sessions.rows(seconds(3));
+        let seen: Vec<_> = rows
+            .iter()
+            .map(|row| (row.number, row.traffic.up.packets, row.traffic.loss))
+            .collect();
+        let loss = |lost, sent| Some(PacketLoss { lost, sent });
+        assert_eq!(seen, [(1, 1, loss(0, 1)), (2, 2, loss(2, 4))]);
+        let bytes = 2 * BASE as u64;
+        assert_eq!(
+            [rows[1].traffic.up.bytes, rows[1].traffic.down.bytes],
+            [bytes; 2]
+        );
+        assert_eq!(
+            (rows[1].test, rows[1].lasted),
+            ("probe", Duration::from_secs(2))
+        );
+        let ended = sessions.end();
+        assert!(sessions.rows(seconds(3)).is_empty());
+        let packets = ended.iter().map(|of| of.traffic.up.packets).sum::<u64>();
+        assert_eq!(packets, 3);
     }
 
     /// Returns whether a new session of 10.77.`host`.1 gets an answer.

@@ -62,6 +62,7 @@ pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
             seed: 1,
             host: None,
             started_at: String::new(),
+            elapsed_s: None,
             outcome: RunOutcome::Ok,
             environment: [].into(),
             measurements: vec![Measured {
