@@ -442,7 +442,7 @@ pub(crate) mod tests {
                 }
             }
         }
-        assert_eq!(alternatives, 5);
+        assert_eq!(alternatives, 6);
     }
 
     #[test]

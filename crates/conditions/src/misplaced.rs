@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_key_of_no_table_is_answered_with_the_nearest_key_or_with_all() {
         assert!(refused("dealy = '1ms'").ends_with("did you mean `delay`?"));
-        assert!(refused("satellite = 'geo'").contains("; use one of: profile, delay"));
+        assert!(refused("satellite = 'geo'").contains("; use one of: profile, based_on, delay"));
         // Texts have their own keys.
         assert!(refused("loss = '1%,port=3'").contains("use one of: share, burst, ecn"));
     }

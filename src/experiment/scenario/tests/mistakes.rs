@@ -141,7 +141,7 @@ const MISTAKES: &[Mistake] = &[
     mistake("\"link.queue\" =", "\"link.qeue\" =", "link: unknown key `qeue`", "did you mean `queue`?"),
     mistake(r#"kind = "netns""#, "kind = \"netns\"\nnodes = [\"a\", \"b\"] # here",
         "bed: unknown key `nodes`", "use one of: mtu, offloads, tbf, wire"),
-    mistake(r#"link.delay = "10ms""#, r#"link.satellite = "geo" # here"#, "link: unknown key `satellite`", "use one of: profile, delay"),
+    mistake(r#"link.delay = "10ms""#, r#"link.satellite = "geo" # here"#, "link: unknown key `satellite`", "use one of: profile, based_on, delay"),
     mistake(r#"link.delay = "10ms""#, r#"link.profile = "geo-sat" # here"#, "link: profile", "did you mean `geo-satellite`?"),
     // Names of things that do not exist.
     mistake(r#"name = "office""#, r#"name = "../office" # here"#, "name: `../office`", "begin with a letter or a digit"),
