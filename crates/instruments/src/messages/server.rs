@@ -210,8 +210,9 @@ impl MessageServer {
 /// Tells a refused client the reason, without waiting.
 fn refuse_connection(mut stream: TcpStream, refusal: AdmissionRefusal) {
     let line = wire::refusal(&Error::Peer(format!("{refusal}")));
-    // The send buffer of a new connection has room for a line.
-    let _ = writeln!(stream, "{line}");
+    // The send buffer of a new connection has room for a line. It is sent in one piece, because a connection that is
+    // closed with unread bytes discards what it has not sent yet.
+    let _ = stream.write_all(format!("{line}\n").as_bytes());
 }
 
 /// Tells the client the error in one line, and closes so that the line arrives: it first reads what the client has
