@@ -111,6 +111,18 @@ fn set<T>(place: &mut Option<T>, key: &str, value: Option<T>, word: &str) -> Res
     }
 }
 
+/// Reads the object behind the word `key`, which is `what`, and keeps its place.
+fn take<'a, T>(
+    place: &mut Option<T>,
+    key: &str,
+    words: &mut Words<'a>,
+    what: &str,
+    read: impl FnOnce(&'a str) -> Option<T>,
+) -> Result<(), String> {
+    let word = words.need(key, what)?;
+    set(place, key, read(word), word)
+}
+
 const DEVICE: &str = "a device, as in dev eth0";
 const IDENTIFIER: &str = "an identifier, as in 1:10";
 const EGRESS_OF_CLSACT: &str = "a filter of clsact for packets that leave";
@@ -120,18 +132,12 @@ fn qdisc(verb: Verb, words: &mut Words<'_>) -> Result<TcCommand, String> {
     let mut lacks = Vec::new();
     while let Some(word) = words.next() {
         match word {
-            "dev" => {
-                let name = words.need(word, DEVICE)?;
-                set(&mut device, word, Some(name), name)?;
-            }
-            "handle" => {
-                let id = words.need(word, IDENTIFIER)?;
-                set(&mut handle, word, ClassId::handle(id), id)?;
-            }
+            "dev" => take(&mut device, word, words, DEVICE, Some)?,
+            "handle" => take(&mut handle, word, words, IDENTIFIER, ClassId::handle)?,
             "root" => set(&mut place, word, Some(Place::Below(ClassId::ROOT)), word)?,
             "parent" => {
-                let id = words.need(word, IDENTIFIER)?;
-                set(&mut place, word, ClassId::class(id).map(Place::Below), id)?;
+                let below = |id: &str| ClassId::class(id).map(Place::Below);
+                take(&mut place, word, words, IDENTIFIER, below)?;
             }
             "ingress" | "clsact" => {
                 set(&mut place, word, Some(Place::Ingress), word)?;
@@ -180,19 +186,10 @@ fn class(verb: Verb, words: &mut Words<'_>) -> Result<TcCommand, String> {
     let mut lacks = Vec::new();
     while let Some(word) = words.next() {
         match word {
-            "dev" => {
-                let name = words.need(word, DEVICE)?;
-                set(&mut device, word, Some(name), name)?;
-            }
-            "classid" => {
-                let text = words.need(word, IDENTIFIER)?;
-                set(&mut id, word, ClassId::class(text), text)?;
-            }
+            "dev" => take(&mut device, word, words, DEVICE, Some)?,
+            "classid" => take(&mut id, word, words, IDENTIFIER, ClassId::class)?,
             "root" => set(&mut parent, word, Some(ClassId::ROOT), word)?,
-            "parent" => {
-                let text = words.need(word, IDENTIFIER)?;
-                set(&mut parent, word, ClassId::class(text), text)?;
-            }
+            "parent" => take(&mut parent, word, words, IDENTIFIER, ClassId::class)?,
             _ if "estimator".starts_with(word) => {
                 words.need(word, "an interval")?;
                 words.need(word, "a time constant")?;
@@ -224,10 +221,7 @@ fn filter(verb: Verb, words: &mut Words<'_>) -> Result<TcCommand, String> {
     let mut network = Network::Any;
     while let Some(word) = words.next() {
         match word {
-            "dev" => {
-                let name = words.need(word, DEVICE)?;
-                set(&mut device, word, Some(name), name)?;
-            }
+            "dev" => take(&mut device, word, words, DEVICE, Some)?,
             "root" => set(&mut place, word, Some(Place::Below(ClassId::ROOT)), word)?,
             "ingress" => set(&mut place, word, Some(Place::Ingress), word)?,
             "egress" => return Err(EGRESS_OF_CLSACT.to_owned()),

@@ -78,43 +78,36 @@ macro_rules! calls {
 }
 
 /// The calls of `serve` after its ports are bound, and of the far end of a test bed.
-pub const FAR_END: AllowedCalls = &[
-    MEMORY,
-    THREADS,
-    SIGNALS,
-    TIME,
-    WAITING,
-    FILES,
-    OWN_PROCESS,
-    SOCKETS,
-    IP_SOCKETS,
-    CallPurpose {
-        name: "what is queued, whether it is a terminal, and not to block",
-        calls: calls![SYS_ioctl(ArgumentRule::OneOf(1, &[DESCRIPTOR_REQUESTS]))],
-    },
-    OLD_X86_64_CALLS,
-];
+pub const FAR_END: AllowedCalls = &far_end(CallPurpose {
+    name: "what is queued, whether it is a terminal, and not to block",
+    calls: calls![SYS_ioctl(ArgumentRule::OneOf(1, &[DESCRIPTOR_REQUESTS]))],
+});
 
 /// The calls of `serve --tui` after its ports are bound.
-pub const FAR_END_ON_TERMINAL: AllowedCalls = &[
-    MEMORY,
-    THREADS,
-    SIGNALS,
-    TIME,
-    WAITING,
-    FILES,
-    OWN_PROCESS,
-    SOCKETS,
-    IP_SOCKETS,
-    CallPurpose {
-        name: "the same, and restoring the terminal of `serve --tui`",
-        calls: calls![SYS_ioctl(ArgumentRule::OneOf(
-            1,
-            &[DESCRIPTOR_REQUESTS, TERMINAL_REQUESTS]
-        ))],
-    },
-    OLD_X86_64_CALLS,
-];
+pub const FAR_END_ON_TERMINAL: AllowedCalls = &far_end(CallPurpose {
+    name: "the same, and restoring the terminal of `serve --tui`",
+    calls: calls![SYS_ioctl(ArgumentRule::OneOf(
+        1,
+        &[DESCRIPTOR_REQUESTS, TERMINAL_REQUESTS]
+    ))],
+});
+
+/// Returns the calls of a far end that may make these requests of its descriptors.
+const fn far_end(requests: CallPurpose) -> [CallPurpose; 11] {
+    [
+        MEMORY,
+        THREADS,
+        SIGNALS,
+        TIME,
+        WAITING,
+        FILES,
+        OWN_PROCESS,
+        SOCKETS,
+        IP_SOCKETS,
+        requests,
+        OLD_X86_64_CALLS,
+    ]
+}
 
 /// The calls of `emulate` while it forwards.
 pub const EMULATOR: AllowedCalls = &[
