@@ -3,8 +3,10 @@
 //! A veth pair hands a frame over within the send call, and the kernel stamps it as it arrives at the other end (`netif_rx_internal`
 //! in net/core/dev.c). The log has the time at which that call had returned, shared among the frames of one call in their order. The
 //! captured time minus the logged one is therefore the rest of the call, below 0: on two busy cores the median is -4.0 to -4.4 us at
-//! 1,000 packets a second, and -1.7 to -1.8 us at 50,000 (three runs). If the stamp is taken before the send call, it is 2.7 to 4.0 and
-//! 1.4 to 1.6 us (two runs of a build with little optimisation): outside the bounds.
+//! 1,000 packets a second (three runs), and on two faster idle ones -1.8 us. If the stamp is taken before the send call, it is 2.7 to
+//! 4.0 us (two runs of a build with little optimisation). At 50,000 packets a second several frames leave in one call, which shares its
+//! time among them, so the rest is near 0: -1.7 to -1.8 us on the busy cores, -0.1 us on the others. A stamp before the call gives 1.4
+//! to 1.6 us there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,17 +20,16 @@ use test_support::process::{farwire, run, wait_for};
 
 /// The argument that makes this program capture at the receiving end; the file and the rate follow it.
 const CAPTURE: &str = "--capture";
-/// The rates, in packets a second.
-const RATES: [u64; 2] = [1_000, 50_000];
+/// The rates in packets a second, and the greatest median at each in microseconds: a frame that leaves alone precedes its stamp.
+const RATES: [(u64, f64); 2] = [(1_000, -0.5), (50_000, 0.5)];
 const SECONDS: u64 = 2;
 /// The payload, in bytes.
 const LENGTH: usize = 64;
 /// The bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
 
-/// The bounds of the median, in microseconds.
+/// The least median, in microseconds.
 const LEAST_US: f64 = -20.0;
-const MOST_US: f64 = -0.5;
 
 /// Returns whether the median difference is within bounds at each rate.
 ///
@@ -40,15 +41,15 @@ pub(crate) fn check() -> Result<bool> {
         "packets/s", "packets", "median", "p1", "p99"
     );
     let mut is_good = true;
-    for rate in RATES {
+    for (rate, most_us) in RATES {
         let all = differences(rate)?;
         let [median, p1, p99] = [50, 1, 99].map(|percent| all[(all.len() - 1) * percent / 100]);
         println!(
             "{rate:>9} {:>9} {median:>9.2} {p1:>9.2} {p99:>9.2}",
             all.len()
         );
-        if !(LEAST_US..=MOST_US).contains(&median) {
-            println!("the median lies outside {LEAST_US} to {MOST_US} us");
+        if !(LEAST_US..=most_us).contains(&median) {
+            println!("the median lies outside {LEAST_US} to {most_us} us");
             is_good = false;
         }
     }
