@@ -5,22 +5,23 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use caps::Capability;
 use netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
-use test_support::nft;
 use test_support::process::{
-    ends_with, farwire, has, ip, run, run_in, succeeds_in, uninterrupted, wait_for,
+    ends_with, farwire, has, ip, run, run_in, stderr, succeeds_in, uninterrupted, wait_for,
 };
 use test_support::state::State;
 use test_support::wan_box::WanBox;
+use test_support::{nft, powerless};
 
 /// A datagram that has not arrived by then is lost: no box here holds one for that long.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -297,6 +298,47 @@ fn a_killed_box_of_many_links_leaves_all_its_interfaces_down_and_restore_puts_th
         state.check_same(&street.middle, &name)?;
     }
     Ok(())
+}
+
+/// Returns the program with the privileges of a box, which do not include raising the hard limit of descriptors.
+/// `limits` has the soft and the hard limit.
+fn limited(limits: &str) -> Result<Command> {
+    let kept = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
+    let farwire = powerless::farwire_with(&kept)?;
+    let mut command = Command::new("prlimit");
+    command
+        .arg(format!("--nofile={limits}"))
+        .arg(farwire.get_program())
+        .args(farwire.get_args());
+    Ok(command)
+}
+
+#[test_support::test(Namespaces, Tool("ip"), Tool("prlimit"))]
+fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_two_for_each_link()
+-> Result<()> {
+    const LINKS: usize = 40;
+    let street = Street::build(LINKS)?;
+    let before = street.states()?;
+    let links = file([""; LINKS])?;
+    let mut command = limited("150:150")?;
+    command.args(["emulate", "--links"]).arg(links.path());
+    let refused = run_in(&street.middle, &mut command)?;
+    let cause = "this process may have only 150 (RLIMIT_NOFILE): raise the limit";
+    ends_with(&refused, 3, cause)?;
+    let said = stderr(&refused);
+    ensure!(
+        said.lines().count() == 1 && said.contains("40 links: "),
+        "{said}"
+    );
+    for (name, state) in before {
+        state.check_same(&street.middle, &name)?;
+    }
+    let restored = succeeds_in(&street.middle, farwire().args(["emulate", "--restore"]))?;
+    has(&stderr(&restored), "there is nothing to restore")?;
+    let wan = WanBox::start_links_as(limited("150:4096")?, &street.middle, links.path())?;
+    let open = fs::read_dir(format!("/proc/{}/fd", wan.pid()))?.count();
+    ensure!(open <= 2 * LINKS + 32, "{open} descriptors are open");
+    wan.stop_links().map(drop)
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]
