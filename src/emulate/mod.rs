@@ -278,7 +278,7 @@ impl WanBox {
     /// possible.
     fn take_again(&mut self, link: usize, side: Side) -> Result<()> {
         let name = self.pairs[link].port(side).name().to_owned();
-        let mut take = || -> Result<_, Failure> {
+        let take = || -> Result<_, Failure> {
             let found = port::find(&name, self.force)?;
             let mut lease = port::lease(&found, &self.leases)?;
             self.guard.take_again(&found.name).or_machine()?;

@@ -14,8 +14,10 @@ use netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tempfile::NamedTempFile;
 
+use test_support::api::{self, Answer, Listening};
 use test_support::process::{
     ends_with, farwire, has, ip, run, run_in, stderr, succeeds_in, uninterrupted, wait_for,
 };
@@ -232,8 +234,8 @@ fn forty_links_leave_their_interfaces_as_they_were() -> Result<()> {
     let links = file((0..40).map(|_| "delay = '1ms'"))?;
     let wan = WanBox::start_links(&street.middle, links.path())?;
     ensure!(
-        nft::tables(&street.middle)?.len() == 80,
-        "a table for each interface"
+        nft::tables(&street.middle)?.len() == 1,
+        "one table for all interfaces"
     );
     for link in [0, 27, 39] {
         street.await_passage(link)?;
@@ -339,6 +341,46 @@ fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_tw
     let open = fs::read_dir(format!("/proc/{}/fd", wan.pid()))?.count();
     ensure!(open <= 2 * LINKS + 32, "{open} descriptors are open");
     wan.stop_links().map(drop)
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_api_lists_links_in_parts_and_its_metrics_are_sums_or_those_of_one_link() -> Result<()> {
+    let street = Street::build(3)?;
+    ip(&street.middle, "link set lo up")?;
+    let links = file([""; 3])?;
+    let mut command = farwire();
+    command.args(["emulate", "--links"]).arg(links.path());
+    command.args(api::OPEN);
+    let live = street.middle.run(|| Listening::start(&mut command))??;
+    let get = |path: &str| -> Result<Answer> { street.middle.run(|| live.get(path))? };
+    let names = |part: &Answer| -> Vec<String> {
+        let listed = part.body["links"].as_array().into_iter().flatten();
+        let name = |link: &Value| link["name"].as_str().map(str::to_owned);
+        listed.filter_map(name).collect()
+    };
+    let first = get("/v1/links?limit=2")?;
+    ensure!(names(&first) == ["x0-y0", "x1-y1"], "{first:?}");
+    ensure!(
+        first.body["next"] == 2 && first.body["total"] == 3,
+        "{first:?}"
+    );
+    let rest = get("/v1/links?offset=2&limit=2")?;
+    ensure!(
+        names(&rest) == ["x2-y2"] && rest.body["next"].is_null(),
+        "{rest:?}"
+    );
+    let refused = get("/v1/links?limit=1001")?;
+    ensure!(
+        refused.status == 400 && refused.body["field"] == "limit",
+        "{refused:?}"
+    );
+    let sums = get("/metrics")?.text;
+    has(&sums, "\nfarwire_links 3\n")?;
+    ensure!(!sums.contains("link=\""), "{sums}");
+    let one = get("/metrics?link=x1-y1")?.text;
+    has(&one, "farwire_run_valid{link=\"x1-y1\"}")?;
+    ensure!(!one.contains("x0-y0"), "{one}");
+    live.terminate()
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]
