@@ -12,6 +12,7 @@ use super::args::api_client::ApiArgs;
 use super::args::headings;
 use instruments::failure::Failure;
 use record::printable::printable_lines;
+use serde_json::json;
 
 /// List the links of a farwire that runs with --listen, and their conditions
 #[derive(Args, Debug)]
@@ -26,12 +27,16 @@ pub(crate) struct LinksArgs {
 impl LinksArgs {
     /// Prints the list.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let all = self.at.ask("GET", "/v1/links", None, None, None)?;
-        let links = all["links"]
-            .as_array()
-            .context("the answer lists no links")?;
+        let (mut links, mut next) = (Vec::new(), Some(0));
+        while let Some(offset) = next {
+            let path = format!("/v1/links?offset={offset}");
+            let part = self.at.ask("GET", &path, None, None, None)?;
+            let listed = part["links"].as_array();
+            links.extend_from_slice(listed.context("the answer lists no links")?);
+            next = part["next"].as_u64();
+        }
         let mut text = String::new();
-        for link in links {
+        for link in &links {
             let word = |key: &str| link[key].as_str().unwrap_or_default().to_owned();
             let revision = &link["revision"];
             let lease = match link["lease"]["until"].as_str() {
@@ -48,6 +53,7 @@ impl LinksArgs {
             );
         }
         let text = printable_lines(&text);
+        let all = json!({ "links": links });
         super::show(self.json.as_deref(), &all, &text, io::sink())?;
         Ok(ExitCode::SUCCESS)
     }

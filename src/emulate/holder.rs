@@ -4,6 +4,7 @@
 //! standard input closes, which happens when the emulator ends, even by SIGKILL. First it uses the
 //! journals to restore everything that the emulator changed and did not restore.
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,8 +12,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use netio::iface::Interface;
-use netio::lease::{InterfaceLease, LeaseError};
+use netio::iface::{HostUse, Interface};
+use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
@@ -187,29 +188,73 @@ fn put(links: &mut LinkInterfaces, link: usize, interfaces: [u32; 2]) {
 
 /// Does the work at the end of the box, for every link.
 fn finish(on_exit: OnExit, links: &LinkInterfaces, orderly: bool) -> Result<()> {
-    side_by_side::each(links.clone(), |interfaces| match (on_exit, orderly) {
-        (OnExit::Cut, true) => Ok(()),
-        (OnExit::Cut, false) => cut(interfaces),
-        (OnExit::Bridge, _) => bridge(interfaces, orderly),
+    if on_exit == OnExit::Cut && orderly {
+        return Ok(());
+    }
+    let found = FoundInterfaces::of(links)?;
+    side_by_side::each(links.clone(), |interfaces| match on_exit {
+        OnExit::Cut => cut(&found, interfaces),
+        OnExit::Bridge => bridge(&found, interfaces, orderly),
     })
     .map(drop)
 }
 
+/// Up to this number of links, the kernel is asked for each interface; for more, for all interfaces
+/// of the namespace.
+const FEW_LINKS: usize = 8;
+
+/// The interfaces of a box as it left them.
+struct FoundInterfaces {
+    /// Those that still exist, by index.
+    interfaces: HashMap<u32, Interface>,
+    host: HostUse,
+    leases: InterfaceLeases,
+}
+
+impl FoundInterfaces {
+    fn of(links: &LinkInterfaces) -> Result<Self> {
+        let all = if links.len() <= FEW_LINKS {
+            let each = links.iter().flatten();
+            each.flat_map(|index| Interface::by_index(*index)).collect()
+        } else {
+            Interface::all()?
+        };
+        Ok(Self {
+            interfaces: all.into_iter().map(|found| (found.index, found)).collect(),
+            host: HostUse::now()?,
+            leases: InterfaceLeases::open()?,
+        })
+    }
+
+    /// Takes over the interface with this index, as it was before the box started. Returns `None`
+    /// if it is gone or another box already has it.
+    fn take(&self, index: u32) -> Result<Option<(&Interface, InterfaceLease)>> {
+        let Some(found) = self.interfaces.get(&index) else {
+            return Ok(None);
+        };
+        match self.leases.take(found) {
+            Ok(lease) => Ok(Some((found, lease))),
+            Err(LeaseError::InUse { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
 /// Sets the interfaces down, except those that would lose addresses or routes.
-fn cut(interfaces: [u32; 2]) -> Result<()> {
+fn cut(found: &FoundInterfaces, interfaces: [u32; 2]) -> Result<()> {
     let mut outcome = Ok(());
     for index in interfaces {
-        outcome = outcome.and(cut_one(index));
+        outcome = outcome.and(cut_one(found, index));
     }
     outcome
 }
 
-fn cut_one(index: u32) -> Result<()> {
-    let Some((interface, mut lease)) = take(index)? else {
+fn cut_one(found: &FoundInterfaces, index: u32) -> Result<()> {
+    let Some((interface, mut lease)) = found.take(index)? else {
         return Ok(());
     };
     let name = &interface.name;
-    if interface.is_configured()? {
+    if found.host.is_configured(interface) {
         warn(format_args!(
             "the emulator has died: {name} is restored but not set down, because it would lose its addresses or routes"
         ));
@@ -224,15 +269,15 @@ fn cut_one(index: u32) -> Result<()> {
 }
 
 /// Connects the interfaces with a bridge, or cuts them if that fails.
-fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
-    let joined = join(interfaces);
+fn bridge(found: &FoundInterfaces, interfaces: [u32; 2], orderly: bool) -> Result<()> {
+    let joined = join(found, interfaces);
     let Ok(Some([a, b])) = &joined else {
         let why = match joined {
             Err(error) => format!("{error:#}"),
             Ok(_) => "one of them is gone".to_owned(),
         };
         warn(format_args!("cannot bridge the interfaces: {why}"));
-        return cut(interfaces);
+        return cut(found, interfaces);
     };
     let outcome = format!("a bridge connects {a} and {b} until `farwire emulate --restore`");
     if orderly {
@@ -245,25 +290,12 @@ fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
 
 /// Connects the interfaces with a bridge and returns their names, or `None` if one of them is gone
 /// or belongs to another box.
-fn join([a, b]: [u32; 2]) -> Result<Option<[String; 2]>> {
-    let (Some((first, mut a)), Some((second, mut b))) = (take(a)?, take(b)?) else {
+fn join(found: &FoundInterfaces, [a, b]: [u32; 2]) -> Result<Option<[String; 2]>> {
+    let (Some((first, mut a)), Some((second, mut b))) = (found.take(a)?, found.take(b)?) else {
         return Ok(None);
     };
     InterfaceLease::join([&mut a, &mut b])?;
     a.leave();
     b.leave();
-    Ok(Some([first.name, second.name]))
-}
-
-/// Takes over the interface with this index, as it was before the box started. Returns `None` if it
-/// is gone or another box already has it.
-fn take(index: u32) -> Result<Option<(Interface, InterfaceLease)>> {
-    let Ok(found) = Interface::by_index(index) else {
-        return Ok(None);
-    };
-    match InterfaceLease::take(&found) {
-        Ok(lease) => Ok(Some((found, lease))),
-        Err(LeaseError::InUse { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    Ok(Some([first.name.clone(), second.name.clone()]))
 }

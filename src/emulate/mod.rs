@@ -20,8 +20,10 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result};
 use model::Side;
 use netio::AfPacket;
-use netio::iface::{Interface, InterfaceError, LinkChange, LinkWatcher};
+use netio::descriptors;
+use netio::iface::{HostUse, Interface, InterfaceError, LinkChange, LinkWatcher};
 use netio::ingress_drop::IngressDrop;
+use netio::lease::InterfaceLeases;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
@@ -36,11 +38,11 @@ use confinement::Confinement;
 use holder::BoxHolder;
 pub(crate) use holder::{OnExit, hold};
 use instruments::failure::{Blame, Failure};
-use instruments::serve::raise_descriptor_limit;
 use netio::stop::Stop;
 use pair::{InterfacePair, mtus};
 use port::acceptable;
 pub(crate) use port::blame;
+use record::quantity::counted;
 use record::summary::Summary;
 
 /// The interval in milliseconds between two checks for a signal; most signals interrupt the wait
@@ -54,6 +56,8 @@ const MANY_CHANGES: usize = 16;
 pub(crate) struct WanBox {
     /// The interface pairs, in the order of the links.
     pairs: Vec<InterfacePair>,
+    /// Leases an interface that comes back.
+    leases: InterfaceLeases,
     /// The rule that keeps the host's stack out of all interfaces.
     guard: IngressDrop,
     /// Allows interfaces that have addresses or routes or lead to the default route.
@@ -88,18 +92,16 @@ impl WanBox {
         let (names, links): (Vec<_>, Vec<_>) =
             links.into_iter().map(|of| (of.names, of.link)).unzip();
         let found = find_all(&names, force)?;
-        if found.len() > 1 {
-            // The lease of one interface keeps three descriptors open.
-            raise_descriptor_limit();
-        }
+        make_room(found.len())?;
         // From here on, a signal or the death of the forwarder ends the box in order.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
+        let leases = InterfaceLeases::open().map_err(blame)?;
         let (mut sockets, ports) = open(&found)?;
         let indices = found.iter().map(|pair| pair.each_ref().map(|of| of.index));
         let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
             let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
-            let pairs = side_by_side::each(found, InterfacePair::take)?;
+            let pairs = side_by_side::each(found, |pair| InterfacePair::take(pair, &leases))?;
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let guard = IngressDrop::new(&names).or_machine()?;
             let pairs = side_by_side::each(pairs, InterfacePair::raise)?;
@@ -124,6 +126,7 @@ impl WanBox {
             Ok((pairs, guard, running, beside, sysctls)) => {
                 let wan_box = Self {
                     pairs,
+                    leases,
                     guard,
                     force,
                     watcher,
@@ -275,9 +278,9 @@ impl WanBox {
     /// possible.
     fn take_again(&mut self, link: usize, side: Side) -> Result<()> {
         let name = self.pairs[link].port(side).name().to_owned();
-        let mut take = || -> Result<_, Failure> {
+        let take = || -> Result<_, Failure> {
             let found = port::find(&name, self.force)?;
-            let mut lease = port::lease(&found)?;
+            let mut lease = port::lease(&found, &self.leases)?;
             self.guard.take_again(&found.name).or_machine()?;
             let keep_down = self.pairs[link].keeps_down(side);
             let raised = lease.set_up(!keep_down).map_err(blame);
@@ -335,13 +338,12 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
     for interface in Interface::all().or_machine()? {
         all.insert(interface.name.clone(), interface);
     }
-    let configured = Interface::configured().or_machine()?;
+    let host = HostUse::now().or_machine()?;
     let mut taken = HashSet::new();
     let mut find = |name: &String| match all.remove(name) {
         Some(found) => {
             taken.insert(name.clone());
-            let is_configured = configured.contains(&found.index);
-            acceptable(found, is_configured, force)
+            acceptable(found, &host, force)
         }
         None if taken.contains(name) => Err(Failure::bad_input(format!(
             "{name} is named twice: each link needs two interfaces of its own"
@@ -363,12 +365,31 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
     Ok(found)
 }
 
+/// The descriptors that the journals of a link's two interfaces keep open.
+const DESCRIPTORS_OF_LINK: u64 = 2;
+/// The descriptors that the rest of a box needs at most, including those of threads that work on
+/// many interfaces in parallel.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Makes sure that this process may have enough descriptors for a box of this number of links.
+///
+/// # Errors
+/// Blames the machine if the limit is too low and cannot be raised.
+fn make_room(links: usize) -> Result<(), Failure> {
+    let parallel = 4 * side_by_side::threads(2 * links) as u64;
+    let needed = links as u64 * DESCRIPTORS_OF_LINK + OTHER_DESCRIPTORS + parallel;
+    let what = || counted(links as u64, "link");
+    descriptors::make_room(needed)
+        .with_context(what)
+        .or_machine()
+}
+
 /// Opens all interfaces. The two of a single link have separate rings; those of several links share
 /// rings.
 fn open(found: &[[Interface; 2]]) -> Result<(Vec<AfPacket>, Vec<[PortId; 2]>), Failure> {
     if let [[a, b]] = found {
-        let open = |of: &Interface| AfPacket::open(&of.name, RING_SLOTS).or_machine();
-        return Ok((vec![open(a)?, open(b)?], vec![PortId::SEPARATE_SETS]));
+        let opened = AfPacket::open_pair([&a.name, &b.name], RING_SLOTS).or_machine()?;
+        return Ok((opened.into(), vec![PortId::SEPARATE_SETS]));
     }
     let names: Vec<&str> = found.iter().flatten().map(|of| of.name.as_str()).collect();
     let together = AfPacket::open_all(&names, RING_SLOTS).or_machine()?;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use model::Side;
 use netio::iface::Interface;
+use netio::lease::InterfaceLeases;
 
 use super::carrier::{CarrierChange, Carriers};
 use super::port::Port;
@@ -19,9 +20,9 @@ pub(super) struct InterfacePair {
 impl InterfacePair {
     /// Leases both interfaces and makes the changes that the box needs, except for their
     /// administrative state.
-    pub(super) fn take([a, b]: [Interface; 2]) -> Result<Self, Failure> {
+    pub(super) fn take([a, b]: [Interface; 2], leases: &InterfaceLeases) -> Result<Self, Failure> {
         Ok(Self {
-            ports: [Port::take(a)?, Port::take(b)?],
+            ports: [Port::take(a, leases)?, Port::take(b, leases)?],
             carriers: Carriers::new([false; 2]),
         })
     }

@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind;
 
-use netio::iface::{Interface, InterfaceError};
-use netio::lease::{InterfaceLease, LeaseError, MERGING};
+use netio::iface::{HostUse, Interface, InterfaceError};
+use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError, MERGING};
 use netio::offloads::OffloadError;
 use netio::private_dir::PrivateDirError;
 
@@ -27,8 +27,8 @@ pub(super) struct Port {
 
 impl Port {
     /// Takes the interface as it is, up or down.
-    pub(super) fn take(interface: Interface) -> Result<Self, Failure> {
-        let lease = lease(&interface)?;
+    pub(super) fn take(interface: Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
+        let lease = lease(&interface, leases)?;
         let name = interface.name.clone();
         Ok(Self {
             interface,
@@ -57,8 +57,11 @@ impl Port {
 
 /// Makes the changes that an interface needs while a box uses it, except for its administrative
 /// state.
-pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
-    let mut lease = InterfaceLease::take(interface).map_err(blame)?;
+pub(super) fn lease(
+    interface: &Interface,
+    leases: &InterfaceLeases,
+) -> Result<InterfaceLease, Failure> {
+    let mut lease = leases.take(interface).map_err(blame)?;
     let name = &interface.name;
     // Checked only now, because taking the lease has undone the bridge of a killed box.
     if interface.master.is_some() && Interface::find(name).or_bad_input()?.master.is_some() {
@@ -86,25 +89,23 @@ pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
 /// Looks up `name` and refuses an interface that a box must not take.
 pub(super) fn find(name: &str, force: bool) -> Result<Interface, Failure> {
     let found = Interface::find(name).or_bad_input()?;
-    let is_configured = !force && found.is_configured().or_machine()?;
-    acceptable(found, is_configured, force)
+    acceptable(found, &HostUse::now().or_machine()?, force)
 }
 
-/// Refuses an interface that a box must not take; `is_configured` says whether it has addresses or
-/// routes.
+/// Refuses an interface that a box must not take.
 pub(super) fn acceptable(
     interface: Interface,
-    is_configured: bool,
+    host: &HostUse,
     force: bool,
 ) -> Result<Interface, Failure> {
     let name = &interface.name;
     match &interface {
         i if !i.ethernet => Err(refused(name, "is not Ethernet")),
-        i if i.default_route && !force => Err(refused(
+        i if host.has_default_route(i) && !force => Err(refused(
             name,
             "carries the default route: the host would lose its network; --force uses it nevertheless",
         )),
-        _ if is_configured && !force => Err(refused(
+        i if host.is_configured(i) && !force => Err(refused(
             name,
             "has addresses or routes, which do not work while farwire emulates: choose an unused interface, or add --force",
         )),
@@ -121,6 +122,7 @@ pub(crate) fn blame(error: LeaseError) -> Failure {
     let source = match &error {
         LeaseError::Offload(OffloadError { source, .. })
         | LeaseError::Directory(PrivateDirError { source, .. })
+        | LeaseError::Socket(source)
         | LeaseError::Journal { source, .. } => source.kind(),
         LeaseError::Interface(InterfaceError::Missing(_)) => return Failure::bad_input(error),
         _ => return error.into(),

@@ -8,6 +8,14 @@ use std::thread;
 /// The largest number of threads that wait in parallel.
 const THREADS: usize = 64;
 
+/// Up to this number of items are worked on one after the other.
+const FEW: usize = 4;
+
+/// Returns the number of threads that work on this number of items in parallel.
+pub(super) fn threads(items: usize) -> usize {
+    if items <= FEW { 1 } else { THREADS.min(items) }
+}
+
 /// Does `work` on each of `items` and returns the results in the same order. For more than a few
 /// items it uses several threads, in the calling thread's namespace.
 ///
@@ -18,7 +26,7 @@ pub(super) fn each<T: Send, R: Send, E: Send>(
     work: impl Fn(T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
     let count = items.len();
-    if count <= 4 {
+    if threads(count) == 1 {
         let done: Vec<_> = items.into_iter().map(work).collect();
         return done.into_iter().collect();
     }
@@ -34,9 +42,7 @@ pub(super) fn each<T: Send, R: Send, E: Send>(
             let items = std::iter::from_fn(next);
             items.map(|(place, item)| (place, work(item))).collect()
         };
-        let workers: Vec<_> = (0..THREADS.min(count))
-            .map(|_| scope.spawn(worker))
-            .collect();
+        let workers: Vec<_> = (0..threads(count)).map(|_| scope.spawn(worker)).collect();
         let joined = workers.into_iter().map(|worker| worker.join());
         let all = joined.map(|done: thread::Result<Vec<_>>| {
             done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

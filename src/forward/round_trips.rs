@@ -202,6 +202,14 @@ impl RoundTripTimes {
         Nanos(5_000_000_000),
     ];
 
+    /// Adds the times of other packets.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += count;
+        }
+        self.sum.0 = self.sum.0.saturating_add(other.sum.0);
+    }
+
     /// Returns the number of round trips.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()

@@ -276,6 +276,14 @@ impl LatenessBuckets {
         Nanos(1_000_000_000),
     ];
 
+    /// Adds the errors of other packets.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += count;
+        }
+        self.sum.0 = self.sum.0.saturating_add(other.sum.0);
+    }
+
     fn record(&mut self, error: Nanos, packets: u64) {
         let bucket = Self::BOUNDS.partition_point(|bound| *bound < error);
         self.counts[bucket] += packets;

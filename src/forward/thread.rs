@@ -346,6 +346,11 @@ impl ForwarderHandle {
         self.ask(|done| ForwarderCommand::ReadQueue(link, done))
     }
 
+    /// Returns a number that handles of the same forwarder share, and those of another one do not.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.wakeup).addr()
+    }
+
     /// Returns the time at which the links' time began, on the clock of [`netio::clock::now`].
     pub(crate) fn start(&self) -> Nanos {
         self.start

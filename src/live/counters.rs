@@ -151,6 +151,24 @@ impl DirectionCounters {
         }
     }
 
+    /// Adds the counts of another link's direction, except those of its classes, which mean something else there.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.delivered += other.delivered;
+        self.delivered_bytes += other.delivered_bytes;
+        self.copies += other.copies;
+        self.marked += other.marked;
+        self.edited += other.edited;
+        add_causes(&mut self.dropped, &other.dropped);
+        add_causes(&mut self.emulator_lost, &other.emulator_lost);
+        self.delay = DelayCount::of(DelaySum {
+            packets: self.delay.packets + other.delay.packets,
+            sum_us: self.delay.sum_us + other.delay.sum_us,
+        });
+        self.in_flight += other.in_flight;
+    }
+
     /// Returns the counts since the `earlier` counters. The number of packets on their way is the
     /// current one.
     pub(super) fn since(&self, earlier: &Self) -> Self {
@@ -205,6 +223,13 @@ impl ClassCounters {
             dropped: causes_since(&self.dropped, &earlier.dropped),
             delay: self.delay.since(earlier.delay),
         }
+    }
+}
+
+/// Adds counts by cause.
+fn add_causes(to: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+    for (cause, count) in more {
+        *to.entry(cause.clone()).or_default() += count;
     }
 }
 

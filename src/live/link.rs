@@ -307,6 +307,7 @@ impl LiveLink {
             self.name.clone(),
             self.ends.clone(),
             revision,
+            self.forwarder.id(),
             &now,
         ))
     }

@@ -1,17 +1,19 @@
 //! The values of a link that a scrape reads: counters since its start and current values. The
 //! labels do not depend on the traffic.
 
-use model::Waiting;
+use std::collections::HashMap;
+
+use model::{Bytes, Waiting};
 
 use super::counters::DirectionCounters;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
 use crate::forward::thread::LinkReading;
 
-/// The state of a link at one instant.
-#[derive(Debug)]
+/// The state of a link at one instant, or of all links together.
+#[derive(Debug, Default)]
 pub(crate) struct LinkMeter {
-    /// The name of the link.
+    /// The name of the link; empty for all links together.
     pub(crate) link: String,
     /// The client's side and the server's.
     pub(crate) ends: [String; 2],
@@ -25,6 +27,8 @@ pub(crate) struct LinkMeter {
     pub(crate) late: u64,
     /// The round trips measured at the client's side and at the server's.
     pub(crate) round_trips: [RoundTripTimes; 2],
+    /// The forwarder of the link, as a number by which links of the same one are found.
+    forwarder: usize,
     /// The bytes of frames that all links of the forwarder hold, bookkeeping included.
     pub(crate) held_bytes: u64,
     /// True if the results of the whole link can be trusted: the emulator lost nothing and few
@@ -33,7 +37,7 @@ pub(crate) struct LinkMeter {
 }
 
 /// The values of one direction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DirectionMeter {
     /// The counters since the link's start.
     pub(crate) counters: DirectionCounters,
@@ -42,7 +46,13 @@ pub(crate) struct DirectionMeter {
 }
 
 impl LinkMeter {
-    pub(super) fn of(link: String, ends: [String; 2], revision: u64, now: &LinkReading) -> Self {
+    pub(super) fn of(
+        link: String,
+        ends: [String; 2],
+        revision: u64,
+        forwarder: usize,
+        now: &LinkReading,
+    ) -> Self {
         let summary = &now.summary;
         let direction = |side: usize| DirectionMeter {
             counters: DirectionCounters::of([&summary.up, &summary.down][side]),
@@ -56,8 +66,83 @@ impl LinkMeter {
             lateness: now.lateness,
             late: summary.departure_error.over_budget,
             round_trips: now.round_trips,
+            forwarder,
             held_bytes: now.held_bytes as u64,
             is_valid: summary.invalid().is_none(),
         }
+    }
+
+    /// Returns the sums over all links. The waiting time for a bottleneck is the longest one, and the whole is valid if
+    /// every link is.
+    pub(crate) fn total(links: &[Self]) -> Self {
+        let mut total = Self {
+            is_valid: links.iter().all(|link| link.is_valid),
+            late: links.iter().map(|link| link.late).sum(),
+            ..Self::default()
+        };
+        let held = links.iter().map(|link| (link.forwarder, link.held_bytes));
+        total.held_bytes = held.collect::<HashMap<_, _>>().values().sum();
+        for link in links {
+            for (sum, direction) in total.directions.iter_mut().zip(&link.directions) {
+                sum.counters.add(&direction.counters);
+                sum.backlog = match (sum.backlog, direction.backlog) {
+                    (Some(a), Some(b)) => Some(Waiting {
+                        packets: a.packets + b.packets,
+                        bytes: Bytes(a.bytes.0 + b.bytes.0),
+                        delay: a.delay.max(b.delay),
+                    }),
+                    (a, b) => a.or(b),
+                };
+            }
+            total.lateness.add(&link.lateness);
+            for (sum, times) in total.round_trips.iter_mut().zip(&link.round_trips) {
+                sum.add(times);
+            }
+        }
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn the_total_counts_the_memory_of_a_forwarder_once_and_is_as_valid_as_its_worst_link() {
+        let link = |forwarder, held_bytes, is_valid| LinkMeter {
+            forwarder,
+            held_bytes,
+            is_valid,
+            late: 2,
+            ..LinkMeter::default()
+        };
+        let mut links = [link(7, 100, true), link(7, 100, true), link(8, 5, true)];
+        let backlog = |bytes, delay| {
+            Some(Waiting {
+                packets: 1,
+                bytes: Bytes(bytes),
+                delay: Nanos(delay),
+            })
+        };
+        links[0].directions[0].backlog = backlog(1_500, 30);
+        links[2].directions[0].backlog = backlog(60, 40);
+        for link in &mut links {
+            link.directions[1].counters.packets = 4;
+            link.lateness.counts[0] = 3;
+        }
+        let total = LinkMeter::total(&links);
+        assert_eq!(
+            (total.held_bytes, total.late, total.is_valid),
+            (105, 6, true)
+        );
+        let waiting = total.directions[0].backlog.unwrap();
+        assert_eq!((waiting.bytes, waiting.delay), (Bytes(1_560), Nanos(40)));
+        assert_eq!(total.directions[1].backlog, None);
+        assert_eq!(total.directions[1].counters.packets, 12);
+        assert_eq!(total.lateness.counts[0], 9);
+        links[1].is_valid = false;
+        assert!(!LinkMeter::total(&links).is_valid);
     }
 }

@@ -33,10 +33,8 @@ impl EmulatedBed {
         })?;
         let died = Arc::default();
         let forward = |(emulator, (link, options)): (&NetNs, (EmulatedLink, ForwarderOptions))| {
-            let ports = emulator.run(|| -> Result<_> {
-                let open = |name| AfPacket::open(name, RING_SLOTS);
-                Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
-            })??;
+            let open = || AfPacket::open_pair([CLIENT_PORT, SERVER_PORT], RING_SLOTS);
+            let ports = emulator.run(open)??;
             let died = Arc::clone(&died);
             ForwarderThread::start(ports, link, ForwarderOptions { died, ..options })
         };

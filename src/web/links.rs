@@ -34,11 +34,31 @@ const EFFECTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Name = Result<Path<String>, PathRejection>;
 
-/// The running links.
+/// The running links, or a part of them.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LinkList {
     links: Vec<LinkView>,
+    /// The number of all running links.
+    total: usize,
+    /// The offset of the next part; null if there is none.
+    next: Option<usize>,
 }
+
+/// The query of a part of the list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListQuery {
+    /// The number of links to leave out at the start of the list; 0 by default.
+    offset: Option<usize>,
+    /// The largest number of links in the answer, from 1 to 1,000; 1,000 by default.
+    limit: Option<usize>,
+}
+
+/// The largest number of links in one answer.
+const MOST_LISTED: usize = 1_000;
+/// The largest number of links that an error names.
+const MOST_NAMED: usize = 20;
 
 /// The result of a change, and the effects of the conditions.
 #[derive(Serialize, ToSchema)]
@@ -50,13 +70,30 @@ pub(super) struct ChangeResponse {
     implies: Option<InEffect>,
 }
 
-/// Returns all running links.
-#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = LinkList, description = "The links, possibly none")))]
-pub(super) async fn all(State(app): State<AppState>) -> Json<LinkList> {
+/// Returns the running links in parts: `next` is the offset of the next part.
+#[utoipa::path(
+    get, path = "/v1/links", params(ListQuery),
+    responses((status = OK, body = LinkList, description = "The links, possibly none"), (status = BAD_REQUEST, body = Problem))
+)]
+pub(super) async fn all(
+    State(app): State<AppState>,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<LinkList>, Problem> {
+    let Query(query) = query?;
+    let limit = query.limit.unwrap_or(MOST_LISTED);
+    if !(1..=MOST_LISTED).contains(&limit) {
+        let why = format!("limit: {limit} is out of range: 1 to {MOST_LISTED}");
+        return Err(Problem::bad_query("limit", why));
+    }
+    let offset = query.offset.unwrap_or(0);
     let links = app.links.all();
-    Json(LinkList {
-        links: links.iter().map(|link| link.view()).collect(),
-    })
+    let end = offset.saturating_add(limit);
+    let part = links.iter().skip(offset).take(limit);
+    Ok(Json(LinkList {
+        links: part.map(|link| link.view()).collect(),
+        total: links.len(),
+        next: (end < links.len()).then_some(end),
+    }))
 }
 
 /// Returns a link with its conditions in force. Its revision is the ETag.
@@ -423,25 +460,30 @@ pub(super) async fn conditions() -> Json<Vec<KnownCondition>> {
 
 fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
     let Path(name) = name.map_err(|refused| Problem::not_found(refused.body_text()))?;
-    app.links.get(&name).ok_or_else(|| {
-        let names: Vec<String> = app
-            .links
-            .all()
-            .iter()
-            .map(|link| link.name().to_owned())
-            .collect();
-        match (names.as_slice(), app.links.experiment().next()) {
-            ([], None) => Problem::not_found("no link is running"),
-            ([], Some(next)) => Problem::not_found(
-                "no link is running between two runs: `next` names the next run with links",
-            )
-            .with_next_run(next),
-            (names, _) => {
-                let names = names.join(", ");
-                Problem::not_found(format!("there is no such link; the links are: {names}"))
-            }
+    app.links.get(&name).ok_or_else(|| unknown_link(app))
+}
+
+/// Says that there is no such link, and which links there are.
+pub(super) fn unknown_link(app: &AppState) -> Problem {
+    let links = app.links.all();
+    match (links.as_slice(), app.links.experiment().next()) {
+        ([], None) => Problem::not_found("no link is running"),
+        ([], Some(next)) => Problem::not_found(
+            "no link is running between two runs: `next` names the next run with links",
+        )
+        .with_next_run(next),
+        (links, _) => {
+            let names = links.iter().take(MOST_NAMED).map(|link| link.name());
+            let names = names.collect::<Vec<_>>().join(", ");
+            let more = match links.len().saturating_sub(MOST_NAMED) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            Problem::not_found(format!(
+                "there is no such link; the links are: {names}{more}"
+            ))
         }
-    })
+    }
 }
 
 async fn change(
@@ -494,7 +536,7 @@ async fn with_effects(app: &AppState, changed: ChangeResult) -> ChangeResponse {
 
 /// Computes something outside the serving thread. One computation runs at a time, even if its
 /// client has gone. Returns `None` after a panic.
-async fn compute<T: Send + 'static>(
+pub(super) async fn compute<T: Send + 'static>(
     app: &AppState,
     what: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
@@ -507,7 +549,7 @@ async fn compute<T: Send + 'static>(
 }
 
 /// The response after a panic of a thread, whose message is on standard error.
-fn panicked() -> Problem {
+pub(super) fn panicked() -> Problem {
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "the request failed: the cause is on farwire's standard error",

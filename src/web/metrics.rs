@@ -1,4 +1,5 @@
-//! `/metrics`: the links' counters, for Prometheus and other readers of its formats.
+//! `/metrics`: the links' counters, for Prometheus and other readers of its formats: their sums, or
+//! those of one link or of each.
 //!
 //! The response is OpenMetrics 1.0 text, or Prometheus's older text format (version 0.0.4) for
 //! clients that accept only that, such as `promtool check metrics`. All labels have values from
@@ -6,7 +7,8 @@
 
 use std::fmt;
 
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use model::{DropCause, Nanos};
@@ -16,26 +18,62 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge, Histogram, Info};
 use prometheus_client::registry::{Registry, Unit};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::AppState;
+use super::links::{compute, panicked, unknown_link};
+use super::problem::Problem;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
 use crate::live::{DirectionMeter, LinkMeter};
 
+/// The query of a scrape.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ScrapeQuery {
+    /// The link whose counters are wanted, which get its name as the label `link`; `*` for every link. By default, the counters are sums over
+    /// all links.
+    link: Option<String>,
+}
+
+/// The query's name of every link.
+const EVERY_LINK: &str = "*";
+
 /// Returns the links' counters as OpenMetrics 1.0 text, or in Prometheus's text format for clients that accept only that.
 #[utoipa::path(
-    get, path = "/metrics",
-    responses((
-        status = OK, description = "The counters",
-        content((String = "application/openmetrics-text; version=1.0.0; charset=utf-8"), (String = "text/plain; version=0.0.4; charset=utf-8"))
-    ))
+    get, path = "/metrics", params(ScrapeQuery),
+    responses(
+        (
+            status = OK, description = "The counters",
+            content((String = "application/openmetrics-text; version=1.0.0; charset=utf-8"), (String = "text/plain; version=0.0.4; charset=utf-8"))
+        ),
+        (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem)
+    )
 )]
-pub(super) async fn scrape(State(app): State<AppState>, headers: HeaderMap) -> Response {
+pub(super) async fn scrape(
+    State(app): State<AppState>,
+    query: Result<Query<ScrapeQuery>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let Query(query) = query?;
     let format = Format::negotiate(&headers);
-    let links = app.links.all();
-    // A link that ends meanwhile is left out.
-    let meters = links.iter().filter_map(|link| link.meter().ok()).collect();
-    format.answer(LinkCollector(meters))
+    let links = match query.link.as_deref() {
+        None | Some(EVERY_LINK) => app.links.all(),
+        Some(name) => vec![app.links.get(name).ok_or_else(|| unknown_link(&app))?],
+    };
+    // Reading ten thousand links takes a while.
+    let page = compute(&app, move || {
+        // A link that ends meanwhile is left out.
+        let meters: Vec<_> = links.iter().filter_map(|link| link.meter().ok()).collect();
+        format.text(match query.link {
+            None => LinkCollector::total(&meters),
+            Some(_) => LinkCollector::each(meters),
+        })
+    });
+    let kind = [(header::CONTENT_TYPE, format.kind())];
+    Ok((kind, page.await.ok_or_else(panicked)?).into_response())
 }
 
 /// The format of the metrics.
@@ -47,9 +85,18 @@ pub(super) enum Format {
     Prometheus,
 }
 
-/// The values of all links.
+/// The values of each link, or of all links together.
 #[derive(Debug)]
-struct LinkCollector(Vec<LinkMeter>);
+struct LinkCollector {
+    /// The number of links.
+    count: usize,
+    meters: Vec<LinkMeter>,
+    /// True if there is one meter, which has the sums over all links.
+    is_total: bool,
+}
+
+/// The labels of a sample.
+type Labels<'a> = Vec<(&'a str, &'a str)>;
 
 /// The name of a family, its type and its help text.
 pub(super) type Family = (&'static str, MetricType, &'static str);
@@ -114,15 +161,15 @@ impl Format {
 impl Collector for LinkCollector {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         begin(&mut page, BUILD)?.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
-        let mut info = begin(&mut page, LINK)?;
-        for LinkMeter { link, ends, .. } in &self.0 {
-            let [client, server] = ends;
-            info.encode_info(&[("link", link), ("client", client), ("server", server)])?;
+        if self.is_total {
+            sample(&mut begin(&mut page, LINKS)?, Gauge, &[], self.count as f64)?;
+        } else {
+            self.identities(&mut page)?;
         }
         for (name, kind, help, value) in LINK_FAMILIES {
             let mut metric = begin(&mut page, (name, kind, help))?;
-            for meter in &self.0 {
-                sample(&mut metric, kind, &[("link", &meter.link)], value(meter))?;
+            for meter in &self.meters {
+                sample(&mut metric, kind, &self.labels(meter, []), value(meter))?;
             }
         }
         for (name, kind, help, value) in DIRECTION_FAMILIES {
@@ -138,31 +185,73 @@ impl Collector for LinkCollector {
         for (labels, DirectionMeter { counters, .. }) in self.directions() {
             let (count, sum) = (counters.delay.packets, counters.delay.sum_ms / 1e3);
             let buckets = [(f64::INFINITY, count)];
-            let mut one = delays.encode_family(&labels)?;
+            let mut one = delays.encode_family(&labels.as_slice())?;
             one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
         let mut times = begin(&mut page, ROUND_TRIP)?;
-        for meter in &self.0 {
+        for meter in &self.meters {
             for (side, times_of_side) in ["a", "b"].into_iter().zip(&meter.round_trips) {
-                let labels = [("link", meter.link.as_str()), ("side", side)];
+                let labels = self.labels(meter, [("side", side)]);
                 let buckets = (&RoundTripTimes::BOUNDS[..], &times_of_side.counts[..]);
                 histogram(&mut times, &labels, buckets, times_of_side.sum)?;
             }
         }
         let mut errors = begin(&mut page, DEPARTURE_ERROR)?;
-        for LinkMeter { link, lateness, .. } in &self.0 {
+        for meter in &self.meters {
+            let lateness = &meter.lateness;
             let buckets = (&LatenessBuckets::BOUNDS[..], &lateness.counts[..]);
-            histogram(&mut errors, &[("link", link)], buckets, lateness.sum)?;
+            histogram(&mut errors, &self.labels(meter, []), buckets, lateness.sum)?;
         }
         Ok(())
     }
 }
 
 impl LinkCollector {
+    fn total(meters: &[LinkMeter]) -> Self {
+        Self {
+            count: meters.len(),
+            meters: vec![LinkMeter::total(meters)],
+            is_total: true,
+        }
+    }
+
+    fn each(meters: Vec<LinkMeter>) -> Self {
+        Self {
+            count: meters.len(),
+            meters,
+            is_total: false,
+        }
+    }
+
+    /// Returns the labels of a sample: the link, unless the sample is a sum over all links, and `more`.
+    fn labels<'a, const N: usize>(
+        &self,
+        meter: &'a LinkMeter,
+        more: [(&'a str, &'a str); N],
+    ) -> Labels<'a> {
+        let link = (!self.is_total).then_some(("link", meter.link.as_str()));
+        link.into_iter().chain(more).collect()
+    }
+
+    /// Adds the ends and the revision of each link.
+    fn identities(&self, page: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut info = begin(page, LINK)?;
+        for LinkMeter { link, ends, .. } in &self.meters {
+            let [client, server] = ends;
+            info.encode_info(&[("link", link), ("client", client), ("server", server)])?;
+        }
+        let mut revisions = begin(page, REVISION)?;
+        for meter in &self.meters {
+            let labels = self.labels(meter, []);
+            sample(&mut revisions, Gauge, &labels, meter.revision as f64)?;
+        }
+        Ok(())
+    }
+
     /// Returns every direction of every link with its labels.
-    fn directions(&self) -> impl Iterator<Item = ([(&str, &str); 2], &DirectionMeter)> {
-        self.0.iter().flat_map(|meter| {
-            let labels = |direction| [("link", meter.link.as_str()), ("direction", direction)];
+    fn directions(&self) -> impl Iterator<Item = (Labels<'_>, &DirectionMeter)> {
+        self.meters.iter().flat_map(move |meter| {
+            let labels = |direction| self.labels(meter, [("direction", direction)]);
             ["up", "down"]
                 .map(labels)
                 .into_iter()
@@ -172,9 +261,9 @@ impl LinkCollector {
 
     /// Adds the outcomes of all packets.
     fn packets(&self, mut metric: MetricEncoder<'_>) -> fmt::Result {
-        for ([link, direction], DirectionMeter { counters, .. }) in self.directions() {
+        for (of, DirectionMeter { counters, .. }) in self.directions() {
             let mut add = |verdict, cause, count: u64| {
-                let labels = [link, direction, ("verdict", verdict), ("cause", cause)];
+                let labels = [&of[..], &[("verdict", verdict), ("cause", cause)]].concat();
                 sample(&mut metric, Counter, &labels, count as f64)
             };
             add("delivered", "", counters.delivered)?;
@@ -212,10 +301,14 @@ pub(super) fn sample(
     labels: &[(&str, &str)],
     value: f64,
 ) -> fmt::Result {
-    let mut one = metric.encode_family(&labels)?;
-    match kind {
+    let put = |one: &mut MetricEncoder<'_>| match kind {
         Counter => one.encode_counter::<NoLabelSet, _, f64>(&value, None),
         _ => one.encode_gauge(&value),
+    };
+    if labels.is_empty() {
+        put(metric)
+    } else {
+        put(&mut metric.encode_family(&labels)?)
     }
 }
 
@@ -230,11 +323,27 @@ fn histogram(
     let seconds = |time: &Nanos| time.0 as f64 / 1e9;
     let bounds = bounds.iter().map(seconds).chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
-    let mut one = metric.encode_family(&labels)?;
-    one.encode_histogram::<NoLabelSet>(seconds(&sum), counts.iter().sum(), &buckets, None)
+    let put = |one: &mut MetricEncoder<'_>| {
+        one.encode_histogram::<NoLabelSet>(seconds(&sum), counts.iter().sum(), &buckets, None)
+    };
+    if labels.is_empty() {
+        put(metric)
+    } else {
+        put(&mut metric.encode_family(&labels)?)
+    }
 }
 
 pub(super) const BUILD: Family = ("farwire_build", Info, "Version of farwire.");
+const LINKS: Family = (
+    "farwire_links",
+    Gauge,
+    "Running links, over which all values are sums. Of waiting times it is the longest.",
+);
+const REVISION: Family = (
+    "farwire_link_revision",
+    Gauge,
+    "Revision of the link's conditions; 1 stands for the initial ones.",
+);
 const LINK: Family = (
     "farwire_link",
     Info,
@@ -263,14 +372,8 @@ const DEPARTURE_ERROR: Family = (
     "Time from the due time of packets until they left.",
 );
 
-/// The families with one sample per link.
-const LINK_FAMILIES: [LinkFamily; 4] = [
-    (
-        "farwire_link_revision",
-        Gauge,
-        "Revision of the link's conditions; 1 stands for the initial ones.",
-        |meter| meter.revision as f64,
-    ),
+/// The families with one sample per link, or with one in all.
+const LINK_FAMILIES: [LinkFamily; 3] = [
     (
         "farwire_late_packets",
         Counter,
@@ -280,13 +383,14 @@ const LINK_FAMILIES: [LinkFamily; 4] = [
     (
         "farwire_held_bytes",
         Gauge,
-        "Bytes of frames held for all links of the same emulator, with bookkeeping.",
+        "Bytes of frames held, with bookkeeping, for all links of the same emulator; in the sums, of every emulator.",
         |meter| meter.held_bytes as f64,
     ),
     (
         "farwire_run_valid",
         Gauge,
-        "1 if measurements through the link can be trusted: the emulator lost nothing, and at most 1 packet in 20 was late.",
+        "1 if measurements through the link can be trusted, or through every link in the sums: the emulator lost nothing, and at \
+         most 1 packet in 20 was late.",
         |meter| f64::from(u8::from(meter.is_valid)),
     ),
 ];
@@ -378,8 +482,9 @@ mod tests {
 
     #[test]
     fn the_name_of_a_family_depends_on_the_format() {
-        let openmetrics = Format::OpenMetrics.text(LinkCollector(Vec::new()));
-        let prometheus = Format::Prometheus.text(LinkCollector(Vec::new()));
+        let none = || LinkCollector::each(Vec::new());
+        let openmetrics = Format::OpenMetrics.text(none());
+        let prometheus = Format::Prometheus.text(none());
         for (page, head) in [
             (
                 &openmetrics,
@@ -396,5 +501,39 @@ mod tests {
             assert!(page.contains(head), "{head}: {page}");
         }
         assert!(openmetrics.ends_with("# EOF\n") && !prometheus.contains("# EOF"));
+    }
+
+    #[test]
+    fn samples_are_sums_over_all_links_or_have_the_name_of_their_link() {
+        let meter = |link: &str, packets| {
+            let mut meter = LinkMeter {
+                link: link.to_owned(),
+                is_valid: true,
+                late: 1,
+                ..LinkMeter::default()
+            };
+            meter.directions[0].counters.packets = packets;
+            meter
+        };
+        let both = vec![meter("a-b", 3), meter("c-d", 4)];
+        let sums = Format::OpenMetrics.text(LinkCollector::total(&both));
+        for line in [
+            "\nfarwire_links 2\n",
+            "\nfarwire_late_packets_total 2\n",
+            "\nfarwire_offered_packets_total{direction=\"up\"} 7\n",
+            "\nfarwire_departure_error_seconds_count 0\n",
+        ] {
+            assert!(sums.contains(line), "{line}: {sums}");
+        }
+        assert!(!sums.contains("link=") && !sums.contains("farwire_link_revision"));
+        let each = Format::OpenMetrics.text(LinkCollector::each(both));
+        for line in [
+            "\nfarwire_link_info{link=\"a-b\",client=\"\",server=\"\"} 1\n",
+            "\nfarwire_offered_packets_total{link=\"a-b\",direction=\"up\"} 3\n",
+            "\nfarwire_offered_packets_total{link=\"c-d\",direction=\"up\"} 4\n",
+        ] {
+            assert!(each.contains(line), "{line}: {each}");
+        }
+        assert!(!each.contains("farwire_links "));
     }
 }

@@ -2,11 +2,12 @@
 //! accepts no changes.
 //!
 //! A report is generated from its record for every request, so that a running experiment is shown
-//! up to date.
+//! up to date. The list reads a record again only if its file has changed.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use axum::Router;
@@ -15,7 +16,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
-use record::Record;
+use record::{FileState, Record};
 use report::Listed;
 use tokio::sync::Semaphore;
 
@@ -32,6 +33,14 @@ pub(crate) struct Records {
     folder: Arc<PathBuf>,
     /// Allows one analysis at a time, because it takes some time.
     computing: Arc<Semaphore>,
+    /// The entries of the list, by the name of the record.
+    entries: Arc<Mutex<HashMap<String, CachedEntry>>>,
+}
+
+/// An entry of the list, and the state of the record's file before it was read.
+struct CachedEntry {
+    state: FileState,
+    listed: Listed,
 }
 
 impl Records {
@@ -40,6 +49,7 @@ impl Records {
         Self {
             folder: Arc::new(folder),
             computing: Arc::new(Semaphore::new(1)),
+            entries: Arc::default(),
         }
     }
 
@@ -67,21 +77,36 @@ impl Records {
 
     /// Returns the page with all records. Records that cannot be read are listed with the cause.
     fn index(&self) -> Result<String> {
-        let (mut listed, mut unread) = (Vec::new(), Vec::new());
-        for name in self.names()? {
-            let report = match name.as_str() {
-                "" => "report.html".to_owned(),
-                name => format!("{}/report.html", path_segment(name)),
-            };
-            // An unexpected panic in one record must not hide the others.
-            let list = || Ok(Listed::of(&self.read(&name)?, report));
-            let panicked = |_| Err(anyhow!("{name}: reading the record panicked"));
-            match catch_unwind(AssertUnwindSafe(list)).unwrap_or_else(panicked) {
-                Ok(one) => listed.push(one),
-                Err(error) => unread.push(format!("{error:#}")),
+        let names = self.names()?;
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|name, _| names.binary_search(name).is_ok());
+        let mut unread = Vec::new();
+        for name in &names {
+            if let Err(error) = self.update(&mut entries, name) {
+                entries.remove(name);
+                unread.push(format!("{error:#}"));
             }
         }
-        Ok(report::index(&listed, &unread)?)
+        let listed = names.iter().filter_map(|name| entries.get(name));
+        Ok(report::index(listed.map(|entry| &entry.listed), &unread)?)
+    }
+
+    /// Reads the record with this name for the list, unless its file is as it was.
+    fn update(&self, entries: &mut HashMap<String, CachedEntry>, name: &str) -> Result<()> {
+        let state = Record::state_in(&self.folder.join(name))?;
+        if entries.get(name).is_some_and(|entry| entry.state == state) {
+            return Ok(());
+        }
+        let report = match name {
+            "" => "report.html".to_owned(),
+            name => format!("{}/report.html", path_segment(name)),
+        };
+        // An unexpected panic in one record must not hide the others.
+        let list = || Ok(Listed::of(&self.read(name)?, report));
+        let panicked = |_| Err(anyhow!("{name}: reading the record panicked"));
+        let listed = catch_unwind(AssertUnwindSafe(list)).unwrap_or_else(panicked)?;
+        entries.insert(name.to_owned(), CachedEntry { state, listed });
+        Ok(())
     }
 
     /// Returns the report of the record with this name, or `None` if there is no such record. The
@@ -195,6 +220,38 @@ mod tests {
         for name in ["../outside", "..", ".", "one/../../outside", "/", ""] {
             assert!(records.report(name).unwrap().is_none(), "{name}");
         }
+    }
+
+    /// Changes the contents of a record, but neither its size nor its modification time.
+    fn replace_secretly(folder: &tempfile::TempDir, name: &str, from: &str, to: &str) {
+        let path = folder.path().join(name).join("record.jsonl");
+        let modified = path.metadata().unwrap().modified().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from) && from.len() == to.len());
+        std::fs::write(&path, text.replace(from, to)).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+
+    #[test]
+    fn the_list_reads_a_changed_record_again_and_an_unchanged_one_not() {
+        let folder = folder(&["a", "b"]);
+        let records = Records::of(folder.path().to_owned());
+        let title = "A small experiment";
+        let count = |of: &str| records.index().unwrap().matches(of).count();
+        assert_eq!(count(&format!(">{title}</a>")), 2);
+        let other = "X".repeat(title.len());
+        for name in ["a", "b"] {
+            replace_secretly(&folder, name, title, &other);
+        }
+        assert_eq!(count(&format!(">{other}</a>")), 0);
+        let path = folder.path().join("b/record.jsonl");
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(count(&format!(">{other}</a>")), 1);
+        assert_eq!(count(&format!(">{title}</a>")), 1);
+        std::fs::remove_dir_all(folder.path().join("a")).unwrap();
+        assert_eq!(count(&format!(">{title}</a>")), 0);
     }
 
     #[test]

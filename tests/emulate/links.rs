@@ -5,22 +5,25 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use caps::Capability;
 use netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tempfile::NamedTempFile;
 
-use test_support::nft;
+use test_support::api::{self, Answer, Listening};
 use test_support::process::{
-    ends_with, farwire, has, ip, run, run_in, succeeds_in, uninterrupted, wait_for,
+    ends_with, farwire, has, ip, run, run_in, stderr, succeeds_in, uninterrupted, wait_for,
 };
 use test_support::state::State;
 use test_support::wan_box::WanBox;
+use test_support::{nft, powerless};
 
 /// A datagram that has not arrived by then is lost: no box here holds one for that long.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -231,8 +234,8 @@ fn forty_links_leave_their_interfaces_as_they_were() -> Result<()> {
     let links = file((0..40).map(|_| "delay = '1ms'"))?;
     let wan = WanBox::start_links(&street.middle, links.path())?;
     ensure!(
-        nft::tables(&street.middle)?.len() == 80,
-        "a table for each interface"
+        nft::tables(&street.middle)?.len() == 1,
+        "one table for all interfaces"
     );
     for link in [0, 27, 39] {
         street.await_passage(link)?;
@@ -297,6 +300,87 @@ fn a_killed_box_of_many_links_leaves_all_its_interfaces_down_and_restore_puts_th
         state.check_same(&street.middle, &name)?;
     }
     Ok(())
+}
+
+/// Returns the program with the privileges of a box, which do not include raising the hard limit of descriptors.
+/// `limits` has the soft and the hard limit.
+fn limited(limits: &str) -> Result<Command> {
+    let kept = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
+    let farwire = powerless::farwire_with(&kept)?;
+    let mut command = Command::new("prlimit");
+    command
+        .arg(format!("--nofile={limits}"))
+        .arg(farwire.get_program())
+        .args(farwire.get_args());
+    Ok(command)
+}
+
+#[test_support::test(Namespaces, Tool("ip"), Tool("prlimit"))]
+fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_two_for_each_link()
+-> Result<()> {
+    const LINKS: usize = 40;
+    let street = Street::build(LINKS)?;
+    let before = street.states()?;
+    let links = file([""; LINKS])?;
+    let mut command = limited("150:150")?;
+    command.args(["emulate", "--links"]).arg(links.path());
+    let refused = run_in(&street.middle, &mut command)?;
+    let cause = "this process may have only 150 (RLIMIT_NOFILE): raise the limit";
+    ends_with(&refused, 3, cause)?;
+    let said = stderr(&refused);
+    ensure!(
+        said.lines().count() == 1 && said.contains("40 links: "),
+        "{said}"
+    );
+    for (name, state) in before {
+        state.check_same(&street.middle, &name)?;
+    }
+    let restored = succeeds_in(&street.middle, farwire().args(["emulate", "--restore"]))?;
+    has(&stderr(&restored), "there is nothing to restore")?;
+    let wan = WanBox::start_links_as(limited("150:4096")?, &street.middle, links.path())?;
+    let open = fs::read_dir(format!("/proc/{}/fd", wan.pid()))?.count();
+    ensure!(open <= 2 * LINKS + 32, "{open} descriptors are open");
+    wan.stop_links().map(drop)
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_api_lists_links_in_parts_and_its_metrics_are_sums_or_those_of_one_link() -> Result<()> {
+    let street = Street::build(3)?;
+    ip(&street.middle, "link set lo up")?;
+    let links = file([""; 3])?;
+    let mut command = farwire();
+    command.args(["emulate", "--links"]).arg(links.path());
+    command.args(api::OPEN);
+    let live = street.middle.run(|| Listening::start(&mut command))??;
+    let get = |path: &str| -> Result<Answer> { street.middle.run(|| live.get(path))? };
+    let names = |part: &Answer| -> Vec<String> {
+        let listed = part.body["links"].as_array().into_iter().flatten();
+        let name = |link: &Value| link["name"].as_str().map(str::to_owned);
+        listed.filter_map(name).collect()
+    };
+    let first = get("/v1/links?limit=2")?;
+    ensure!(names(&first) == ["x0-y0", "x1-y1"], "{first:?}");
+    ensure!(
+        first.body["next"] == 2 && first.body["total"] == 3,
+        "{first:?}"
+    );
+    let rest = get("/v1/links?offset=2&limit=2")?;
+    ensure!(
+        names(&rest) == ["x2-y2"] && rest.body["next"].is_null(),
+        "{rest:?}"
+    );
+    let refused = get("/v1/links?limit=1001")?;
+    ensure!(
+        refused.status == 400 && refused.body["field"] == "limit",
+        "{refused:?}"
+    );
+    let sums = get("/metrics")?.text;
+    has(&sums, "\nfarwire_links 3\n")?;
+    ensure!(!sums.contains("link=\""), "{sums}");
+    let one = get("/metrics?link=x1-y1")?.text;
+    has(&one, "farwire_run_valid{link=\"x1-y1\"}")?;
+    ensure!(!one.contains("x0-y0"), "{one}");
+    live.terminate()
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]

@@ -28,7 +28,7 @@ fn metrics_are_openmetrics_whose_counters_add_up_and_have_the_packets_that_were_
     );
     let (answer, metrics) =
         process::wait_for("three pings that passed and three that were lost", || {
-            let answer = exec.get("/metrics")?;
+            let answer = exec.get("/metrics?link=link")?;
             let metrics = Metrics::parse(&answer.text).with_context(|| answer.text.clone())?;
             let lost = metrics.of("farwire_packets_total", &["up", "dropped", "loss"]);
             let lost = lost.unwrap_or(0.0);
@@ -71,6 +71,18 @@ fn metrics_are_openmetrics_whose_counters_add_up_and_have_the_packets_that_were_
         metrics.of("farwire_link_info", &["link", "client", "server"])? == 1.0,
         "no info"
     );
+    // The sums over the only link are its values, without its name.
+    let sums = exec.get("/metrics")?;
+    ensure!(!sums.text.contains("link=\""), "{}", sums.text);
+    let metrics = Metrics::parse(&sums.text).with_context(|| sums.text.clone())?;
+    ensure!(metrics.of("farwire_links", &[])? == 1.0, "{}", sums.text);
+    let lost = metrics.of("farwire_packets_total", &["up", "dropped", "loss"])?;
+    ensure!(lost == 3.0, "{lost} of 3 were lost: {}", sums.text);
+    let unknown = exec.get("/metrics?link=nosuch")?;
+    ensure!(unknown.status == 404, "{unknown:?}");
+    has(&unknown.text, "the links are: link")?;
+    let every = exec.get("/metrics?link=*")?;
+    has(&every.text, "farwire_link_info{link=\"link\"")?;
     exec.end()
 }
 
@@ -98,7 +110,7 @@ fn a_real_prometheus_scrapes_the_metrics() -> Result<()> {
     let mut exec = Exec::start("--delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
     let prometheus = Prometheus::scraping(exec.at)?;
-    let delivered = "farwire_packets_total{verdict=\"delivered\",direction=\"up\",link=\"link\"}";
+    let delivered = "farwire_packets_total{verdict=\"delivered\",direction=\"up\"}";
     let first = process::wait_for("Prometheus to have scraped", || prometheus.ask(delivered))?;
     ensure!(first >= 3.0, "{first}");
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
@@ -149,8 +161,16 @@ impl Metrics {
     }
 
     fn sample(&mut self, line: &str, family: &str, kind: &str) -> Result<()> {
-        let (name, rest) = line.split_once('{').context("no labels")?;
-        let (labels, value) = rest.rsplit_once("} ").context("no value")?;
+        let (name, labels, value) = match line.split_once('{') {
+            Some((name, rest)) => {
+                let (labels, value) = rest.rsplit_once("} ").context("no value")?;
+                (name, labels, value)
+            }
+            None => {
+                let (name, value) = line.split_once(' ').context("no value")?;
+                (name, "", value)
+            }
+        };
         let endings: &[&str] = match kind {
             "counter" => &["_total"],
             "gauge" => &[""],
@@ -160,7 +180,8 @@ impl Metrics {
         };
         let ending = name.strip_prefix(family).context("not of this family")?;
         ensure!(endings.contains(&ending), "{name} in {family}");
-        let labels = labels.split("\",").map(|label| {
+        let labels = labels.split("\",").filter(|label| !label.is_empty());
+        let labels = labels.map(|label| {
             let (name, value) = label.split_once("=\"").context("a label without a value")?;
             Ok((name.to_owned(), value.trim_end_matches('"').to_owned()))
         });

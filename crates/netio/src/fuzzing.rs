@@ -67,6 +67,7 @@ pub fn frames(bytes: &[u8]) {
 pub fn netlink(bytes: &[u8]) {
     let _ = iface::changes_in(bytes);
     let _ = ingress_drop::refusal_in(bytes);
+    let _ = ingress_drop::add_tables(bytes, &mut Vec::new());
     let _ = redirect::refused_in(bytes);
 }
 

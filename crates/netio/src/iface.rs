@@ -9,7 +9,7 @@ use model::BitsPerSec;
 use rtnetlink::packet_core::{NLM_F_DUMP, NetlinkPayload};
 use rtnetlink::packet_route::address::{AddressMessage, AddressScope};
 use rtnetlink::packet_route::link::{
-    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
 };
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -35,8 +35,6 @@ pub struct Interface {
     pub running: bool,
     /// Number of the bridge or bond of which it is a port.
     pub master: Option<u32>,
-    /// Whether a default route, IPv4 or IPv6, leads out of it.
-    pub default_route: bool,
     /// Whether it carries Ethernet frames; if not, `mac` is all zero.
     pub ethernet: bool,
     /// Hardware address.
@@ -87,23 +85,17 @@ impl Interface {
     /// # Errors
     /// The request to the kernel fails.
     pub fn all() -> Result<Vec<Self>, InterfaceError> {
-        let ask = async |handle: Handle| {
-            let what = || "list the interfaces".to_owned();
-            let links: Vec<LinkMessage> = handle
-                .link()
-                .get()
-                .execute()
-                .try_collect()
-                .await
-                .context(what)?;
-            let mut all: Vec<Self> = links.iter().map(from_message).collect();
-            let defaults = defaults(&handle).await?;
-            for interface in &mut all {
-                interface.default_route = defaults.contains(&interface.index);
+        let mut all = Vec::new();
+        let mut get = LinkMessage::default();
+        let without_counters = LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]);
+        get.attributes.push(without_counters);
+        let listed = netlink::list(RouteNetlinkMessage::GetLink(get), |answer| {
+            if let RouteNetlinkMessage::NewLink(link) = answer {
+                all.push(from_message(&link));
             }
-            Ok(all)
-        };
-        Ok(netlink::call_here(ask)?)
+        });
+        listed.context(|| "list the interfaces".to_owned())?;
+        Ok(all)
     }
 
     /// Returns the present L1 rate of its cable; `None` if it has no cable or the driver does not tell. The source is
@@ -117,29 +109,76 @@ impl Interface {
         BitsPerSec::new(megabits.checked_mul(1_000_000)?).ok()
     }
 
-    /// Returns whether it has addresses or routes; see [`Interface::configured`].
+    /// Returns whether it has addresses or routes; see [`HostUse::is_configured`].
     ///
     /// # Errors
     /// The request to the kernel fails.
     pub fn is_configured(&self) -> Result<bool, InterfaceError> {
-        Ok(Self::configured()?.contains(&self.index))
+        Ok(HostUse::now()?.is_configured(self))
     }
+}
 
-    /// Returns the numbers of the interfaces in the namespace of the calling thread with addresses or routes that would
-    /// be lost if the interface were set down: any IPv4 address, any IPv6 address that is not link-local, and any route
-    /// that does not result from an address.
+/// The interfaces that the host itself uses.
+#[derive(Clone, Debug, Default)]
+pub struct HostUse {
+    /// Numbers of those with addresses or routes.
+    configured: BTreeSet<u32>,
+    /// Numbers of those out of which default routes lead.
+    default_routes: BTreeSet<u32>,
+}
+
+impl HostUse {
+    /// Reads the addresses and routes in the namespace of the calling thread, of both IP versions and all tables.
     ///
     /// # Errors
     /// The request to the kernel fails.
-    pub fn configured() -> Result<BTreeSet<u32>, InterfaceError> {
-        let ask = async |handle: Handle| {
-            let mut found = with_addresses(&handle).await?;
-            // The kernel creates the other routes for an address or for the interface.
-            let given = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
-            found.extend(interfaces_of_routes(&handle, given).await?);
-            Ok(found)
+    pub fn now() -> Result<Self, InterfaceError> {
+        let mut found = Self::default();
+        let addresses = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let listed = netlink::list(addresses, |answer| found.add_address(&answer));
+        listed.context(|| "list the addresses".to_owned())?;
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut all = RouteMessage::default();
+            all.header.address_family = family;
+            let routes = RouteNetlinkMessage::GetRoute(all);
+            let listed = netlink::list(routes, |answer| found.add_route(&answer));
+            listed.context(|| "list the routes".to_owned())?;
+        }
+        Ok(found)
+    }
+
+    /// Returns whether `interface` has addresses or routes that would be lost if it were set down: any IPv4 address, any
+    /// IPv6 address that is not link-local, and any route that does not result from an address.
+    pub fn is_configured(&self, interface: &Interface) -> bool {
+        self.configured.contains(&interface.index)
+    }
+
+    /// Returns whether a default route leads out of `interface`.
+    pub fn has_default_route(&self, interface: &Interface) -> bool {
+        self.default_routes.contains(&interface.index)
+    }
+
+    fn add_address(&mut self, answer: &RouteNetlinkMessage) {
+        let RouteNetlinkMessage::NewAddress(AddressMessage { header, .. }) = answer else {
+            return;
         };
-        Ok(netlink::call_here(ask)?)
+        // The kernel adds a link-local address again by itself.
+        if header.family != AddressFamily::Inet6 || header.scope != AddressScope::Link {
+            self.configured.insert(header.index);
+        }
+    }
+
+    fn add_route(&mut self, answer: &RouteNetlinkMessage) {
+        let RouteNetlinkMessage::NewRoute(route) = answer else {
+            return;
+        };
+        // The kernel creates such a route for an address or for the interface.
+        if route.header.protocol != RouteProtocol::Kernel {
+            self.configured.extend(output_interfaces(route));
+        }
+        if route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast {
+            self.default_routes.extend(output_interfaces(route));
+        }
     }
 }
 
@@ -233,9 +272,7 @@ async fn look_up(
         .context(&what)?
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
         .context(&what)?;
-    let mut interface = from_message(&link);
-    interface.default_route = defaults(&handle).await?.contains(&interface.index);
-    Ok(interface)
+    Ok(from_message(&link))
 }
 
 fn from_message(link: &LinkMessage) -> Interface {
@@ -266,49 +303,6 @@ fn from_message(link: &LinkMessage) -> Interface {
         }
     }
     interface
-}
-
-/// Returns the interfaces out of which default routes of any table lead.
-async fn defaults(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
-    let leads_anywhere = |route: &RouteMessage| {
-        route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
-    };
-    interfaces_of_routes(handle, leads_anywhere).await
-}
-
-/// Returns the interfaces out of which routes of any table and family lead that are `wanted`.
-async fn interfaces_of_routes(
-    handle: &Handle,
-    wanted: impl Fn(&RouteMessage) -> bool,
-) -> Result<BTreeSet<u32>, NetlinkError> {
-    let mut found = BTreeSet::new();
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut all = RouteMessage::default();
-        all.header.address_family = family;
-        let mut routes = handle.route().get(all).execute();
-        let what = || "list the routes".to_owned();
-        while let Some(route) = routes.try_next().await.context(what)? {
-            if wanted(&route) {
-                found.extend(output_interfaces(&route));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Returns the interfaces with addresses other than IPv6 link-local ones, which the kernel adds again by itself.
-async fn with_addresses(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
-    let mut found = BTreeSet::new();
-    let mut addresses = handle.address().get().execute();
-    let what = || "list the addresses".to_owned();
-    while let Some(AddressMessage { header, .. }) = addresses.try_next().await.context(what)? {
-        let is_link_local =
-            header.family == AddressFamily::Inet6 && header.scope == AddressScope::Link;
-        if !is_link_local {
-            found.insert(header.index);
-        }
-    }
-    Ok(found)
 }
 
 /// Returns the interfaces out of which a route leads.

@@ -2,15 +2,18 @@
 //!
 //! It uses an nftables chain on the netdev ingress hook with the policy "drop". The hook runs after the packet taps, so
 //! a packet socket still sees every frame, and before bridges, VLAN interfaces and IP. The table has the owner flag:
-//! the kernel removes it when the socket that created it is closed, so that not even SIGKILL leaves it behind. Each
-//! interface has a separate table, whose name contains its number. The kernel lets nobody else change an owned table,
-//! so no two processes of a namespace can guard the same interface, whatever their users.
+//! the kernel removes it when the socket that created it is closed, so that not even SIGKILL leaves it behind.
+//!
+//! A process has one table with a chain for each interface, whose name contains the interface's number: the kernel waits
+//! for all processors when it removes a table, however many chains it has. The kernel lets nobody else change an owned
+//! table. A process that has added its chains looks for those of other processes, so no two processes of a namespace can
+//! guard the same interface, whatever their users.
 //!
 //! Source: `include/uapi/linux/netfilter/nf_tables.h`, `net/netfilter/nf_tables_api.c`, `nfnetlink.c`.
 
 use std::io;
 
-use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
 /// Length of a netlink header in bytes.
@@ -25,8 +28,10 @@ const NF_NETDEV_INGRESS: u32 = 0;
 const NF_DROP: u32 = 0;
 const NFT_MSG_NEWTABLE: u16 = 0;
 const NFT_MSG_GETTABLE: u16 = 1;
-const NFT_MSG_DELTABLE: u16 = 2;
 const NFT_MSG_NEWCHAIN: u16 = 3;
+const NFT_MSG_GETCHAIN: u16 = 4;
+const NFT_MSG_DELCHAIN: u16 = 5;
+const NLMSG_DONE: u16 = 3;
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
 const NFT_TABLE_F_OWNER: u32 = 2;
@@ -41,13 +46,16 @@ const NFTA_HOOK_DEV: u16 = 3;
 
 /// Keeps arriving packets of its interfaces away from the host's stack until it is dropped.
 pub struct IngressDrop {
-    /// The owner of the tables. When it is closed, the kernel removes the tables one after the other.
+    /// The owner of the table. When it is closed, the kernel removes the table.
     owner: Socket,
-    /// Numbers of the interfaces.
-    guarded: Vec<u32>,
+    /// Name of the table.
+    table: String,
 }
 
-/// Largest number of interfaces per transaction. For each transaction the kernel waits for all processors.
+/// The beginning of the names of tables, before the number of the socket that owns the table.
+const TABLE: &str = "farwire-";
+
+/// Largest number of interfaces per transaction, so that the transaction fits into the socket's buffer.
 const MOST_PER_BATCH: usize = 256;
 
 /// The reason why the host's stack could not be kept away.
@@ -73,46 +81,68 @@ impl IngressDrop {
         let first = interfaces.first().copied().unwrap_or_default();
         let open = |e| fail(first, Step::OpenSocket, e);
         let mut owner = Socket::new(NETLINK_NETFILTER).map_err(open)?;
-        owner.bind_auto().map_err(open)?;
-        let mut guard = Self {
+        let number = owner.bind_auto().map_err(open)?.port_number();
+        let guard = Self {
             owner,
-            guarded: Vec::new(),
+            table: format!("{TABLE}{number}"),
         };
+        guard.change(first, &guard.table_message())?;
         for some in interfaces.chunks(MOST_PER_BATCH) {
             guard.add(some)?;
         }
+        guard.refuse_shared(interfaces)?;
         Ok(guard)
     }
 
     /// Guards further interfaces, at most [`MOST_PER_BATCH`].
-    fn add(&mut self, interfaces: &[&str]) -> Result<(), IngressDropError> {
-        let (mut messages, mut indices) = (Vec::new(), Vec::new());
+    fn add(&self, interfaces: &[&str]) -> Result<(), IngressDropError> {
+        let mut messages = Vec::new();
         for (place, interface) in interfaces.iter().enumerate() {
-            let index = nix::net::if_::if_nametoindex(*interface)
-                .map_err(|e| fail(interface, Step::FindInterface, e.into()))?;
             let is_last = place + 1 == interfaces.len();
-            messages.extend(guard_messages(place, &table(index), interface, is_last));
-            indices.push(index);
+            let index = index_of(interface)?;
+            messages.extend(self.chain_message(place, index, interface, is_last));
         }
-        let open = |e| fail(interfaces[0], Step::OpenSocket, e);
-        match self.change(&messages).map_err(open)? {
-            Some(Refusal {
-                place,
-                step,
-                source,
-            }) => {
-                let interface = interfaces.get(place).unwrap_or(&interfaces[0]);
-                Err(fail(interface, step, source))
+        match self.execute(&messages) {
+            Ok(None) => Ok(()),
+            Ok(Some(refusal)) => {
+                let interface = interfaces.get(refusal.place).unwrap_or(&interfaces[0]);
+                Err(fail(interface, refusal.step, refusal.source))
             }
-            None => {
-                self.guarded.extend(indices);
-                Ok(())
+            Err(error) => Err(fail(interfaces[0], Step::OpenSocket, error)),
+        }
+    }
+
+    /// Refuses interfaces that another process guards as well. Both processes look after they have added their chains,
+    /// so at least the later one finds the other.
+    fn refuse_shared(&self, interfaces: &[&str]) -> Result<(), IngressDropError> {
+        let first = interfaces.first().copied().unwrap_or_default();
+        let open = |e| fail(first, Step::OpenSocket, e);
+        let mut others = tables(&self.owner).map_err(open)?;
+        others.retain(|table| *table != self.table);
+        if others.is_empty() {
+            return Ok(());
+        }
+        for interface in interfaces {
+            let index = index_of(interface)?;
+            if have_chain(&self.owner, &others, index).map_err(open)? {
+                let taken = io::Error::from_raw_os_error(libc::EEXIST);
+                return Err(fail(interface, Step::AddChain, taken));
             }
+        }
+        Ok(())
+    }
+
+    /// Executes a single message that concerns `interface`.
+    fn change(&self, interface: &str, message: &[u8]) -> Result<(), IngressDropError> {
+        match self.execute(message) {
+            Ok(None) => Ok(()),
+            Ok(Some(refusal)) => Err(fail(interface, refusal.step, refusal.source)),
+            Err(error) => Err(fail(interface, Step::OpenSocket, error)),
         }
     }
 
     /// Executes all of `messages` or none, and returns the refusal if there was one.
-    fn change(&self, messages: &[u8]) -> io::Result<Option<Refusal>> {
+    fn execute(&self, messages: &[u8]) -> io::Result<Option<Refusal>> {
         let [begin, end] = [
             (Step::Begin, NFNL_MSG_BATCH_BEGIN),
             (Step::Commit, NFNL_MSG_BATCH_END),
@@ -127,42 +157,105 @@ impl IngressDrop {
     ///
     /// # Errors
     /// The same as for [`IngressDrop::new`].
-    pub fn take_again(&mut self, interface: &str) -> Result<(), IngressDropError> {
-        self.add(&[interface])
+    pub fn take_again(&self, interface: &str) -> Result<(), IngressDropError> {
+        self.add(&[interface])?;
+        self.refuse_shared(&[interface])
     }
 
-    /// Stops guarding the interface with the number `index`, which is gone.
-    pub fn forget(&mut self, index: u32) {
-        self.guarded.retain(|guarded| *guarded != index);
-        self.remove(&[index]);
+    /// Stops guarding the interface with the number `index`, which is gone or belongs to another process.
+    pub fn forget(&self, index: u32) {
+        let delete = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELCHAIN;
+        let chain = self.chain(index);
+        // The kernel removes the chain of an interface that is gone by itself.
+        let _ = self.execute(&message(Step::AddChain, 0, delete, NLM_F_ACK, &chain));
     }
 
-    /// Removes tables in one transaction.
-    fn remove(&self, indices: &[u32]) {
-        let delete = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE;
-        let mut messages = Vec::new();
-        for (place, index) in indices.iter().enumerate() {
-            let answered = if place + 1 == indices.len() {
-                NLM_F_ACK
-            } else {
-                0
-            };
-            let name = string(NFTA_TABLE_NAME, &table(*index));
-            messages.extend(message(Step::AddTable, place, delete, answered, &name));
-        }
-        // Tables that cannot be removed disappear with the socket.
-        let _ = self.change(&messages);
+    /// Returns the message that creates the table.
+    fn table_message(&self) -> Vec<u8> {
+        let kind = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWTABLE;
+        let mut owned = string(NFTA_TABLE_NAME, &self.table);
+        owned.extend(number(NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER));
+        let new = NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK;
+        message(Step::AddTable, 0, kind, new, &owned)
+    }
+
+    /// Returns the message that creates a chain that drops everything that `interface` receives. The kernel always
+    /// answers a refusal, but a success only for the last interface of a batch.
+    fn chain_message(&self, place: usize, index: u32, interface: &str, is_last: bool) -> Vec<u8> {
+        let mut hook = number(NFTA_HOOK_HOOKNUM, NF_NETDEV_INGRESS);
+        // The chain comes before every other chain on this hook, so that none of them can redirect the packet.
+        hook.extend(number(NFTA_HOOK_PRIORITY, i32::MIN.cast_unsigned()));
+        hook.extend(string(NFTA_HOOK_DEV, interface));
+        let mut chain = self.chain(index);
+        chain.extend(string(NFTA_CHAIN_TYPE, "filter"));
+        chain.extend(attribute(NFTA_CHAIN_HOOK | NLA_F_NESTED, &hook));
+        chain.extend(number(NFTA_CHAIN_POLICY, NF_DROP));
+        let kind = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWCHAIN;
+        let new = NLM_F_CREATE | NLM_F_EXCL;
+        let answered = if is_last { new | NLM_F_ACK } else { new };
+        message(Step::AddChain, place, kind, answered, &chain)
+    }
+
+    /// Returns the attributes that name the chain of an interface.
+    fn chain(&self, index: u32) -> Vec<u8> {
+        chain_of(&self.table, index)
     }
 }
 
-impl Drop for IngressDrop {
-    /// Removes the tables in batches. When the socket is closed, the kernel removes them one by one, which takes a
-    /// thousand times as long.
-    fn drop(&mut self) {
-        self.guarded
-            .chunks(MOST_PER_BATCH)
-            .for_each(|some| self.remove(some));
+/// Asks by `socket` for the tables of all processes in its namespace that guard interfaces.
+fn tables(socket: &Socket) -> io::Result<Vec<String>> {
+    let kind = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE;
+    let request = message(Step::AddTable, 0, kind, NLM_F_DUMP, &[]);
+    socket.send_to(&request, &SocketAddr::new(0, 0), 0)?;
+    let mut tables = Vec::new();
+    loop {
+        let (answers, _) = socket.recv_from_full()?;
+        if add_tables(&answers, &mut tables)? {
+            return Ok(tables);
+        }
     }
+}
+
+/// Asks by `socket` whether one of `tables` has the chain of the interface with the number `index`.
+fn have_chain(socket: &Socket, tables: &[String], index: u32) -> io::Result<bool> {
+    const IS_CHAIN: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWCHAIN;
+    let kind = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETCHAIN;
+    for table in tables {
+        let request = message(Step::AddChain, 0, kind, 0, &chain_of(table, index));
+        socket.send_to(&request, &SocketAddr::new(0, 0), 0)?;
+        // The kernel answers with the chain, or with an error.
+        let (answer, _) = socket.recv_from_full()?;
+        if half(&answer, 4) == Some(IS_CHAIN) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Adds the names of farwire's tables in a datagram of answers to `tables`, and returns whether the answers end there.
+pub(crate) fn add_tables(mut rest: &[u8], tables: &mut Vec<String>) -> io::Result<bool> {
+    const IS_TABLE: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWTABLE;
+    while let (Some(length @ 1..), Some(kind)) = (word(rest, 0), half(rest, 4)) {
+        match kind {
+            IS_TABLE => tables.extend(table_name(rest)),
+            NLMSG_DONE => return Ok(true),
+            _ => return Err(io::Error::from(io::ErrorKind::InvalidData)),
+        }
+        let next = (length as usize).next_multiple_of(4);
+        rest = rest.get(next..).unwrap_or(&[]);
+    }
+    Ok(false)
+}
+
+/// Returns the name of the table in `answer` if it is one of farwire's. The name is the first attribute.
+fn table_name(answer: &[u8]) -> Option<String> {
+    let attributes = answer.get(HEADER + 4..)?;
+    if half(attributes, 2)? != NFTA_TABLE_NAME {
+        return None;
+    }
+    let name = attributes.get(4..usize::from(half(attributes, 0)?))?;
+    let name = std::str::from_utf8(name.strip_suffix(&[0])?).ok()?;
+    name.starts_with(TABLE).then(|| name.to_owned())
 }
 
 /// Returns whether a process guards the interface with the number `index` in the namespace of the calling thread.
@@ -172,20 +265,21 @@ pub(crate) fn is_guarded(index: u32) -> bool {
     let ask = || -> io::Result<bool> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
-        let kind = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE;
-        let name = string(NFTA_TABLE_NAME, &table(index));
-        let request = message(Step::AddTable, 0, kind, 0, &name);
-        socket.send_to(&request, &SocketAddr::new(0, 0), 0)?;
-        // The kernel answers with the table, or with an error.
-        let (answer, _) = socket.recv_from_full()?;
-        const IS_TABLE: [u8; 2] = (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWTABLE).to_ne_bytes();
-        Ok(answer.get(4..6) == Some(&IS_TABLE))
+        have_chain(&socket, &tables(&socket)?, index)
     };
     ask().unwrap_or(false)
 }
 
-fn table(index: u32) -> String {
-    format!("farwire-{index}")
+/// Returns the attributes that name the chain of an interface in a table.
+fn chain_of(table: &str, index: u32) -> Vec<u8> {
+    let mut chain = string(NFTA_CHAIN_TABLE, table);
+    chain.extend(string(NFTA_CHAIN_NAME, &format!("interface-{index}")));
+    chain
+}
+
+fn index_of(interface: &str) -> Result<u32, IngressDropError> {
+    nix::net::if_::if_nametoindex(interface)
+        .map_err(|errno| fail(interface, Step::FindInterface, errno.into()))
 }
 
 fn fail(interface: &str, step: Step, source: io::Error) -> IngressDropError {
@@ -228,7 +322,7 @@ impl Step {
         let errno = error.raw_os_error().unwrap_or(0);
         match (self, errno) {
             // Without the privilege, the kernel already refuses the start of the batch.
-            (Self::AddTable, libc::EPERM | libc::EEXIST) => " (another farwire uses the interface)",
+            (Self::AddChain, libc::EEXIST) => " (another farwire uses the interface)",
             (_, libc::EPERM | libc::EACCES) => " (CAP_NET_ADMIN is needed)",
             (Self::FindInterface, _) => "",
             (Self::OpenSocket, _) => " (the kernel needs CONFIG_NETFILTER_NETLINK)",
@@ -247,44 +341,6 @@ impl Step {
         let of = |step: &Self| *step as u32 == sequence % STEPS;
         steps.into_iter().find(of).unwrap_or(Self::Commit)
     }
-}
-
-/// Returns the messages that create `table` with one chain that drops everything that `interface` receives. The kernel
-/// always answers a refusal, but a success only for the last interface.
-fn guard_messages(place: usize, table: &str, interface: &str, is_last: bool) -> Vec<u8> {
-    let mut owned_table = string(NFTA_TABLE_NAME, table);
-    owned_table.extend(number(NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER));
-
-    let mut hook = number(NFTA_HOOK_HOOKNUM, NF_NETDEV_INGRESS);
-    // The chain comes before every other chain on this hook, so that none of them can redirect the packet.
-    hook.extend(number(NFTA_HOOK_PRIORITY, i32::MIN.cast_unsigned()));
-    hook.extend(string(NFTA_HOOK_DEV, interface));
-    let mut chain = string(NFTA_CHAIN_TABLE, table);
-    chain.extend(string(NFTA_CHAIN_NAME, "ingress"));
-    chain.extend(string(NFTA_CHAIN_TYPE, "filter"));
-    chain.extend(attribute(NFTA_CHAIN_HOOK | NLA_F_NESTED, &hook));
-    chain.extend(number(NFTA_CHAIN_POLICY, NF_DROP));
-
-    let change = |kind: u16| NFNL_SUBSYS_NFTABLES << 8 | kind;
-    let new = NLM_F_CREATE | NLM_F_EXCL;
-    let answered = if is_last { new | NLM_F_ACK } else { new };
-    [
-        message(
-            Step::AddTable,
-            place,
-            change(NFT_MSG_NEWTABLE),
-            new,
-            &owned_table,
-        ),
-        message(
-            Step::AddChain,
-            place,
-            change(NFT_MSG_NEWCHAIN),
-            answered,
-            &chain,
-        ),
-    ]
-    .concat()
 }
 
 /// Returns one netlink message about the interface at index `place` of the batch: header, `struct nfgenmsg`, and
@@ -375,6 +431,11 @@ fn read_answers(mut rest: &[u8]) -> Result<usize, Refusal> {
 /// Calls [`read_answers`] for fuzzers, and returns the name of the refused step.
 pub(crate) fn refusal_in(answers: &[u8]) -> Result<usize, (&'static str, io::Error)> {
     read_answers(answers).map_err(|refused| (refused.step.name(), refused.source))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    let half = bytes.get(at..at + 2)?.try_into().ok()?;
+    Some(u16::from_ne_bytes(half))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

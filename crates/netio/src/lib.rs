@@ -10,6 +10,7 @@ pub mod console;
 pub mod contain;
 mod control;
 pub mod cpu;
+pub mod descriptors;
 mod five_tuple;
 mod flip;
 mod frame;

@@ -5,8 +5,11 @@ use std::io;
 use std::iter;
 
 use rtnetlink::Handle;
-use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
 use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::netns::{NetNs, NetNsError, in_thread};
 
@@ -59,6 +62,31 @@ impl<T> RequestContext<T> for io::Result<T> {
             what: what(),
             source,
         })
+    }
+}
+
+/// Asks the kernel for all objects in the namespace of the calling thread that `message` describes, and passes each
+/// answer to `take`. No answer is kept: a connection would hold all of them, at 33 kB for each interface.
+///
+/// # Errors
+/// The kernel refuses the request.
+pub(crate) fn list(
+    message: RouteNetlinkMessage,
+    mut take: impl FnMut(RouteNetlinkMessage),
+) -> io::Result<()> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.send_to(&request(message, NLM_F_DUMP), &SocketAddr::new(0, 0), 0)?;
+    loop {
+        let (datagram, _) = socket.recv_from_full()?;
+        for payload in payloads(&datagram) {
+            match payload {
+                NetlinkPayload::InnerMessage(answer) => take(answer),
+                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                _ => {}
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use rtnetlink::{LinkUnspec, RouteMessageBuilder};
 
 use crate::bed::{self, BedError};
 use crate::console;
-use crate::iface::{Interface, InterfaceError};
+use crate::iface::{HostUse, Interface, InterfaceError};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
 
@@ -144,13 +144,14 @@ impl Drop for BorrowedNic {
 }
 
 fn unused(interface: &Interface) -> Result<(), NicError> {
+    let host = HostUse::now()?;
     let why = if !interface.ethernet {
         "is not an Ethernet interface"
-    } else if interface.default_route {
+    } else if host.has_default_route(interface) {
         "has the default route"
     } else if interface.master.is_some() {
         "is a port of a bridge or bond"
-    } else if interface.is_configured()? {
+    } else if host.is_configured(interface) {
         "has addresses or routes, which it would lose"
     } else {
         return Ok(());

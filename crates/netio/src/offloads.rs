@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
@@ -24,12 +25,18 @@ const ETH_GSTRING_LEN: usize = 32;
 /// interface when that is renamed.
 #[derive(Debug)]
 pub struct Offloads {
-    socket: OwnedFd,
+    shared: Arc<IoctlSocket>,
     /// Name of the interface when it was opened.
     interface: String,
     index: u32,
-    /// Names of the features; the index of a feature is its bit.
-    names: Vec<String>,
+}
+
+/// A socket of one namespace, by which any number of interfaces are read and changed.
+#[derive(Debug)]
+pub struct IoctlSocket {
+    socket: OwnedFd,
+    /// The kernel's names of features, which are the same for all interfaces. The index of a feature is its bit.
+    names: OnceLock<Vec<String>>,
 }
 
 /// The state of one feature.
@@ -66,12 +73,39 @@ pub struct OffloadError {
     pub source: io::Error,
 }
 
+impl IoctlSocket {
+    /// Opens a socket in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn open() -> io::Result<Self> {
+        let (family, kind) = (AddressFamily::Inet, SockType::Datagram);
+        Ok(Self {
+            socket: socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?,
+            names: OnceLock::new(),
+        })
+    }
+}
+
 impl Offloads {
     /// Opens `interface` of the namespace of the calling thread.
     ///
     /// # Errors
     /// There is no such interface.
     pub fn open(interface: &str) -> Result<Self, OffloadError> {
+        let socket = IoctlSocket::open().map_err(|source| OffloadError {
+            what: "open the features",
+            interface: interface.to_owned(),
+            source,
+        })?;
+        Self::open_on(&Arc::new(socket), interface)
+    }
+
+    /// Opens `interface` of the namespace of the calling thread, which must be that of `shared`.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn open_on(shared: &Arc<IoctlSocket>, interface: &str) -> Result<Self, OffloadError> {
         let error = |source: io::Error| OffloadError {
             what: "open the features",
             interface: interface.to_owned(),
@@ -83,20 +117,20 @@ impl Offloads {
         }
         let index =
             nix::net::if_::if_nametoindex(interface).map_err(|errno| error(errno.into()))?;
-        let opened = socket(
-            AddressFamily::Inet,
-            SockType::Datagram,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        );
-        let mut offloads = Self {
-            socket: opened.map_err(|e| error(e.into()))?,
+        let offloads = Self {
+            shared: Arc::clone(shared),
             interface: interface.to_owned(),
             index,
-            names: Vec::new(),
         };
-        offloads.names = offloads.read_names()?;
+        if shared.names.get().is_none() {
+            // Another thread may have read the same names meanwhile.
+            let _ = shared.names.set(offloads.read_names()?);
+        }
         Ok(offloads)
+    }
+
+    fn names(&self) -> &[String] {
+        self.shared.names.get().map_or(&[], Vec::as_slice)
     }
 
     /// Returns the name by which the interface was opened.
@@ -129,7 +163,7 @@ impl Offloads {
     /// The interface is gone.
     pub fn features(&self) -> Result<BTreeMap<String, Feature>, OffloadError> {
         let blocks = self.read_blocks()?;
-        let states = self.names.iter().enumerate().map(|(bit, name)| {
+        let states = self.names().iter().enumerate().map(|(bit, name)| {
             let state = blocks[bit / 32].state(bit % 32);
             (name.clone(), state)
         });
@@ -161,7 +195,7 @@ impl Offloads {
         if before.fixed {
             return Ok(SwitchResult::Refused);
         }
-        let blocks = self.names.len().div_ceil(32);
+        let blocks = self.names().len().div_ceil(32);
         let mut request = words(&[ETHTOOL_SFEATURES, count(blocks)]);
         for block in 0..blocks {
             let valid = if block == bit / 32 {
@@ -229,7 +263,7 @@ impl Offloads {
     }
 
     fn bit(&self, feature: &str) -> Option<usize> {
-        self.names.iter().position(|name| name == feature)
+        self.names().iter().position(|name| name == feature)
     }
 
     fn flags(&self) -> Result<i32, OffloadError> {
@@ -261,7 +295,7 @@ impl Offloads {
     }
 
     fn read_blocks(&self) -> Result<Vec<Block>, OffloadError> {
-        let blocks = self.names.len().div_ceil(32);
+        let blocks = self.names().len().div_ceil(32);
         let mut reply = words(&[ETHTOOL_GFEATURES, count(blocks)]);
         reply.resize(reply.len() + blocks * 16, 0);
         self.ethtool("read the features", &mut reply)?;
@@ -288,7 +322,7 @@ impl Offloads {
     ) -> Result<(), OffloadError> {
         // SAFETY: `request` is a whole ifreq. If it points to a buffer, that buffer has the length that its header
         // states, and outlives the call.
-        let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), number, request) };
+        let done = unsafe { libc::ioctl(self.shared.socket.as_raw_fd(), number, request) };
         // SFEATURES returns flags, which are above 0.
         if done >= 0 {
             return Ok(());

@@ -44,8 +44,8 @@ pub use measurement::{Figure, Measurement, Sample};
 pub use metric::{Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
 pub use record::{
-    GivenScenario, LateBudgetChange, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Record,
-    RecordHead, Run, RunOutcome, now,
+    FileState, GivenScenario, LateBudgetChange, Latest, LinkCounts, MOST_ATTEMPTS, Measured,
+    Record, RecordHead, Run, RunOutcome, now,
 };
 pub use record_merge::Merge;
 pub use record_writer::RecordWriter;

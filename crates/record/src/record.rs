@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use conditions::require;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -311,6 +311,13 @@ impl RecordHead {
     }
 }
 
+/// The state of a record's file, by which a change is noticed without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    bytes: u64,
+    modified: SystemTime,
+}
+
 impl Record {
     /// Creates a record without runs.
     pub fn new(head: RecordHead) -> Self {
@@ -345,6 +352,19 @@ impl Record {
     /// Returns whether `directory` contains a record, of any version and state.
     pub fn is_in(directory: &Path) -> bool {
         directory.join(FILE).exists()
+    }
+
+    /// Returns the size and the modification time of the record in `directory`. While both are the same, so is the
+    /// record.
+    ///
+    /// # Errors
+    /// There is no record, or its directory cannot be searched.
+    pub fn state_in(directory: &Path) -> io::Result<FileState> {
+        let file = directory.join(FILE).metadata()?;
+        Ok(FileState {
+            bytes: file.len(),
+            modified: file.modified()?,
+        })
     }
 
     /// Returns whether the record in `directory` is marked as finished. Only the end of the file is read, so that a

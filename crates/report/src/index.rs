@@ -65,7 +65,7 @@ impl Listed {
 #[derive(Template)]
 #[template(path = "index.html")]
 struct Page<'a> {
-    listed: &'a [Listed],
+    listed: Vec<&'a Listed>,
     unread: &'a [String],
 }
 
@@ -74,7 +74,11 @@ struct Page<'a> {
 ///
 /// # Errors
 /// Those of the template.
-pub fn index(listed: &[Listed], unread: &[String]) -> Result<String> {
+pub fn index<'a>(
+    listed: impl IntoIterator<Item = &'a Listed>,
+    unread: &[String],
+) -> Result<String> {
+    let listed = listed.into_iter().collect();
     Ok(Page { listed, unread }.render()?)
 }
 

@@ -169,7 +169,17 @@ impl WanBox {
     /// Starts a box of the links in `file` with these options.
     pub fn start_links_with(ns: &NetNs, file: &Path, options: &[&str]) -> Result<Self> {
         let mut command = process::farwire();
-        command.args(["emulate", "--links"]).arg(file).args(options);
+        command
+            .arg("emulate")
+            .args(options)
+            .arg("--links")
+            .arg(file);
+        Self::launch(command, ns)
+    }
+
+    /// Starts a box of the links in `file` with `command` as the program under test.
+    pub fn start_links_as(mut command: Command, ns: &NetNs, file: &Path) -> Result<Self> {
+        command.args(["emulate", "--links"]).arg(file);
         Self::launch(command, ns)
     }
 

@@ -46,7 +46,17 @@ async function request(path, { headers = {}, ...options } = {}) {
 const json = async (path, options) => (await request(path, options)).json();
 const linkPath = (name) => `v1/links/${encodeURIComponent(name)}`;
 
-export const links = async () => (await json("v1/links")).links;
+// Returns all links, which come in parts.
+export async function links() {
+  const all = [];
+  for (let offset = 0; offset !== null;) {
+    const part = await json(`v1/links?offset=${offset}`);
+    all.push(...part.links);
+    offset = part.next;
+  }
+  return all;
+}
+
 export const link = (name) => json(linkPath(name));
 export const paths = async () => new Set(Object.keys((await json("v1/openapi.json")).paths));
 export const profiles = () => json("v1/profiles");

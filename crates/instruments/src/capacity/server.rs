@@ -25,7 +25,9 @@ use super::wire::{
 use crate::endpoint::{self, Local};
 use crate::live::Live;
 use crate::round_trip::FIRST_ANSWER;
-use crate::service::{AdmissionRefusal, BoundService, ConnectionPermit, Shared, TestResources};
+use crate::service::{
+    AdmissionRefusal, BoundService, ConnectionPermit, Shared, TestResources, await_input,
+};
 
 /// The most connections of one client, which is the reference's limit.
 const MOST_CONNECTIONS: u8 = 24;
@@ -38,7 +40,7 @@ const LAST_ROW: u16 = 1152;
 /// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let socket = endpoint::listen_udp(bind, port)?;
-    socket.set_read_timeout(Some(STOP_INTERVAL))?;
+    socket.set_nonblocking(true)?;
     let address = socket.local_addr()?;
     let (socket, bind) = (AskedUdp::new(socket)?, bind.cloned());
     Ok(BoundService::new("capacity", address, move || {
@@ -50,7 +52,10 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
     let mut tests: Vec<RunningTest> = Vec::new();
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
-        // Errors are time-outs, or concern earlier answers to clients that are gone.
+        if !await_input(socket, shared, None) {
+            continue;
+        }
+        // Errors concern datagrams with a wrong checksum, or earlier answers to clients that are gone.
         let Ok(arrival) = socket.receive(&mut buffer) else {
             continue;
         };

@@ -27,7 +27,6 @@ use crate::service::{
     ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool, PoolPermit,
     Shared, TestResources, keep_alive, listen,
 };
-use netio::stop::STOP_INTERVAL;
 use record::Statistic::Total;
 use record::{Direction, Figure, Measurement, Metric};
 
@@ -58,14 +57,9 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let stopped = async {
-        while !shared.stopping() {
-            tokio::time::sleep(STOP_INTERVAL).await;
-        }
-    };
     tokio::select! {
         () = accept(listener, &shared) => {}
-        () = stopped => {}
+        () = shared.stopped() => {}
     }
 }
 

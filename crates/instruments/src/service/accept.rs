@@ -12,7 +12,6 @@ use socket2::{SockRef, TcpKeepalive};
 use super::{AdmissionRefusal, ConnectionPermit, Shared, set_congestion};
 use crate::endpoint::{self, Local};
 use crate::round_trip;
-use netio::stop::STOP_INTERVAL;
 
 /// The pause before accepting again after the process ran out of file descriptors.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -38,7 +37,7 @@ pub(crate) fn accept_all(
     refuse: impl Fn(TcpStream, AdmissionRefusal),
 ) {
     while !shared.stopping() {
-        if !await_input(listener) {
+        if !await_input(listener, shared, None) {
             continue;
         }
         match listener.accept() {
@@ -71,10 +70,14 @@ pub(crate) fn keep_alive(socket: &SockRef<'_>, idle: Duration) -> io::Result<()>
     socket.set_tcp_user_timeout(Some(idle * 3 / 2))
 }
 
-/// Waits for input on `socket` for at most [`STOP_INTERVAL`], and returns whether there is any.
-pub(crate) fn await_input(socket: impl AsFd) -> bool {
-    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-    let timeout = PollTimeout::try_from(STOP_INTERVAL).unwrap_or(PollTimeout::ZERO);
+/// Waits for input on `socket` until the far end stops, and not longer than `longest` if that is given. Returns whether
+/// there is input.
+pub(crate) fn await_input(socket: impl AsFd, shared: &Shared, longest: Option<Duration>) -> bool {
+    let mut fds =
+        [socket.as_fd(), shared.stop_alarm()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let timeout = longest.map_or(PollTimeout::NONE, |longest| {
+        PollTimeout::try_from(longest).unwrap_or(PollTimeout::MAX)
+    });
     // A signal only makes the wait shorter.
-    matches!(poll(&mut fds, timeout), Ok(1..))
+    poll(&mut fds, timeout).is_ok() && fds[0].any() == Some(true)
 }

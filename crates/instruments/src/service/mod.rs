@@ -13,6 +13,7 @@ use crate::error::Result;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -22,7 +23,7 @@ use ipnet::IpNet;
 use model::Bytes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::sysinfo::sysinfo;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::accept::{ACCEPT_PAUSE, accept_all, await_input, keep_alive, listen};
 pub(crate) use self::bound::BoundService;
@@ -38,6 +39,7 @@ pub use self::running::{DirectionTraffic, PacketLoss, TestRow, TestSnapshot, Tes
 use self::running::{RunningTests, TestRowGuard};
 use self::tally::Counts;
 pub use self::tally::{RefusalCause, TESTS, Tally};
+use netio::Alarm;
 use netio::stop::Stop;
 use record::Measurement;
 
@@ -48,7 +50,7 @@ pub struct RunningService {
     pub name: &'static str,
     /// The address where the service listens.
     pub address: SocketAddr,
-    /// The thread of the service, which ends within 200 ms after the stop.
+    /// The thread of the service. It ends immediately after the stop, or within 200 ms while tests run.
     pub(crate) thread: JoinHandle<()>,
 }
 
@@ -81,7 +83,12 @@ pub(crate) struct Shared {
     names: Option<Arc<dyn PeerNames>>,
     counts: Counts,
     running: Arc<RunningTests>,
+    /// The flag that running tests read.
     stop: Arc<AtomicBool>,
+    /// Rings from the stop on, for threads that wait for clients.
+    stop_alarm: Alarm,
+    /// The same for the one runtime in which clients are awaited, that of HTTP.
+    stop_notice: Notify,
     tests: ResourceBudget,
     memory: ResourceBudget,
     connections: ResourceBudget,
@@ -165,7 +172,7 @@ impl Shared {
     /// if `allow` is empty.
     ///
     /// # Errors
-    /// Returns an error if the congestion control is not available.
+    /// Returns an error if the congestion control is not available, or the process has no file descriptor left.
     pub(crate) fn new(
         congestion: Option<String>,
         limits: ServiceLimits,
@@ -186,6 +193,8 @@ impl Shared {
             counts: Counts::default(),
             running: Arc::default(),
             stop: Arc::default(),
+            stop_alarm: Alarm::new().map_err(io::Error::from)?,
+            stop_notice: Notify::new(),
             tests: budget(Unit::Tests, tests),
             memory: budget(Unit::Memory, memory),
             connections: budget(Unit::Connections, connections_in_all()),
@@ -403,7 +412,8 @@ impl Shared {
             .get_or_init(|| CongestionChoices::of_caller(&self.congestion))
     }
 
-    /// Returns whether to end now. Services check it at least every 100 ms.
+    /// Returns whether to end now. Running tests check it at least every 100 ms; threads that wait for clients also wait
+    /// for [`Shared::stop_alarm`].
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -413,9 +423,22 @@ impl Shared {
         Stop::on(Arc::clone(&self.stop))
     }
 
+    /// Returns a descriptor that is readable from the stop on.
+    pub(crate) fn stop_alarm(&self) -> BorrowedFd<'_> {
+        self.stop_alarm.as_fd()
+    }
+
+    /// Waits until the far end stops. Only one task may wait.
+    pub(crate) async fn stopped(&self) {
+        self.stop_notice.notified().await;
+    }
+
     /// Makes every service end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        // Nobody acknowledges the alarm, so it wakes every thread.
+        self.stop_alarm.ring();
+        self.stop_notice.notify_one();
     }
 }
 

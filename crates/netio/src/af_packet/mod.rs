@@ -23,6 +23,8 @@ mod vnet;
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::panic::resume_unwind;
+use std::thread;
 
 use arrayvec::ArrayVec;
 use model::Nanos;
@@ -108,6 +110,17 @@ impl AfPacket {
         Self::on(Interfaces::one(index), &[interface], slots)
     }
 
+    /// Opens both `interfaces` in the network namespace of the calling thread, each as port 0 of a separate set. It
+    /// takes as long as [`AfPacket::open`] for one of them.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_pair(interfaces: [&str; 2], slots: RingSlots) -> Result<[Self; 2], OpenError> {
+        let [a, b] = interfaces;
+        let (a, b) = side_by_side(|| Self::open(a, slots), || Self::open(b, slots));
+        Ok([a?, b?])
+    }
+
     /// Opens all `interfaces` in the network namespace of the calling thread, in the order of the ports, with shared
     /// rings.
     ///
@@ -122,11 +135,13 @@ impl AfPacket {
     fn on(interfaces: Interfaces, names: &[&str], slots: RingSlots) -> Result<Self, OpenError> {
         let first = names.first().copied().unwrap_or_default();
         let [small, large] = Self::takes();
-        let small = open(first, SlotGeometry::SMALL, slots.small, small)?;
-        let large = open(first, SlotGeometry::LARGE, slots.large, large)?;
+        let (small, large) = side_by_side(
+            || open(first, SlotGeometry::SMALL, slots.small, small),
+            || open(first, SlotGeometry::LARGE, slots.large, large),
+        );
         let now = clock::now();
         let mut opened = Self {
-            rings: [small, large],
+            rings: [small?, large?],
             interfaces,
             tunnels: None,
             refused: 0,
@@ -205,6 +220,23 @@ impl AfPacket {
         // processors. The arrival times must not decrease.
         Some((ring, self.stamps.convert(stamp).max(self.latest)))
     }
+}
+
+/// Does `first` and `second` simultaneously, in the namespace of the calling thread. For each ring the kernel waits
+/// until all processors have left their present work (`synchronize_net` in net/packet/af_packet.c), and several waits
+/// that begin together take no longer than one.
+fn side_by_side<A: Send, B>(
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (A, B) {
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (
+            first.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            second,
+        )
+    })
 }
 
 /// Opens a socket that does not receive anything yet.

@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 use model::Nanos;
 
@@ -76,8 +78,8 @@ const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 /// A packet socket and the ring in which it receives.
 #[derive(Debug)]
 pub(super) struct Ring {
-    socket: OwnedFd,
-    map: Arc<Map>,
+    socket: ManuallyDrop<OwnedFd>,
+    map: ManuallyDrop<Arc<Map>>,
     geometry: SlotGeometry,
     /// Number of slots, in the order in which the kernel fills them.
     slots: usize,
@@ -131,8 +133,8 @@ impl Ring {
         socket::set(&socket, libc::PACKET_RX_RING, &request)?;
         let map = Map::new(&socket, blocks * BLOCK)?;
         Ok(Self {
-            socket,
-            map: Arc::new(map),
+            socket: ManuallyDrop::new(socket),
+            map: ManuallyDrop::new(Arc::new(map)),
             geometry,
             slots,
             next: 0,
@@ -182,7 +184,7 @@ impl Ring {
         }
         self.next = (self.next + 1) % self.slots;
         self.taken += 1;
-        let map = &self.map;
+        let map: &Arc<Map> = &self.map;
         let interface = map.u32_at(at + field::INTERFACE).cast_signed();
         let word = |offset: usize| map.u32_at(at + offset) as usize;
         let (len, captured) = (word(field::LEN), word(field::SNAPLEN));
@@ -221,6 +223,23 @@ impl Ring {
     pub(super) fn recall_newest(&self) -> Option<usize> {
         let newest = self.lent.back().filter(|frame| **frame + 1 == self.taken);
         newest.map(|frame| frame % self.slots)
+    }
+}
+
+impl Drop for Ring {
+    /// Closes the socket on a separate thread, because the kernel then waits twice until all processors have left their
+    /// present work (`packet_release` in net/packet/af_packet.c). The process ends only after that.
+    fn drop(&mut self) {
+        // SAFETY: the ring is being dropped, so neither of them is used again.
+        let (socket, map) = unsafe {
+            (
+                ManuallyDrop::take(&mut self.socket),
+                ManuallyDrop::take(&mut self.map),
+            )
+        };
+        // If there can be no thread, they are closed here.
+        let thread = thread::Builder::new().name("closing".to_owned());
+        let _ = thread.spawn(move || drop((map, socket)));
     }
 }
 
@@ -266,6 +285,9 @@ impl Map {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // A child process does not need the ring, and copying its page tables would take milliseconds.
+        // SAFETY: the range is the new mapping, whose contents are not changed.
+        unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         Ok(Self {
             base: NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?,
             len,

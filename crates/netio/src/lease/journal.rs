@@ -26,11 +26,21 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Largest number of bytes that are read of a journal.
 const LONGEST: u64 = 64 << 10;
 
+/// The journals of one network namespace in one directory.
+#[derive(Debug)]
+pub(super) struct JournalDir {
+    dir: PrivateDir,
+    /// The number of the namespace.
+    namespace: u64,
+    /// The kernel's id of the boot.
+    boot: String,
+}
+
 /// A locked journal. The lock ends with the process.
 #[derive(Debug)]
 pub(super) struct LeaseJournal {
     file: Flock<File>,
-    dir: Arc<PrivateDir>,
+    dir: Arc<JournalDir>,
     name: String,
 }
 
@@ -46,38 +56,58 @@ pub(super) struct Holder {
     pub(super) mac: [u8; 6],
 }
 
-/// Returns the numbers of the interfaces in the namespace of the calling thread that have journals in `dir`.
-pub(super) fn interfaces(dir: &PrivateDir) -> io::Result<Vec<u32>> {
-    let prefix = format!("{}-", netns::cookie_here()?);
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir.path())? {
-        let name = entry?.file_name();
-        let index = name.to_str().and_then(|name| {
-            let index = name.strip_prefix(&prefix)?.strip_suffix(".json")?;
-            index.parse::<u32>().ok()
-        });
-        found.extend(index);
+impl JournalDir {
+    /// Keeps the journals of the namespace of the calling thread in `dir`.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub(super) fn new(dir: PrivateDir) -> Result<Self, LeaseError> {
+        match netns::cookie_here() {
+            Ok(namespace) => Ok(Self {
+                dir,
+                namespace,
+                boot: boot(),
+            }),
+            Err(source) => Err(dir_error(&dir, source)),
+        }
     }
-    found.sort_unstable();
-    Ok(found)
+
+    /// Returns the numbers of the interfaces that have journals.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub(super) fn interfaces(&self) -> Result<Vec<u32>, LeaseError> {
+        let error = |source| dir_error(&self.dir, source);
+        let prefix = format!("{}-", self.namespace);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(self.dir.path()).map_err(error)? {
+            let name = entry.map_err(error)?.file_name();
+            let index = name.to_str().and_then(|name| {
+                let index = name.strip_prefix(&prefix)?.strip_suffix(".json")?;
+                index.parse::<u32>().ok()
+            });
+            found.extend(index);
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
 }
 
 impl LeaseJournal {
-    /// Locks the journal of the interface with the number `index` in the namespace of the calling thread. `None` if there
-    /// is no journal, unless `create` is set. `interface` is the name for the error.
+    /// Locks the journal of the interface with the number `index`. `None` if there is no journal, unless `create` is set.
+    /// `interface` is the name for the error.
     ///
     /// # Errors
     /// Another process holds the lock, or the journal cannot be opened.
     pub(super) fn lock(
-        dir: &Arc<PrivateDir>,
+        dir: &Arc<JournalDir>,
         index: u32,
         interface: &str,
         create: bool,
     ) -> Result<Option<Self>, LeaseError> {
-        let cookie = netns::cookie_here().map_err(|e| dir_error(dir, e))?;
-        let name = format!("{cookie}-{index}.json");
+        let name = format!("{}-{index}.json", dir.namespace);
         let error = |source| LeaseError::Journal {
-            path: dir.path().join(&name),
+            path: dir.dir.path().join(&name),
             source,
         };
         let mut flags = OFlag::O_RDWR
@@ -88,7 +118,12 @@ impl LeaseJournal {
         flags.set(OFlag::O_CREAT, create);
         let end = Instant::now() + LOCK_TIMEOUT;
         loop {
-            let file = match openat(&**dir, name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+            let file = match openat(
+                &dir.dir,
+                name.as_str(),
+                flags,
+                Mode::S_IRUSR | Mode::S_IWUSR,
+            ) {
                 Ok(file) => File::from(file),
                 Err(Errno::ENOENT) if !create => return Ok(None),
                 Err(errno) => return Err(error(errno.into())),
@@ -120,7 +155,7 @@ impl LeaseJournal {
     /// Returns the process that last held the interface and the replaced settings, latest last, if the journal was
     /// written since the last boot.
     pub(super) fn left_behind(&self) -> Option<(Holder, Vec<ReplacedSetting>)> {
-        contents(&self.file).filter(|(holder, _)| holder.boot == boot())
+        contents(&self.file).filter(|(holder, _)| holder.boot == self.dir.boot)
     }
 
     /// Truncates the journal and writes this process as its holder.
@@ -128,7 +163,7 @@ impl LeaseJournal {
         self.file.set_len(0).map_err(|e| self.error(e))?;
         self.write(&Holder {
             pid: std::process::id(),
-            boot: boot(),
+            boot: self.dir.boot.clone(),
             interface: interface.to_owned(),
             mac,
         })
@@ -144,18 +179,22 @@ impl LeaseJournal {
     /// Removes the journal while it is locked. A process that waits for the lock notices that the file is gone.
     pub(super) fn remove(&self) {
         // An error can be ignored: the next holder reads and removes a journal that remains.
-        let _ = unlinkat(&*self.dir, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
+        let _ = unlinkat(
+            &self.dir.dir,
+            self.name.as_str(),
+            UnlinkatFlags::NoRemoveDir,
+        );
     }
 
     fn error(&self, source: io::Error) -> LeaseError {
         LeaseError::Journal {
-            path: self.dir.path().join(&self.name),
+            path: self.dir.dir.path().join(&self.name),
             source,
         }
     }
 }
 
-pub(super) fn dir_error(dir: &PrivateDir, source: io::Error) -> LeaseError {
+fn dir_error(dir: &PrivateDir, source: io::Error) -> LeaseError {
     LeaseError::Journal {
         path: dir.path().to_owned(),
         source,

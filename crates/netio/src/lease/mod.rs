@@ -20,9 +20,9 @@ use crate::bridge;
 use crate::iface::{Interface, InterfaceError};
 use crate::ingress_drop;
 use crate::netns::{NetNsError, write_sysctl_here};
-use crate::offloads::{OffloadError, Offloads, SwitchResult};
+use crate::offloads::{IoctlSocket, OffloadError, Offloads, SwitchResult};
 use crate::private_dir::{PrivateDir, PrivateDirError};
-use journal::{LOCK_TIMEOUT, LeaseJournal, RETRY_INTERVAL, dir_error, interfaces};
+use journal::{JournalDir, LOCK_TIMEOUT, LeaseJournal, RETRY_INTERVAL};
 
 /// Offloads that would merge packets before they are seen, in a form that the virtio header cannot describe or that
 /// could not leave as it arrived (`net/core/dev.c`, `dev_disable_lro` and similar functions).
@@ -35,6 +35,14 @@ pub const MERGING: [&str; 4] = [
 
 /// Prefix of the names of farwire's bridges, before the number of a port.
 const BRIDGE: &str = "farwire-";
+
+/// Leases interfaces of one namespace. All leases share two descriptors, the directory of the journals and a socket, and
+/// each lease has one more, its journal.
+#[derive(Clone, Debug)]
+pub struct InterfaceLeases {
+    journals: Arc<JournalDir>,
+    socket: Arc<IoctlSocket>,
+}
 
 /// The right to change an interface. Changes made through it are undone when it is dropped.
 #[derive(Debug)]
@@ -111,6 +119,9 @@ pub enum LeaseError {
     /// There is no directory for journals.
     #[error(transparent)]
     Directory(#[from] PrivateDirError),
+    /// No socket could be opened to change interfaces.
+    #[error("cannot open a socket to change interfaces: {0}")]
+    Socket(#[source] io::Error),
     /// The interface could not be looked up, or could not join a bridge.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
@@ -135,40 +146,47 @@ impl LeaseError {
     }
 }
 
-impl InterfaceLease {
-    /// Leases an interface of the namespace of the calling thread, and first undoes changes that a killed process of
-    /// this user left.
+impl InterfaceLeases {
+    /// Leases interfaces of the namespace of the calling thread. The journals are in `/run/farwire` or, if that cannot be
+    /// written, in `$XDG_RUNTIME_DIR/farwire` or else in `/tmp/farwire-UID`.
     ///
-    /// The journal is in `/run/farwire` or, if that cannot be written, in `$XDG_RUNTIME_DIR/farwire` or else in
-    /// `/tmp/farwire-UID`.
+    /// # Errors
+    /// There is no directory for journals, or the process has no descriptor left.
+    pub fn open() -> Result<Self, LeaseError> {
+        Self::with(PrivateDir::own()?)
+    }
+
+    /// Leases interfaces with journals in the directory `dir`, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// The directory cannot be used, or the process has no descriptor left.
+    pub fn in_dir(dir: &Path) -> Result<Self, LeaseError> {
+        Self::with(PrivateDir::make(dir).map_err(|source| LeaseError::Journal {
+            path: dir.to_owned(),
+            source,
+        })?)
+    }
+
+    fn with(dir: PrivateDir) -> Result<Self, LeaseError> {
+        Ok(Self {
+            journals: Arc::new(JournalDir::new(dir)?),
+            socket: Arc::new(IoctlSocket::open().map_err(LeaseError::Socket)?),
+        })
+    }
+
+    /// Leases an interface, and first undoes changes that a killed process of this user left.
     ///
     /// # Errors
     /// Another farwire holds the interface, or the journal cannot be written.
-    pub fn take(found: &Interface) -> Result<Self, LeaseError> {
-        Self::of(PrivateDir::own()?, found)
-    }
-
-    /// Leases an interface with the journal in the directory `dir`.
-    ///
-    /// # Errors
-    /// The same as for [`InterfaceLease::take`].
-    pub fn take_in(dir: &Path, interface: &str) -> Result<Self, LeaseError> {
-        let found = Interface::find(interface)?;
-        let opened = PrivateDir::make(dir).map_err(|source| LeaseError::Journal {
-            path: dir.to_owned(),
-            source,
-        })?;
-        Self::of(opened, &found)
-    }
-
-    fn of(dir: PrivateDir, found: &Interface) -> Result<Self, LeaseError> {
-        let journal = LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, true)?
+    pub fn take(&self, found: &Interface) -> Result<InterfaceLease, LeaseError> {
+        let offloads = Offloads::open_on(&self.socket, &found.name)?;
+        let journal = LeaseJournal::lock(&self.journals, found.index, &found.name, true)?
             .expect("it is created if there is none");
         let left = journal
             .left_behind()
             .filter(|(holder, _)| holder.mac == found.mac);
-        let mut lease = Self {
-            offloads: Offloads::open(&found.name)?,
+        let mut lease = InterfaceLease {
+            offloads,
             journal,
             replaced: left.map(|(_, replaced)| replaced).unwrap_or_default(),
             has_raised: false,
@@ -183,6 +201,65 @@ impl InterfaceLease {
         Ok(lease)
     }
 
+    /// Undoes the changes on the interface with the number `index` that a killed process left; `None` if there is no
+    /// journal any more.
+    fn put_back(&self, index: u32) -> Option<PutBack> {
+        let found = match Interface::by_index(index) {
+            Ok(found) => Some(found),
+            Err(InterfaceError::Missing(_)) => None,
+            Err(error) => {
+                let failed = PutBackOutcome::Failed(error.into());
+                return Some(PutBack::new(index, None, failed));
+            }
+        };
+        let name = found.as_ref().map(|found| found.name.clone());
+        let call = name.clone().unwrap_or_else(|| format!("number {index}"));
+        let journal = match LeaseJournal::lock(&self.journals, index, &call, false) {
+            Ok(journal) => journal?,
+            Err(in_use @ LeaseError::InUse { .. }) => {
+                return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
+            }
+            Err(error) => return Some(PutBack::new(index, name, PutBackOutcome::Failed(error))),
+        };
+        if let Err(in_use) = await_no_box(index, &call) {
+            return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
+        }
+        let last = journal.left_behind().map(|(holder, _)| holder.interface);
+        let outcome = match self.undo(journal, found.as_ref()) {
+            Ok(Some(replaced)) => PutBackOutcome::Done(replaced),
+            Ok(None) => PutBackOutcome::Gone,
+            Err(error) => PutBackOutcome::Failed(error),
+        };
+        Some(PutBack::new(index, name.or(last), outcome))
+    }
+
+    /// Undoes the changes in `journal` if it is for the interface `found`. Removes the journal unless something could
+    /// not be undone.
+    fn undo(
+        &self,
+        journal: LeaseJournal,
+        found: Option<&Interface>,
+    ) -> Result<Option<Vec<ReplacedSetting>>, LeaseError> {
+        let left = journal.left_behind();
+        let is_of = |found: &&Interface| left.as_ref().is_some_and(|(h, _)| h.mac == found.mac);
+        let (Some(found), Some((_, replaced))) = (found.filter(is_of), &left) else {
+            journal.remove();
+            return Ok(None);
+        };
+        let lease = InterfaceLease {
+            offloads: Offloads::open_on(&self.socket, &found.name)?,
+            journal,
+            replaced: replaced.clone(),
+            has_raised: false,
+            is_left: true,
+        };
+        lease.restore()?;
+        lease.journal.remove();
+        Ok(Some(lease.replaced.clone()))
+    }
+}
+
+impl InterfaceLease {
     /// Returns whether leasing the interface set it up again, so that its carrier may take some time.
     pub fn has_raised(&self) -> bool {
         self.has_raised
@@ -341,46 +418,15 @@ pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
     let mut all = Vec::new();
     let others = PrivateDir::of_namespace_owner();
     for dir in others.into_iter().chain([PrivateDir::own()?]) {
-        let dir = Arc::new(dir);
-        for index in interfaces(&dir).map_err(|e| dir_error(&dir, e))? {
-            all.extend(put_back_one(&dir, index));
-        }
+        let leases = InterfaceLeases::with(dir)?;
+        let interfaces = leases.journals.interfaces()?;
+        all.extend(
+            interfaces
+                .into_iter()
+                .filter_map(|index| leases.put_back(index)),
+        );
     }
     Ok(all)
-}
-
-/// Undoes the changes on one interface; `None` if the journal has disappeared.
-fn put_back_one(dir: &Arc<PrivateDir>, index: u32) -> Option<PutBack> {
-    let found = match Interface::by_index(index) {
-        Ok(found) => Some(found),
-        Err(InterfaceError::Missing(_)) => None,
-        Err(error) => {
-            return Some(PutBack::new(
-                index,
-                None,
-                PutBackOutcome::Failed(error.into()),
-            ));
-        }
-    };
-    let name = found.as_ref().map(|found| found.name.clone());
-    let call = name.clone().unwrap_or_else(|| format!("number {index}"));
-    let journal = match LeaseJournal::lock(dir, index, &call, false) {
-        Ok(journal) => journal?,
-        Err(in_use @ LeaseError::InUse { .. }) => {
-            return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
-        }
-        Err(error) => return Some(PutBack::new(index, name, PutBackOutcome::Failed(error))),
-    };
-    if let Err(in_use) = await_no_box(index, &call) {
-        return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
-    }
-    let last = journal.left_behind().map(|(holder, _)| holder.interface);
-    let outcome = match put_back(journal, found.as_ref()) {
-        Ok(Some(replaced)) => PutBackOutcome::Done(replaced),
-        Ok(None) => PutBackOutcome::Gone,
-        Err(error) => PutBackOutcome::Failed(error),
-    };
-    Some(PutBack::new(index, name.or(last), outcome))
 }
 
 /// Waits until no box guards the interface with the number `index`. Its journal does not suffice to tell, because the
@@ -400,30 +446,6 @@ fn await_no_box(index: u32, interface: &str) -> Result<(), LeaseError> {
         std::thread::sleep(RETRY_INTERVAL);
     }
     Ok(())
-}
-
-/// Undoes the changes in `journal` if it is for the interface `found`. Removes the journal unless something could not
-/// be undone.
-fn put_back(
-    journal: LeaseJournal,
-    found: Option<&Interface>,
-) -> Result<Option<Vec<ReplacedSetting>>, LeaseError> {
-    let left = journal.left_behind();
-    let is_of = |found: &&Interface| left.as_ref().is_some_and(|(h, _)| h.mac == found.mac);
-    let (Some(found), Some((_, replaced))) = (found.filter(is_of), &left) else {
-        journal.remove();
-        return Ok(None);
-    };
-    let lease = InterfaceLease {
-        offloads: Offloads::open(&found.name)?,
-        journal,
-        replaced: replaced.clone(),
-        has_raised: false,
-        is_left: true,
-    };
-    lease.restore()?;
-    lease.journal.remove();
-    Ok(Some(lease.replaced.clone()))
 }
 
 impl PutBack {

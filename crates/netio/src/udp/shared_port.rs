@@ -3,7 +3,6 @@
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -58,33 +57,35 @@ impl SharedPort {
         })
     }
 
-    /// Returns the next datagram from a peer without a connected socket; `None` if none arrives within `longest`.
+    /// Returns the next datagram from a peer without a connected socket; `None` if `wake` becomes readable before one
+    /// arrives, or after a signal.
     ///
     /// # Errors
     /// Those of poll(2) and recvmsg(2).
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
-        longest: Duration,
+        wake: impl AsFd,
     ) -> io::Result<Option<UdpRequest>> {
         if let Some((request, datagram)) = self.early_datagrams.pop() {
             let length = request.length.min(buffer.len());
             buffer[..length].copy_from_slice(&datagram[..length]);
             return Ok(Some(UdpRequest { length, ..request }));
         }
-        let sockets = self.firsts.iter().map(|(_, socket)| socket);
+        let sockets = self.firsts.iter().map(|(_, socket)| socket.as_fd());
         let mut fds: Vec<PollFd<'_>> = sockets
-            .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
+            .chain([wake.as_fd()])
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
-        let timeout = PollTimeout::try_from(longest).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, timeout) {
+        match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) => {}
             Err(Errno::EINTR) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         }
         let ready = fds.iter().position(|fd| fd.any().unwrap_or(false));
         ready
-            .map(|ready| self.firsts[ready].1.receive(buffer))
+            .and_then(|ready| self.firsts.get(ready))
+            .map(|(_, socket)| socket.receive(buffer))
             .transpose()
     }
 
@@ -193,6 +194,7 @@ fn always_first(socket: &UdpSocket) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Alarm;
 
     fn await_datagram(socket: impl AsFd) {
         let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
@@ -200,8 +202,22 @@ mod tests {
     }
 
     fn greeting(port: &mut SharedPort) -> UdpRequest {
-        let came = port.receive(&mut [0; 16], Duration::from_secs(5));
-        came.unwrap().expect("a datagram within 5 s")
+        let sockets = port.firsts.iter().map(|(_, socket)| socket.as_fd());
+        let mut fds: Vec<_> = sockets
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        let is_early = !port.early_datagrams.is_empty();
+        assert!(is_early || poll(&mut fds, PollTimeout::from(5000u16)).unwrap() > 0);
+        let received = port.receive(&mut [0; 16], Alarm::new().unwrap());
+        received.unwrap().expect("a datagram has arrived")
+    }
+
+    #[test]
+    fn a_wait_without_a_datagram_ends_when_the_waker_is_readable() {
+        let mut port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let alarm = Alarm::new().unwrap();
+        alarm.ring();
+        assert_eq!(port.receive(&mut [0; 16], &alarm).unwrap(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 
 use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, Endpoint, SERVER, SegmentEnd, WAN};
-use farwire_netio::iface::{Interface, LinkWatcher};
+use farwire_netio::iface::{HostUse, Interface, LinkWatcher};
 use farwire_netio::netns::NetNs;
 use farwire_netio::offloads::Offloads;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -207,16 +207,15 @@ fn an_interface_is_found_with_its_properties() {
     let (loopback, wan, routed) = bed
         .client()
         .run(|| {
-            let before = Interface::find(WAN).unwrap();
+            let wan = Interface::find(WAN).unwrap();
+            let has_default_route = || HostUse::now().unwrap().has_default_route(&wan);
+            let before = has_default_route();
             let route = RouteMessageBuilder::<Ipv4Addr>::new()
                 .gateway(SERVER.v4)
                 .build();
             netlink(async |handle| handle.route().add(route).execute().await);
-            (
-                Interface::find("lo").unwrap(),
-                before,
-                Interface::find(WAN).unwrap(),
-            )
+            let routed = [before, has_default_route()];
+            (Interface::find("lo").unwrap(), wan, routed)
         })
         .unwrap();
     assert!(!loopback.ethernet);
@@ -225,8 +224,7 @@ fn an_interface_is_found_with_its_properties() {
     assert_eq!(wan.mac, CLIENT.mac);
     assert!(wan.up && wan.carrier && wan.running && wan.ethernet);
     assert_eq!((wan.master, wan.kind.as_deref()), (None, Some("veth")));
-    assert!(!wan.default_route);
-    assert!(routed.default_route);
+    assert_eq!(routed, [false, true]);
 }
 
 #[test_support::test(serial, Namespaces)]

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use farwire_netio::bed::{CLIENT_PORT, WAN};
 use farwire_netio::iface::{Interface, LinkChange, LinkWatcher};
-use farwire_netio::lease::{InterfaceLease, ReplacedSetting};
+use farwire_netio::lease::{InterfaceLease, InterfaceLeases, LeaseError, ReplacedSetting};
 use farwire_netio::offloads::{Offloads, SwitchResult};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd as _;
@@ -26,7 +26,7 @@ fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
 #[test_support::test(serial, Namespaces)]
 fn a_feature_and_the_state_are_restored() {
     in_a_namespace(|dir| {
-        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = lease(dir, WAN).unwrap();
         assert_eq!(lease.switch(TSO, false).unwrap(), SwitchResult::Changed);
         assert_eq!(lease.switch(TSO, false).unwrap(), SwitchResult::Unchanged);
         assert!(lease.set_up(false).unwrap());
@@ -42,7 +42,7 @@ fn a_feature_and_the_state_are_restored() {
 fn changes_of_a_killed_process_are_undone() {
     in_a_namespace(|dir| {
         kill_holder(dir);
-        let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
+        let lease = lease(dir, WAN).unwrap();
         assert_eq!(state(), (true, true));
         assert_eq!(lease.replaced(), []);
     });
@@ -53,7 +53,7 @@ fn changes_of_a_killed_process_are_undone_after_a_rename() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         ip(&["link", "set", WAN, "name", "lan"]);
-        let lease = InterfaceLease::take_in(dir.path(), "lan").unwrap();
+        let lease = lease(dir, "lan").unwrap();
         assert_eq!(state_of("lan"), (true, true));
         assert!(lease.has_raised());
     });
@@ -65,7 +65,7 @@ fn an_interface_with_another_address_is_left_alone() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
-        let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
+        let lease = lease(dir, WAN).unwrap();
         assert_eq!(state(), (false, false));
         assert!(!lease.has_raised());
     });
@@ -74,13 +74,18 @@ fn an_interface_with_another_address_is_left_alone() {
 #[test_support::test(serial, Namespaces, Tool("ip"))]
 fn a_renamed_interface_is_restored() {
     in_a_namespace(|dir| {
-        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = lease(dir, WAN).unwrap();
         lease.switch(TSO, false).unwrap();
         lease.set_up(false).unwrap();
         ip(&["link", "set", WAN, "name", "lan"]);
         drop(lease);
         assert_eq!(state_of("lan"), (true, true));
     });
+}
+
+fn lease(dir: &TempDir, interface: &str) -> Result<InterfaceLease, LeaseError> {
+    let found = Interface::find(interface).unwrap();
+    InterfaceLeases::in_dir(dir.path())?.take(&found)
 }
 
 /// Leaves the feature off and the interface down.
@@ -101,10 +106,8 @@ fn an_interface_cannot_be_leased_twice() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let _lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
-        InterfaceLease::take_in(dir.path(), WAN)
-            .unwrap_err()
-            .to_string()
+        let _lease = lease(&dir, WAN).unwrap();
+        lease(&dir, WAN).unwrap_err().to_string()
     };
     let error = bed.client().run(within).unwrap();
     let pid = std::process::id();
@@ -117,7 +120,7 @@ fn an_interface_cannot_be_leased_twice() {
 #[test_support::test(serial, Namespaces)]
 fn an_unknown_or_fixed_feature_is_reported() {
     in_a_namespace(|dir| {
-        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = lease(dir, WAN).unwrap();
         let absent = lease.switch("no-such-feature", true).unwrap();
         assert_eq!(absent, SwitchResult::Absent);
         assert_eq!(lease.switch("rx-lro", true).unwrap(), SwitchResult::Refused);

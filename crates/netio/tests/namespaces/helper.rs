@@ -9,8 +9,9 @@ use std::thread;
 
 use farwire_netio::bed::WAN;
 use farwire_netio::contain::{self, Contained};
+use farwire_netio::iface::Interface;
 use farwire_netio::kill_on_drop::KillOnDrop;
-use farwire_netio::lease::InterfaceLease;
+use farwire_netio::lease::InterfaceLeases;
 use farwire_netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
@@ -116,7 +117,8 @@ fn spawn_in_and_wait() {
 }
 
 fn lease_and_wait(dir: &Path) {
-    let mut lease = InterfaceLease::take_in(dir, WAN).unwrap();
+    let leases = InterfaceLeases::in_dir(dir).unwrap();
+    let mut lease = leases.take(&Interface::find(WAN).unwrap()).unwrap();
     lease.switch("tx-tcp-segmentation", false).unwrap();
     lease.set_up(false).unwrap();
     print!("{READY}");

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -109,21 +109,23 @@ impl Dispatcher {
         None
     }
 
-    /// Starts a thread that answers UDP greetings until `exit_message` is set.
+    /// Starts a thread that answers UDP greetings until the far end stops.
     pub(super) fn answer_greetings(self: Arc<Self>) -> io::Result<JoinHandle<()>> {
         let thread = thread::Builder::new().name("iperf3 udp".to_owned());
         thread.spawn(move || {
-            while !self.ending.load(Ordering::Relaxed) {
+            while !self.shared.stopping() {
                 self.answer_greeting();
             }
         })
     }
 
-    /// Answers one greeting, if one arrives soon and a test waits for it.
+    /// Waits for one greeting, and answers it if a test waits for it.
     fn answer_greeting(&self) -> Option<()> {
         let mut port = lock(&self.udp_port);
         let mut datagram = [0; wire::GREETING_LENGTH + 1];
-        let request = port.receive(&mut datagram, STOP_INTERVAL).ok()??;
+        let request = port
+            .receive(&mut datagram, self.shared.stop_alarm())
+            .ok()??;
         let answer = wire::answer_to(&datagram[..request.length])?;
         let test = self.datagrams.find(&request.peer().ip())?;
         // Without a free descriptor there is no answer, and the client greets again or gives up.

@@ -85,7 +85,11 @@ impl Reflector {
         netio::ask_for_short_slices();
         let mut buffer = vec![0; LONGEST];
         while !self.shared.stopping() {
-            await_input(&self.socket);
+            await_input(
+                &self.socket,
+                &self.shared,
+                Some(MAINTENANCE_INTERVAL.into()),
+            );
             self.read_departures();
             // An error concerns an earlier answer whose receiver is gone, and can be ignored.
             while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
