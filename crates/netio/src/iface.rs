@@ -143,6 +143,33 @@ impl Interface {
     }
 }
 
+/// The IP families for which a network namespace has a default route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefaultRoutes {
+    /// Whether there is one for IPv4.
+    pub v4: bool,
+    /// Whether there is one for IPv6.
+    pub v6: bool,
+}
+
+impl DefaultRoutes {
+    /// Looks for default routes in the namespace of the calling thread, in all tables.
+    ///
+    /// # Errors
+    /// The request to the kernel fails.
+    pub fn here() -> Result<Self, InterfaceError> {
+        let ask = async |handle: Handle| {
+            let v4 = interfaces_of_family(&handle, AddressFamily::Inet, leads_anywhere).await?;
+            let v6 = interfaces_of_family(&handle, AddressFamily::Inet6, leads_anywhere).await?;
+            Ok(Self {
+                v4: !v4.is_empty(),
+                v6: !v6.is_empty(),
+            })
+        };
+        Ok(netlink::call_here(ask)?)
+    }
+}
+
 /// A change of an interface, or its present state after notifications were lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
@@ -270,10 +297,12 @@ fn from_message(link: &LinkMessage) -> Interface {
 
 /// Returns the interfaces out of which default routes of any table lead.
 async fn defaults(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
-    let leads_anywhere = |route: &RouteMessage| {
-        route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
-    };
     interfaces_of_routes(handle, leads_anywhere).await
+}
+
+/// Returns true for a default route.
+fn leads_anywhere(route: &RouteMessage) -> bool {
+    route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
 }
 
 /// Returns the interfaces out of which routes of any table and family lead that are `wanted`.
@@ -283,14 +312,25 @@ async fn interfaces_of_routes(
 ) -> Result<BTreeSet<u32>, NetlinkError> {
     let mut found = BTreeSet::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut all = RouteMessage::default();
-        all.header.address_family = family;
-        let mut routes = handle.route().get(all).execute();
-        let what = || "list the routes".to_owned();
-        while let Some(route) = routes.try_next().await.context(what)? {
-            if wanted(&route) {
-                found.extend(output_interfaces(&route));
-            }
+        found.extend(interfaces_of_family(handle, family, &wanted).await?);
+    }
+    Ok(found)
+}
+
+/// Returns the interfaces out of which routes of any table lead that are `wanted`.
+async fn interfaces_of_family(
+    handle: &Handle,
+    family: AddressFamily,
+    wanted: impl Fn(&RouteMessage) -> bool,
+) -> Result<BTreeSet<u32>, NetlinkError> {
+    let mut found = BTreeSet::new();
+    let mut all = RouteMessage::default();
+    all.header.address_family = family;
+    let mut routes = handle.route().get(all).execute();
+    let what = || "list the routes".to_owned();
+    while let Some(route) = routes.try_next().await.context(what)? {
+        if wanted(&route) {
+            found.extend(output_interfaces(&route));
         }
     }
     Ok(found)

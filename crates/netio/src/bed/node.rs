@@ -102,7 +102,7 @@ pub(crate) fn prepare_for_nic(namespace: &NetNs, name: &str) -> Result<(), BedEr
 
 /// Disables address configuration and router solicitation of IPv6, so that no packet except MLD crosses the link
 /// unsolicited.
-fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
+pub(super) fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
     for (setting, value) in [
         ("accept_dad", "0"),
         ("dad_transmits", "0"),
