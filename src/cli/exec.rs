@@ -26,7 +26,7 @@ use crate::forward::thread::EMULATOR_DIED;
 use crate::host_network::{self, HOST_NAME, JoinedHost};
 use crate::live::NewLink;
 use crate::notes::note;
-use crate::testbed::{self, EmulatedBed, StallWatch};
+use crate::testbed::{self, CommandUser, EmulatedBed, StallWatch};
 use crate::tui::CommandOutput;
 use conditions::{LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
@@ -63,6 +63,9 @@ pub(crate) struct ExecArgs {
     mtu: u32,
     #[command(flatten)]
     host_network: HostNetworkArgs,
+    /// Run the command as user 0, which it is only inside, instead of as yourself
+    #[arg(long, help_heading = BED_HEADING, hide_short_help = true)]
+    root: bool,
     /// Write the link's counters as JSON to FILE (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
@@ -101,7 +104,10 @@ impl ExecArgs {
         let link = spec.to_link("box").or_bad_input()?;
         let listening = self.listen.open(THE_LINK)?;
         let host_network = self.host_network.prepare()?;
-        testbed::gain_privilege()?;
+        testbed::gain_privilege(match self.root {
+            true => CommandUser::Root,
+            false => CommandUser::Caller,
+        })?;
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
         let signals = Signals::catch()?;

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
@@ -142,6 +142,32 @@ fn the_commands_resolv_conf_is_for_it_alone_and_the_far_end_is_still_there() -> 
     has(&text, "1 received")?;
     has(&text, "/proc/self/fd")?;
     ensure!(fs::read_to_string("/etc/hosts")? == before);
+    Ok(())
+}
+
+/// On a machine where the device belongs to root alone, as it does without udev, the test makes one for everybody.
+#[test_support::test(
+    HostNetwork,
+    Root,
+    OrdinaryUser,
+    Tool("unshare"),
+    Tool("setpriv"),
+    Tool("curl")
+)]
+fn a_user_other_than_0_reaches_the_host_as_itself() -> Result<()> {
+    let host = Host::start(false)?;
+    let port = serve_text(host.own(), "127.0.0.1", "near")?;
+    let directory = tempfile::tempdir()?;
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+    let script = "mknod $0/tun c 10 200 && chmod 666 $0/tun && mount --bind $0/tun /dev/net/tun && \
+                  exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$@\"";
+    let line = format!("id -u; curl -sS --max-time 60 http://host.farwire.internal:{port}/");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.arg(directory.path()).arg(process::program());
+    command.args(["exec", "--net", "host", "--", "sh", "-c", &line]);
+    let output = process::succeeds_in(host.own(), &mut command)?;
+    ensure!(stdout(&output) == "1001\nnear", "{output:?}");
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use caps::{CapSet, Capability};
 use netio::userns::{self, Privilege};
+use nix::unistd::geteuid;
 
 use crate::process;
 
@@ -17,6 +18,9 @@ use crate::process;
 const POWERLESS: &str = "__powerless";
 /// The same in a user namespace that does not allow another one.
 const CONFINED: &str = "__confined";
+
+/// The number of an ordinary user, whom the system need not know.
+const ORDINARY: u32 = 1001;
 
 /// Returns the program under test with these capabilities only.
 pub fn farwire_with(kept: &[Capability]) -> Result<Command> {
@@ -35,6 +39,17 @@ pub fn plain_user(program: impl AsRef<OsStr>) -> Result<Command> {
         Privilege::Root => diverted(POWERLESS, &[Capability::CAP_SETFCAP], program),
         Privilege::UserNamespace | Privilege::None { .. } => Ok(Command::new(program)),
     }
+}
+
+/// Returns the program under test as a user other than 0 runs it: the user of this program or, if that is root, another
+/// one.
+pub fn farwire_of_ordinary_user() -> Command {
+    let mut command = process::farwire();
+    if geteuid().is_root() {
+        // Root without further groups gives up the own ones, too.
+        command.uid(ORDINARY).gid(ORDINARY);
+    }
+    command
 }
 
 /// Returns the program under test without any capability, in an environment without user namespaces.

@@ -17,7 +17,7 @@ use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
 use netio::{AfPacket, RingSlots};
 
-use crate::{process, steering};
+use crate::{powerless, process, steering};
 
 /// Number of tests that run in parallel: one more than a small machine has cores, because most of them wait and some
 /// send as fast as they can.
@@ -42,6 +42,8 @@ pub enum Need {
     Namespaces,
     /// pasta and the device for its tap, with which `exec --net host` works.
     HostNetwork,
+    /// A user other than 0 who may run the program under test and create namespaces.
+    OrdinaryUser,
     /// A default route of the machine, which pages take for granted that use its network.
     DefaultRoute,
     /// The host's own root.
@@ -372,6 +374,12 @@ impl Need {
                     let opened = tun.open("/dev/net/tun");
                     opened.err().map(|why| format!("/dev/net/tun: {why}"))
                 }),
+            Self::OrdinaryUser => {
+                let mut exec = powerless::farwire_of_ordinary_user();
+                let tried = process::succeeds(exec.args(["exec", "--", "true"]));
+                let why = |why| format!("an ordinary user cannot run `farwire exec`: {why:#}");
+                tried.err().map(why)
+            }
             Self::DefaultRoute => match DefaultRoutes::here() {
                 Ok(routes) if routes.v4 || routes.v6 => None,
                 Ok(_) => Some("this machine has no default route".to_owned()),
