@@ -194,21 +194,35 @@ fn advice(step: Step, errno: Errno) -> &'static str {
     } else if matches!(step, Step::Unshare) && errno == Errno::EINVAL {
         " (the kernel needs CONFIG_USER_NS, and the process may have no second thread)"
     } else if sysctl("/proc/sys/user/max_user_namespaces", "0") {
-        " (sysctl user.max_user_namespaces is 0)"
+        " (sysctl user.max_user_namespaces is 0: as root, run `sysctl -w user.max_user_namespaces=15000`)"
     } else if denied && sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-        " (sysctl kernel.unprivileged_userns_clone is 0)"
+        " (sysctl kernel.unprivileged_userns_clone is 0: as root, run `sysctl -w kernel.unprivileged_userns_clone=1`)"
     } else if denied
         && sysctl(
             "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
             "1",
         )
     {
-        " (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)"
+        " (sysctl kernel.apparmor_restrict_unprivileged_userns is 1, as on Ubuntu 24.04: as root, run \
+         `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give farwire an AppArmor profile with `userns,`)"
+    } else if denied && is_filtered() {
+        " (a seccomp filter forbids it, as Docker's default profile does: start the container with \
+         `--security-opt seccomp=unconfined`, or as its root with `--cap-add SYS_ADMIN --cap-add NET_ADMIN`)"
     } else if denied {
         " (a container's or the system's security policy forbids it)"
     } else {
         ""
     }
+}
+
+/// Returns true if a seccomp filter is in force for this process.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    // 2 is SECCOMP_MODE_FILTER (include/uapi/linux/seccomp.h).
+    mode.is_some_and(|mode| mode.trim() == "2")
 }
 
 /// Returns the number outside a user namespace for the user or group `id` inside it; `None` if the map, a file of /proc
