@@ -16,6 +16,7 @@ mod experiment;
 mod far_end;
 pub mod forward;
 pub mod fuzzing;
+mod host_network;
 mod live;
 mod misplaced_keys;
 mod named_files;

@@ -8,6 +8,7 @@ mod docs;
 mod emulate;
 mod exec;
 mod experiment;
+mod host_network;
 mod hostile;
 mod install;
 mod instruments;
@@ -21,7 +22,13 @@ use std::process::ExitCode;
 use test_support::{powerless, suite};
 
 /// The suites that run as root of a user namespace when an ordinary user runs them.
-const AS_ROOT: [&str; 4] = ["emulate", "hostile", "instruments", "traffic"];
+const AS_ROOT: [&str; 5] = [
+    "emulate",
+    "host_network",
+    "hostile",
+    "instruments",
+    "traffic",
+];
 
 fn main() -> ExitCode {
     powerless::divert();

@@ -19,12 +19,14 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 use super::args::api_server::{ListenArg, LiveServer};
 use super::args::forwarder::ForwarderArgs;
 use super::args::headings;
+use super::args::host_network::HostNetworkArgs;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::screen::{LiveScreen, TuiArg};
 use crate::forward::thread::EMULATOR_DIED;
+use crate::host_network::{self, HOST_NAME, JoinedHost};
 use crate::live::NewLink;
 use crate::notes::note;
-use crate::testbed::{self, EmulatedBed, StallWatch};
+use crate::testbed::{self, CommandUser, EmulatedBed, StallWatch};
 use crate::tui::CommandOutput;
 use conditions::{LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
@@ -32,6 +34,7 @@ use instruments::output::write_json;
 use instruments::serve::{self, ServeConfig, ServiceLimits, ServicePorts};
 use netio::signals;
 use netio::stop::Stop;
+use netio::unreachable::Unreachable;
 use record::bed::THE_LINK;
 use record::lateness::{self, LinkDepartures, Traffic};
 use record::quantity::counted;
@@ -40,7 +43,8 @@ use record::quantity::counted;
 ///
 /// The command runs in a network namespace from which it reaches only the far end, at 10.77.0.2 and fd77::2 ($FARWIRE_SERVER).
 /// There, `farwire serve` answers every instrument of `farwire measure`, iperf3 clients, and HTTP on port 80 (/bytes/N,
-/// /seconds/T). exec needs no root. When the command ends, exec prints what the link did.
+/// /seconds/T). With `--net host` it also reaches the network of this host, and the host itself at host.farwire.internal.
+/// exec needs no root. When the command ends, exec prints what the link did.
 #[derive(Args, Debug)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
@@ -57,6 +61,11 @@ pub(crate) struct ExecArgs {
         hide_short_help = true
     )]
     mtu: u32,
+    #[command(flatten)]
+    host_network: HostNetworkArgs,
+    /// Run the command as user 0, which it is only inside, instead of as yourself
+    #[arg(long, help_heading = BED_HEADING, hide_short_help = true)]
+    root: bool,
     /// Write the link's counters as JSON to FILE (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
@@ -94,7 +103,11 @@ impl ExecArgs {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         let listening = self.listen.open(THE_LINK)?;
-        testbed::gain_privilege()?;
+        let host_network = self.host_network.prepare()?;
+        testbed::gain_privilege(match self.root {
+            true => CommandUser::Root,
+            false => CommandUser::Caller,
+        })?;
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
         let signals = Signals::catch()?;
@@ -107,6 +120,8 @@ impl ExecArgs {
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
         let output = has_screen.then(CommandOutput::new).transpose()?;
         let far = self.start_far_end(&bed, output.as_ref())?;
+        let joined = host_network.map(|host| host.join(&bed, &config));
+        let joined = joined.transpose().or_machine()?;
         let host = StallWatch::begin(self.forwarder.late_budget())?;
         let live = listening
             .map(|listening| LiveServer::start(listening, [live_link(&bed, &spec)?]))
@@ -121,6 +136,9 @@ impl ExecArgs {
                 "farwire: the far end is {} ($FARWIRE_SERVER); leave this shell with `exit`",
                 SERVER.v4
             ));
+            if joined.is_some() {
+                note(format_args!("farwire: this host is {HOST_NAME}"));
+            }
         }
         let leaves = Arc::new(AtomicU32::new(0));
         let screen = output.clone().map(|output| {
@@ -132,15 +150,22 @@ impl ExecArgs {
             LiveScreen::start(served, [live_link(&bed, &spec)?], Some(output), leave)
         });
         let screen = screen.transpose()?;
-        let code = self.run_command(&bed, &signals, output.as_ref(), &leaves);
-        drop((screen, far, live));
+        let before = Unreachable::so_far(bed.client())?;
+        let console = Console {
+            output: output.as_ref(),
+            leaves: &leaves,
+        };
+        let code = self.run_command(&bed, &signals, console, joined.as_ref());
+        let missed = Unreachable::so_far(bed.client())?.since(before);
+        let hint = missing_network(missed).filter(|_| joined.is_none());
+        drop((screen, far, live, joined));
         if let Some(output) = output {
             output
                 .print()
                 .context("cannot print the output of the command")?;
         }
         let sockets = full_sockets(&bed);
-        let judged = [judged_departures(&bed), host.spoilt(), sockets];
+        let judged = [judged_departures(&bed), host.spoilt(), sockets, hint];
         // If the emulator died, its cause comes before the consequences.
         let links = bed.down()?;
         let code = code?;
@@ -155,13 +180,13 @@ impl ExecArgs {
         Ok(ExitCode::from(code))
     }
 
-    /// Runs the command to its end, with its output into `output` if that is given. The first request to leave terminates the command, the second one kills it.
+    /// Runs the command to its end. The first request to leave terminates the command, the second one kills it.
     fn run_command(
         &self,
         bed: &EmulatedBed,
         signals: &Signals,
-        output: Option<&CommandOutput>,
-        leaves: &AtomicU32,
+        Console { output, leaves }: Console<'_>,
+        joined: Option<&JoinedHost>,
     ) -> Result<u8> {
         let is_shell = self.command.is_empty();
         let mut command = if is_shell {
@@ -170,6 +195,9 @@ impl ExecArgs {
             contain::command(bed.client(), &self.command)?
         };
         command.env(SERVER_VARIABLE, SERVER.v4.to_string());
+        if let Some(joined) = joined {
+            joined.prepare(&mut command);
+        }
         if let Some(output) = output {
             command.stdin(Stdio::null());
             command.stdout(output.stream()?).stderr(output.stream()?);
@@ -192,6 +220,7 @@ impl ExecArgs {
             if let Some(why) = stop.cause() {
                 bail!("{why}");
             }
+            joined.map_or(Ok(()), JoinedHost::check)?;
             let left = leaves.load(Ordering::Relaxed);
             if left > 1 {
                 return Ok(KILLED);
@@ -233,6 +262,28 @@ impl ExecArgs {
         testbed::await_listener(bed.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
+}
+
+/// The screen on which the output of the command is shown, if there is one.
+#[derive(Clone, Copy)]
+struct Console<'a> {
+    output: Option<&'a CommandOutput>,
+    /// The number of requests of its user to leave.
+    leaves: &'a AtomicU32,
+}
+
+/// Returns a hint if the command tried to reach what a test bed alone does not have.
+fn missing_network(missed: Unreachable) -> Option<String> {
+    let wanted = if missed.no_route > 0 {
+        "tried to reach a network beyond the far end"
+    } else if missed.own_port > 0 && host_network::is_on_loopback() {
+        "asked for names, but there is no resolver"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "the command {wanted}: with `farwire exec --net host` it reaches this host's network through the link"
+    ))
 }
 
 /// Returns a warning if too many packets left late: which figures of a measurement then show the machine and not the link.

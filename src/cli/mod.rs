@@ -97,6 +97,9 @@ enum Command {
         /// State in which to leave the interfaces
         on_exit: OnExit,
     },
+    /// Run pasta until standard input ends (started by `exec --net host`)
+    #[command(hide = true)]
+    HostGateway,
     /// Look up the names of addresses until standard input ends (started by `serve --names`)
     #[command(hide = true)]
     NameResolver,
@@ -155,6 +158,9 @@ impl Cli {
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
             Command::BoxHolder { on_exit } => crate::emulate::hold(*on_exit)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Failure::from),
+            Command::HostGateway => crate::host_network::run_gateway()
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
             Command::NameResolver => crate::peer_names::resolve()

@@ -106,8 +106,9 @@ impl Diagnosis {
                 ("wget", "--version", "wget"),
                 ("iperf3", "--version", "iperf3"),
             ]
-            .map(|(name, flag, package)| tool(name, flag, package)),
+            .map(|(name, flag, package)| tool(name, flag, package, INSTRUMENT)),
         );
+        checks.push(tool("pasta", "--version", "passt", HOST_NETWORK));
         Self::of(checks)
     }
 
@@ -221,7 +222,7 @@ fn user_namespaces(privilege: &Privilege) -> Check {
     };
     let lack = Lack {
         cost: "only root can use `run` and `exec`",
-        remedy: "set the named sysctl, or run as root (in a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
+        remedy: "do what the brackets say, or run as root (in a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
     };
     let verdict = match privilege {
         Privilege::Root => CheckState::Degraded,
@@ -231,14 +232,22 @@ fn user_namespaces(privilege: &Privilege) -> Check {
     Check::tried("user namespaces", tried, verdict, lack)
 }
 
-fn tool(name: &'static str, version_flag: &str, package: &'static str) -> Check {
+/// The consequence of a missing instrument.
+const INSTRUMENT: Lack = Lack {
+    cost: "scenarios that use it as an external instrument fail",
+    remedy: "install the package; farwire's own instruments do not need it",
+};
+
+/// The consequence of a missing pasta.
+const HOST_NETWORK: Lack = Lack {
+    cost: "`exec --net host` does not work",
+    remedy: "install the package; other commands do not need it",
+};
+
+fn tool(name: &'static str, version_flag: &str, package: &'static str, lack: Lack) -> Check {
     let found = Tool::find(name, version_flag, package)
         .map(|tool| format!("{}: {}", tool.path.display(), tool.version))
         .map_err(|error| error.to_string());
-    let lack = Lack {
-        cost: "scenarios that use it as an external instrument fail",
-        remedy: "install the package; farwire's own instruments do not need it",
-    };
     Check::tried(name, found, CheckState::Degraded, lack)
 }
 
@@ -321,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_check_of_a_missing_tool_names_its_package() {
-        let check = tool("no-such-tool", "-V", "some-package");
+        let check = tool("no-such-tool", "-V", "some-package", INSTRUMENT);
         assert_eq!(check.verdict, CheckState::Degraded);
         assert!(check.found.contains("some-package"), "{check}");
     }

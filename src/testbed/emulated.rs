@@ -1,11 +1,12 @@
 //! Namespaces with the emulator running on their links.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use netio::AfPacket;
-use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+use netio::bed::{Bed, BedConfig, BedError, CLIENT_PORT, SERVER_PORT};
+use netio::iface::DefaultRoutes;
 use netio::netns::NetNs;
 
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions, ForwarderThread, RING_SLOTS};
@@ -60,6 +61,21 @@ impl EmulatedBed {
     /// Returns the namespaces of all nodes, from the client to the server.
     pub(crate) fn nodes(&self) -> &[NetNs] {
         self.bed.nodes()
+    }
+
+    /// Connects the far end with the host's network; see [`Bed::open_to_host`]. `has_ended` says whether the process that
+    /// makes the tap has ended.
+    ///
+    /// # Errors
+    /// Those of [`Bed::open_to_host`].
+    pub(crate) fn open_to_host(
+        &self,
+        config: &BedConfig,
+        families: DefaultRoutes,
+        has_ended: &AtomicBool,
+    ) -> Result<(), BedError> {
+        let has_ended = || has_ended.load(Ordering::Acquire);
+        self.bed.open_to_host(config, families, has_ended)
     }
 
     /// Returns the forwarders of the links, in the order of the segments.

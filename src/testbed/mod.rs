@@ -151,8 +151,17 @@ pub(crate) struct TestbedBuilder {
     nics: Mutex<Option<Arc<HeldNics>>>,
 }
 
+/// The user of the commands in a test bed, as they see it, if a user namespace is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommandUser {
+    /// User 0 of the namespace.
+    Root,
+    /// The user who started farwire, with the capabilities over the network.
+    Caller,
+}
+
 /// Gets the privileges for namespaces. This must happen before the process starts any thread.
-pub(crate) fn gain_privilege() -> Result<(), Failure> {
+pub(crate) fn gain_privilege(user: CommandUser) -> Result<(), Failure> {
     if getuid() != geteuid() {
         return Err(Failure::machine(
             "the farwire program has the set-user-ID bit, by which its commands would have another user's rights: \
@@ -161,7 +170,10 @@ pub(crate) fn gain_privilege() -> Result<(), Failure> {
     }
     match Privilege::detect() {
         Privilege::Root => Ok(()),
-        Privilege::UserNamespace => userns::enter().or_machine(),
+        Privilege::UserNamespace => match user {
+            CommandUser::Root => userns::enter().or_machine(),
+            CommandUser::Caller => userns::enter_as_caller().or_machine(),
+        },
         Privilege::None { why } => Err(Failure::machine(format!(
             "a test bed needs root or user namespaces, and this machine refuses those: {why}; \
              run as root, or see `farwire doctor`"
@@ -185,7 +197,7 @@ impl TestbedBuilder {
         let is_root = Privilege::detect() == Privilege::Root;
         let nics = |spec: &&TestbedSpec<'_>| matches!(spec.bed, Bed::Nics(_));
         match others.first() {
-            None => gain_privilege()?,
+            None => gain_privilege(CommandUser::Root)?,
             // A process in a separate user namespace cannot reach the network or the interfaces of
             // this machine.
             Some(other) if !is_root && (!own.is_empty() || others.iter().any(nics)) => {

@@ -26,7 +26,10 @@ fn add(suite: &mut Suite) {
         let blocks = blocks::of(&page.display().to_string(), &text).expect("blocks");
         let mut needs = vec![Need::Namespaces];
         let tools = blocks.iter().flat_map(|block| block.needs.clone());
-        needs.extend(tools.map(|tool| Need::Tool(tool.leak())));
+        needs.extend(tools.flat_map(|tool| match tool.as_str() {
+            "pasta" => vec![Need::HostNetwork, Need::DefaultRoute],
+            _ => vec![Need::Tool(tool.leak())],
+        }));
         for left_out in blocks.iter().filter_map(|block| block.not_run.as_ref()) {
             suite.skip(left_out);
         }

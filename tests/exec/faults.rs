@@ -61,7 +61,21 @@ fn copies_that_multiply_are_refused_with_their_product_and_its_limit() -> Result
 fn neither_root_nor_user_namespaces_is_one_clear_error() -> Result<()> {
     let mut command = powerless::farwire_without_namespaces()?;
     let output = process::run(command.args(["exec", "--", "true"]))?;
-    check_refusal(&output, "user.max_user_namespaces is 0")
+    check_refusal(&output, "run `sysctl -w user.max_user_namespaces=15000`")
+}
+
+#[test_support::test(Namespaces)]
+fn a_container_that_forbids_namespaces_is_told_the_options_that_allow_them() -> Result<()> {
+    let options = "--security-opt seccomp=unconfined";
+    let mut exec = powerless::farwire_behind_filter()?;
+    let output = process::run(exec.args(["exec", "--", "true"]))?;
+    check_refusal(&output, options)?;
+    let doctor = process::run(powerless::farwire_behind_filter()?.arg("doctor"))?;
+    let text = process::stdout(&doctor);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("missing   user namespaces"));
+    process::has(line.context("no line")?, options)
 }
 
 const REFUSED: [(&str, &[&str], &str); 7] = [

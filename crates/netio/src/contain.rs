@@ -28,6 +28,7 @@ use nix::unistd::{ForkResult, Pid, fork, getpgrp, getpid, getppid, setpgid, tcge
 
 use crate::console;
 use crate::netns::{NetNs, NetNsError};
+use crate::userns;
 
 /// The first argument by which [`divert`] recognises that this process is a warden.
 pub const SUBCOMMAND: &str = "__contain";
@@ -36,6 +37,11 @@ pub const SUBCOMMAND: &str = "__contain";
 const CALLER_GROUP: &str = "command";
 /// Argument to the warden: the command leads a separate process group, which gets the terminal.
 const TERMINAL_GROUP: &str = "shell";
+
+/// Argument to the warden: the command has the caller's capabilities.
+const CALLERS_RIGHTS: &str = "all";
+/// Argument to the warden: the command has the capabilities over the network alone.
+const NETWORK_RIGHTS: &str = "network";
 
 /// The exit code if farwire itself failed, as in env(1).
 const FAILED: i32 = 125;
@@ -76,7 +82,11 @@ fn contained(ns: &NetNs, group: &str, argv: &[OsString]) -> Result<Command, NetN
     let ns = ns.try_clone()?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(SUBCOMMAND).arg(std::process::id().to_string());
-    command.arg(group).args(argv);
+    let rights = match userns::is_as_caller() {
+        true => NETWORK_RIGHTS,
+        false => CALLERS_RIGHTS,
+    };
+    command.arg(group).arg(rights).args(argv);
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(move || Ok(setns(&ns, CloneFlags::CLONE_NEWNET)?)) };
     Ok(command)
@@ -167,9 +177,14 @@ pub fn divert() {
     let caller = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
     let argv: Vec<OsString> = arguments.collect();
     let code = match (caller, argv.as_slice()) {
-        (Some(caller), [group, program, arguments @ ..]) => {
+        (Some(caller), [group, rights, program, arguments @ ..]) => {
             let terminal = Terminal::of_caller().filter(|_| group == TERMINAL_GROUP);
-            let code = guard(Pid::from_raw(caller), terminal.as_ref(), program, arguments);
+            let contents = Contents {
+                rights,
+                program,
+                arguments,
+            };
+            let code = guard(Pid::from_raw(caller), terminal.as_ref(), contents);
             // The terminal is returned before anything is written to it, because the process is in the background until
             // then.
             drop(terminal);
@@ -190,13 +205,16 @@ fn say(why: &str) {
     console::say(&format!("farwire: {why}"));
 }
 
+/// The command of a warden, and its rights.
+#[derive(Clone, Copy)]
+struct Contents<'a> {
+    rights: &'a OsStr,
+    program: &'a OsString,
+    arguments: &'a [OsString],
+}
+
 /// Runs the warden: starts init, and ends with it or with the caller.
-fn guard(
-    caller: Pid,
-    terminal: Option<&Terminal>,
-    program: &OsString,
-    arguments: &[OsString],
-) -> nix::Result<i32> {
+fn guard(caller: Pid, terminal: Option<&Terminal>, contents: Contents<'_>) -> nix::Result<i32> {
     let caller_fd = pidfd(caller)?;
     if getppid() != caller {
         // The caller died before it could be watched.
@@ -210,9 +228,10 @@ fn guard(
     let init = match unsafe { fork() }? {
         ForkResult::Child => {
             drop(caller_fd);
-            let code = init(&own_fd, &signals, terminal.is_some(), program, arguments)
-                .unwrap_or_else(|error| {
-                    say(&format!("cannot contain {}: {error}", program.display()));
+            let code =
+                init(&own_fd, &signals, terminal.is_some(), contents).unwrap_or_else(|error| {
+                    let program = contents.program.display();
+                    say(&format!("cannot contain {program}: {error}"));
                     FAILED
                 });
             std::process::exit(code);
@@ -249,8 +268,11 @@ fn init(
     warden: &OwnedFd,
     signals: &Signals,
     lend_terminal: bool,
-    program: &OsString,
-    arguments: &[OsString],
+    Contents {
+        rights,
+        program,
+        arguments,
+    }: Contents<'_>,
 ) -> nix::Result<i32> {
     // The warden has only one thread, so the signal is sent when the warden ends: prctl(2) refers to the thread that
     // forked.
@@ -259,6 +281,10 @@ fn init(
         return Ok(FAILED);
     }
     remount_proc();
+    if rights == NETWORK_RIGHTS {
+        // Init itself keeps what it needs to start the command.
+        userns::hand_on_network_only().map_err(|_| Errno::EPERM)?;
+    }
     let mut command = Command::new(program);
     command.args(arguments);
     let inherited = signals.inherited.clone();

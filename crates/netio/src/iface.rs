@@ -138,11 +138,7 @@ impl HostUse {
         let listed = netlink::list(addresses, |answer| found.add_address(&answer));
         listed.context(|| "list the addresses".to_owned())?;
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut all = RouteMessage::default();
-            all.header.address_family = family;
-            let routes = RouteNetlinkMessage::GetRoute(all);
-            let listed = netlink::list(routes, |answer| found.add_route(&answer));
-            listed.context(|| "list the routes".to_owned())?;
+            list_routes(family, |route| found.add_route(route))?;
         }
         Ok(found)
     }
@@ -168,17 +164,41 @@ impl HostUse {
         }
     }
 
-    fn add_route(&mut self, answer: &RouteNetlinkMessage) {
-        let RouteNetlinkMessage::NewRoute(route) = answer else {
-            return;
-        };
+    fn add_route(&mut self, route: &RouteMessage) {
         // The kernel creates such a route for an address or for the interface.
         if route.header.protocol != RouteProtocol::Kernel {
             self.configured.extend(output_interfaces(route));
         }
-        if route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast {
+        if leads_anywhere(route) {
             self.default_routes.extend(output_interfaces(route));
         }
+    }
+}
+
+/// The IP families for which a network namespace has a default route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefaultRoutes {
+    /// Whether there is one for IPv4.
+    pub v4: bool,
+    /// Whether there is one for IPv6.
+    pub v6: bool,
+}
+
+impl DefaultRoutes {
+    /// Looks for default routes in the namespace of the calling thread, in all tables.
+    ///
+    /// # Errors
+    /// The request to the kernel fails.
+    pub fn here() -> Result<Self, InterfaceError> {
+        let has_any = |family| -> Result<bool, NetlinkError> {
+            let mut has_any = false;
+            list_routes(family, |route| has_any |= leads_anywhere(route))?;
+            Ok(has_any)
+        };
+        Ok(Self {
+            v4: has_any(AddressFamily::Inet)?,
+            v6: has_any(AddressFamily::Inet6)?,
+        })
     }
 }
 
@@ -303,6 +323,26 @@ fn from_message(link: &LinkMessage) -> Interface {
         }
     }
     interface
+}
+
+/// Returns true for a default route.
+fn leads_anywhere(route: &RouteMessage) -> bool {
+    route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
+}
+
+/// Hands every route of `family`, of any table, in the namespace of the calling thread to `take`.
+fn list_routes(
+    family: AddressFamily,
+    mut take: impl FnMut(&RouteMessage),
+) -> Result<(), NetlinkError> {
+    let mut all = RouteMessage::default();
+    all.header.address_family = family;
+    let listed = netlink::list(RouteNetlinkMessage::GetRoute(all), |answer| {
+        if let RouteNetlinkMessage::NewRoute(route) = answer {
+            take(&route);
+        }
+    });
+    listed.context(|| "list the routes".to_owned())
 }
 
 /// Returns the interfaces out of which a route leads.

@@ -37,6 +37,7 @@ pub mod private_dir;
 mod probe;
 pub mod public_address;
 mod redirect;
+pub mod replaced_files;
 pub mod sandbox;
 pub mod signals;
 mod sleep_margin;
@@ -48,6 +49,7 @@ pub mod tcp;
 mod timestamped;
 pub mod udp;
 mod udp_drops;
+pub mod unreachable;
 pub mod userns;
 mod wait;
 

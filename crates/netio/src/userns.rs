@@ -3,7 +3,9 @@
 use std::ffi::CStr;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use caps::errors::CapsError;
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -61,8 +63,54 @@ pub fn holds_network_capabilities() -> bool {
 /// # Errors
 /// The kernel or its policy does not allow it, or the process has threads.
 pub fn enter() -> Result<(), UserNsError> {
-    unshare_and_map(&IdMaps::of_caller()).map_err(UserNsError::new)
+    unshare_and_map(&IdMaps::to_root()).map_err(UserNsError::new)
 }
+
+/// Moves the process into a user namespace in which it keeps its user and has all capabilities, and into an empty network
+/// namespace owned by it. The programs that it starts have the capabilities as well.
+///
+/// Call it before any thread is started.
+///
+/// # Errors
+/// The same as for [`enter`].
+pub fn enter_as_caller() -> Result<(), UserNsError> {
+    unshare_and_map(&IdMaps::to_itself()).map_err(UserNsError::new)?;
+    // A program that a user other than 0 starts has the ambient capabilities (capabilities(7)).
+    let hand_on = || {
+        let all = caps::read(None, CapSet::Permitted)?;
+        caps::set(None, CapSet::Inheritable, &all)?;
+        caps::set(None, CapSet::Ambient, &all)
+    };
+    hand_on().map_err(|_| UserNsError::new((Step::HandOn, Errno::EPERM)))?;
+    IS_AS_CALLER.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Returns true after [`enter_as_caller`].
+pub(crate) fn is_as_caller() -> bool {
+    IS_AS_CALLER.load(Ordering::Relaxed)
+}
+
+/// Takes from the programs that this process starts from now on all capabilities of [`enter_as_caller`] except those over
+/// the network: CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE. It has no effect on programs of user 0.
+pub(crate) fn hand_on_network_only() -> Result<(), CapsError> {
+    for capability in caps::read(None, CapSet::Ambient)? {
+        if !HANDED_ON.contains(&capability) {
+            caps::drop(None, CapSet::Ambient, capability)?;
+        }
+    }
+    Ok(())
+}
+
+/// True if this process has entered a user namespace in which it keeps its user. It never leaves that.
+static IS_AS_CALLER: AtomicBool = AtomicBool::new(false);
+
+/// The capabilities of commands, which ping, tcpdump and congestion controls need.
+const HANDED_ON: [Capability; 3] = [
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_NET_RAW,
+    Capability::CAP_NET_BIND_SERVICE,
+];
 
 /// Checks whether [`enter`] would work and be useful: a child process enters, and creates a pair of interfaces.
 ///
@@ -72,7 +120,7 @@ pub fn enter() -> Result<(), UserNsError> {
 /// The step that failed.
 pub fn works() -> Result<(), UserNsError> {
     let pipe_failed = |errno| UserNsError::new((Step::Fork, errno));
-    let maps = IdMaps::of_caller();
+    let maps = IdMaps::to_root();
     let request = add_veth_request();
     let (from_child, to_parent) = pipe().map_err(pipe_failed)?;
     // SAFETY: the child only makes system calls and allocates nothing, so locks that other threads held at the fork
@@ -131,6 +179,8 @@ enum Step {
     Map,
     #[error("cannot make a veth pair in a user namespace")]
     Veth,
+    #[error("cannot hand on the capabilities of a user namespace")]
+    HandOn,
 }
 
 /// Returns advice on the most likely obstacle.
@@ -144,21 +194,35 @@ fn advice(step: Step, errno: Errno) -> &'static str {
     } else if matches!(step, Step::Unshare) && errno == Errno::EINVAL {
         " (the kernel needs CONFIG_USER_NS, and the process may have no second thread)"
     } else if sysctl("/proc/sys/user/max_user_namespaces", "0") {
-        " (sysctl user.max_user_namespaces is 0)"
+        " (sysctl user.max_user_namespaces is 0: as root, run `sysctl -w user.max_user_namespaces=15000`)"
     } else if denied && sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-        " (sysctl kernel.unprivileged_userns_clone is 0)"
+        " (sysctl kernel.unprivileged_userns_clone is 0: as root, run `sysctl -w kernel.unprivileged_userns_clone=1`)"
     } else if denied
         && sysctl(
             "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
             "1",
         )
     {
-        " (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)"
+        " (sysctl kernel.apparmor_restrict_unprivileged_userns is 1, as on Ubuntu 24.04: as root, run \
+         `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give farwire an AppArmor profile with `userns,`)"
+    } else if denied && is_filtered() {
+        " (a seccomp filter forbids it, as Docker's default profile does: start the container with \
+         `--security-opt seccomp=unconfined`, or as its root with `--cap-add SYS_ADMIN --cap-add NET_ADMIN`)"
     } else if denied {
         " (a container's or the system's security policy forbids it)"
     } else {
         ""
     }
+}
+
+/// Returns true if a seccomp filter is in force for this process.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    // 2 is SECCOMP_MODE_FILTER (include/uapi/linux/seccomp.h).
+    mode.is_some_and(|mode| mode.trim() == "2")
 }
 
 /// Returns the number outside a user namespace for the user or group `id` inside it; `None` if the map, a file of /proc
@@ -176,17 +240,27 @@ pub(crate) fn outside(map: &str, id: u32) -> Option<u32> {
     mapped.next()
 }
 
-/// The lines of the maps that make the caller root.
+/// The lines of the maps of a user namespace.
 struct IdMaps {
     uid: String,
     gid: String,
 }
 
 impl IdMaps {
-    fn of_caller() -> Self {
+    /// The caller is root inside.
+    fn to_root() -> Self {
         Self {
             uid: format!("0 {} 1", geteuid()),
             gid: format!("0 {} 1", getegid()),
+        }
+    }
+
+    /// The caller keeps its user and group.
+    fn to_itself() -> Self {
+        let (uid, gid) = (geteuid(), getegid());
+        Self {
+            uid: format!("{uid} {uid} 1"),
+            gid: format!("{gid} {gid} 1"),
         }
     }
 }

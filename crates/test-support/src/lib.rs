@@ -16,6 +16,7 @@ pub mod counters;
 pub mod datagrams;
 pub mod family;
 pub mod far_end;
+pub mod host;
 pub mod measured;
 pub mod nft;
 pub mod powerless;

@@ -9,6 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use caps::{CapSet, Capability};
 use netio::userns::{self, Privilege};
+use nix::unistd::geteuid;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::process;
 
@@ -17,6 +19,12 @@ use crate::process;
 const POWERLESS: &str = "__powerless";
 /// The same in a user namespace that does not allow another one.
 const CONFINED: &str = "__confined";
+
+/// The same behind a filter that forbids every namespace.
+const FILTERED: &str = "__filtered";
+
+/// The number of an ordinary user, whom the system need not know.
+const ORDINARY: u32 = 1001;
 
 /// Returns the program under test with these capabilities only.
 pub fn farwire_with(kept: &[Capability]) -> Result<Command> {
@@ -37,20 +45,39 @@ pub fn plain_user(program: impl AsRef<OsStr>) -> Result<Command> {
     }
 }
 
+/// Returns the program under test as a user other than 0 runs it: the user of this program or, if that is root, another
+/// one.
+pub fn farwire_of_ordinary_user() -> Command {
+    let mut command = process::farwire();
+    if geteuid().is_root() {
+        // Root without further groups gives up the own ones, too.
+        command.uid(ORDINARY).gid(ORDINARY);
+    }
+    command
+}
+
 /// Returns the program under test without any capability, in an environment without user namespaces.
 pub fn farwire_without_namespaces() -> Result<Command> {
     diverted(CONFINED, &[], process::program())
 }
 
+/// Returns the program under test without any capability, behind a filter that forbids namespaces, as that of Docker's
+/// default profile does.
+pub fn farwire_behind_filter() -> Result<Command> {
+    diverted(FILTERED, &[], process::program())
+}
+
 /// Executes another program if the first argument says so. Call it at the start of the main function.
 pub fn divert() {
     let mut arguments = std::env::args_os().skip(1);
-    let confined = match arguments.next() {
-        Some(first) if first == POWERLESS => false,
-        Some(first) if first == CONFINED => true,
-        _ => return,
-    };
-    let failure = become_powerless(confined, &arguments.collect::<Vec<_>>());
+    let way = arguments.next().unwrap_or_default();
+    if [POWERLESS, CONFINED, FILTERED]
+        .iter()
+        .all(|known| way != *known)
+    {
+        return;
+    }
+    let failure = become_powerless(&way, &arguments.collect::<Vec<_>>());
     eprintln!("cannot become powerless: {failure:?}");
     std::process::exit(1);
 }
@@ -62,8 +89,8 @@ fn diverted(way: &str, kept: &[Capability], program: impl AsRef<OsStr>) -> Resul
     Ok(command)
 }
 
-fn become_powerless(confined: bool, argv: &[OsString]) -> Result<Infallible> {
-    if confined {
+fn become_powerless(way: &OsStr, argv: &[OsString]) -> Result<Infallible> {
+    if way == CONFINED {
         userns::enter()?;
         std::fs::write("/proc/sys/user/max_user_namespaces", "0")?;
     }
@@ -79,6 +106,23 @@ fn become_powerless(confined: bool, argv: &[OsString]) -> Result<Infallible> {
             caps::drop(None, CapSet::Bounding, capability)?;
         }
     }
+    if way == FILTERED {
+        forbid_namespaces()?;
+    }
     let (program, arguments) = argv.split_first().context("a program")?;
     Err(Command::new(program).args(arguments).exec().into())
+}
+
+/// Lets every call of unshare(2) fail from now on, also those of the programs that this process executes.
+fn forbid_namespaces() -> Result<()> {
+    let rules = [(nix::libc::SYS_unshare, Vec::new())].into_iter().collect();
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(nix::libc::EPERM.unsigned_abs()),
+        std::env::consts::ARCH.try_into()?,
+    )?;
+    let program: BpfProgram = filter.try_into()?;
+    seccompiler::apply_filter(&program)?;
+    Ok(())
 }

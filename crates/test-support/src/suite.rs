@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
+use netio::iface::DefaultRoutes;
 use netio::ingress_drop::IngressDrop;
 use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
 use netio::{AfPacket, RingSlots};
 
-use crate::{process, steering};
+use crate::{powerless, process, steering};
 
 /// Number of tests that run in parallel: one more than a small machine has cores, because most of them wait and some
 /// send as fast as they can.
@@ -39,6 +40,12 @@ pub enum Need {
     Udpst,
     /// The right to create namespaces, as root or by a user namespace that the test program enters.
     Namespaces,
+    /// pasta and the device for its tap, with which `exec --net host` works.
+    HostNetwork,
+    /// A user other than 0 who may run the program under test and create namespaces.
+    OrdinaryUser,
+    /// A default route of the machine, which pages take for granted that use its network.
+    DefaultRoute,
     /// The host's own root.
     Root,
     /// The congestion control cubic, which this host allows only root (net.ipv4.tcp_allowed_congestion_control).
@@ -358,6 +365,25 @@ impl Need {
             Self::Namespaces => match Privilege::detect() {
                 Privilege::Root | Privilege::UserNamespace => None,
                 Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),
+            },
+            Self::HostNetwork => Self::Namespaces
+                .lacking()
+                .or_else(|| Self::Tool("pasta").lacking())
+                .or_else(|| {
+                    let tun = fs::File::options().read(true).write(true);
+                    let opened = tun.open("/dev/net/tun");
+                    opened.err().map(|why| format!("/dev/net/tun: {why}"))
+                }),
+            Self::OrdinaryUser => {
+                let mut exec = powerless::farwire_of_ordinary_user();
+                let tried = process::succeeds(exec.args(["exec", "--", "true"]));
+                let why = |why| format!("an ordinary user cannot run `farwire exec`: {why:#}");
+                tried.err().map(why)
+            }
+            Self::DefaultRoute => match DefaultRoutes::here() {
+                Ok(routes) if routes.v4 || routes.v6 => None,
+                Ok(_) => Some("this machine has no default route".to_owned()),
+                Err(why) => Some(why.to_string()),
             },
             Self::Root => {
                 // Few users are mapped in a user namespace.

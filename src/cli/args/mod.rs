@@ -6,6 +6,7 @@ pub(crate) mod capture;
 pub(crate) mod experiment_run;
 pub(crate) mod forwarder;
 pub(crate) mod headings;
+pub(crate) mod host_network;
 pub(crate) mod link_conditions;
 pub(crate) mod links_file;
 pub(crate) mod screen;

@@ -2,6 +2,7 @@
 //! segments with routers between them; or a star of many clients around one server.
 
 mod address;
+mod gateway;
 mod node;
 mod star;
 mod wiring;
@@ -22,6 +23,7 @@ pub(crate) use self::wiring::{index_of, up, wait_running};
 pub use self::address::{
     CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, SegmentEnd, WAN,
 };
+pub use self::gateway::{HOST, HOST_RESOLVER, HOST_TAP};
 pub use self::star::Star;
 
 /// Name of the bridge that replaces an emulator.
@@ -103,6 +105,9 @@ pub enum BedError {
     /// An interface did not come up.
     #[error("interface {0} has no carrier")]
     Down(String),
+    /// Nothing made the tap to the host's network.
+    #[error("the far end has no interface {tap} to the host's network", tap = HOST_TAP)]
+    NoTap,
 }
 
 impl Bed {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use model::Bytes;
+use nix::unistd::getegid;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::{Handle, RouteMessageBuilder};
@@ -70,8 +71,9 @@ pub(super) fn prepare(config: &BedConfig, interfaces: &[Attachment]) -> Result<(
 /// Sets the sysctls of a namespace whose addresses are used.
 pub(super) fn prepare_host(config: &BedConfig) -> Result<(), NetNsError> {
     // A user namespace maps only one group, and the range may contain only mapped groups.
+    let group = getegid();
     write_sysctl_here("net/ipv4/ping_group_range", "0 2147483647")
-        .or_else(|_| write_sysctl_here("net/ipv4/ping_group_range", "0 0"))?;
+        .or_else(|_| write_sysctl_here("net/ipv4/ping_group_range", &format!("{group} {group}")))?;
     write_sysctl_here("net/ipv4/tcp_no_metrics_save", "1")?;
     if let Some(Bytes(max)) = config.tcp_memory {
         // The three values are the least, the initial and the greatest size. The first two are the kernel's defaults
@@ -102,7 +104,7 @@ pub(crate) fn prepare_for_nic(namespace: &NetNs, name: &str) -> Result<(), BedEr
 
 /// Disables address configuration and router solicitation of IPv6, so that no packet except MLD crosses the link
 /// unsolicited.
-fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
+pub(super) fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
     for (setting, value) in [
         ("accept_dad", "0"),
         ("dad_transmits", "0"),

@@ -1,0 +1,279 @@
+//! The host's own network behind a link (`exec --net host`).
+//!
+//! The far end of the test bed forwards between the link and a tap, and pasta connects the tap with ordinary sockets of the
+//! host. pasta needs no privileges. Services on the host's loopback have an address of their own, and TCP ports are
+//! relayed where an address would not do.
+
+mod gateway;
+mod relay;
+mod resolver;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::process::Command;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result, bail};
+use netio::bed::{BedConfig, BedError, CLIENT, HOST};
+use netio::iface::DefaultRoutes;
+use netio::netns::NetNs;
+use netio::replaced_files::{self, ReplacedFile};
+use netio::userns::Privilege;
+use nix::unistd::geteuid;
+
+pub(crate) use self::gateway::run_gateway;
+pub(crate) use self::resolver::{HOST_NAME, is_on_loopback};
+
+use self::gateway::{Gateway, Pasta};
+use self::relay::{Relay, Route};
+use self::resolver::{RESOLV_CONF, Resolver};
+use crate::notes::{note, warn};
+use crate::testbed::EmulatedBed;
+use instruments::failure::{Blame, Failure};
+
+/// A port of the command that is published on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// The address on the host.
+    at: SocketAddr,
+    /// The port of the command.
+    port: u16,
+}
+
+/// The host's side, prepared before this process enters namespaces.
+pub(crate) struct HostNetwork {
+    pasta: Pasta,
+    gateway: Gateway,
+    families: DefaultRoutes,
+    resolver: Option<Resolver>,
+    host_ports: BTreeSet<u16>,
+    published: Vec<(TcpListener, Published)>,
+    user: User,
+}
+
+/// The user as whom pasta runs, determined before this process enters namespaces.
+#[derive(Clone, Copy, Debug)]
+struct User {
+    /// True if namespaces belong to the host, because this process needs no user namespace.
+    owns_host: bool,
+    /// True for user 0, whatever rights it has.
+    is_root: bool,
+}
+
+/// A test bed's connection to the host's network. It ends when this is dropped.
+pub(crate) struct JoinedHost {
+    files: Vec<ReplacedFile>,
+    gateway: Gateway,
+    #[expect(dead_code, reason = "dropping them ends the relays")]
+    relays: Vec<Relay>,
+}
+
+impl HostNetwork {
+    /// Checks what the host has, takes its ports, and starts the helper process. Call it before this process enters
+    /// namespaces or starts a thread.
+    ///
+    /// # Errors
+    /// Blames the machine if pasta or a default route is missing or a port is in use.
+    pub(crate) fn prepare(host_ports: &[u16], published: &[Published]) -> Result<Self, Failure> {
+        let pasta = Pasta::find().or_machine()?;
+        let families = DefaultRoutes::here().or_machine()?;
+        if families == DefaultRoutes::default() {
+            return Err(Failure::machine(
+                "--net host: this host has no default route, so pasta cannot use its network: connect it to a network, \
+                 or run the other side of the test at the far end (--far)",
+            ));
+        }
+        let resolver = Resolver::of_host(families)
+            .with_context(|| format!("--net host: {RESOLV_CONF}"))
+            .or_machine()?;
+        let published = published.iter().map(|published| {
+            let listener = TcpListener::bind(published.at).with_context(|| {
+                format!(
+                    "-p: cannot listen on {} of the host (choose another port)",
+                    published.at
+                )
+            });
+            anyhow::Ok((listener?, *published))
+        });
+        let published = published.collect::<Result<_>>().or_machine()?;
+        Ok(Self {
+            pasta,
+            families,
+            resolver,
+            host_ports: host_ports.iter().copied().collect(),
+            published,
+            user: User {
+                owns_host: Privilege::detect() == Privilege::Root,
+                is_root: geteuid().is_root(),
+            },
+            gateway: Gateway::prepare()?,
+        })
+    }
+
+    /// Connects the bed's far end with the host. From the return on the client reaches the host's network.
+    ///
+    /// # Errors
+    /// pasta or a relay fails.
+    pub(crate) fn join(self, bed: &EmulatedBed, config: &BedConfig) -> Result<JoinedHost> {
+        let Self {
+            pasta,
+            mut gateway,
+            families,
+            resolver,
+            ..
+        } = self;
+        let families = DefaultRoutes {
+            v6: families.v6 && config.has_ipv6(),
+            ..families
+        };
+        let resolver = resolver.as_ref();
+        let line = pasta.command_line(bed.server(), self.user, config.mtu, families, resolver);
+        gateway.start(&line)?;
+        let has_ended = Arc::clone(gateway.has_ended());
+        let opened = bed.open_to_host(config, families, &has_ended);
+        opened.map_err(|error| match error {
+            BedError::NoTap => anyhow::anyhow!("--net host: pasta failed: {}", gateway.said()),
+            other => anyhow::Error::from(other).context("--net host"),
+        })?;
+        let mut relays = Vec::new();
+        if !self.host_ports.is_empty() {
+            let routes = routes_to_host(bed.client(), &self.host_ports, families)?;
+            relays.push(Relay::start(bed.client(), routes)?);
+        }
+        if !self.published.is_empty() {
+            let routes = self.published.into_iter().map(to_command);
+            let routes = routes.collect::<Result<_>>()?;
+            relays.push(Relay::start(bed.server(), routes)?);
+        }
+        note_families(families);
+        let files = match resolver {
+            Some(resolver) => resolver.files(families)?,
+            None => {
+                warn(format_args!(
+                    "the host has no {RESOLV_CONF}, so the command cannot look up names"
+                ));
+                Vec::new()
+            }
+        };
+        Ok(JoinedHost {
+            files,
+            gateway,
+            relays,
+        })
+    }
+}
+
+impl JoinedHost {
+    /// Gives `command`, and nobody else, the names of the host's network.
+    pub(crate) fn prepare(&self, command: &mut Command) {
+        replaced_files::replace_files(command, self.files.clone());
+    }
+
+    /// Checks that pasta is running.
+    ///
+    /// # Errors
+    /// pasta has ended. The error has its last lines.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.gateway.has_ended().load(Ordering::Acquire) {
+            bail!(
+                "pasta has ended, so the command no longer reaches the host's network: {}",
+                self.gateway.said()
+            );
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Published {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no port to publish: write HOST_PORT:PORT or ADDRESS:HOST_PORT:PORT, such as 8080:80"
+            )
+        };
+        let (at, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().ok().filter(|port| *port > 0);
+        let at = match at.parse::<u16>() {
+            Ok(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+            Err(_) => at.parse(),
+        };
+        match (at, port) {
+            (Ok(at), Some(port)) => Ok(Self { at, port }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// Listens on each of `ports` on the client's loopback, and relays to the same port of the host's loopback.
+fn routes_to_host(
+    client: &NetNs,
+    ports: &BTreeSet<u16>,
+    families: DefaultRoutes,
+) -> Result<Vec<Route>> {
+    let host = if families.v4 {
+        IpAddr::from(HOST.v4)
+    } else {
+        HOST.v6.into()
+    };
+    let mut routes = Vec::new();
+    for port in ports {
+        let listen = |address: IpAddr| TcpListener::bind((address, *port));
+        let v4 = client.run(|| listen(Ipv4Addr::LOCALHOST.into()))?;
+        // A kernel without IPv6 has no such address.
+        let v6 = client.run(|| listen(Ipv6Addr::LOCALHOST.into()))?.ok();
+        let v4 = v4.with_context(|| format!("--host-port {port}"))?;
+        let to = SocketAddr::new(host, *port);
+        let listeners = [Some(v4), v6].into_iter().flatten();
+        routes.extend(listeners.map(|from| Route { from, to }));
+    }
+    Ok(routes)
+}
+
+/// Relays from a port of the host to a port of the command.
+fn to_command((listener, published): (TcpListener, Published)) -> Result<Route> {
+    note(format_args!(
+        "farwire: {} of the host is port {} of the command",
+        listener.local_addr()?,
+        published.port
+    ));
+    Ok(Route {
+        from: listener,
+        to: SocketAddr::new(CLIENT.v4.into(), published.port),
+    })
+}
+
+/// Says which family the command does not have.
+fn note_families(families: DefaultRoutes) {
+    let missing = match families {
+        DefaultRoutes { v4: true, v6: true } => return,
+        DefaultRoutes { v4: false, .. } => "IPv4",
+        DefaultRoutes { v6: false, .. } => "IPv6",
+    };
+    note(format_args!(
+        "farwire: this host has no default route for {missing}, so the command cannot use {missing} beyond the far end"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_published_port_is_on_the_loopback_unless_an_address_is_given() {
+        let published = |text: &str| {
+            text.parse::<Published>()
+                .map(|p| (p.at.to_string(), p.port))
+        };
+        assert_eq!(published("8080:80"), Ok(("127.0.0.1:8080".into(), 80)));
+        assert_eq!(published("0.0.0.0:1:2"), Ok(("0.0.0.0:1".into(), 2)));
+        assert_eq!(published("[::1]:8080:80"), Ok(("[::1]:8080".into(), 80)));
+        for wrong in ["80", "", ":", "8080:0", "a:80", "1:2:3", "8080:70000"] {
+            let error = published(wrong).unwrap_err();
+            assert!(error.contains("such as 8080:80"), "{error}");
+        }
+    }
+}

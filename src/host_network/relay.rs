@@ -1,0 +1,189 @@
+//! Relays TCP connections between a port of one network namespace and a service that another one reaches.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use netio::netns::NetNs;
+use socket2::SockRef;
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio::net::{TcpListener as Listener, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+
+/// The most connections of a relay. Further ones wait until one of them ends.
+const MOST_CONNECTIONS: usize = 1_024;
+/// The bytes that a connection holds in each direction.
+const BUFFER: usize = 64 * 1024;
+/// The pause after a connection could not be accepted, because there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A port and the service to which its connections are relayed.
+pub(super) struct Route {
+    pub(super) from: TcpListener,
+    pub(super) to: SocketAddr,
+}
+
+/// A running relay, which ends with its connections when this is dropped.
+#[derive(Debug)]
+pub(super) struct Relay {
+    /// `None` while this is being dropped.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Relays each of `routes`. The connections to the services are made in `namespace`.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered, or the process has no thread or descriptor left.
+    pub(super) fn start(namespace: &NetNs, routes: Vec<Route>) -> Result<Self> {
+        let namespace = namespace.try_clone()?;
+        let (stop, stopped) = oneshot::channel();
+        let (started, has_started) = std::sync::mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("relay".to_owned())
+            .spawn(move || {
+                let begun = begin(&namespace, routes);
+                let (answer, ready) = match begun {
+                    Ok(ready) => (Ok(()), Some(ready)),
+                    Err(error) => (Err(error), None),
+                };
+                let _ = started.send(answer);
+                if let Some((runtime, tasks)) = ready {
+                    runtime.block_on(async move {
+                        for task in tasks {
+                            tokio::spawn(accept(task.0, task.1));
+                        }
+                        // An error means that the relay was dropped, too.
+                        let _ = stopped.await;
+                    });
+                }
+            })?;
+        has_started.recv().context("the relay has died")??;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The runtime of a relay, and its ports with the services.
+type Begun = (tokio::runtime::Runtime, Vec<(Listener, SocketAddr)>);
+
+/// Enters the namespace, in which the calling thread then makes all connections.
+fn begin(namespace: &NetNs, routes: Vec<Route>) -> Result<Begun> {
+    namespace.enter_thread()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let context = runtime.enter();
+    let listener = |route: Route| {
+        route.from.set_nonblocking(true)?;
+        anyhow::Ok((Listener::from_std(route.from)?, route.to))
+    };
+    let listeners = routes.into_iter().map(listener).collect::<Result<_>>()?;
+    drop(context);
+    Ok((runtime, listeners))
+}
+
+/// Accepts connections permanently.
+async fn accept(from: Listener, to: SocketAddr) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match from.accept().await {
+            Ok((near, _)) => {
+                tokio::spawn(async move {
+                    relay(near, to).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Relays one connection to its end. If the service cannot be reached, the connection is reset.
+async fn relay(mut near: TcpStream, to: SocketAddr) {
+    let relayed = async {
+        let mut far = TcpStream::connect(to).await?;
+        near.set_nodelay(true)?;
+        far.set_nodelay(true)?;
+        copy_bidirectional_with_sizes(&mut near, &mut far, BUFFER, BUFFER).await
+    };
+    if relayed.await.is_err() {
+        let _ = SockRef::from(&near).set_linger(Some(Duration::ZERO));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpStream as Connection};
+
+    /// Returns a listener on a free port of the loopback, with its address.
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// Accepts connections in the namespace of the test, which needs no privilege for that.
+    fn relay_here(from: TcpListener, to: SocketAddr) -> thread::JoinHandle<()> {
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                from.set_nonblocking(true).unwrap();
+                let from = Listener::from_std(from).unwrap();
+                let (near, _) = from.accept().await.unwrap();
+                relay(near, to).await;
+            });
+        })
+    }
+
+    #[test]
+    fn each_direction_ends_by_itself() {
+        let ((from, at), (service, to)) = (listener(), listener());
+        let relayed = relay_here(from, to);
+        let mut near = Connection::connect(at).unwrap();
+        let (mut far, _) = service.accept().unwrap();
+        near.write_all(b"question").unwrap();
+        near.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        far.read_to_string(&mut text).unwrap();
+        far.write_all(b"answer").unwrap();
+        drop(far);
+        near.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "questionanswer");
+        relayed.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_to_a_service_that_is_not_there_is_reset() {
+        let ((from, at), (service, to)) = (listener(), listener());
+        drop(service);
+        let relayed = relay_here(from, to);
+        let mut near = Connection::connect(at).unwrap();
+        let reset = near.read(&mut [0]).unwrap_err();
+        assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset);
+        relayed.join().unwrap();
+    }
+}

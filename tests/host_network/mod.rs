@@ -1,0 +1,290 @@
+//! With `--net host`, the command reaches what the host reaches, through the link.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use netio::netns::NetNs;
+use netio::replaced_files::{ReplacedFile, replace_files};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use test_support::host::{Host, OTHER, serve_names, serve_text};
+use test_support::powerless::farwire_unprivileged;
+use test_support::process::{self, ends_with, has, stderr, stdout};
+use test_support::wan_box::Summary;
+
+/// The exit code of farwire's own failures.
+const FAILED: i32 = 125;
+
+#[test_support::test(HostNetwork, Tool("curl"))]
+fn the_loopback_of_the_host_and_other_machines_are_reached_through_the_link() -> Result<()> {
+    let host = Host::start(true)?;
+    let [v4, v6] = OTHER;
+    let near = serve_text(host.own(), "127.0.0.1", "near ")?;
+    let near_v6 = serve_text(host.own(), "::1", "near6 ")?;
+    let far = serve_text(host.other(), v4, "far ")?;
+    let far_v6 = serve_text(host.other(), v6, "far6 ")?;
+    let urls = format!(
+        "http://host.farwire.internal:{near}/ http://host.farwire.internal:{near_v6}/ \
+         http://{v4}:{far}/ http://[{v6}]:{far_v6}/"
+    );
+    let line = format!("curl -sS -g --max-time 60 -w '%{{time_connect}}\\n' {urls}");
+    let output = exec(&host, &["--delay", "20ms"], &line)?;
+    let said = stderr(&output);
+    ensure!(!said.contains("no default route"), "{said}");
+    let text = stdout(&process::succeeded(output)?);
+    let answers: Vec<_> = text.lines().map(|line| line.split_once(' ')).collect();
+    ensure!(answers.len() == 4, "{text}");
+    for (answer, right) in answers.into_iter().zip(["near", "near6", "far", "far6"]) {
+        let (served, seconds) = answer.context("no answer")?;
+        // A connection takes a round trip, and no packet leaves before it is due.
+        ensure!(served == right && seconds.parse::<f64>()? >= 0.04, "{text}");
+    }
+    Ok(())
+}
+
+#[test_support::test(HostNetwork, Tool("ping"))]
+fn pings_of_another_machine_are_counted_by_the_link_and_its_loss_is_that_of_ping() -> Result<()> {
+    let host = Host::start(false)?;
+    let line = format!("ping -q -c 40 -i 0.02 -W 5 {}; true", OTHER[0]);
+    let directory = tempfile::tempdir()?;
+    let json = directory.path().join("summary.json");
+    let json = json.to_str().context("a path of UTF-8")?;
+    let output = exec(&host, &["--up-loss", "50%", "--json", json], &line);
+    let output = process::succeeded(output?)?;
+    has(&stderr(&output), "no default route for IPv6")?;
+    let text = stdout(&output);
+    let summary: Summary = serde_json::from_slice(&fs::read(json)?)?;
+    let received = summary.down.delivered;
+    ensure!(received > 0 && received < 40, "{summary:?}");
+    has(
+        &text,
+        format!("40 packets transmitted, {received} received"),
+    )
+}
+
+#[test_support::test(HostNetwork, Tool("curl"))]
+fn a_port_of_the_host_is_at_the_commands_localhost_and_crosses_the_link() -> Result<()> {
+    let host = Host::start(false)?;
+    let port = serve_text(host.own(), "127.0.0.1", "near ")?;
+    let line = format!(
+        "curl -sS --max-time 60 http://localhost:{port}/ http://127.0.0.1:{port}/; \
+         curl -sS --max-time 60 http://localhost:9/ 2>&1"
+    );
+    let options = ["--host-port", &port.to_string(), "--json", "-"];
+    let output = exec(&host, &options, &line)?;
+    let text = stdout(&output);
+    has(&text, "near near ")?;
+    // Only the port that was named leads to the host.
+    has(&text, "port 9")?;
+    let summary = text.lines().skip_while(|line| !line.starts_with('{'));
+    let summary: Summary = serde_json::from_str(&summary.collect::<String>())?;
+    ensure!(summary.up.delivered >= 6, "{summary:?}");
+    Ok(())
+}
+
+#[test_support::test(HostNetwork, Tool("python3"))]
+fn a_port_of_the_command_is_published_on_the_host() -> Result<()> {
+    let host = Host::start(false)?;
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("page"), "published")?;
+    let mut command = farwire_unprivileged()?;
+    command
+        .args(["exec", "--net", "host", "-p", "8080:80", "--"])
+        .args(["python3", "-m", "http.server", "80"])
+        .current_dir(directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut farwire = host.own().run(|| command.spawn())??;
+    let fetched = process::wait_for("the published port", || {
+        // Until the command listens, connections are reset.
+        let fetched = host.own().run(|| fetch("127.0.0.1:8080", "/page"))?;
+        Ok(fetched.ok().filter(|text| !text.is_empty()))
+    });
+    end(&mut farwire, Signal::SIGTERM)?;
+    has(&fetched?, "published")
+}
+
+#[test_support::test(HostNetwork, Tool("getent"))]
+fn names_are_looked_up_through_the_link_also_at_a_resolver_of_the_loopback() -> Result<()> {
+    for (resolver, is_own) in [("127.0.0.53", true), (OTHER[0], false)] {
+        let host = Host::start(false)?;
+        let ns = if is_own { host.own() } else { host.other() };
+        serve_names(ns, resolver, [198, 51, 100, 7])?;
+        let mut command = farwire_unprivileged()?;
+        command.args(["exec", "--net", "host", "--json", "-", "--"]);
+        command.args(["getent", "ahostsv4", "page.example"]);
+        let text = format!("nameserver {resolver}\n");
+        let file = ReplacedFile::new(Path::new("/etc/resolv.conf"), text)?;
+        replace_files(&mut command, vec![file]);
+        let text = stdout(&process::succeeds_in(host.own(), &mut command)?);
+        has(&text, "198.51.100.7")?;
+        let summary = text.lines().skip_while(|line| !line.starts_with('{'));
+        let summary: Summary = serde_json::from_str(&summary.collect::<String>())?;
+        ensure!(summary.up.delivered > 0, "{summary:?}");
+    }
+    Ok(())
+}
+
+#[test_support::test(HostNetwork, Tool("ping"))]
+fn the_commands_resolv_conf_is_for_it_alone_and_the_far_end_is_still_there() -> Result<()> {
+    let host = Host::start(false)?;
+    let before = fs::read_to_string("/etc/hosts")?;
+    let line = "grep -c host.farwire.internal /etc/hosts; ping -q -c 1 $FARWIRE_SERVER; \
+                ls -d /proc/self/fd";
+    let text = stdout(&process::succeeded(exec(&host, &[], line)?)?);
+    has(&text, "1\n")?;
+    has(&text, "1 received")?;
+    has(&text, "/proc/self/fd")?;
+    ensure!(fs::read_to_string("/etc/hosts")? == before);
+    Ok(())
+}
+
+/// On a machine where the device belongs to root alone, as it does without udev, the test makes one for everybody.
+#[test_support::test(
+    HostNetwork,
+    Root,
+    OrdinaryUser,
+    Tool("unshare"),
+    Tool("setpriv"),
+    Tool("curl")
+)]
+fn a_user_other_than_0_reaches_the_host_as_itself() -> Result<()> {
+    let host = Host::start(false)?;
+    let port = serve_text(host.own(), "127.0.0.1", "near")?;
+    let directory = tempfile::tempdir()?;
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+    let script = "mknod $0/tun c 10 200 && chmod 666 $0/tun && mount --bind $0/tun /dev/net/tun && \
+                  exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$@\"";
+    let line = format!("id -u; curl -sS --max-time 60 http://host.farwire.internal:{port}/");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.arg(directory.path()).arg(process::program());
+    command.args(["exec", "--net", "host", "--", "sh", "-c", &line]);
+    let output = process::succeeds_in(host.own(), &mut command)?;
+    ensure!(stdout(&output) == "1001\nnear", "{output:?}");
+    Ok(())
+}
+
+#[test_support::test(HostNetwork)]
+fn a_host_that_lacks_something_is_refused_with_the_way_round() -> Result<()> {
+    let refused = |ns: &NetNs, options: &[&str], path: Option<&Path>, words: &str| {
+        let mut command = farwire_unprivileged()?;
+        command.args(["exec", "--net", "host"]).args(options);
+        if let Some(path) = path {
+            command.env("PATH", path);
+        }
+        command.args(["--", "true"]);
+        let output = process::run_in(ns, &mut command)?;
+        ends_with(&output, FAILED, words).map(drop)
+    };
+    let host = Host::start(false)?;
+    let own = host.own();
+    let empty = tempfile::tempdir()?;
+    refused(own, &[], Some(empty.path()), "install the package passt")?;
+    let old = empty.path().join("pasta");
+    fs::write(&old, "#!/bin/sh\necho '--userns --netns'\n")?;
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755))?;
+    let words = "is too old (--userns --netns): it has no option --no-netns-quit";
+    refused(own, &[], Some(empty.path()), words)?;
+    let failing = "#!/bin/sh\ncase $1 in --help) exec /usr/bin/pasta --help;; --version) ;; \
+                   *) echo no luck; exit 1;; esac\n";
+    let real = which::which("pasta")?.display().to_string();
+    fs::write(&old, failing.replace("/usr/bin/pasta", &real))?;
+    refused(own, &[], Some(empty.path()), "pasta failed: no luck")?;
+    refused(&NetNs::create()?, &[], None, "has no default route")?;
+    let taken = own.run(|| TcpListener::bind("127.0.0.1:0"))??;
+    let at = taken.local_addr()?.port();
+    let port = format!("{at}:80");
+    let words = format!("cannot listen on 127.0.0.1:{at} of the host");
+    refused(own, &["-p", &port], None, &words)?;
+    refused(own, &["-p", "80"], None, "such as 8080:80")?;
+    let mut command = farwire_unprivileged()?;
+    let output = process::run(command.args(["exec", "--host-port", "80", "--", "true"]))?;
+    ends_with(&output, FAILED, "--net").map(drop)
+}
+
+#[test_support::test(HostNetwork)]
+fn when_pasta_dies_the_command_ends_and_when_farwire_dies_pasta_does() -> Result<()> {
+    let host = Host::start(false)?;
+    let start = || -> Result<(Child, u32)> {
+        let mut command = farwire_unprivileged()?;
+        command
+            .args(["exec", "--net", "host", "--", "sh", "-c"])
+            .arg("echo runs; sleep 600")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = host.own().run(|| command.spawn())??;
+        let mut word = [0; 4];
+        let stdout = child.stdout.as_mut().context("no output")?;
+        stdout.read_exact(&mut word)?;
+        let pasta = below(child.id(), "pasta").context("there is no pasta")?;
+        Ok((child, pasta))
+    };
+    let (child, pasta) = start()?;
+    kill(Pid::from_raw(pasta.try_into()?), Signal::SIGKILL)?;
+    ends_with(&child.wait_with_output()?, FAILED, "pasta has ended")?;
+    let (mut child, pasta) = start()?;
+    end(&mut child, Signal::SIGKILL)?;
+    process::wait_for("the end of pasta", || {
+        let state = fs::read_to_string(format!("/proc/{pasta}/stat"));
+        let is_gone = state.map_or(true, |stat| stat.contains(") Z "));
+        Ok(is_gone.then_some(()))
+    })
+}
+
+#[test_support::test(Namespaces, Tool("ping"))]
+fn without_it_a_command_that_needs_more_than_the_far_end_is_told_of_it() -> Result<()> {
+    let plain = |address: &str| -> Result<String> {
+        let mut command = process::farwire();
+        command.args(["exec", "--", "ping", "-q", "-c", "1", address]);
+        Ok(stderr(&process::run(&mut command)?))
+    };
+    has(&plain("192.0.2.2")?, "`farwire exec --net host`")?;
+    let said = plain("10.77.0.2")?;
+    ensure!(!said.contains("--net host"), "{said}");
+    Ok(())
+}
+
+/// Runs `line` in a shell on the network of `host`, as a user without privileges.
+fn exec(host: &Host, options: &[&str], line: &str) -> Result<Output> {
+    let mut command = farwire_unprivileged()?;
+    command.args(["exec", "--net", "host"]).args(options);
+    command.args(["--", "sh", "-c", line]);
+    process::run_in(host.own(), &mut command)
+}
+
+/// Fetches a page, with all headers.
+fn fetch(at: &str, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_read_timeout(Some(process::PATIENCE))?;
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Sends a signal to a process and waits for its end.
+fn end(child: &mut Child, signal: Signal) -> Result<()> {
+    kill(Pid::from_raw(child.id().try_into()?), signal)?;
+    process::end_of(child).map(drop)
+}
+
+/// Returns a descendant of process `ancestor` whose program has a name that begins with `name`.
+fn below(ancestor: u32, name: &str) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{ancestor}/task/{ancestor}/children")).ok()?;
+    children.split_whitespace().find_map(|child| {
+        let child = child.parse().ok()?;
+        let own = fs::read_to_string(format!("/proc/{child}/comm")).ok()?;
+        if own.starts_with(name) {
+            Some(child)
+        } else {
+            below(child, name)
+        }
+    })
+}
