@@ -40,8 +40,8 @@ fn slots() -> Result<Picture> {
         });
         curves.push(found(name, look, Shape::Line, points.collect()));
     }
-    let at_once = by_number([0, 100].into_iter(), f64::from);
-    curves.push(formula("without slots", Shape::Line, at_once));
+    let undelayed = by_number([0, 100].into_iter(), f64::from);
+    curves.push(formula("without slots", Shape::Line, undelayed));
     let most = curves.iter().flat_map(|curve| &curve.points);
     let leaves = Axis::from_zero("it leaves, ms", most.map(|point| point.y));
     let axes = [between("a packet comes, ms", 0.0, 100.0), leaves];
@@ -123,11 +123,11 @@ fn gaps() -> Result<Picture> {
     for (look, (reorder, gap)) in [("20%", 1_u32), ("20%,gap=5", 5)].into_iter().enumerate() {
         let link = format!("delay = '20ms'\nreorder = '{reorder}'");
         let delays = Crossing::of(&link, steady(500_000, MILLISECOND, 1_000))?.delays();
-        let at_once: Vec<bool> = delays.iter().map(|delay| *delay == Some(0.0)).collect();
-        let at_once = numbers(&at_once);
-        let counts = distances(&at_once, LONGEST as usize);
-        let percent = |distance: u32| 100.0 * counts[distance as usize] / at_once.len() as f64;
-        let share = 100.0 * at_once.len() as f64 / delays.len() as f64;
+        let undelayed: Vec<bool> = delays.iter().map(|delay| *delay == Some(0.0)).collect();
+        let undelayed = numbers(&undelayed);
+        let counts = distances(&undelayed, LONGEST as usize);
+        let percent = |distance: u32| 100.0 * counts[distance as usize] / undelayed.len() as f64;
+        let share = 100.0 * undelayed.len() as f64 / delays.len() as f64;
         let label = format!("reorder = {reorder}: {share:.2} % at once");
         curves.push(found(
             &label,

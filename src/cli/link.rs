@@ -178,7 +178,7 @@ fn known(up: &DirectionInEffect, down: &DirectionInEffect) -> Vec<[String; 3]> {
         row("average burst of losses", |way| {
             way.burst_packets.map(|burst| format!("{burst:.2} packets"))
         }),
-        row("skip the delay", |way| way.at_once_percent.map(percent)),
+        row("skip the delay", |way| way.undelayed_percent.map(percent)),
         row("lowest rate, L2", |way| mbit(way.rate_bit_per_s)),
         row("policer rate", |way| mbit(way.police_bit_per_s)),
         row("bandwidth-delay product", |way| bytes(way.bdp_bytes)),

@@ -66,7 +66,7 @@ pub(crate) struct SubmitArgs {
     time: Option<Nanos>,
     /// Maximum number of simultaneous tasks [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = TASKS_HEADING)]
-    at_once: Option<u32>,
+    max_tasks: Option<u32>,
     /// Minimum duration of a shard
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = TASKS_HEADING)]
     shard_time: Nanos,
@@ -107,7 +107,7 @@ const OF_SUBMITTING: [&str; 16] = [
     "partition",
     "cpus",
     "time",
-    "at_once",
+    "max_tasks",
     "shard_time",
     "shard_by",
     "quick",
@@ -150,7 +150,7 @@ impl SubmitArgs {
                 partition: self.partition.clone(),
                 cpus: self.cpus,
                 time: self.time.map(Into::into),
-                at_once: self.at_once,
+                max_tasks: self.max_tasks,
                 shard_time: self.shard_time.into(),
             },
             out: out.clone(),

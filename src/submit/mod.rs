@@ -49,7 +49,7 @@ pub(crate) struct Resources {
     /// The time limit of a task, if given.
     pub(crate) time: Option<Duration>,
     /// The number of tasks that may run simultaneously, if limited.
-    pub(crate) at_once: Option<u32>,
+    pub(crate) max_tasks: Option<u32>,
     /// The least time that a shard should take.
     pub(crate) shard_time: Duration,
 }
@@ -265,7 +265,7 @@ mod tests {
                 partition: partition.map(str::to_owned),
                 cpus: 4,
                 time: time.map(Duration::from_secs),
-                at_once: None,
+                max_tasks: None,
                 shard_time: Duration::from_secs(60),
             };
             resources.overridden_by()

@@ -227,8 +227,8 @@ impl PassWatch<'_> {
             let done = since.map_or(Duration::ZERO, Instant::elapsed);
             self.time(*shard).mul_f64(slower).saturating_sub(done)
         });
-        let at_once = u32::try_from(running).unwrap_or(u32::MAX).max(1);
-        left.sum::<Duration>() / at_once
+        let running = u32::try_from(running).unwrap_or(u32::MAX).max(1);
+        left.sum::<Duration>() / running
     }
 
     fn time(&self, shard: u32) -> Duration {

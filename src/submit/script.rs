@@ -110,14 +110,14 @@ fn head(
     without: &[&str],
 ) -> Result<String> {
     let resources = &submission.resources;
-    let at_once = resources.at_once.map(|most| format!("%{most}"));
+    let max_tasks = resources.max_tasks.map(|most| format!("%{most}"));
     let log = directory.join(LOG).join(format!("{}-%a.txt", pass.number));
     let mut lines = vec![
         format!("--job-name={}", job_name(&submission.asked.name, id, pass)),
         format!(
             "--array={}{}",
             array::list(&pass.shards),
-            at_once.unwrap_or_default()
+            max_tasks.unwrap_or_default()
         ),
         "--nodes=1".to_owned(),
         "--ntasks=1".to_owned(),

@@ -250,14 +250,14 @@ fn netem_delays_loses_copies_and_lets_overtake_as_its_options_say(address: &str)
     ensure!(gone == up.packets + up.copies, "{up:?}");
     let waits = run.times_up()?.into_iter();
     let waits: Vec<u64> = waits.map(|(arrival, due)| due - arrival).collect();
-    let at_once = waits.iter().filter(|wait| **wait < 2_000_000).count();
+    let undelayed = waits.iter().filter(|wait| **wait < 2_000_000).count();
     let delayed = waits
         .iter()
         .filter(|wait| (2_000_000..18_000_000).contains(*wait))
         .count();
     // At most every second packet may skip the delay, and a tenth of these do.
-    ensure!((1..100).contains(&at_once), "{}", run.packet_log);
-    ensure!(at_once + delayed == waits.len(), "{}", run.packet_log);
+    ensure!((1..100).contains(&undelayed), "{}", run.packet_log);
+    ensure!(undelayed + delayed == waits.len(), "{}", run.packet_log);
     Ok(())
 }
 
@@ -480,10 +480,10 @@ fn packets_overtake_each_other_as_they_should(address: &str) -> Result<()> {
     let run = Run::of("up = { delay = '50ms', reorder = '100%,gap=3' }", &ping)?;
     let log = &run.packet_log;
     let rows = run.rows_up()?;
-    let at_once = |row: &Row| row.due.is_some_and(|due| due - row.arrival < 50_000_000);
-    let at_once: Vec<bool> = rows.iter().map(at_once).collect();
+    let undelayed = |row: &Row| row.due.is_some_and(|due| due - row.arrival < 50_000_000);
+    let undelayed: Vec<bool> = rows.iter().map(undelayed).collect();
     let third = [false, false, true];
-    ensure!(at_once == [third, third, third].concat(), "{log}");
+    ensure!(undelayed == [third, third, third].concat(), "{log}");
 
     let probe = format!("$farwire measure probe {address} --quiet -c 200 -i 1ms");
     let stage = "[[stages]]\nkind = 'reorder'\nshare = '10%'\nextent = 2\ntimeout = '10s'\ndirection = 'up'";

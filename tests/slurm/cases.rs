@@ -16,7 +16,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
     experiment.wait_for_queue()?;
     let mut command = experiment.submit_by(bounded(), "2s")?;
     command
-        .args(["--at-once", "1"])
+        .args(["--max-tasks", "1"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -62,7 +62,7 @@ fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again
     experiment.wait_for_queue()?;
     let mut command = experiment.submit_by(farwire(), "1ms")?;
     command
-        .args(["--at-once", "1"])
+        .args(["--max-tasks", "1"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut first = command.spawn()?;
@@ -131,7 +131,7 @@ fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<(
     let experiment = Experiment::of(4)?;
     configuration()?;
     let mut command = experiment.submit()?;
-    command.args(["--at-once", "1"]).stdin(Stdio::null());
+    command.args(["--max-tasks", "1"]).stdin(Stdio::null());
     let first = command.stdout(Stdio::null()).stderr(Stdio::piped());
     let first = first.spawn()?;
     process::wait_for("a task", || {

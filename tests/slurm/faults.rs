@@ -15,7 +15,7 @@ fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     fs::copy(test_support::process::program(), &program)?;
     slurm("scontrol update PartitionName=main State=DOWN")?;
     let mut command = experiment.submit_by(Command::new(&program), "1ms")?;
-    let handed = run(command.args(["--detach", "--at-once", "1"]));
+    let handed = run(command.args(["--detach", "--max-tasks", "1"]));
     fs::remove_file(&program)?;
     fs::write(
         &program,

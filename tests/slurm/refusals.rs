@@ -96,7 +96,7 @@ fn the_script_is_shown_and_nothing_handed_in() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = run(experiment
         .submit()?
-        .args(["--cpus", "3", "--print", "--at-once", "2"]))?;
+        .args(["--cpus", "3", "--print", "--max-tasks", "2"]))?;
     ensure!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);
     for line in ["#SBATCH --array=1-4%2", "#SBATCH --cpus-per-task=3"] {

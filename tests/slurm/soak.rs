@@ -35,7 +35,7 @@ const SHORT: &str = "60s";
 
 fn submit(experiment: &Experiment, shard_time: &str) -> Result<Child> {
     let mut command = experiment.submit_by(farwire(), shard_time)?;
-    command.args(["--at-once", "1"]);
+    command.args(["--max-tasks", "1"]);
     Ok(command.stdout(Stdio::null()).spawn()?)
 }
 

@@ -14,7 +14,7 @@ use test_support::process::{stderr, stdout};
 const PAGE: &str = "docs/cluster.md";
 /// The options that this test adds to the page's commands.
 const SHORTER: &str = " --slurm --only 'path[delay=1ms, rate=1mbit, loss=0%]' \
-    --only 'path[delay=6ms, rate=1mbit, loss=0%]' --shard-time 4s --at-once 1";
+    --only 'path[delay=6ms, rate=1mbit, loss=0%]' --shard-time 4s --max-tasks 1";
 
 #[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
 fn docs_cluster_md_does_as_it_says() -> Result<()> {

@@ -42,7 +42,7 @@ pub struct DirectionInEffect {
     /// The share of packets that skip a delay and so overtake others, in percent; absent if none do, or if several
     /// stages let them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_once_percent: Option<f64>,
+    pub undelayed_percent: Option<f64>,
     /// The slowest rate, in bit/s of the L2 bytes of full frames; the average, if it fluctuates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<u64>,
@@ -123,7 +123,7 @@ impl DirectionInEffect {
         Ok(Self {
             loss_percent: loss.map(|loss| loss.share * 100.0),
             burst_packets: loss.and_then(|loss| loss.burst),
-            at_once_percent: at_once(stages).map(|share| share * 100.0),
+            undelayed_percent: undelayed(stages).map(|share| share * 100.0),
             rate_bit_per_s: rate.map(BitsPerSec::get),
             police_bit_per_s: stages.slowest_policer().map(BitsPerSec::get),
             bdp_bytes: rate.map(|rate| rate.bytes_in(round_trip).0),
@@ -223,7 +223,7 @@ fn known_loss(stages: &PathStages) -> Option<LongRunLoss> {
 }
 
 /// Returns the share of packets that skip a delay at the only stage where any do.
-fn at_once(stages: &PathStages) -> Option<f64> {
+fn undelayed(stages: &PathStages) -> Option<f64> {
     let laws = stages.behaviours().filter_map(|stage| stage.skips);
     let mut shares = laws.map(|law| law.long_run()).filter(|share| *share > 0.0);
     shares.next().filter(|_| shares.next().is_none())
@@ -344,14 +344,14 @@ mod tests {
 
     #[test]
     fn the_share_that_skips_a_delay_is_given_for_a_single_stage() {
-        let at_once = |text: &str| of(text).up.at_once_percent;
+        let undelayed = |text: &str| of(text).up.undelayed_percent;
         let netem = "netem = 'delay 9ms reorder 25% gap 5'";
         let delay = "delay = '9ms'\nreorder = '25%,gap=5'";
         for text in [netem, delay] {
-            assert!((at_once(text).unwrap() - 12.5).abs() < 1e-9, "{text}");
+            assert!((undelayed(text).unwrap() - 12.5).abs() < 1e-9, "{text}");
         }
-        assert_eq!(at_once(&format!("{netem}\n{delay}")), None);
-        assert_eq!(at_once("delay = '9ms'"), None);
+        assert_eq!(undelayed(&format!("{netem}\n{delay}")), None);
+        assert_eq!(undelayed("delay = '9ms'"), None);
     }
 
     #[test]

@@ -155,10 +155,10 @@ fn a_bucket_that_changes_keeps_its_tokens() {
         for (id, (at, len)) in arrivals.iter().enumerate() {
             link.offer(Nanos(*at), Side::A, packet(id, Bytes(*len)));
         }
-        let at_once = drain(&mut link, Nanos::MAX)
+        let immediate = drain(&mut link, Nanos::MAX)
             .iter()
             .filter(|outcome| matches!(outcome, Outcome::Deliver { due, .. } if *due <= ms(4)))
             .count();
-        assert_eq!(at_once, 14);
+        assert_eq!(immediate, 14);
     }
 }

@@ -128,9 +128,9 @@ fn every_fifth_packet_skips_the_delay_with_a_gap_of_five() {
         gap: 5,
         ..Netem::PLAIN
     };
-    let at_once = |(id, _, due): &(u64, bool, u64)| (*due == id * 1_000_000).then_some(*id);
+    let undelayed = |(id, _, due): &(u64, bool, u64)| (*due == id * 1_000_000).then_some(*id);
     let all = left(netem, 20, ms(1));
-    let first: Vec<u64> = all.iter().filter_map(at_once).collect();
+    let first: Vec<u64> = all.iter().filter_map(undelayed).collect();
     assert_eq!(first, [4, 9, 14, 19]);
     assert_eq!(all[0], (4, false, 4_000_000));
     assert_eq!(all.len(), 20);
@@ -247,8 +247,8 @@ fn packets_leave_when_they_are_due_and_not_before_they_came() {
     let wait = |one: &(u64, bool, u64)| one.2 - one.0 * 1_000_000;
     assert!(all.iter().all(|one| wait(one) < 25_000_000));
     // 15 of 40 ms are below 0.
-    let at_once = all.iter().filter(|one| wait(one) == 0).count();
-    assert!((660..840).contains(&at_once), "{at_once}");
+    let undelayed = all.iter().filter(|one| wait(one) == 0).count();
+    assert!((660..840).contains(&undelayed), "{undelayed}");
 }
 
 /// Returns the correlation of each delay with the previous one.

@@ -150,7 +150,7 @@ fn reordering(reorder: NetemShare, gap: u32) -> LinkConfig {
 }
 
 /// Returns which packets passed without delay.
-fn at_once(crossing: &Crossing) -> Vec<bool> {
+fn undelayed(crossing: &Crossing) -> Vec<bool> {
     crossing
         .delays()
         .iter()
@@ -165,8 +165,8 @@ fn a_quarter_of_the_candidates_skips_the_delay() {
         traffic: steady,
         link: |factor| reordering(share(25.0 * factor, None), 5),
         judge: |crossing| {
-            let at_once = at_once(crossing);
-            let places: Vec<usize> = (0..at_once.len()).filter(|place| at_once[*place]).collect();
+            let undelayed = undelayed(crossing);
+            let places: Vec<usize> = (0..undelayed.len()).filter(|place| undelayed[*place]).collect();
             // Four packets are delayed, then each passes with probability 1/4.
             let tries: Vec<usize> = places
                 .windows(2)
@@ -188,11 +188,11 @@ fn a_correlated_share_skips_the_delay_by_its_recursion() {
         traffic: steady,
         link: |factor| reordering(share(25.0 * factor, Some(50.0)), 5),
         judge: |crossing| {
-            let at_once: Vec<f64> = at_once(crossing)
+            let undelayed: Vec<f64> = undelayed(crossing)
                 .into_iter()
                 .map(|is| f64::from(u8::from(is)))
                 .collect();
-            mean_of_batches(&at_once, 1.0 / (4.0 + 1.0 / correlated(0.25, 0.5)))
+            mean_of_batches(&undelayed, 1.0 / (4.0 + 1.0 / correlated(0.25, 0.5)))
         },
     }
     .holds();

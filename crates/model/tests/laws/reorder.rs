@@ -24,18 +24,18 @@ fn reorder(share: f64, gap: u32) -> LinkConfig {
 
 /// Tests that after a packet that skips the delay, gap - 1 packets wait for certain, and then a geometric number of
 /// them.
-fn at_once(crossing: &Crossing, share: f64, gap: usize) -> f64 {
-    let at_once: Vec<bool> = crossing
+fn undelayed(crossing: &Crossing, share: f64, gap: usize) -> f64 {
+    let undelayed: Vec<bool> = crossing
         .delays()
         .iter()
         .map(|delay| *delay == 0.0)
         .collect();
-    let count = at_once.iter().filter(|at_once| **at_once).count() as f64;
+    let count = undelayed.iter().filter(|undelayed| **undelayed).count() as f64;
     // The distance from one to the next is gap - 1 and a geometric number of packets, whose variance is (1 - p) / p^2.
-    let (n, cycle) = (at_once.len() as f64, gap as f64 - 1.0 + 1.0 / share);
+    let (n, cycle) = (undelayed.len() as f64, gap as f64 - 1.0 + 1.0 / share);
     let deviation = (n * (1.0 - share) / (share * share) / cycle.powi(3)).sqrt();
     let sure = gap.saturating_sub(2);
-    let waits: Option<Vec<usize>> = runs(&at_once, false)
+    let waits: Option<Vec<usize>> = runs(&undelayed, false)
         .iter()
         .map(|run| run.checked_sub(sure).filter(|wait| *wait > 0))
         .collect();
@@ -53,7 +53,7 @@ fn one_packet_in_twenty_skips_the_delay() {
         packets: 1_000_000,
         traffic: steady,
         link: |factor| reorder(5.0 * factor, 1),
-        judge: |crossing| at_once(crossing, 0.05, 1),
+        judge: |crossing| undelayed(crossing, 0.05, 1),
     }
     .holds();
 }
@@ -64,7 +64,7 @@ fn candidates_from_the_third_packet_on_skip_the_delay_with_their_share() {
         packets: 1_000_000,
         traffic: steady,
         link: |factor| reorder(40.0 * factor, 3),
-        judge: |crossing| at_once(crossing, 0.4, 3),
+        judge: |crossing| undelayed(crossing, 0.4, 3),
     }
     .holds();
 }
@@ -86,7 +86,7 @@ fn a_gap_of_ten_is_exact() {
                 },
             )
         },
-        judge: |crossing| at_once(crossing, 0.9, 10),
+        judge: |crossing| undelayed(crossing, 0.9, 10),
     }
     .holds();
 }
