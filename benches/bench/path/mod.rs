@@ -8,4 +8,5 @@ pub(crate) mod paired;
 pub(crate) mod paths;
 pub(crate) mod rates;
 pub(crate) mod rivals;
+pub(crate) mod start;
 pub(crate) mod throughput;
