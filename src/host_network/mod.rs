@@ -148,15 +148,13 @@ impl HostNetwork {
             relays.push(Relay::start(bed.server(), routes)?);
         }
         note_families(families);
-        let files = match resolver {
-            Some(resolver) => resolver.files(families)?,
-            None => {
-                warn(format_args!(
-                    "the host has no {RESOLV_CONF}, so the command cannot look up names"
-                ));
-                Vec::new()
-            }
-        };
+        let mut files = resolver::other_files(families)?;
+        match resolver {
+            Some(resolver) => files.push(resolver.file()?),
+            None => warn(format_args!(
+                "the host has no {RESOLV_CONF}, so the command cannot look up names"
+            )),
+        }
         Ok(JoinedHost {
             files,
             gateway,

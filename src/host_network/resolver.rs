@@ -77,25 +77,31 @@ impl Resolver {
         Self { text, on_loopback }
     }
 
-    /// Returns the files that the command sees instead of the host's.
+    /// Returns the resolv.conf that the command sees instead of the host's.
     ///
     /// # Errors
-    /// One of them cannot be replaced.
-    pub(super) fn files(&self, families: DefaultRoutes) -> Result<Vec<ReplacedFile>, ReplaceError> {
-        let mut files = vec![ReplacedFile::new(
-            Path::new(RESOLV_CONF),
-            self.text.clone(),
-        )?];
-        if let Ok(host) = fs::read_to_string(HOSTS) {
-            files.push(ReplacedFile::new(Path::new(HOSTS), hosts(&host, families))?);
-        }
-        for socket in BYPASSES.map(Path::new) {
-            if socket.exists() {
-                files.push(ReplacedFile::new(socket, "")?);
-            }
-        }
-        Ok(files)
+    /// It cannot be replaced.
+    pub(super) fn file(&self) -> Result<ReplacedFile, ReplaceError> {
+        ReplacedFile::new(Path::new(RESOLV_CONF), self.text.clone())
     }
+}
+
+/// Returns the other files that the command sees instead of the host's: one with the name of the host, and nothing in
+/// place of the sockets that bypass the network.
+///
+/// # Errors
+/// One of them cannot be replaced.
+pub(super) fn other_files(families: DefaultRoutes) -> Result<Vec<ReplacedFile>, ReplaceError> {
+    let mut files = Vec::new();
+    if let Ok(host) = fs::read_to_string(HOSTS) {
+        files.push(ReplacedFile::new(Path::new(HOSTS), hosts(&host, families))?);
+    }
+    for socket in BYPASSES.map(Path::new) {
+        if socket.exists() {
+            files.push(ReplacedFile::new(socket, "")?);
+        }
+    }
+    Ok(files)
 }
 
 /// Returns true if the host's resolv.conf has a resolver on the loopback.

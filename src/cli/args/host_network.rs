@@ -5,13 +5,13 @@ use clap::{Args, ValueEnum};
 use crate::host_network::{HostNetwork, Published};
 use instruments::failure::Failure;
 
-/// The heading of these options.
-const HEADING: &str = "Network of the command";
+/// The heading of the options of exec's test bed.
+const HEADING: &str = "Test bed";
 
 /// The options for the network that the command reaches.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HostNetworkArgs {
-    /// `host`: the command also reaches the host's own network, through the link (needs pasta)
+    /// With `host`, the command also reaches this host's network through the link (needs pasta)
     #[arg(long, value_name = "NETWORK", help_heading = HEADING)]
     net: Option<Network>,
     /// Relay this TCP port of the command's localhost through the link to the host's localhost
