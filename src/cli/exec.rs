@@ -104,9 +104,10 @@ impl ExecArgs {
         let link = spec.to_link("box").or_bad_input()?;
         let listening = self.listen.open(THE_LINK)?;
         let host_network = self.host_network.prepare()?;
-        testbed::gain_privilege(match self.root {
-            true => CommandUser::Root,
-            false => CommandUser::Caller,
+        testbed::gain_privilege(if self.root {
+            CommandUser::Root
+        } else {
+            CommandUser::Caller
         })?;
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));

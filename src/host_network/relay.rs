@@ -1,6 +1,7 @@
 //! Relays TCP connections between a port of one network namespace and a service that another one reaches.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -8,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use netio::netns::NetNs;
 use socket2::SockRef;
-use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener as Listener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -118,15 +118,38 @@ async fn accept(from: Listener, to: SocketAddr) {
 }
 
 /// Relays one connection to its end. If the service cannot be reached, the connection is reset.
-async fn relay(mut near: TcpStream, to: SocketAddr) {
+async fn relay(near: TcpStream, to: SocketAddr) {
     let relayed = async {
-        let mut far = TcpStream::connect(to).await?;
+        let far = TcpStream::connect(to).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
-        copy_bidirectional_with_sizes(&mut near, &mut far, BUFFER, BUFFER).await
+        tokio::try_join!(copy(&near, &far), copy(&far, &near))
     };
     if relayed.await.is_err() {
         let _ = SockRef::from(&near).set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// Copies one direction to its end, and passes the end on.
+async fn copy(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        from.readable().await?;
+        let len = match from.try_read(&mut buffer) {
+            Ok(0) => return SockRef::from(to).shutdown(Shutdown::Write),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        let mut rest = &buffer[..len];
+        while !rest.is_empty() {
+            to.writable().await?;
+            match to.try_write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -134,7 +157,7 @@ async fn relay(mut near: TcpStream, to: SocketAddr) {
 mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
-    use std::net::{Shutdown, TcpStream as Connection};
+    use std::net::TcpStream as Connection;
 
     /// Returns a listener on a free port of the loopback, with its address.
     fn listener() -> (TcpListener, SocketAddr) {

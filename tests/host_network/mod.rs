@@ -76,7 +76,8 @@ fn a_port_of_the_host_is_at_the_commands_localhost_and_crosses_the_link() -> Res
         "curl -sS --max-time 60 http://localhost:{port}/ http://127.0.0.1:{port}/; \
          curl -sS --max-time 60 http://localhost:9/ 2>&1"
     );
-    let options = ["--host-port", &port.to_string(), "--json", "-"];
+    let port = port.to_string();
+    let options = ["--host-port", port.as_str(), "--json", "-"];
     let output = exec(&host, &options, &line)?;
     let text = stdout(&output);
     has(&text, "near near ")?;
@@ -202,7 +203,7 @@ fn a_host_that_lacks_something_is_refused_with_the_way_round() -> Result<()> {
     let at = taken.local_addr()?.port();
     let port = format!("{at}:80");
     let words = format!("cannot listen on 127.0.0.1:{at} of the host");
-    refused(own, &["-p", &port], None, &words)?;
+    refused(own, &["-p", port.as_str()], None, &words)?;
     refused(own, &["-p", "80"], None, "such as 8080:80")?;
     let mut command = farwire_unprivileged()?;
     let output = process::run(command.args(["exec", "--host-port", "80", "--", "true"]))?;

@@ -82,9 +82,10 @@ fn contained(ns: &NetNs, group: &str, argv: &[OsString]) -> Result<Command, NetN
     let ns = ns.try_clone()?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(SUBCOMMAND).arg(std::process::id().to_string());
-    let rights = match userns::is_as_caller() {
-        true => NETWORK_RIGHTS,
-        false => CALLERS_RIGHTS,
+    let rights = if userns::is_as_caller() {
+        NETWORK_RIGHTS
+    } else {
+        CALLERS_RIGHTS
     };
     command.arg(group).arg(rights).args(argv);
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
