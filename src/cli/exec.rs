@@ -63,7 +63,7 @@ pub(crate) struct ExecArgs {
     mtu: u32,
     #[command(flatten)]
     host_network: HostNetworkArgs,
-    /// Run the command as user 0, which it is only inside, instead of as yourself
+    /// Run the command as user 0 of a user namespace
     #[arg(long, help_heading = BED_HEADING, hide_short_help = true)]
     root: bool,
     /// Write the link's counters as JSON to FILE (- for standard output)
