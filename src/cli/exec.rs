@@ -63,7 +63,7 @@ pub(crate) struct ExecArgs {
     mtu: u32,
     #[command(flatten)]
     host_network: HostNetworkArgs,
-    /// Run the command as user 0, which it is only inside, instead of as yourself
+    /// Run the command as user 0 of a user namespace
     #[arg(long, help_heading = BED_HEADING, hide_short_help = true)]
     root: bool,
     /// Write the link's counters as JSON to FILE (- for standard output)
@@ -104,11 +104,17 @@ impl ExecArgs {
         let link = spec.to_link("box").or_bad_input()?;
         let listening = self.listen.open(THE_LINK)?;
         let host_network = self.host_network.prepare()?;
-        testbed::gain_privilege(if self.root {
+        let user = if self.root {
             CommandUser::Root
         } else {
             CommandUser::Caller
-        })?;
+        };
+        if host_network.is_some() {
+            // pasta, which is confined, cannot enter the namespaces of a process with all rights on the host.
+            testbed::isolate(user)?;
+        } else {
+            testbed::gain_privilege(user)?;
+        }
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
         let signals = Signals::catch()?;

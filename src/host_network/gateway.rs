@@ -23,13 +23,10 @@ use netio::netns::NetNs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::User;
-use super::resolver::{self, Resolver};
-
 /// The name of the hidden command.
 const HOST_GATEWAY: &str = "host-gateway";
 /// The options without which pasta is too old.
-const NEEDED: [&str; 12] = [
+const NEEDED: [&str; 11] = [
     "--userns",
     "--netns",
     "--no-netns-quit",
@@ -37,7 +34,6 @@ const NEEDED: [&str; 12] = [
     "--mac-addr",
     "--address",
     "--gateway",
-    "--dns-forward",
     "--tcp-ns",
     "--udp-ns",
     "--no-ndp",
@@ -100,21 +96,18 @@ impl Pasta {
     pub(super) fn command_line(
         &self,
         namespace: &NetNs,
-        user: User,
+        is_root: bool,
         mtu: u32,
         families: DefaultRoutes,
-        resolver: Option<&Resolver>,
     ) -> Vec<String> {
         let process = std::process::id();
         let fd = namespace.as_fd().as_raw_fd();
         let mut line = vec![self.path.display().to_string()];
         let mut add = |words: &[&str]| line.extend(words.iter().map(|word| (*word).to_owned()));
         add(&["--foreground", "--quiet", "--no-netns-quit"]);
-        if !user.owns_host {
-            add(&["--userns", &format!("/proc/{process}/ns/user")]);
-        }
+        add(&["--userns", &format!("/proc/{process}/ns/user")]);
         add(&["--netns", &format!("/proc/{process}/fd/{fd}")]);
-        if user.is_root {
+        if is_root {
             // Otherwise it would become the user nobody, who may not enter the namespace.
             add(&["--runas", "0:0"]);
         }
@@ -135,10 +128,6 @@ impl Pasta {
         // Otherwise connections of the loopback would bypass the link.
         add(&["-t", "none", "-u", "none", "-T", "none", "-U", "none"]);
         add(&["--no-dhcp", "--no-dhcpv6", "--no-ndp", "--no-ra"]);
-        if let Some(server) = resolver.and_then(|resolver| resolver.on_loopback) {
-            add(&["--dns", &server.to_string()]);
-            add(&["--dns-forward", &resolver::forwarded(server).to_string()]);
-        }
         line
     }
 }
@@ -266,7 +255,7 @@ mod tests {
     fn a_pasta_is_too_old_if_its_help_lacks_an_option() {
         let help = NEEDED.map(|option| format!("  -x, {option} ADDR\twhat it does\n"));
         assert_eq!(missing_option(&help.concat()), None);
-        assert_eq!(missing_option(&help[..8].concat()), Some("--tcp-ns"));
+        assert_eq!(missing_option(&help[..7].concat()), Some("--tcp-ns"));
         assert_eq!(missing_option("--netns-only --userns-x"), Some("--userns"));
     }
 

@@ -20,7 +20,6 @@ use netio::bed::{BedConfig, BedError, CLIENT, HOST};
 use netio::iface::DefaultRoutes;
 use netio::netns::NetNs;
 use netio::replaced_files::{self, ReplacedFile};
-use netio::userns::Privilege;
 use nix::unistd::geteuid;
 
 pub(crate) use self::gateway::run_gateway;
@@ -50,15 +49,7 @@ pub(crate) struct HostNetwork {
     resolver: Option<Resolver>,
     host_ports: BTreeSet<u16>,
     published: Vec<(TcpListener, Published)>,
-    user: User,
-}
-
-/// The user as whom pasta runs, determined before this process enters namespaces.
-#[derive(Clone, Copy, Debug)]
-struct User {
-    /// True if namespaces belong to the host, because this process needs no user namespace.
-    owns_host: bool,
-    /// True for user 0, whatever rights it has.
+    /// True if user 0 of the host runs this process, whatever rights it has.
     is_root: bool,
 }
 
@@ -104,10 +95,7 @@ impl HostNetwork {
             resolver,
             host_ports: host_ports.iter().copied().collect(),
             published,
-            user: User {
-                owns_host: Privilege::detect() == Privilege::Root,
-                is_root: geteuid().is_root(),
-            },
+            is_root: geteuid().is_root(),
             gateway: Gateway::prepare()?,
         })
     }
@@ -128,8 +116,7 @@ impl HostNetwork {
             v6: families.v6 && config.has_ipv6(),
             ..families
         };
-        let resolver = resolver.as_ref();
-        let line = pasta.command_line(bed.server(), self.user, config.mtu, families, resolver);
+        let line = pasta.command_line(bed.server(), self.is_root, config.mtu, families);
         gateway.start(&line)?;
         let has_ended = Arc::clone(gateway.has_ended());
         let opened = bed.open_to_host(config, families, &has_ended);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     /// Accepts connections in the namespace of the test, which needs no privilege for that.
-    fn relay_here(from: TcpListener, to: SocketAddr) -> thread::JoinHandle<()> {
+    fn relay_here(from: TcpListener, to: SocketAddr) -> JoinHandle<()> {
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -206,7 +206,7 @@ mod tests {
         let relayed = relay_here(from, to);
         let mut near = Connection::connect(at).unwrap();
         let reset = near.read(&mut [0]).unwrap_err();
-        assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
         relayed.join().unwrap();
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use netio::bed::{HOST, HOST_RESOLVER};
+use netio::bed::HOST;
 use netio::iface::DefaultRoutes;
 use netio::replaced_files::{ReplaceError, ReplacedFile};
 
@@ -15,6 +15,9 @@ pub(crate) const HOST_NAME: &str = "host.farwire.internal";
 
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
+
+/// The servers that systemd-resolved itself asks, in the form of a resolv.conf.
+const SERVERS_OF_RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 
 /// The sockets through which the C library would ask a resolver of the host without using the network: those of
 /// systemd-resolved and of nscd.
@@ -28,8 +31,6 @@ const BYPASSES: [&str; 2] = [
 pub(super) struct Resolver {
     /// The text of its resolv.conf.
     text: String,
-    /// The resolver on the host's loopback that answers at [`HOST_RESOLVER`], if the host uses one.
-    pub(super) on_loopback: Option<IpAddr>,
 }
 
 impl Resolver {
@@ -39,6 +40,11 @@ impl Resolver {
     /// The file cannot be read.
     pub(super) fn of_host(families: DefaultRoutes) -> io::Result<Option<Self>> {
         match fs::read_to_string(RESOLV_CONF) {
+            // The stub of systemd-resolved answers on the loopback alone, but its servers are known.
+            Ok(text) if is_stub(&text) => {
+                let servers = fs::read_to_string(SERVERS_OF_RESOLVED).unwrap_or(text);
+                Ok(Some(Self::for_command(&servers, families)))
+            }
             Ok(text) => Ok(Some(Self::for_command(&text, families))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -48,7 +54,7 @@ impl Resolver {
     /// Returns the configuration for the command: that of the host, except that a resolver on the host's loopback has
     /// another address, and that resolvers of a family that the command does not have are left out.
     fn for_command(host: &str, families: DefaultRoutes) -> Self {
-        let (mut text, mut on_loopback) = (String::new(), None);
+        let mut text = String::new();
         let mut servers = 0;
         for line in host.lines() {
             let Some(server) = server_of(line) else {
@@ -61,20 +67,17 @@ impl Resolver {
                 // A link-local address with a scope: nobody on the command's network has it.
                 continue;
             };
-            if server.is_loopback() {
-                on_loopback = on_loopback.or(Some(server));
-            } else if has_family(families, server) {
+            if let Some(host) = at_host(server) {
+                let _ = writeln!(text, "nameserver {host}");
+            } else if !server.is_loopback() && has_family(families, server) {
                 let _ = writeln!(text, "nameserver {server}");
             }
         }
         if servers == 0 {
             // The default of the C library (resolv.conf(5)).
-            on_loopback = Some(IpAddr::from([127, 0, 0, 1]));
+            let _ = writeln!(text, "nameserver {}", HOST.v4);
         }
-        if let Some(server) = on_loopback {
-            let _ = writeln!(text, "nameserver {}", forwarded(server));
-        }
-        Self { text, on_loopback }
+        Self { text }
     }
 
     /// Returns the resolv.conf that the command sees instead of the host's.
@@ -112,12 +115,23 @@ pub(crate) fn is_on_loopback() -> bool {
     addresses.any(|server| server.is_loopback())
 }
 
-/// Returns the address at which the command asks the resolver `server` of the host's loopback.
-pub(super) fn forwarded(server: IpAddr) -> IpAddr {
+/// Returns the address at which the command asks a resolver of the host's own 127.0.0.1 or ::1.
+fn at_host(server: IpAddr) -> Option<IpAddr> {
     match server {
-        IpAddr::V4(_) => HOST_RESOLVER.0.into(),
-        IpAddr::V6(_) => HOST_RESOLVER.1.into(),
+        IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(HOST.v4.into()),
+        IpAddr::V6(Ipv6Addr::LOCALHOST) => Some(HOST.v6.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => None,
     }
+}
+
+/// Returns true if all resolvers are on the loopback, at addresses that the command cannot reach.
+fn is_stub(text: &str) -> bool {
+    let servers = text.lines().filter_map(server_of);
+    let mut servers = servers
+        .filter_map(|server| server.parse::<IpAddr>().ok())
+        .peekable();
+    let is_stub = |server: IpAddr| server.is_loopback() && at_host(server).is_none();
+    servers.peek().is_some() && servers.all(is_stub)
 }
 
 /// Returns the address in a line `nameserver ADDRESS`.
@@ -157,29 +171,29 @@ mod tests {
 
     #[test]
     fn resolvers_of_the_network_stay_and_one_of_the_loopback_gets_another_address() {
-        let for_command = |host, families| {
-            let resolver = Resolver::for_command(host, families);
-            (resolver.text, resolver.on_loopback)
-        };
-        let (text, on_loopback) = for_command("search a.example\nnameserver 192.0.2.7\n", BOTH);
-        assert_eq!(text, "search a.example\nnameserver 192.0.2.7\n");
-        assert_eq!(on_loopback, None);
-
-        let resolved = "# by resolved\nnameserver 127.0.0.53\noptions edns0 trust-ad\n";
-        let (text, on_loopback) = for_command(resolved, BOTH);
-        assert_eq!(
-            text,
-            "# by resolved\noptions edns0 trust-ad\nnameserver 10.77.255.53\n"
-        );
-        assert_eq!(on_loopback, Some(IpAddr::from([127, 0, 0, 53])));
-
-        let (text, on_loopback) = for_command("nameserver ::1\n", BOTH);
-        assert_eq!(text, "nameserver fd77:0:0:ff::53\n");
-        assert!(on_loopback.is_some_and(|server| server.is_ipv6()));
-
+        let for_command = |host, families| Resolver::for_command(host, families).text;
+        let network = "search a.example\nnameserver 192.0.2.7\n";
+        assert_eq!(for_command(network, BOTH), network);
+        let own = "# by dnsmasq\nnameserver 127.0.0.1\noptions edns0\n";
+        let at_host = "# by dnsmasq\nnameserver 10.77.255.1\noptions edns0\n";
+        assert_eq!(for_command(own, BOTH), at_host);
+        let v6 = "nameserver fd77:0:0:ff::1\n";
+        assert_eq!(for_command("nameserver ::1\n", BOTH), v6);
         let two = "nameserver 2001:db8::1\nnameserver 192.0.2.7\nnameserver fe80::1%eth0\n";
-        assert_eq!(for_command(two, V4).0, "nameserver 192.0.2.7\n");
-        assert_eq!(for_command("", V4).0, "nameserver 10.77.255.53\n");
+        assert_eq!(for_command(two, V4), "nameserver 192.0.2.7\n");
+        assert_eq!(for_command("", V4), "nameserver 10.77.255.1\n");
+    }
+
+    #[test]
+    fn the_stub_of_systemd_resolved_is_recognised() {
+        assert!(is_stub("nameserver 127.0.0.53\noptions edns0 trust-ad\n"));
+        for other in [
+            "",
+            "nameserver 127.0.0.1\n",
+            "nameserver 127.0.0.53\nnameserver 192.0.2.7\n",
+        ] {
+            assert!(!is_stub(other), "{other}");
+        }
     }
 
     #[test]

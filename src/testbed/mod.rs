@@ -162,6 +162,15 @@ pub(crate) enum CommandUser {
 
 /// Gets the privileges for namespaces. This must happen before the process starts any thread.
 pub(crate) fn gain_privilege(user: CommandUser) -> Result<(), Failure> {
+    enter_namespaces(user, false)
+}
+
+/// Does the same as [`gain_privilege`] in a user namespace, also as root.
+pub(crate) fn isolate(user: CommandUser) -> Result<(), Failure> {
+    enter_namespaces(user, true)
+}
+
+fn enter_namespaces(user: CommandUser, isolates_root: bool) -> Result<(), Failure> {
     if getuid() != geteuid() {
         return Err(Failure::machine(
             "the farwire program has the set-user-ID bit, by which its commands would have another user's rights: \
@@ -169,8 +178,8 @@ pub(crate) fn gain_privilege(user: CommandUser) -> Result<(), Failure> {
         ));
     }
     match Privilege::detect() {
-        Privilege::Root => Ok(()),
-        Privilege::UserNamespace => match user {
+        Privilege::Root if !isolates_root => Ok(()),
+        Privilege::Root | Privilege::UserNamespace => match user {
             CommandUser::Root => userns::enter().or_machine(),
             CommandUser::Caller => userns::enter_as_caller().or_machine(),
         },

@@ -113,7 +113,7 @@ fn a_port_of_the_command_is_published_on_the_host() -> Result<()> {
 
 #[test_support::test(HostNetwork, Tool("getent"))]
 fn names_are_looked_up_through_the_link_also_at_a_resolver_of_the_loopback() -> Result<()> {
-    for (resolver, is_own) in [("127.0.0.53", true), (OTHER[0], false)] {
+    for (resolver, is_own) in [("127.0.0.1", true), (OTHER[0], false)] {
         let host = Host::start(false)?;
         let ns = if is_own { host.own() } else { host.other() };
         serve_names(ns, resolver, [198, 51, 100, 7])?;
@@ -224,8 +224,8 @@ fn when_pasta_dies_the_command_ends_and_when_farwire_dies_pasta_does() -> Result
         let mut word = [0; 4];
         let stdout = child.stdout.as_mut().context("no output")?;
         stdout.read_exact(&mut word)?;
-        let pasta = below(child.id(), "pasta").context("there is no pasta")?;
-        Ok((child, pasta))
+        let pasta = process::wait_for("pasta", || Ok(pasta_below(child.id())));
+        Ok((child, pasta?))
     };
     let (child, pasta) = start()?;
     kill(Pid::from_raw(pasta.try_into()?), Signal::SIGKILL)?;
@@ -276,16 +276,16 @@ fn end(child: &mut Child, signal: Signal) -> Result<()> {
     process::end_of(child).map(drop)
 }
 
-/// Returns a descendant of process `ancestor` whose program has a name that begins with `name`.
-fn below(ancestor: u32, name: &str) -> Option<u32> {
+/// Returns the descendant of process `ancestor` that is pasta, which is the program passt by another name.
+fn pasta_below(ancestor: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{ancestor}/task/{ancestor}/children")).ok()?;
     children.split_whitespace().find_map(|child| {
         let child = child.parse().ok()?;
         let own = fs::read_to_string(format!("/proc/{child}/comm")).ok()?;
-        if own.starts_with(name) {
+        if ["pasta", "passt"].iter().any(|name| own.starts_with(name)) {
             Some(child)
         } else {
-            below(child, name)
+            pasta_below(child)
         }
     })
 }

@@ -94,12 +94,10 @@ pub(crate) fn is_as_caller() -> bool {
 /// Takes from the programs that this process starts from now on all capabilities of [`enter_as_caller`] except those over
 /// the network: CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE. It has no effect on programs of user 0.
 pub(crate) fn hand_on_network_only() -> Result<(), CapsError> {
-    for capability in caps::read(None, CapSet::Ambient)? {
-        if !HANDED_ON.contains(&capability) {
-            caps::drop(None, CapSet::Ambient, capability)?;
-        }
-    }
-    Ok(())
+    let mut kept = caps::read(None, CapSet::Ambient)?;
+    kept.retain(|capability| HANDED_ON.contains(capability));
+    // An ambient capability must be inheritable, so the kernel lowers both sets (capabilities(7)).
+    caps::set(None, CapSet::Inheritable, &kept)
 }
 
 /// True if this process has entered a user namespace in which it keeps its user. It never leaves that.

@@ -30,6 +30,10 @@ impl Host {
                 format!("192.0.2.{number}/24"),
                 format!("2001:db8::{number}/64"),
             ];
+            if ipv6 {
+                // As every interface has one, pasta takes it for granted.
+                process::ip(node, &format!("addr add fe80::{number}/64 dev {WAN} nodad"))?;
+            }
             for address in &addresses[..families] {
                 process::ip(node, &format!("addr add {address} dev {WAN} nodad"))?;
             }

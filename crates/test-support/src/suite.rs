@@ -370,8 +370,8 @@ impl Need {
                 .lacking()
                 .or_else(|| Self::Tool("pasta").lacking())
                 .or_else(|| {
-                    let tun = fs::File::options().read(true).write(true);
-                    let opened = tun.open("/dev/net/tun");
+                    let mut device = fs::File::options();
+                    let opened = device.read(true).write(true).open("/dev/net/tun");
                     opened.err().map(|why| format!("/dev/net/tun: {why}"))
                 }),
             Self::OrdinaryUser => {

@@ -11,10 +11,15 @@ const HEADING: &str = "Test bed";
 /// The options for the network that the command reaches.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HostNetworkArgs {
-    /// With `host`, the command also reaches this host's network through the link (needs pasta)
-    #[arg(long, value_name = "NETWORK", help_heading = HEADING)]
+    /// With `host`, the command also reaches this host's network (needs pasta)
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        help_heading = HEADING,
+        hide_possible_values = true
+    )]
     net: Option<Network>,
-    /// Relay this TCP port of the command's localhost through the link to the host's localhost
+    /// Let this TCP port of the command's localhost be that of the host's
     #[arg(
         long,
         value_name = "PORT",
@@ -24,7 +29,7 @@ pub(crate) struct HostNetworkArgs {
         hide_short_help = true
     )]
     host_port: Vec<u16>,
-    /// Publish TCP port PORT of the command on the host: [ADDRESS:]HOST_PORT:PORT, on 127.0.0.1 unless ADDRESS is given
+    /// Publish a TCP port on the host, as [ADDRESS:]HOST_PORT:PORT
     #[arg(
         short = 'p',
         long = "publish",

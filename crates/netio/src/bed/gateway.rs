@@ -27,12 +27,6 @@ pub const HOST: Endpoint = Endpoint {
     mac: [0x02, 0, 10, 77, 255, 1],
 };
 
-/// The IPv4 address at which the client reaches a resolver on the host's loopback, and the IPv6 address.
-pub const HOST_RESOLVER: (Ipv4Addr, Ipv6Addr) = (
-    Ipv4Addr::new(10, 77, 255, 53),
-    Ipv6Addr::new(0xfd77, 0, 0, 0xff, 0, 0, 0, 0x53),
-);
-
 /// The longest time until the tap exists.
 const TAP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval at which the maker of the tap is checked, in milliseconds.

@@ -23,7 +23,7 @@ pub(crate) use self::wiring::{index_of, up, wait_running};
 pub use self::address::{
     CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, SegmentEnd, WAN,
 };
-pub use self::gateway::{HOST, HOST_RESOLVER, HOST_TAP};
+pub use self::gateway::{HOST, HOST_TAP};
 pub use self::star::Star;
 
 /// Name of the bridge that replaces an emulator.
