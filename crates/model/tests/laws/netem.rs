@@ -166,7 +166,9 @@ fn a_quarter_of_the_candidates_skips_the_delay() {
         link: |factor| reordering(share(25.0 * factor, None), 5),
         judge: |crossing| {
             let undelayed = undelayed(crossing);
-            let places: Vec<usize> = (0..undelayed.len()).filter(|place| undelayed[*place]).collect();
+            let places: Vec<usize> = (0..undelayed.len())
+                .filter(|place| undelayed[*place])
+                .collect();
             // Four packets are delayed, then each passes with probability 1/4.
             let tries: Vec<usize> = places
                 .windows(2)
