@@ -4,7 +4,7 @@ use anyhow::Result;
 use conditions::LinkSpec;
 use model::{Bytes, Link, Nanos, Outcome, Packet, PacketId, Side};
 
-/// Packets that went up a link, by number, and their outcomes.
+/// Packets that went through a link, by number, and their outcomes.
 pub(crate) struct Crossing {
     /// The arrival of each packet.
     pub(crate) came: Vec<Nanos>,
@@ -13,7 +13,7 @@ pub(crate) struct Crossing {
 }
 
 impl Crossing {
-    /// Passes `packets`, in the order of their arrival, through the link of `file`; their ids are their numbers.
+    /// Passes `packets` up the link of `file`, see [`Crossing::through`].
     ///
     /// # Errors
     /// The file is wrong.
@@ -21,12 +21,24 @@ impl Crossing {
         file: &str,
         packets: impl IntoIterator<Item = (Nanos, Packet)>,
     ) -> Result<Self> {
+        Self::through(file, Side::A, packets)
+    }
+
+    /// Passes `packets`, in the order of their arrival at a side, through the link of `file`; their ids are their numbers.
+    ///
+    /// # Errors
+    /// The file is wrong.
+    pub(crate) fn through(
+        file: &str,
+        side: Side,
+        packets: impl IntoIterator<Item = (Nanos, Packet)>,
+    ) -> Result<Self> {
         let spec: LinkSpec = toml::from_str(file)?;
         let mut link = Link::new(&spec.to_link("box")?.config)?;
         let (mut came, mut outcomes) = (Vec::new(), Vec::new());
         for (number, (at, packet)) in (0..).zip(packets) {
             let id = PacketId(number);
-            link.offer(at, Side::A, Packet { id, ..packet });
+            link.offer(at, side, Packet { id, ..packet });
             came.push(at);
             outcomes.extend(std::iter::from_fn(|| link.poll(at)));
         }

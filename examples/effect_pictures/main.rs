@@ -1,7 +1,8 @@
-//! Draws the pictures of docs/effects: the outcomes of packets that crossed a link in virtual time, beside the formula of each effect.
+//! Draws the pictures of docs/effects and docs/profiles.md: the outcomes of packets that crossed a link in virtual time, beside the formula of
+//! each effect and beside what each profile states.
 //!
 //! ```text
-//! cargo run --example effect_pictures -- FOLDER
+//! cargo run --example effect_pictures -- docs/effects/pictures docs/pictures/profiles
 //! ```
 //!
 //! Every link is written as a user writes it, with the seed 1, so the pictures are the same every time.
@@ -16,6 +17,7 @@ mod delays;
 mod drawing;
 mod losses;
 mod order;
+mod profiles;
 mod queues;
 mod rates;
 
@@ -28,11 +30,10 @@ use crate::drawing::Picture;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder] = arguments.as_slice() else {
-        bail!("give the folder that the pictures go to");
+    let [of_effects, of_profiles] = arguments.as_slice() else {
+        bail!("give the folder of the pictures of effects, and that of the pictures of profiles");
     };
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {folder}"))?;
-    let all = [
+    let effects = [
         losses::pictures()?,
         delays::pictures()?,
         order::pictures()?,
@@ -40,7 +41,14 @@ fn main() -> Result<()> {
         rates::pictures()?,
         queues::pictures()?,
     ];
-    for Picture { name, svg } in all.into_iter().flatten() {
+    write(of_effects, effects.into_iter().flatten())?;
+    write(of_profiles, profiles::pictures()?)
+}
+
+/// Writes each picture into a file of its name.
+fn write(folder: &str, pictures: impl IntoIterator<Item = Picture>) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {folder}"))?;
+    for Picture { name, svg } in pictures {
         let file = Path::new(folder).join(format!("{name}.svg"));
         let shown = file.display();
         fs::write(&file, report::on_paper(&svg) + "\n")

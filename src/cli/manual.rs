@@ -990,7 +990,7 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 (
                     "Build on another profile",
-                    "farwire profiles new train --profile mobile --loss 2%,burst=20 --about 'A phone in a train'",
+                    "farwire profiles new commuter --profile mobile --loss 2%,burst=20 --about 'A phone in a train'",
                 ),
                 (
                     "Make a profile from a link file",

@@ -15,6 +15,7 @@ mod manual;
 mod measure;
 pub(crate) mod merge;
 mod mistakes;
+mod profile_line;
 mod profiles;
 mod report;
 mod run;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +13,7 @@ use report::{Terminal, hanging};
 use serde::Serialize;
 
 use super::args::link_conditions::{ConditionsArgs, ProfileName};
+use super::profile_line::{FirstMinute, ProfileLine};
 use crate::notes::{note, warn};
 use crate::profile_folders::{self, ProfileFile, ProfileFolders};
 use crate::toml_file;
@@ -21,9 +22,10 @@ use instruments::output;
 
 /// List the profiles of networks that `--profile NAME` uses, or print, make or check one
 ///
-/// A profile is a file of conditions. It says where each of its numbers was published, or that it is assumed. A name is looked for in
-/// the folder of --profiles, in ./profiles, in ~/.config/farwire/profiles, and among the profiles that ship. In a file,
-/// `profile = "NAME"` uses a profile too.
+/// A profile is a file of conditions. It says where each of its numbers was published, or that it is assumed. The list has the rates, the
+/// round trip and the loss of each, and on a terminal a picture of its download rate in the first minute. A name is looked for in the
+/// folder of --profiles, in ./profiles, in ~/.config/farwire/profiles, and among the profiles that ship. In a file, `profile = "NAME"` uses
+/// a profile too.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ProfilesArgs {
@@ -35,7 +37,7 @@ pub(crate) struct ProfilesArgs {
     /// Look for profiles in DIR first, before ./profiles and those that ship
     #[arg(long, value_name = "DIR")]
     profiles: Option<PathBuf>,
-    /// Write names and conditions as JSON to FILE (- for standard output, instead of text)
+    /// Write names, figures and conditions as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -90,6 +92,8 @@ struct Listed {
     /// Its file; absent if it ships with farwire.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
+    /// The averages of its rates, delays and losses in the first minute.
+    first_minute: FirstMinute,
     conditions: LinkSpec,
 }
 
@@ -124,7 +128,7 @@ impl ProfilesArgs {
             }
             None => {
                 let all = Listed::all(&folders)?;
-                let text = list(&all, super::terminal())?;
+                let text = list(&all, super::terminal(), io::stdout().is_terminal())?;
                 super::show(json, &all, &text, io::sink())
             }
         }?;
@@ -139,27 +143,31 @@ impl Listed {
             Some(own) => Ok((Self::own(&own, folders)?, own.text)),
             None => {
                 let shipped = profile_folders::shipped(name, folders)?;
-                Ok((Self::shipped(shipped), shipped.text.to_owned()))
+                Ok((Self::shipped(shipped)?, shipped.text.to_owned()))
             }
         }
     }
 
     fn own(file: &ProfileFile, folders: &ProfileFolders) -> Result<Self> {
+        let conditions = toml_file::read_profile(&file.name, folders)?;
         Ok(Self {
             name: file.name.clone(),
             about: file.about().to_owned(),
             file: Some(file.path.clone()),
-            conditions: toml_file::read_profile(&file.name, folders)?,
+            first_minute: ProfileLine::of(&conditions)?.averages(),
+            conditions,
         })
     }
 
-    fn shipped(profile: conditions::LinkProfile) -> Self {
-        Self {
+    fn shipped(profile: conditions::LinkProfile) -> Result<Self> {
+        let conditions = profile.conditions();
+        Ok(Self {
             name: profile.name.to_owned(),
             about: profile.about().to_owned(),
             file: None,
-            conditions: profile.conditions(),
-        }
+            first_minute: ProfileLine::of(&conditions)?.averages(),
+            conditions,
+        })
     }
 
     /// Returns all profiles by name. One of the user's that is wrong is left out, with a warning.
@@ -174,17 +182,19 @@ impl Listed {
         }
         let is_hidden = |name: &str| own.iter().any(|file| file.name == name);
         let shipped = PROFILES.iter().filter(|shipped| !is_hidden(shipped.name));
-        all.extend(shipped.copied().map(Self::shipped));
+        for profile in shipped {
+            all.push(Self::shipped(*profile)?);
+        }
         all.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(all)
     }
 }
 
-/// Returns the name, the description, the file and the conditions of each profile.
-fn list(all: &[Listed], terminal: Terminal) -> Result<String> {
+/// Returns the name, the description, the file and the figures of each profile, with a picture of its rate if `pictures` is true.
+fn list(all: &[Listed], terminal: Terminal, pictures: bool) -> Result<String> {
     let one = |listed: &Listed| {
         let indent = " ".repeat(INDENT);
-        let conditions = crate::live::in_force(&listed.conditions);
+        let figures = ProfileLine::of(&listed.conditions)?.text(pictures);
         let mut text = match listed.about.as_str() {
             "" => listed.name.clone(),
             about => format!("{}: {about}", listed.name),
@@ -192,7 +202,7 @@ fn list(all: &[Listed], terminal: Terminal) -> Result<String> {
         if let Some(file) = &listed.file {
             write!(text, "\n{indent}{}", file.display())?;
         }
-        write!(text, "\n{indent}{conditions}")?;
+        write!(text, "\n{indent}{figures}")?;
         Ok(hanging(&text, terminal, INDENT))
     };
     all.iter().map(one).collect()
@@ -364,15 +374,22 @@ mod tests {
     }
 
     #[test]
-    fn each_is_listed_with_what_it_is_and_its_conditions() {
+    fn each_is_listed_with_what_it_is_and_its_figures() {
         let all = Listed::all(&ProfileFolders::NONE).unwrap();
-        let text = list(&all, Terminal::NONE).unwrap();
+        let text = list(&all, Terminal::NONE, false).unwrap();
+        let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for Listed { name, about, .. } in &all {
-            let first = format!("{name}: {about}\n{}", " ".repeat(INDENT));
-            assert!(text.contains(&first), "{first} in\n{text}");
+            let first = format!("{name}: {about}");
+            assert!(one_line(&text).contains(&first), "{first} in\n{text}");
         }
-        assert!(text.contains("delay 315ms"), "{text}");
+        let geo = "19 Mbit/s down, 3.53 Mbit/s up, round trip 630 ms, loss 0.1 %";
+        assert!(one_line(&text).contains(geo), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let with_pictures = list(&all, Terminal::NONE, true).unwrap();
+        assert!(
+            with_pictures.contains("▅▅▅▅▅▅▅▅▅▅▅▅ 19 Mbit/s down"),
+            "{with_pictures}"
+        );
     }
 
     #[test]

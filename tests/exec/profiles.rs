@@ -66,6 +66,32 @@ fn a_name_is_looked_for_in_the_given_folder_here_at_home_and_among_those_that_sh
 }
 
 #[test_support::test]
+fn the_list_has_the_figures_of_each_profile_and_no_picture_in_a_pipe() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let listed = process::succeeds(at_home(home.path()).arg("profiles"))?;
+    let words = stdout(&listed)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    has(
+        &words,
+        "geo-satellite: A house behind a geostationary satellite 19 Mbit/s down, 3.53 Mbit/s up, round trip 630 ms, loss 0.1 %",
+    )?;
+    ensure!(!words.contains('\u{2585}'), "{words}");
+    let listed =
+        process::succeeds(at_home(home.path()).args(["profiles", "train", "--json", "-"]))?;
+    let train: Value = serde_json::from_str(&stdout(&listed))?;
+    let down = &train["first_minute"]["down"];
+    let outage = down["outage_percent"].as_f64().context("no outage")?;
+    ensure!((20.0..25.0).contains(&outage), "{down}");
+    ensure!(
+        down["rate_bit_per_s"].as_f64().context("no rate")? > 4e6,
+        "{down}"
+    );
+    Ok(())
+}
+
+#[test_support::test]
 fn a_profile_of_ones_own_is_made_used_and_checked() -> Result<()> {
     let home = tempfile::tempdir()?;
     let run = |line: &str| process::run(at_home(home.path()).args(line.split(' ')));

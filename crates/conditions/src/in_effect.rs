@@ -229,7 +229,8 @@ fn undelayed(stages: &PathStages) -> Option<f64> {
     shares.next().filter(|_| shares.next().is_none())
 }
 
-fn ms(time: Nanos) -> f64 {
+/// Converts a time to milliseconds.
+pub(crate) fn ms(time: Nanos) -> f64 {
     time.0 as f64 / 1e6
 }
 

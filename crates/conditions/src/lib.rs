@@ -13,6 +13,7 @@ mod layer;
 pub mod link;
 pub mod misplaced;
 pub mod nearest;
+pub mod outline;
 pub mod plain;
 pub mod reach;
 pub mod read;

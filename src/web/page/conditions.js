@@ -18,7 +18,7 @@ export class Conditions {
   // `onChanged(link)` receives every link in a response, `announce(text, isError)` every message
   // for the user.
   constructor(conditions, profiles, { offersSchedule, onChanged, announce }) {
-    Object.assign(this, { offersSchedule, onChanged, announce, link: null, draft: {}, seen: [], now: -1 });
+    Object.assign(this, { profiles, offersSchedule, onChanged, announce, link: null, draft: {}, seen: [], now: -1 });
     const listener = {
       onEdit: (path, value) => this.edit(path, value),
       onStep: () => this.afterStep(),
@@ -28,9 +28,7 @@ export class Conditions {
     this.fields = new Fields(conditions, "", listener);
     byId("fields").append(this.fields.element);
     this.classes = new Classes(byId("classes"), conditions, listener);
-    byId("profiles").append(...profiles.map((profile) => element("button", {
-      type: "button", title: profile.about, click: () => this.replace(profile.conditions, `profile ${profile.name}`),
-    }, profile.name)));
+    byId("profiles").append(...profiles.map(({ name, about }) => element("option", { value: name }, `${name}: ${about}`)));
     this.listen();
   }
 
@@ -41,6 +39,7 @@ export class Conditions {
     on("redo", "click", () => this.step(1));
     on("discard", "click", () => { this.draft = structuredClone(this.link.conditions); this.showDraft(); });
     on("clear", "click", () => this.replace({}, "no conditions"));
+    on("profiles", "change", () => this.useProfile());
     on("add-class", "click", () => this.addClass());
     on("schedule-start", "click", () => this.schedule({ state: "running" }, "schedule started"));
     on("schedule-stop", "click", () => this.schedule({ state: "stopped" }, "schedule stopped"));
@@ -259,6 +258,14 @@ export class Conditions {
     }
   }
 
+  // Sets the conditions of the chosen profile. The list then shows no profile, because conditions may change again.
+  useProfile() {
+    const list = byId("profiles");
+    const profile = this.profiles.find(({ name }) => name === list.value);
+    list.value = "";
+    if (profile) this.replace(profile.conditions, `profile ${profile.name}`);
+  }
+
   forgive() {
     say(byId("form-error"), "");
     for (const fields of this.allFields) fields.forgive();
@@ -272,7 +279,7 @@ export class Conditions {
     say(byId("locked"), (why ?? "").replaceAll("`", ""));
     this.fields.disabled = this.isLocked;
     this.classes.disabled = this.isLocked;
-    for (const button of byId("profiles").children) button.disabled = this.isLocked;
+    byId("profiles").disabled = this.isLocked;
     byId("add-class").disabled = this.isLocked;
     if (!this.link) return;
     this.showSchedule();

@@ -25,9 +25,64 @@ macro_rules! profiles {
 }
 
 profiles! {
+    "3g",
+    "5g-mid-band",
+    "5g-mmwave",
+    "cable",
+    "chrome-3g",
+    "chrome-fast-4g",
+    "chrome-slow-4g",
+    "dial-up",
+    "dsl",
+    "edge",
+    "fibre",
+    "firefox-dsl",
+    "firefox-good-2g",
+    "firefox-good-3g",
+    "firefox-gprs",
+    "firefox-regular-2g",
+    "firefox-regular-3g",
+    "firefox-regular-4g",
+    "firefox-wifi",
+    "g1050-a",
+    "g1050-b",
+    "g1050-c",
+    "g1050-d",
+    "g1050-e",
+    "g1050-f",
+    "g1050-g",
+    "g1050-h",
     "geo-satellite",
+    "gprs",
+    "hotel-wifi",
+    "in-flight-new",
+    "in-flight-old",
     "in-flight",
+    "leo-satellite",
+    "lighthouse-dense-4g",
+    "lighthouse-regular-3g",
+    "lighthouse-slow-4g",
+    "lte-good",
+    "lte-poor",
+    "mars",
     "mobile",
+    "moon",
+    "train",
+    "transatlantic",
+    "transpacific",
+    "webpagetest-2g",
+    "webpagetest-3g-fast",
+    "webpagetest-3g-slow",
+    "webpagetest-3g",
+    "webpagetest-4g",
+    "webpagetest-cable",
+    "webpagetest-dial-up",
+    "webpagetest-dsl",
+    "webpagetest-edge",
+    "webpagetest-fios",
+    "webpagetest-lte",
+    "wifi-busy",
+    "wifi-good",
 }
 
 /// A link of a kind of network, as published measurements describe it. In a file, it is written as its name.
@@ -194,7 +249,7 @@ mod tests {
             .iter()
             .map(|profile| format!("{}.toml", profile.name))
             .collect();
-        assert!(shipped.is_sorted());
+        assert!(shipped.is_sorted(), "the list is in the order of the files");
         assert_eq!(
             files.collect::<BTreeSet<String>>(),
             shipped.into_iter().collect()
@@ -316,10 +371,10 @@ mod tests {
             refused("mobil"),
             "unknown name `mobil`; did you mean `mobile`?"
         );
-        assert_eq!(
-            refused("dialup-56k"),
-            "unknown name `dialup-56k`; use one of: geo-satellite, in-flight, mobile"
-        );
+        let other = refused("x25");
+        let names = PROFILES.iter().map(|profile| profile.name);
+        let all = names.collect::<Vec<_>>().join(", ");
+        assert_eq!(other, format!("unknown name `x25`; use one of: {all}"));
         let text = "delay = '1ms'\nprofile = 'geo'\n";
         let error = read::toml_text::<LinkSpec>(text).unwrap_err();
         assert_eq!(error.span.clone().map(|span| &text[span]), Some("'geo'"));

@@ -1,0 +1,183 @@
+//! The rate, delay and loss that conditions state over a time, without any packet.
+
+#[cfg(test)]
+mod tests;
+
+use model::{Behaviour, Bottleneck, Effect, Holding, Nanos, StageSpec, Stall};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::in_effect::ms;
+use crate::link::LinkSpec;
+use crate::route::{FULL_FRAME, PathStages};
+
+/// The figures that a link's conditions state for packets of no class, from the link's start on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outline {
+    /// The figures from client to server, in order of time and without gaps.
+    pub up: Vec<Stated>,
+    /// The figures from server to client, likewise.
+    pub down: Vec<Stated>,
+}
+
+/// The figures of one direction between two changes of its conditions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stated {
+    /// The time from which on they hold, counted from the link's start.
+    pub from: Nanos,
+    /// The time at which they end.
+    pub until: Nanos,
+    /// The slowest rate, in bit/s of the L2 bytes of full frames; the average of one that fluctuates. 0 while nothing
+    /// passes, and `None` without a limit.
+    pub rate: Option<u64>,
+    /// The largest deviation from that rate, as a share of it: 0 to 1.
+    pub fluctuation: f64,
+    /// The time for which each drawn rate lasts; 0 if the rate does not fluctuate.
+    pub hold: Nanos,
+    /// The propagation delay of all stages; the mean of delays that vary.
+    pub delay: Nanos,
+    /// The greatest spread of a delay among all stages, as its law defines it.
+    pub jitter: Nanos,
+    /// The share of packets that are lost at random: 0 to 1.
+    pub loss: f64,
+    /// The share of the time for which the link stalls while packets wait: 0 to 1.
+    pub stalled: f64,
+}
+
+/// The averages of one direction over the time of an outline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Averages {
+    /// The rate while packets pass, in bit/s of the L2 bytes of full frames; absent if there is a time without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bit_per_s: Option<f64>,
+    /// The propagation delay, in ms.
+    pub delay_ms: f64,
+    /// The greatest spread of the delay, in ms.
+    pub jitter_ms: f64,
+    /// The share of packets that are lost at random, in percent.
+    pub loss_percent: f64,
+    /// The share of the time in which nothing passes, in percent: closed gates, rates of 0, stalls.
+    pub outage_percent: f64,
+}
+
+impl Outline {
+    /// Derives the figures of the first `length` of a link.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LinkSpec::hop`].
+    pub fn of(spec: &LinkSpec, length: Nanos) -> Result<Self, Error> {
+        let stages = spec.hop("box")?.rest;
+        Ok(Self {
+            up: stated(&stages.up, length),
+            down: stated(&stages.down, length),
+        })
+    }
+}
+
+impl Stated {
+    /// Returns whether no packet passes.
+    pub fn is_closed(&self) -> bool {
+        self.rate == Some(0)
+    }
+
+    /// Returns its length in seconds.
+    pub fn seconds(&self) -> f64 {
+        (self.until.0 - self.from.0) as f64 / 1e9
+    }
+}
+
+impl Averages {
+    /// Averages the figures of a direction over time.
+    pub fn of(all: &[Stated]) -> Self {
+        let over = |which: &dyn Fn(&Stated) -> bool, value: &dyn Fn(&Stated) -> f64| {
+            let all = all.iter().filter(|one| which(one));
+            let (sum, time) = all.fold((0.0, 0.0), |(sum, time), one| {
+                (sum + value(one) * one.seconds(), time + one.seconds())
+            });
+            if time > 0.0 { sum / time } else { 0.0 }
+        };
+        let always = |_: &Stated| true;
+        let passes = |one: &Stated| !one.is_closed();
+        let is_limited = all.iter().all(|one| one.rate.is_some());
+        let closed = over(&always, &|one| f64::from(u8::from(one.is_closed())));
+        let stalled = over(&passes, &|one| one.stalled);
+        Self {
+            rate_bit_per_s: is_limited
+                .then(|| over(&passes, &|one| one.rate.unwrap_or_default() as f64)),
+            delay_ms: over(&always, &|one| ms(one.delay)),
+            jitter_ms: all.iter().map(|one| ms(one.jitter)).fold(0.0, f64::max),
+            loss_percent: 100.0 * over(&passes, &|one| one.loss),
+            outage_percent: 100.0 * (closed + (1.0 - closed) * stalled),
+        }
+    }
+}
+
+/// Returns the figures of these stages, one for each time at which any of them changes.
+fn stated(stages: &[StageSpec], length: Nanos) -> Vec<Stated> {
+    let steps = stages.iter().flat_map(|stage| &stage.schedule);
+    let mut times: Vec<Nanos> = steps
+        .map(|(at, _)| *at)
+        .filter(|at| *at < length)
+        .chain([Nanos::ZERO])
+        .collect();
+    times.sort_unstable();
+    times.dedup();
+    let ends = times.iter().copied().skip(1).chain([length]);
+    let spans = times.iter().copied().zip(ends);
+    spans
+        .map(|(from, until)| figures(&then(stages, from), from, until))
+        .collect()
+}
+
+/// Returns the stages with the effects that are in force at a time.
+fn then(stages: &[StageSpec], time: Nanos) -> PathStages {
+    let stages = stages.iter().map(|stage| {
+        let last = stage.schedule.iter().rev().find(|(at, _)| *at <= time);
+        let effect = last.map_or(&stage.effect, |(_, effect)| effect);
+        StageSpec::new(stage.name.clone(), effect.clone())
+    });
+    PathStages(stages.collect())
+}
+
+fn figures(stages: &PathStages, from: Nanos, until: Nanos) -> Stated {
+    let is_closed = |stage: Behaviour<'_>| {
+        let has_no_rate = match stage.bottleneck {
+            Some(Bottleneck::Rate(rate)) => rate.rate.is_none(),
+            Some(Bottleneck::Netem(_) | Bottleneck::Trace(_) | Bottleneck::Toffee(_)) | None => {
+                false
+            }
+        };
+        has_no_rate || stage.holds == Holding::UntilChanged
+    };
+    let rate = if stages.behaviours().any(is_closed) {
+        Some(0)
+    } else {
+        stages.slowest(FULL_FRAME).map(|(rate, _)| rate.get())
+    };
+    let fluctuation = stages
+        .bottlenecks()
+        .find_map(|bottleneck| match bottleneck {
+            Bottleneck::Rate(rate) => rate.fluctuation,
+            Bottleneck::Netem(_) | Bottleneck::Trace(_) | Bottleneck::Toffee(_) => None,
+        });
+    let stalls = stages.0.iter().filter_map(|stage| {
+        let Effect::Stall(Stall { every, lasts }) = stage.effect else {
+            return None;
+        };
+        (every.0 > 0).then(|| (lasts.0 as f64 / every.0 as f64).min(1.0))
+    });
+    let spreads = stages
+        .behaviours()
+        .filter_map(|stage| Some(stage.delay?.jitter.as_ref()?.spread));
+    Stated {
+        from,
+        until,
+        rate,
+        fluctuation: fluctuation.map_or(0.0, |one| one.spread.fraction()),
+        hold: fluctuation.map_or(Nanos::ZERO, |one| one.hold),
+        delay: stages.propagation(),
+        jitter: spreads.max().unwrap_or_default(),
+        loss: stages.loss_percent() / 100.0,
+        stalled: 1.0 - stalls.fold(1.0, |passes, stalled| passes * (1.0 - stalled)),
+    }
+}
