@@ -19,7 +19,6 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge, Histogram, Info};
 use prometheus_client::registry::{Registry, Unit};
 use serde::Deserialize;
-use utoipa::IntoParams;
 
 use super::AppState;
 use super::links::{compute, panicked, unknown_link};
@@ -29,7 +28,7 @@ use crate::forward::stats::LatenessBuckets;
 use crate::live::{DirectionMeter, LinkMeter};
 
 /// The query of a scrape.
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ScrapeQuery {
@@ -185,7 +184,8 @@ impl Collector for LinkCollector {
         for (labels, DirectionMeter { counters, .. }) in self.directions() {
             let (count, sum) = (counters.delay.packets, counters.delay.sum_ms / 1e3);
             let buckets = [(f64::INFINITY, count)];
-            let mut one = delays.encode_family(&labels.as_slice())?;
+            let labels = labels.as_slice();
+            let mut one = delays.encode_family(&labels)?;
             one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
         let mut times = begin(&mut page, ROUND_TRIP)?;
