@@ -14,6 +14,7 @@ mod install;
 mod instruments;
 mod live;
 mod page;
+mod python;
 mod slurm;
 mod traffic;
 
