@@ -28,7 +28,7 @@ pub(crate) struct LinkMeter {
     /// The round trips measured at the client's side and at the server's.
     pub(crate) round_trips: [RoundTripTimes; 2],
     /// The forwarder of the link, as a number by which links of the same one are found.
-    forwarder: usize,
+    pub(crate) forwarder: usize,
     /// The bytes of frames that all links of the forwarder hold, bookkeeping included.
     pub(crate) held_bytes: u64,
     /// True if the results of the whole link can be trusted: the emulator lost nothing and few

@@ -31,10 +31,8 @@ fn add(suite: &mut Suite) {
         let tools = blocks.iter().flat_map(|block| block.needs.clone());
         needs.extend(tools.flat_map(|tool| match tool.as_str() {
             "pasta" => vec![Need::HostNetwork, Need::DefaultRoute],
+            PYTEST => vec![Need::PythonTool("bin/pytest")],
             _ => vec![Need::Tool(tool.leak())],
-        needs.extend(tools.map(|tool| match tool.as_str() {
-            PYTEST => Need::PythonTool("bin/pytest"),
-            _ => Need::Tool(tool.leak()),
         }));
         for left_out in blocks.iter().filter_map(|block| block.not_run.as_ref()) {
             suite.skip(left_out);
