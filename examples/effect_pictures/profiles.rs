@@ -6,7 +6,7 @@ use conditions::{LinkProfile, PROFILES};
 use model::{Nanos, Outcome, Side};
 use report::{Axis, Plot, Point, Shape, stack};
 
-use crate::crossing::{Crossing, index, of_length, steady};
+use crate::crossing::{Crossing, index, steady};
 use crate::drawing::{Bins, Picture, between, formula, found};
 
 /// The time that a picture shows, in seconds.

@@ -518,9 +518,9 @@ mod tests {
         let both = vec![meter("a-b", 3), meter("c-d", 4)];
         let sums = Format::OpenMetrics.text(LinkCollector::total(&both));
         for line in [
-            "\nfarwire_links 2\n",
-            "\nfarwire_late_packets_total 2\n",
-            "\nfarwire_offered_packets_total{direction=\"up\"} 7\n",
+            "\nfarwire_links 2.0\n",
+            "\nfarwire_late_packets_total 2.0\n",
+            "\nfarwire_offered_packets_total{direction=\"up\"} 7.0\n",
             "\nfarwire_departure_error_seconds_count 0\n",
         ] {
             assert!(sums.contains(line), "{line}: {sums}");
@@ -529,8 +529,8 @@ mod tests {
         let each = Format::OpenMetrics.text(LinkCollector::each(both));
         for line in [
             "\nfarwire_link_info{link=\"a-b\",client=\"\",server=\"\"} 1\n",
-            "\nfarwire_offered_packets_total{link=\"a-b\",direction=\"up\"} 3\n",
-            "\nfarwire_offered_packets_total{link=\"c-d\",direction=\"up\"} 4\n",
+            "\nfarwire_offered_packets_total{link=\"a-b\",direction=\"up\"} 3.0\n",
+            "\nfarwire_offered_packets_total{link=\"c-d\",direction=\"up\"} 4.0\n",
         ] {
             assert!(each.contains(line), "{line}: {each}");
         }
