@@ -13,7 +13,7 @@ const BARS: u32 = 12;
 const POWERS: [f64; 2] = [4.0, 10.0];
 /// The bars, from the lowest to the highest.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// In place of a bar while nothing passes.
+/// The character that replaces a bar while nothing passes.
 const NOTHING: char = '·';
 
 /// The figures of a profile in its first minute.
@@ -25,9 +25,9 @@ pub(crate) struct ProfileLine {
 /// The averages of both directions in the first minute, for JSON.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct FirstMinute {
-    /// From client to server.
+    /// The direction from client to server.
     up: Averages,
-    /// From server to client.
+    /// The direction from server to client.
     down: Averages,
 }
 
