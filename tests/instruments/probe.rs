@@ -138,7 +138,7 @@ fn a_summary_fits_a_screen_and_agrees_with_its_table() -> Result<()> {
         Ok(stdout(&process::succeeds(&mut command)?))
     };
     let summary = said(&[])?;
-    // The unit of an interval beyond 10 Gbit/s, which a fast loopback reaches, has a line of its own.
+    // The unit of an interval beyond 10 Gbit/s, which a fast loopback reaches, is on a separate line.
     let height: usize = summary
         .lines()
         .filter(|line| line.trim() != "Mbit/s")
