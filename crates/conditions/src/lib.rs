@@ -22,6 +22,7 @@ mod tc_number;
 mod tc_words;
 mod timeline;
 mod toffee;
+pub mod trace;
 pub mod warnings;
 
 pub use as_netem::AsNetem;
