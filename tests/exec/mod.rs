@@ -10,3 +10,4 @@ mod packet_log;
 mod profiles;
 mod shell;
 mod slow_lines;
+mod traces;
