@@ -335,12 +335,10 @@ impl Named for NamedBy<'_> {
             .map_err(Error::other)
     }
 
-    fn trace(&mut self, trace: &mut TraceSpec) -> Result<(), Error> {
-        if trace.trace().is_some() {
-            return Ok(());
-        }
-        let read = trace_files::read(trace, |name| self.source.named(name));
-        read.map_err(placed)
+    fn trace(&mut self, trace: serde_json::Value) -> Result<serde_json::Value, Error> {
+        let mut trace: TraceSpec = read::json(trace)?;
+        trace_files::read(&mut trace, |name| self.source.named(name)).map_err(placed)?;
+        serde_json::to_value(&trace).map_err(Error::other)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod reach;
 pub mod read;
 pub mod route;
 mod rules;
+mod stalled;
 mod tc_number;
 mod tc_words;
 mod timeline;

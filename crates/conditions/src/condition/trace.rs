@@ -45,7 +45,7 @@ pub struct TraceSpec {
     #[serde(default)]
     #[schemars(regex(pattern = r"^[^,]+$"))]
     pub delays: Option<String>,
-    /// What follows when the trace is over; when absent it is loop, so that it begins again.
+    /// The conditions that follow when the trace is over; when absent it is loop, so that it begins again.
     #[serde(default, alias = "loop", alias = "hold", alias = "clear")]
     pub end: TraceEnd,
     /// The columns that do not count, because a more specific condition overrides them.

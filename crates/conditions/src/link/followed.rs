@@ -4,13 +4,32 @@ use std::sync::Arc;
 
 use model::{BitsPerSec, Effect, Nanos, Opportunities, Queue, Schedule, StageSpec, Trace};
 
-use super::hop::STAGES;
 use super::stage::DEFAULT_QUEUE;
 use crate::condition::{
     AqmSpec, HandoverSpec, JitterSpec, OutageSpec, QueueSpec, RateSpec, Shapes, TraceSpec,
 };
 use crate::layer::{ConditionSet, Layer};
 use crate::trace::{self, Columns, Overlay, PlayedSchedule, Segment, TraceEnd};
+
+/// The stages that conditions make, in order, with the ends of their names.
+pub(super) const STAGES: [(Shapes, &str); 16] = [
+    (Shapes::PathMtu, "path-mtu"),
+    (Shapes::Police, "police"),
+    (Shapes::Outage, "outage-hold"),
+    (Shapes::Handover, "handover-loss"),
+    (Shapes::Handover, "handover"),
+    (Shapes::Netem, "netem-first"),
+    (Shapes::Rate, "rate"),
+    (Shapes::Trace, "trace"),
+    (Shapes::Netem, "netem"),
+    (Shapes::Loss, "loss"),
+    (Shapes::Loss, "burst-loss"),
+    (Shapes::Outage, "outage"),
+    (Shapes::Ber, "ber"),
+    (Shapes::Duplicate, "duplicate"),
+    (Shapes::Corrupt, "corrupt"),
+    (Shapes::Delay, "delay"),
+];
 
 /// The conditions from a time on, and the trace that they follow then.
 pub(super) struct Moment {

@@ -1,12 +1,12 @@
 //! The stages that conditions make, in the order in which packets meet them.
 
 use model::{
-    BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
+    BitErrorRate, BitsPerSec, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
     Probability, Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
 use super::class;
-use super::followed::{self, Moment};
+use super::followed::{self, Moment, STAGES};
 use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
@@ -18,14 +18,13 @@ use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::require;
-use crate::route::{FULL_FRAME, PathStages, Route};
+use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
+use crate::stalled::stalled_limit;
 
 /// The queue of a rate for which none was stated: 100 ms at that rate, and at least 20 packets, because TCP's first
 /// window of ten packets would not fit into the queue of a slow line.
 pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::TimeOrPackets(Nanos(100_000_000), 20);
-/// The queue of a rate that is always 0, for which a time means nothing.
-const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
 /// The stages of one hop in both directions. The names of its stages begin with its name: "wire", "box".
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -257,29 +256,9 @@ impl HopDirection {
     }
 }
 
-/// The stages that conditions make, in order, with the ends of their names.
-pub(super) const STAGES: [(Shapes, &str); 16] = [
-    (Shapes::PathMtu, "path-mtu"),
-    (Shapes::Police, "police"),
-    (Shapes::Outage, "outage-hold"),
-    (Shapes::Handover, "handover-loss"),
-    (Shapes::Handover, "handover"),
-    (Shapes::Netem, "netem-first"),
-    (Shapes::Rate, "rate"),
-    (Shapes::Trace, "trace"),
-    (Shapes::Netem, "netem"),
-    (Shapes::Loss, "loss"),
-    (Shapes::Loss, "burst-loss"),
-    (Shapes::Outage, "outage"),
-    (Shapes::Ber, "ber"),
-    (Shapes::Duplicate, "duplicate"),
-    (Shapes::Corrupt, "corrupt"),
-    (Shapes::Delay, "delay"),
-];
-
 /// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
-/// it, and `seed` the times that are drawn. Only the stages for which `is_wanted` is true follow the schedules, because each of many classes may differ in
-/// one stage only.
+/// it, and `seed` the times that are drawn. Only the stages for which `is_wanted` is true follow the schedules, because
+/// each of many classes may differ in one stage only.
 fn over_time(
     layers: &[&Layer],
     prefix: &str,
@@ -410,24 +389,6 @@ impl ConditionSet {
                 .get()
                 .and_then(|reorder: &ReorderSpec| reorder.to_model()),
         }
-    }
-}
-
-/// Returns the queue of a rate of 0. A time needs a rate: `known` is the last one before, or else the first one after.
-pub(crate) fn stalled_limit(limit: QueueLimit, known: Option<BitsPerSec>) -> QueueLimit {
-    match limit {
-        QueueLimit::Packets(_) | QueueLimit::Bytes(_) => limit,
-        QueueLimit::Time(time) => known.map_or(STALLED_QUEUE, |rate| {
-            QueueLimit::Bytes(rate.bytes_in(time).max(Bytes(1)))
-        }),
-        QueueLimit::TimeOrPackets(time, packets) => known.map_or(STALLED_QUEUE, |rate| {
-            let (bytes, full) = (rate.bytes_in(time), u64::from(packets) * FULL_FRAME.0);
-            if bytes.0 < full {
-                QueueLimit::Packets(packets)
-            } else {
-                QueueLimit::Bytes(bytes)
-            }
-        }),
     }
 }
 

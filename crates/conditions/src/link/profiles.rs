@@ -258,7 +258,7 @@ mod tests {
             }
         }
 
-        fn trace(&mut self, trace: &mut crate::TraceSpec) -> Result<(), Error> {
+        fn trace(&mut self, trace: serde_json::Value) -> Result<serde_json::Value, Error> {
             Err(Error::other(format_args!("no trace {trace}")))
         }
     }

@@ -24,7 +24,6 @@ use toml::de::{DeTable, DeValue};
 pub(crate) use self::schema::OrText;
 pub(crate) use self::tagged::{FromNode, PartialTable, serialize_keys, through_node};
 pub use self::tagged::{KIND, Tagged, kind_schema, read_tagged, serialize_tagged};
-use crate::condition::{ConditionType as _, TraceSpec};
 use crate::error::Error;
 
 /// A value, and its position in its text.
@@ -71,7 +70,7 @@ const PROFILE_KEYS: [&str; 2] = ["profile", "based_on"];
 pub(crate) const CONDITIONS_OF_PROFILE: &str = "farwire: the conditions of a profile";
 
 /// The key of a link's trace.
-const TRACE_KEY: &str = TraceSpec::KEY;
+const TRACE_KEY: &str = "trace";
 
 /// Finds what a table of a file names and does not contain.
 pub trait Named {
@@ -81,11 +80,11 @@ pub trait Named {
     /// Returns an error if there is no such profile, or if it is wrong.
     fn profile(&mut self, name: &str) -> Result<Option<serde_json::Value>, Error>;
 
-    /// Reads the file of a trace.
+    /// Returns a trace with its content; `trace` is the value that names its file.
     ///
     /// # Errors
     /// Returns an error if there is no such file, or if it is no trace.
-    fn trace(&mut self, trace: &mut TraceSpec) -> Result<(), Error>;
+    fn trace(&mut self, trace: serde_json::Value) -> Result<serde_json::Value, Error>;
 }
 
 /// Reads a value from a table of a TOML file, as [`toml_table`] does, in which links may name profiles beside those that
@@ -232,10 +231,8 @@ impl Entry {
                 Ok(())
             }
             Value::Text(_) | Value::Table(_) if self.key == TRACE_KEY => {
-                let mut trace = <TraceSpec as Deserialize>::deserialize(self.value.clone())?;
-                named.trace(&mut trace)?;
-                let read = serde_json::to_value(&trace).map_err(Error::other)?;
-                self.value.value = Node::from(read).value;
+                let trace = serde_json::Value::deserialize(self.value.clone())?;
+                self.value.value = Node::from(named.trace(trace)?).value;
                 Ok(())
             }
             _ => self.value.put_named(named),

@@ -12,9 +12,9 @@ use strum::IntoStaticStr;
 
 use super::packed::Reader;
 use super::{Line, Series, Trace};
-use crate::link::hop::stalled_limit;
+use crate::stalled::stalled_limit;
 
-/// What follows when a trace is over.
+/// The conditions that follow when a trace is over.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr,
 )]
