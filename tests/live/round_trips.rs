@@ -32,7 +32,7 @@ fn round_trips_of_pings_and_of_tcp_are_seen_at_either_side_none_shorter_than_the
         ensure!(seen.least_ms >= LEAST_MS, "{seen:?}");
     }
 
-    let metrics = exec.get("/metrics")?.text;
+    let metrics = exec.get("/metrics?link=*")?.text;
     let metric = |name: &str, labels: &str| -> Result<f64> {
         let sample = format!("farwire_round_trip_seconds_{name}{{{labels}}} ");
         let value = metrics.lines().find_map(|line| line.strip_prefix(&sample));

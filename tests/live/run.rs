@@ -68,7 +68,7 @@ fn a_runs_link_is_watched_its_table_grows_and_nobody_changes_its_conditions() ->
         "{link}"
     );
     is_refused(&run)?;
-    let metrics = run.get("/metrics")?.text;
+    let metrics = run.get("/metrics?link=*")?.text;
     has(&metrics, "farwire_run_valid{link=\"link\"}")?;
     let events = BufReader::new(follow(&run)?);
     let mut events = events.lines().map_while(Result::ok);

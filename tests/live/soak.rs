@@ -108,7 +108,7 @@ fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_
 /// Prints how late packets left. In a soak as root, with real-time priority, at most one in twenty may be later than the budget, and the
 /// emulator itself must have lost none.
 fn on_time(exec: &Exec) -> Result<()> {
-    let metrics = exec.get("/metrics")?.text;
+    let metrics = exec.get("/metrics?link=*")?.text;
     let value = |name: &str| -> Result<f64> {
         let name = format!("farwire_{name}{{link=\"link\"}} ");
         let mut values = metrics.lines().filter_map(|line| line.strip_prefix(&name));
