@@ -1,8 +1,8 @@
 //! The stages that conditions make, in the order in which packets meet them.
 
 use model::{
-    BitErrorRate, BitsPerSec, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
-    Probability, Queue, QueueLimit, Rate, Side, StageSpec,
+    BitErrorRate, BitsPerSec, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec, Probability,
+    Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
 use super::class;
