@@ -8,5 +8,6 @@ mod faults;
 mod link;
 mod packet_log;
 mod profiles;
+mod rules;
 mod shell;
 mod slow_lines;
