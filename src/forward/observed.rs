@@ -46,6 +46,8 @@ pub(crate) enum PacketVerdict {
     FrameTooLong,
     /// The egress interface refused the packet.
     SendFailed,
+    /// The emulator could not keep up, and the packet would have left too late.
+    Overload,
 }
 
 impl<'f> ObservedPackets<'f> {
@@ -89,6 +91,7 @@ impl From<EmulatorLoss> for PacketVerdict {
             EmulatorLoss::UnsupportedGso => Self::UnsupportedGso,
             EmulatorLoss::TooLong => Self::FrameTooLong,
             EmulatorLoss::Send => Self::SendFailed,
+            EmulatorLoss::Overload => Self::Overload,
         }
     }
 }
