@@ -32,6 +32,8 @@ pub(crate) enum OnExit {
     Cut,
     /// The interfaces are restored, then a kernel bridge joins them, without delay or loss
     Bridge,
+    /// The interfaces are restored, and nothing else; always so with --pid, --netns and --container
+    Restore,
 }
 
 /// A message from the box to its holder.
@@ -191,8 +193,31 @@ fn finish(on_exit: OnExit, links: &LinkInterfaces, orderly: bool) -> Result<()> 
         (OnExit::Cut, true) => Ok(()),
         (OnExit::Cut, false) => cut(interfaces),
         (OnExit::Bridge, _) => bridge(interfaces, orderly),
+        (OnExit::Restore, true) => Ok(()),
+        (OnExit::Restore, false) => restore(interfaces),
     })
     .map(drop)
+}
+
+/// Restores the interfaces, which taking them over does.
+fn restore(interfaces: [u32; 2]) -> Result<()> {
+    for index in interfaces {
+        let Ok(found) = Interface::by_index(index) else {
+            continue;
+        };
+        match InterfaceLease::take(&found) {
+            Ok(lease) => drop(lease),
+            // It was made for the box, and is removed with it.
+            Err(error) if error.is_gone() => {}
+            Err(LeaseError::InUse { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let name = &found.name;
+        warn(format_args!(
+            "the emulator has died: {name} is as it was before"
+        ));
+    }
+    Ok(())
 }
 
 /// Sets the interfaces down, except those that would lose addresses or routes.

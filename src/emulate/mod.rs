@@ -6,6 +6,7 @@
 //! the host's own stack out; addresses stay as they are. A separate process that outlives the
 //! emulator takes care of the interfaces at its end ([`holder`]).
 
+pub(crate) mod attach;
 mod carrier;
 mod confinement;
 mod holder;
@@ -17,9 +18,10 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use model::Side;
 use netio::AfPacket;
+use netio::bridge_port::BridgePort;
 use netio::iface::{Interface, InterfaceError, LinkChange, LinkWatcher};
 use netio::ingress_drop::IngressDrop;
 use nix::errno::Errno;
@@ -72,6 +74,16 @@ pub(crate) struct BoxLink {
     /// The names of the interfaces on side A and side B.
     pub(crate) names: [String; 2],
     pub(crate) link: EmulatedLink,
+    /// The place of side A in a bridge, if the link is inserted there.
+    pub(crate) insertion: Option<Insertion>,
+}
+
+/// The place of an interface in a bridge, which the other end of side B takes while the box runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Insertion {
+    pub(crate) place: BridgePort,
+    /// The interface that takes the place.
+    pub(crate) far: Interface,
 }
 
 impl WanBox {
@@ -85,6 +97,7 @@ impl WanBox {
         beside: impl FnOnce(&ForwarderHandle) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
         let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
+        let insertions: Vec<_> = links.iter().map(|of| of.insertion.clone()).collect();
         let (names, links): (Vec<_>, Vec<_>) =
             links.into_iter().map(|of| (of.names, of.link)).unzip();
         let found = find_all(&names, force)?;
@@ -99,10 +112,18 @@ impl WanBox {
         let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
             let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
-            let pairs = side_by_side::each(found, InterfacePair::take)?;
+            // An inserted link's first interface is in use until the link is inserted.
+            let early = found.iter().zip(&insertions);
+            let early = early.flat_map(|(pair, insertion)| &pair[insertion.iter().count()..]);
+            let early: Vec<String> = early.map(|of| of.name.clone()).collect();
+            let pairs = found.into_iter().zip(insertions).collect();
+            let pairs = side_by_side::each(pairs, |(found, insertion)| {
+                InterfacePair::take(found, insertion)
+            })?;
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let guard = IngressDrop::new(&names).or_machine()?;
-            let pairs = side_by_side::each(pairs, InterfacePair::raise)?;
+            let early: Vec<&str> = early.iter().map(String::as_str).collect();
+            let mut guard = IngressDrop::new(&early).or_machine()?;
+            let mut pairs = side_by_side::each(pairs, InterfacePair::raise)?;
             if let [_, _] = names[..] {
                 for (socket, name) in sockets.iter_mut().zip(&names) {
                     // If this fails, trains of tunnel packets leave in another form; `doctor`
@@ -116,6 +137,13 @@ impl WanBox {
                 .zip(links)
                 .map(|(ports, link)| PlacedLink { ports, link });
             let running = ForwarderThread::start_all(sockets, placed.collect(), options)?;
+            let inserted = pairs.iter_mut().filter(|pair| pair.is_inserted());
+            for pair in inserted {
+                // From here on nothing passes until the link is inserted.
+                let taken = guard.take_again(pair.port(Side::A).name());
+                taken.or_machine()?;
+                pair.insert()?;
+            }
             let beside = beside(running.handle())?;
             let sysctls = confinement.complete()?;
             Ok((pairs, guard, running, beside, sysctls))
@@ -265,7 +293,11 @@ impl WanBox {
         port.lease = None;
         port.events.gone += 1;
         self.guard.forget(port.interface.index);
-        let message = format!("interface {} is gone: waiting for its return", port.name());
+        let gone = port.name().to_owned();
+        if self.pairs[link].is_inserted() {
+            bail!("interface {gone} is gone, and with it the network that it belonged to");
+        }
+        let message = format!("interface {gone} is gone: waiting for its return");
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
         self.pairs[link].pass_on(side, false).map(drop)
@@ -277,7 +309,7 @@ impl WanBox {
         let name = self.pairs[link].port(side).name().to_owned();
         let mut take = || -> Result<_, Failure> {
             let found = port::find(&name, self.force)?;
-            let mut lease = port::lease(&found)?;
+            let mut lease = port::lease(&found, false)?;
             self.guard.take_again(&found.name).or_machine()?;
             let keep_down = self.pairs[link].keeps_down(side);
             let raised = lease.set_up(!keep_down).map_err(blame);

@@ -4,8 +4,9 @@ use anyhow::Result;
 use model::Side;
 use netio::iface::Interface;
 
+use super::Insertion;
 use super::carrier::{CarrierChange, Carriers};
-use super::port::Port;
+use super::port::{Port, blame};
 use crate::notes::{log, warn};
 use instruments::failure::Failure;
 use record::summary::InterfaceSummary;
@@ -14,16 +15,39 @@ use record::summary::InterfaceSummary;
 pub(super) struct InterfacePair {
     ports: [Port; 2],
     carriers: Carriers,
+    insertion: Option<Insertion>,
 }
 
 impl InterfacePair {
     /// Leases both interfaces and makes the changes that the box needs, except for their
-    /// administrative state.
-    pub(super) fn take([a, b]: [Interface; 2]) -> Result<Self, Failure> {
+    /// administrative state and the insertion into a bridge.
+    pub(super) fn take(
+        [a, b]: [Interface; 2],
+        insertion: Option<Insertion>,
+    ) -> Result<Self, Failure> {
+        let mut ports = [Port::take(a, insertion.is_some())?, Port::take(b, false)?];
+        if let (Some(_), Some(lease)) = (&insertion, &mut ports[1].lease) {
+            lease.remove_pair_at_end().map_err(blame)?;
+        }
         Ok(Self {
-            ports: [Port::take(a)?, Port::take(b)?],
+            ports,
             carriers: Carriers::new([false; 2]),
+            insertion,
         })
+    }
+
+    /// Puts the link into the bridge, if it is to be inserted.
+    pub(super) fn insert(&mut self) -> Result<(), Failure> {
+        match (&self.insertion, &mut self.ports[0].lease) {
+            (Some(Insertion { place, far }), Some(lease)) => {
+                lease.replace_port(place, far).map_err(blame)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_inserted(&self) -> bool {
+        self.insertion.is_some()
     }
 
     /// Sets both interfaces up, once the host's stack is kept out of them. An interface that was

@@ -26,9 +26,9 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Takes the interface as it is, up or down.
-    pub(super) fn take(interface: Interface) -> Result<Self, Failure> {
-        let lease = lease(&interface)?;
+    /// Takes the interface as it is, up or down. `is_port` allows it to be a port of a bridge.
+    pub(super) fn take(interface: Interface, is_port: bool) -> Result<Self, Failure> {
+        let lease = lease(&interface, is_port)?;
         let name = interface.name.clone();
         Ok(Self {
             interface,
@@ -56,12 +56,15 @@ impl Port {
 }
 
 /// Makes the changes that an interface needs while a box uses it, except for its administrative
-/// state.
-pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
+/// state. `is_port` allows it to be a port of a bridge.
+pub(super) fn lease(interface: &Interface, is_port: bool) -> Result<InterfaceLease, Failure> {
     let mut lease = InterfaceLease::take(interface).map_err(blame)?;
     let name = &interface.name;
     // Checked only now, because taking the lease has undone the bridge of a killed box.
-    if interface.master.is_some() && Interface::find(name).or_bad_input()?.master.is_some() {
+    if !is_port
+        && interface.master.is_some()
+        && Interface::find(name).or_bad_input()?.master.is_some()
+    {
         return Err(refused(
             name,
             "is a port of a bridge or bond: remove it from that first",
