@@ -4,6 +4,7 @@
     reason = "what a test prints is read by its harness"
 )]
 
+mod ci;
 mod docs;
 mod emulate;
 mod exec;
@@ -13,6 +14,7 @@ mod install;
 mod instruments;
 mod live;
 mod page;
+mod python;
 mod slurm;
 mod traffic;
 

@@ -19,6 +19,9 @@ use test_support::powerless;
 use test_support::process::{self, stderr, stdout};
 use test_support::suite::{Need, Suite};
 
+/// The tool that a page needs for the Python package. `make test-tools` installs it, and the package is that of the checkout.
+const PYTEST: &str = "pytest";
+
 #[test_support::tests]
 fn add(suite: &mut Suite) {
     for page in pages().expect("the pages") {
@@ -26,7 +29,10 @@ fn add(suite: &mut Suite) {
         let blocks = blocks::of(&page.display().to_string(), &text).expect("blocks");
         let mut needs = vec![Need::Namespaces];
         let tools = blocks.iter().flat_map(|block| block.needs.clone());
-        needs.extend(tools.map(|tool| Need::Tool(tool.leak())));
+        needs.extend(tools.map(|tool| match tool.as_str() {
+            PYTEST => Need::PythonTool("bin/pytest"),
+            _ => Need::Tool(tool.leak()),
+        }));
         for left_out in blocks.iter().filter_map(|block| block.not_run.as_ref()) {
             suite.skip(left_out);
         }
@@ -155,6 +161,20 @@ fn shell(typed: &Typed, block: &Block, directory: &TempDir, bin: &Path) -> Resul
         .current_dir(directory.path())
         .env("PATH", format!("{}:{path}", bin.display()))
         .env("SHELL", "/bin/sh");
+    if block.needs.iter().any(|need| need == PYTEST) {
+        let tools = process::python_tool("bin");
+        command
+            .env(
+                "PATH",
+                format!("{}:{}:{path}", bin.display(), tools.display()),
+            )
+            .env("PYTHONPATH", process::root().join("python"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env(
+                "PYTEST_ADDOPTS",
+                "-p farwire.pytest_plugin -p no:cacheprovider",
+            );
+    }
     if typed.input.is_empty() {
         return process::run(&mut command);
     }

@@ -81,6 +81,11 @@ pub fn format_tool(path: &str) -> PathBuf {
     root().join("target/format-tools").join(path)
 }
 
+/// Returns the path at which `make test-tools` installs this tool for the Python package.
+pub fn python_tool(path: &str) -> PathBuf {
+    root().join("target/python-tools").join(path)
+}
+
 /// Runs `command` to its end, without input, and collects its output.
 pub fn run(command: &mut Command) -> Result<Output> {
     run_with(command, Stdio::null())

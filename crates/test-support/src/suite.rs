@@ -35,6 +35,8 @@ pub enum Need {
     SoakTool(&'static str),
     /// A program that reads or validates formats, which `make format-tools` has installed.
     FormatTool(&'static str),
+    /// A tool for the Python package, which `make test-tools` has installed.
+    PythonTool(&'static str),
     /// obudpst's program in the path.
     Udpst,
     /// The right to create namespaces, as root or by a user namespace that the test program enters.
@@ -351,6 +353,10 @@ impl Need {
             Self::FormatTool(path) => {
                 let installed = process::format_tool(path).is_file();
                 (!installed).then(|| format!("{path} is not installed: make format-tools"))
+            }
+            Self::PythonTool(path) => {
+                let installed = process::python_tool(path).is_file();
+                (!installed).then(|| format!("{path} is not installed: make test-tools"))
             }
             Self::Udpst => which::which("udpst").is_err().then(|| {
                 "there is no udpst here: it has to be built from github.com/BroadbandForum/obudpst, no package registry has it".to_owned()

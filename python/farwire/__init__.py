@@ -1,0 +1,51 @@
+"""farwire emulates a wide-area network. This package has its program, a client of its API, and a fixture for pytest.
+
+>>> import farwire
+>>> with farwire.Wan() as wan:                                     # doctest: +SKIP
+...     wan.set(delay="50ms", loss="1%")
+...     wan.exec(["ping", "-c", "10", "-i", "0.1", wan.server])
+...     wan.assert_met(dropped=True)
+"""
+
+from __future__ import annotations
+
+from ._errors import ApiError, CommandFailed, FarwireError, FaultNotMet, MachineLacks
+from ._find import find_farwire_bin
+from .client import Client, Condition, Lease, Link
+from .held import Fault, HeldLink
+from .views import (
+    Change,
+    ClassCounters,
+    Counters,
+    DirectionCounters,
+    Event,
+    LeaseState,
+    LinkState,
+    Revision,
+)
+from .wan import Process, Wan
+
+__all__ = [
+    "ApiError",
+    "Change",
+    "ClassCounters",
+    "Client",
+    "CommandFailed",
+    "Condition",
+    "Counters",
+    "DirectionCounters",
+    "Event",
+    "FarwireError",
+    "Fault",
+    "FaultNotMet",
+    "HeldLink",
+    "Lease",
+    "LeaseState",
+    "Link",
+    "LinkState",
+    "MachineLacks",
+    "Process",
+    "Revision",
+    "Wan",
+    "find_farwire_bin",
+]

@@ -1,0 +1,510 @@
+"""A link to a far end, for tests: commands, servers and sockets at both ends, and conditions that a test changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import IO, Any, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _agent
+from ._errors import CommandFailed, FarwireError, MachineLacks
+from ._find import find_farwire_bin
+from .client import Client, Condition
+from .held import Fault, HeldLink
+from .views import Change, Counters, Wanted
+
+Command = Sequence[Union[str, "os.PathLike[str]"]]
+
+#: The longest time until the link is up, and until an end answers.
+_START_S = 60.0
+_ANSWER_S = 30.0
+#: The longest time until farwire has taken the link down.
+_STOP_S = 20.0
+_POLL_S = 0.01
+_TOKENS = ("FARWIRE_TOKEN", "FARWIRE_READ_TOKEN")
+#: The number of lines of a command's output that a message has.
+_SHOWN_LINES = 40
+
+
+class Process:
+    """A command that runs at one end of a link. When this object is closed, the command and its group are killed."""
+
+    def __init__(self, end: _End, command: Command, input: Optional[str], environment: Mapping[str, str], folder: str) -> None:
+        self.args: List[str] = [os.fspath(word) for word in command]
+        if not self.args:
+            raise ValueError("the command is empty: write it as a list, such as ['ping', '-c', '3', wan.server]")
+        self._code: Optional[int] = None
+        self._lock = threading.Lock()
+        self._outputs: Tuple[IO[bytes], IO[bytes]] = (tempfile.TemporaryFile(), tempfile.TemporaryFile())
+        wanted = {"command": self.args, "environment": dict(environment), "folder": folder}
+        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stdin:
+            request.write(json.dumps(wanted).encode())
+            stdin.write((input or "").encode())
+            files = [request, stdin, *self._outputs]
+            request.seek(0)
+            stdin.seek(0)
+            self._connection = end.ask({"do": "spawn"}, [file.fileno() for file in files])
+        try:
+            answer = _answer(self._connection, _ANSWER_S)
+            if "error" in answer:
+                raise CommandFailed(f"{shlex.join(self.args)}: cannot be started: {answer['error']}")
+        except FarwireError:
+            self.close()
+            raise
+
+    @property
+    def stdout(self) -> str:
+        """What the command has written to its standard output up to now."""
+        return _text(self._outputs[0])
+
+    @property
+    def stderr(self) -> str:
+        """What the command has written to its standard error up to now."""
+        return _text(self._outputs[1])
+
+    def poll(self) -> Optional[int]:
+        """Returns the exit code, or minus the number of the signal that ended the command; None while it runs."""
+        try:
+            return self.wait(timeout=0)
+        except CommandFailed:
+            return None
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        """Waits for the end and returns the exit code as `poll` does.
+
+        Raises CommandFailed if the command has not ended after `timeout` seconds. It runs on.
+        """
+        with self._lock:
+            if self._code is None:
+                try:
+                    self._code = _answer(self._connection, timeout)["code"]
+                except TimeoutError:
+                    raise CommandFailed(
+                        self._described(f"did not end within {timeout:g} s" if timeout else "runs")
+                    ) from None
+            return self._code
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal to the command and to the processes of its group; does nothing if it has ended."""
+        try:
+            self._connection.send(str(int(number)).encode())
+        except OSError:
+            pass
+
+    def terminate(self) -> None:
+        """Sends SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Sends SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kills the command if it runs."""
+        self._connection.close()
+
+    def check(self) -> None:
+        """Raises CommandFailed if the command has ended with another code than 0."""
+        code = self.poll()
+        if code:
+            ended = f"ended with {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
+            raise CommandFailed(self._described(ended))
+
+    def _described(self, what: str) -> str:
+        parts = [f"{shlex.join(self.args)}: the command {what}"]
+        for name, text in (("standard output", self.stdout), ("standard error", self.stderr)):
+            lines = text.splitlines()
+            if lines:
+                left_out = "" if len(lines) <= _SHOWN_LINES else f", the last {_SHOWN_LINES} lines"
+                parts.append("\n".join([f"{name}{left_out}:", *lines[-_SHOWN_LINES:]]))
+        return "\n".join(parts)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _End:
+    """The test process's side of the socket to an agent."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self.socket, self._agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def command(self, folder: str) -> List[str]:
+        """Returns the command of the agent."""
+        return [sys.executable, "-I", "-S", _agent.__file__, str(self._agents.fileno()), folder]
+
+    @property
+    def inherited(self) -> int:
+        return self._agents.fileno()
+
+    def started(self) -> None:
+        """The agent's side was inherited."""
+        self._agents.close()
+
+    def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> socket.socket:
+        """Sends a request and returns the socket of its answers."""
+        mine, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with agents:
+            try:
+                with self._lock:
+                    socket.send_fds(self.socket, [json.dumps(request).encode()], [agents.fileno(), *descriptors])
+            except OSError as error:
+                mine.close()
+                raise FarwireError(f"the {self._name} end of the link is gone: {error.strerror}") from error
+        return mine
+
+    def close(self) -> None:
+        try:
+            self.socket.send(b'{"do": "end"}')
+        except OSError:
+            pass
+        self.socket.close()
+        self._agents.close()
+
+
+class Wan:
+    """A far end behind a link, in network namespaces that nothing else reaches.
+
+    `arguments` are options of `farwire exec`, such as `"--seed", "7"`. The link starts when it is used first, and ends
+    with `stop`, with the `with` block, or when this process ends, however it ends. Several threads may use it.
+    """
+
+    #: The addresses of the far end.
+    server = "10.77.0.2"
+    server6 = "fd77::2"
+
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
+        self._lock = threading.RLock()
+        self._running: Optional[_Running] = None
+        self._attached: List[HeldLink] = []
+        self._processes: List[Process] = []
+        #: What farwire wrote to standard error, after the end of the link.
+        self.log = ""
+        #: The summary of the link after its end, as `farwire exec --json` writes it.
+        self.summary: Optional[Dict[str, Any]] = None
+
+    def exec(
+        self,
+        command: Command,
+        *,
+        input: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Union[str, "os.PathLike[str]", None] = None,
+        timeout: Optional[float] = 60.0,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command behind the link, and returns its exit code and its output.
+
+        `env` is added to the environment. Raises CommandFailed if the command takes longer than `timeout` seconds, and,
+        with `check`, if it ends with another code than 0. `$FARWIRE_SERVER` is the far end.
+        """
+        with self._spawn(False, command, input, env, cwd) as process:
+            code = process.wait(timeout)
+            if check:
+                process.check()
+            return subprocess.CompletedProcess(process.args, code, process.stdout, process.stderr)
+
+    def start(
+        self,
+        command: Command,
+        *,
+        input: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Union[str, "os.PathLike[str]", None] = None,
+    ) -> Process:
+        """Starts a command behind the link, and returns while it runs. It ends with the link at the latest."""
+        return self._kept(self._spawn(False, command, input, env, cwd))
+
+    def serve(
+        self,
+        command: Optional[Command] = None,
+        *,
+        port: Optional[int] = None,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Union[str, "os.PathLike[str]", None] = None,
+        timeout: float = 20.0,
+    ) -> Process:
+        """Starts a server at the far end, which ends with the link at the latest.
+
+        With `port`, it returns when something listens there; it raises CommandFailed if the server ends before, or after
+        `timeout` seconds. Without a command, the server is `farwire serve`, with HTTP on port 80.
+        """
+        if command is None:
+            port = port or 80
+            command = [find_farwire_bin(), "serve", "--no-sandbox", "--http-port", str(port)]
+        process = self._kept(self._spawn(True, command, None, env, cwd))
+        end = time.monotonic() + timeout
+        while port is not None and not self._listens(port):
+            code = process.poll()
+            if code is not None:
+                process.check()
+                raise CommandFailed(process._described(f"ended with 0 before it listened on port {port}"))
+            if time.monotonic() >= end:
+                raise CommandFailed(process._described(f"did not listen on port {port} within {timeout:g} s"))
+            time.sleep(_POLL_S)
+        return process
+
+    def socket(
+        self,
+        family: int = socket.AF_INET,
+        type: int = socket.SOCK_STREAM,
+        *,
+        far: bool = False,
+    ) -> socket.socket:
+        """Returns a new socket of this process that is behind the link, or with `far` at the far end.
+
+        It is neither bound nor connected: `s.connect((wan.server, 80))`, `loop.sock_connect(s, ...)`.
+        """
+        answers = self._bed().ends[far].ask({"do": "socket", "family": int(family), "type": int(type)})
+        with answers:
+            answers.settimeout(_ANSWER_S)
+            message, descriptors, _, _ = socket.recv_fds(answers, _agent.LONGEST, _agent.MOST)
+            if not descriptors:
+                error = json.loads(message or b"{}").get("error", "the end of the link is gone")
+                raise FarwireError(f"no socket of family {family} and type {type}: {error}")
+            return socket.socket(fileno=descriptors[0])
+
+    def set(self, **conditions: Condition) -> Change:
+        """Changes conditions: `delay="50ms"`, `up={"rate": "1mbit"}`. None removes one, and the others stay."""
+        return self.held.set(**conditions)
+
+    def impaired(self, **conditions: Condition) -> ContextManager[Fault]:
+        """Changes conditions for the time of a `with` block. At its end, those before it return."""
+        return self.held.impaired(**conditions)
+
+    def assert_met(
+        self,
+        *,
+        dropped: Optional[Wanted] = None,
+        duplicated: Optional[Wanted] = None,
+        marked: Optional[Wanted] = None,
+        corrupted: Optional[Wanted] = None,
+        direction: Optional[str] = None,
+        within: float = 1.0,
+    ) -> None:
+        """Raises FaultNotMet unless packets met the conditions that were set last, as `Fault.assert_met` says."""
+        self.held.assert_met(
+            dropped=dropped,
+            duplicated=duplicated,
+            marked=marked,
+            corrupted=corrupted,
+            direction=direction,
+            within=within,
+        )
+
+    def counters(self, since: Optional[int] = None) -> Counters:
+        """Returns the counters since that revision, or since the link's start."""
+        return self.held.counters(since)
+
+    def attach(
+        self,
+        at: str,
+        *,
+        link: str = "link",
+        token: Optional[str] = None,
+        pin: Optional[str] = None,
+    ) -> HeldLink:
+        """Takes a lease on the link of another farwire that runs with `--listen`, such as a box on the bench.
+
+        The arguments are those of `Client`. The lease ends with `release`, with `stop`, or with this process.
+        """
+        held = HeldLink(Client(at, token=token, pin=pin).link(link))
+        with self._lock:
+            self._attached.append(held)
+        return held
+
+    @property
+    def held(self) -> HeldLink:
+        """The link between the two ends."""
+        return self._bed().held
+
+    @property
+    def links(self) -> List[HeldLink]:
+        """Every link that is in use: the one between the two ends, and those attached."""
+        with self._lock:
+            return [*([self._running.held] if self._running else []), *self._attached]
+
+    def stop(self) -> None:
+        """Ends the link, all commands and all leases. Raises FarwireError if farwire failed."""
+        with self._lock:
+            running, self._running = self._running, None
+            attached, self._attached = self._attached, []
+            processes, self._processes = self._processes, []
+        for process in processes:
+            process.close()
+        for held in attached:
+            held.release()
+        if running is not None:
+            code, self.log, self.summary = running.stop()
+            if code != 0:
+                raise FarwireError(f"farwire failed with {code}:\n{self.log.strip()}")
+
+    def __enter__(self) -> Wan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _bed(self) -> _Running:
+        with self._lock:
+            if self._running is None:
+                self._running = _Running(self._arguments)
+            return self._running
+
+    def _kept(self, process: Process) -> Process:
+        with self._lock:
+            self._processes.append(process)
+        return process
+
+    def _listens(self, port: int) -> bool:
+        with self._bed().ends[True].ask({"do": "listens", "port": port}) as answers:
+            return bool(_answer(answers, _ANSWER_S).get("listens"))
+
+    def _spawn(
+        self,
+        far: bool,
+        command: Command,
+        input: Optional[str],
+        env: Optional[Mapping[str, str]],
+        cwd: Union[str, "os.PathLike[str]", None],
+    ) -> Process:
+        bed = self._bed()
+        environment = {**os.environ, **(env or {})}
+        # Commands find the program of this package, also where nobody has activated its environment.
+        path = environment.get("PATH", os.defpath)
+        environment["PATH"] = os.pathsep.join([path, os.path.dirname(bed.program)])
+        return Process(bed.ends[far], command, input, environment, os.fspath(cwd or os.getcwd()))
+
+
+class _Running:
+    """A `farwire exec` whose two commands are agents."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.program = find_farwire_bin()
+        # A path of a socket may have 107 bytes, so the folder is not below a deep TMPDIR.
+        self._folder = tempfile.mkdtemp(prefix="farwire-", dir="/tmp" if os.path.isdir("/tmp") else None)
+        #: The near end, and the far end.
+        self.ends: Dict[bool, _End] = {False: _End("near"), True: _End("far")}
+        api = os.path.join(self._folder, "api.sock")
+        self._summary = os.path.join(self._folder, "summary.json")
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        command = [self.program, "exec", "--listen", f"unix:{api}", "--json", self._summary]
+        command += ["--far", shlex.join(self.ends[True].command(self._folder))]
+        command += [*arguments, "--", *self.ends[False].command(self._folder)]
+        # The API of this link is a socket of this user, for which no token is needed.
+        environment = {key: value for key, value in os.environ.items() if key not in _TOKENS}
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=[end.inherited for end in self.ends.values()],
+                env=environment,
+                # An interrupt of the terminal is for the test process, which ends this one.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._clean_up()
+            raise FarwireError(f"{self.program}: cannot be started: {error.strerror}") from error
+        try:
+            for end in self.ends.values():
+                end.started()
+                self._await_agent(end)
+            self.held = HeldLink(Client(f"unix:{api}", token="").link())
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            self._clean_up()
+            raise
+
+    def _await_agent(self, end: _End) -> None:
+        try:
+            _answer(end.socket, _START_S)
+        except (FarwireError, TimeoutError):
+            pass
+        else:
+            return
+        try:
+            code = self._process.wait(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            raise FarwireError(f"farwire did not start the link within {_START_S:g} s:\n{self._said()}") from None
+        why = f"farwire exec ended with {code}:\n{self._said()}"
+        raise MachineLacks(self._said()) if _machine_lacks_something(self.program) else FarwireError(why)
+
+    def stop(self) -> Tuple[int, str, Optional[Dict[str, Any]]]:
+        """Takes the link down. Returns farwire's exit code, its log, and the summary."""
+        self.held.release()
+        for end in self.ends.values():
+            end.close()
+        try:
+            code = self._process.wait(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        log = self._said()
+        try:
+            with open(self._summary) as file:
+                summary: Optional[Dict[str, Any]] = json.load(file)
+        except (OSError, ValueError):
+            summary = None
+        self._clean_up()
+        return code, log, summary
+
+    def _said(self) -> str:
+        return _text(self._log).strip()
+
+    def _clean_up(self) -> None:
+        for end in self.ends.values():
+            end.close()
+        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _machine_lacks_something(program: str) -> bool:
+    """Asks `farwire doctor`, whose code 3 says that this machine lacks something."""
+    ended = subprocess.run(
+        [program, "doctor", "--json", os.devnull],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return ended.returncode == 3
+
+
+def _answer(connection: socket.socket, timeout: Optional[float]) -> Dict[str, Any]:
+    """Returns the next answer. Raises TimeoutError, or FarwireError if the other side is gone."""
+    connection.settimeout(timeout)
+    try:
+        message = connection.recv(_agent.LONGEST)
+    except (socket.timeout, BlockingIOError):
+        raise TimeoutError from None
+    except OSError:
+        message = b""
+    if not message:
+        raise FarwireError("the end of the link is gone: farwire was stopped, or it failed")
+    answer: Dict[str, Any] = json.loads(message)
+    return answer
+
+
+def _text(file: IO[bytes]) -> str:
+    """Returns the whole text of a file whose descriptor a command shares, and leaves the position as it is."""
+    descriptor = file.fileno()
+    length = os.fstat(descriptor).st_size
+    return os.pread(descriptor, length, 0).decode(errors="replace")
