@@ -34,7 +34,8 @@ const LOOK_AGAIN: u16 = 20;
 
 impl Bed {
     /// Waits until the tap [`HOST_TAP`] exists in the far end's namespace, and forwards between it and the link. From the
-    /// return on the client has a default route for each of `families`, which lead through the link and the tap.
+    /// return on the client has a default route for each of `families`, which lead through the link and the tap. The bed must
+    /// have these families.
     ///
     /// `has_ended` is asked repeatedly whether the process that makes the tap has ended. The tap has no addresses; the
     /// neighbour at its other end is [`HOST`].
@@ -47,10 +48,6 @@ impl Bed {
         families: DefaultRoutes,
         has_ended: impl Fn() -> bool + Send,
     ) -> Result<(), BedError> {
-        let families = DefaultRoutes {
-            v6: families.v6 && config.has_ipv6(),
-            ..families
-        };
         self.server().run(|| -> Result<(), BedError> {
             await_tap(has_ended)?;
             write_sysctl_here("net/ipv4/ip_forward", "1")?;
