@@ -19,7 +19,6 @@ use crate::process;
 const POWERLESS: &str = "__powerless";
 /// The same in a user namespace that does not allow another one.
 const CONFINED: &str = "__confined";
-
 /// The same behind a filter that forbids every namespace.
 const FILTERED: &str = "__filtered";
 
@@ -100,10 +99,12 @@ fn become_powerless(way: &OsStr, argv: &[OsString]) -> Result<Infallible> {
         .context("capabilities have plain names")?
         .split(',')
         .collect();
-    // Root regains the capabilities of the bounding set at exec.
-    for capability in caps::all() {
-        if !kept.contains(&capability.to_string().as_str()) {
-            caps::drop(None, CapSet::Bounding, capability)?;
+    // Root regains the capabilities of the bounding set at exec. Another user has none, and may not change that set.
+    if geteuid().is_root() {
+        for capability in caps::all() {
+            if !kept.contains(&capability.to_string().as_str()) {
+                caps::drop(None, CapSet::Bounding, capability)?;
+            }
         }
     }
     if way == FILTERED {
