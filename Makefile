@@ -11,7 +11,7 @@ FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # Targets whose every case has 256 MB of memory and 1 s: a stranger's file or request must not cost more. Memory that was freed is given
 # back soon, or the sanitizer would keep as much as the limit.
-FUZZ_LIMITED = records links filters bodies
+FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq
 FUZZ_LIMITS = -rss_limit_mb=256 -malloc_limit_mb=256 -timeout=1
 FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.

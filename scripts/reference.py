@@ -39,6 +39,9 @@ PAGES = {
     "size-delay": "effects/delay.md",
     "netem": "netem.md",
     "netem-at": "netem.md#beside-a-rate",
+    "trace": "traces.md",
+    "outage": "conditions.md#outages-and-handovers",
+    "handover": "conditions.md#outages-and-handovers",
 }
 
 

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str;
+use std::sync::Arc;
 
-use conditions::{LinkSpec, warnings};
+use conditions::trace::{self, TraceFormat};
+use conditions::{LinkSpec, TraceSpec, warnings};
 use instruments::measure::{read_plan, record_plan};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
 use netio::FiveTuple;
@@ -110,6 +112,52 @@ pub fn filters(bytes: &[u8]) {
 /// line, an empty line and the body. The status of the answer is below 500.
 pub fn bodies(bytes: &[u8]) {
     web::fuzzing::request(bytes);
+}
+
+/// Reads a trace of Mahimahi, as [`trace_csv`] does.
+pub fn trace_mahimahi(bytes: &[u8]) {
+    follow(bytes, TraceFormat::Mahimahi);
+}
+
+/// Reads a table of conditions by time: it has the same content after it was written and read again, it is described and cut, and a link
+/// that follows it carries packets.
+pub fn trace_csv(bytes: &[u8]) {
+    follow(bytes, TraceFormat::Csv);
+}
+
+/// Reads a trace file of TheaterQ, as [`trace_csv`] does.
+pub fn trace_theaterq(bytes: &[u8]) {
+    follow(bytes, TraceFormat::TheaterQ);
+}
+
+/// Reads a model of netem-trace, as [`trace_csv`] does.
+pub fn trace_netem(bytes: &[u8]) {
+    follow(bytes, TraceFormat::NetemTrace);
+}
+
+fn follow(bytes: &[u8], format: TraceFormat) {
+    // A format may be detected, too, which must not fail in another way.
+    let _ = trace::read(bytes, None);
+    let Ok((read, _)) = trace::read(bytes, Some(format)) else {
+        return;
+    };
+    let mut text = Vec::new();
+    trace::write(&read, read.native_format(), &mut text).expect("every trace has a native form");
+    let (again, _) = trace::read(&text[..], Some(read.native_format())).expect("it was written");
+    assert!(again.lines() == read.lines() && again.length() == read.length());
+    assert!(
+        again == read,
+        "a trace differs after it was written and read"
+    );
+    let _ = read.describe();
+    let _ = read.part(Nanos::ZERO, Nanos(read.length().0 / 2));
+    let mut spec = TraceSpec::named("x");
+    spec.set_trace(Arc::new(read));
+    let mut link = LinkSpec::default();
+    link.both.at_first.set(spec);
+    if link.check().is_ok() {
+        carry(&link);
+    }
 }
 
 /// Turns off notes and the log on standard error.
@@ -216,18 +264,28 @@ mod tests {
     const FILTER: &str = "tcp port 443 and src net 10.77.0.0/16 && host fd77::2\n";
     const BODY: &str = "PATCH /v1/links/link?for=60s\nContent-Type: application/json\n\n{\"delay\": \"5ms\", \"up\": {\"loss\": \"1%\"}}";
     const RECORD: &str = include_str!("../tests/fixtures/records/small.jsonl");
+    const TRACES: [&str; 4] = [
+        include_str!("../fuzz/corpus/trace_mahimahi/driving"),
+        include_str!("../fuzz/corpus/trace_csv/drive"),
+        include_str!("../fuzz/corpus/trace_theaterq/extended"),
+        include_str!("../fuzz/corpus/trace_netem/pattern"),
+    ];
     const BYTES: &[u8] = b"0159-e.'\"}],:n %=[\n";
 
     /// A correct text, the number of its changed copies, and the function that reads them.
     type Case = (&'static str, usize, fn(&[u8]));
 
-    const CASES: [Case; 6] = [
+    const CASES: [Case; 10] = [
         (SCENARIO, 100, scenarios),
         (LINK, 100, links),
         (LINKS, 100, links),
         (FILTER, 300, filters),
         (BODY, 60, bodies),
         (RECORD, 20, records),
+        (TRACES[0], 100, trace_mahimahi),
+        (TRACES[1], 100, trace_csv),
+        (TRACES[2], 100, trace_theaterq),
+        (TRACES[3], 100, trace_netem),
     ];
 
     #[test]

@@ -28,6 +28,7 @@ mod service_manager;
 mod submit;
 mod testbed;
 mod toml_file;
+mod trace_files;
 mod tui;
 mod web;
 

@@ -3,7 +3,7 @@
 //! Every value keeps its place in the file, whatever tables it is merged into. An error has the place of its value, or else the path
 //! of keys to it: [`Below`] adds the keys to the errors of a check.
 //!
-//! If a text names the file of a distribution, that file is read too, relative to the directory of the text's own file. If it names a
+//! If a text names the file of a distribution or of a trace, that file is read too, relative to the directory of the text's own file. If it names a
 //! profile that a user wrote, the file of that profile is read in the same way. [`named_files`] says which files a text may name.
 //! Control characters, which a terminal would obey, are refused in any text.
 
@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use conditions::{Error, LinkSpec, dist, read};
+use conditions::read::{self, Named};
+use conditions::{Error, LinkSpec, TraceSpec, dist};
 use record::printable::is_control;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -25,6 +26,7 @@ use crate::misplaced_keys;
 use crate::named_files::{self, NamedFiles};
 use crate::notes::note;
 use crate::profile_folders::{self, ProfileFile, ProfileFolders};
+use crate::trace_files;
 
 /// The longest distribution file, in bytes. That is much more than 16,384 values and their comments need.
 const LONGEST_DIST: u64 = 1 << 20;
@@ -283,15 +285,11 @@ impl<'a> SourceFile<'a> {
         table: &Spanned<DeTable<'_>>,
         led_here: &mut Vec<String>,
     ) -> Result<T> {
-        let folders = &self.also.profiles;
-        let find = &mut |name: &str| -> Result<Option<serde_json::Value>, Error> {
-            let found = profile_in(name, folders, led_here).map_err(placed)?;
-            found
-                .map(serde_json::to_value)
-                .transpose()
-                .map_err(Error::other)
+        let named = &mut NamedBy {
+            source: *self,
+            led_here,
         };
-        let read = read::toml_table_with(table, find);
+        let read = read::toml_table_with(table, named);
         read.map_err(|error| self.refusal(table, "", error))
     }
 
@@ -318,6 +316,29 @@ impl<'a> SourceFile<'a> {
     pub(crate) fn line(&self, offset: usize) -> usize {
         let before = self.text.bytes().take(offset);
         before.filter(|&byte| byte == b'\n').count() + 1
+    }
+}
+
+/// The names in a source, and the profiles that build on it.
+struct NamedBy<'s> {
+    source: SourceFile<'s>,
+    led_here: &'s mut Vec<String>,
+}
+
+impl Named for NamedBy<'_> {
+    fn profile(&mut self, name: &str) -> Result<Option<serde_json::Value>, Error> {
+        let folders = &self.source.also.profiles;
+        let found = profile_in(name, folders, self.led_here).map_err(placed)?;
+        found
+            .map(serde_json::to_value)
+            .transpose()
+            .map_err(Error::other)
+    }
+
+    fn trace(&mut self, trace: serde_json::Value) -> Result<serde_json::Value, Error> {
+        let mut trace: TraceSpec = read::json(trace)?;
+        trace_files::read(&mut trace, |name| self.source.named(name)).map_err(placed)?;
+        serde_json::to_value(&trace).map_err(Error::other)
     }
 }
 

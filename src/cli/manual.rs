@@ -133,6 +133,7 @@ const LINK_PAGES: &[&str] = &[
     "farwire-emulate(1)",
     "farwire-link(1)",
     "farwire-profiles(1)",
+    "farwire-trace(1)",
     "tc-netem(8)",
 ];
 const EXPERIMENT_PAGES: &[&str] = &[
@@ -957,6 +958,30 @@ static ALL: &[(&str, Facts)] = &[
             environment: &[COLOURS, COLUMNS],
             files: &[],
             see_also: &["farwire-link(1)", "farwire-measure(1)"],
+        },
+    ),
+    (
+        "farwire trace",
+        Facts {
+            examples: &[
+                ("Describe a trace", "farwire trace drive.csv"),
+                (
+                    "Convert a Mahimahi trace to a table with a rate for each second",
+                    "farwire trace cell.down --to csv --every 1s --out cell.csv",
+                ),
+                (
+                    "Cut the second minute out of a trace, with half the rate",
+                    "farwire trace drive.csv --from 1min --until 2min --scale-rate 0.5 --to csv --out minute.csv",
+                ),
+                (
+                    "Make a trace from a column of throughput for each second",
+                    "farwire trace samples.csv --from-samples DL_Mbps --to csv --out drive.csv",
+                ),
+            ],
+            exit_status: DONE,
+            environment: &[COLOURS, COLUMNS],
+            files: &[],
+            see_also: LINK_PAGES,
         },
     ),
     (

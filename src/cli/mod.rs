@@ -24,6 +24,7 @@ mod serve;
 mod set;
 mod submit;
 mod theory;
+mod trace;
 mod view;
 
 use std::io::{self, IsTerminal, Write};
@@ -85,6 +86,7 @@ enum Command {
     Link(link::LinkArgs),
     Theory(theory::TheoryArgs),
     Profiles(profiles::ProfilesArgs),
+    Trace(Box<trace::TraceArgs>),
     Doctor(doctor::DoctorArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -151,6 +153,7 @@ impl Cli {
             Command::Link(args) => args.run(),
             Command::Theory(args) => args.run(),
             Command::Profiles(args) => args.run(),
+            Command::Trace(args) => args.run(),
             Command::Doctor(args) => args.run(),
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(),

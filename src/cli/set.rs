@@ -14,7 +14,7 @@ use super::args::headings;
 use super::args::link_conditions::ConditionsArgs;
 use crate::live::{LeaseFor, LeaseId};
 use crate::web::path_segment;
-use conditions::{CONDITIONS, LinkSpec};
+use conditions::{CONDITIONS, LONGEST_CONTENT, LinkSpec};
 use instruments::failure::{Blame, Failure};
 use record::printable::printable_lines;
 
@@ -64,6 +64,13 @@ impl SetArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         self.check(&spec)?;
+        let long = spec.traces().find(|trace| !trace.is_short());
+        if let Some(trace) = long {
+            return Err(Failure::bad_input(format!(
+                "{}: a trace that is sent to a running link has at most {LONGEST_CONTENT} bytes as csv: cut it with farwire trace --until",
+                trace.file
+            )));
+        }
         let link = format!("/v1/links/{}", path_segment(&self.name));
         let (name, lease) = (Some(self.name.as_str()), self.lease.as_ref());
         if self.revert {

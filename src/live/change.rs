@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conditions::in_effect::MemoryNeed;
-use conditions::{Error, LinkSpec, Problem, misplaced, read, require};
+use conditions::{
+    ConditionType as _, Error, LinkSpec, Problem, TraceSpec, misplaced, read, require,
+};
 use model::{ConfigError, Nanos, ScheduleClock, ScheduleOrder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -145,6 +147,7 @@ impl RequestedConditions {
             Self::All(value) => value.clone(),
             Self::Patch(patch) => {
                 let mut value = serde_json::to_value(&**now).map_err(Error::other)?;
+                prepare_traces(&mut value, patch);
                 json_patch::merge(&mut value, patch);
                 value
             }
@@ -168,6 +171,39 @@ impl RequestedConditions {
         Ok((Arc::new(new), ScheduleOrder::default()))
     }
 }
+
+/// Prepares the traces in force for a patch: a new trace replaces the old one as a whole, and other conditions of the patch override
+/// those of a trace that stays.
+fn prepare_traces(now: &mut Value, patch: &Value) {
+    for direction in [None, Some("up"), Some("down")] {
+        let (table, own) = match direction {
+            None => (Some(&mut *now), patch),
+            Some(name) => (now.get_mut(name), &patch[name]),
+        };
+        let Some(table) = table.and_then(Value::as_object_mut) else {
+            continue;
+        };
+        if own.get(TRACE).is_some() {
+            table.remove(TRACE);
+        }
+        let Some(trace) = table.get_mut(TRACE) else {
+            continue;
+        };
+        let Ok(mut spec) = read::json::<TraceSpec>(trace.clone()) else {
+            continue;
+        };
+        let both = [own, patch].into_iter().filter_map(Value::as_object);
+        for (key, _) in both.flatten().filter(|(_, value)| !value.is_null()) {
+            spec.override_by(key);
+        }
+        if let Ok(overridden) = serde_json::to_value(&spec) {
+            *trace = overridden;
+        }
+    }
+}
+
+/// The key of a trace.
+const TRACE: &str = TraceSpec::KEY;
 
 impl ScheduleChange {
     fn order(&self) -> Result<ScheduleOrder, ChangeRefusal> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use conditions::{LinkSpec, over_time};
 use model::Nanos;
 use serde::Serialize;
@@ -23,6 +23,8 @@ pub(crate) struct ChangeLog {
     pub(super) revisions: [u64; 2],
     /// The time at which the first conditions came into force: RFC 3339.
     pub(super) since: String,
+    /// Whether the clock of traces, outages or handovers was stopped or moved.
+    pub(super) is_moved: bool,
     /// The conditions, each with the time since the link's start at which it came into force.
     pub(super) conditions: Vec<(Nanos, LinkSpec)>,
 }
@@ -66,8 +68,17 @@ impl ChangeLog {
         Ok(format!(
             "{}{}",
             self.head(about),
-            toml::to_string(&over_time(&self.conditions)?)?
+            toml::to_string(&self.over_time()?)?
         ))
+    }
+
+    /// Returns the conditions with a schedule that has the same effect.
+    fn over_time(&self) -> Result<LinkSpec> {
+        ensure!(
+            !self.is_moved,
+            "the schedules' clock was stopped or moved, and a file cannot express that for traces, outages and handovers"
+        );
+        Ok(over_time(&self.conditions)?)
     }
 
     /// Formats the changes as a scenario for `farwire run`.
@@ -75,7 +86,7 @@ impl ChangeLog {
     /// # Errors
     /// Fails if a schedule cannot express one of the changes.
     pub(crate) fn scenario(&self) -> Result<String> {
-        let link = over_time(&self.conditions)?;
+        let link = self.over_time()?;
         let [first, last] = self.revisions;
         let scenario = Scenario {
             name: format!("{}-{first}-to-{last}", plain(&self.name)),
@@ -130,6 +141,7 @@ mod tests {
     fn change_log() -> ChangeLog {
         let at = |ms, text: &str| (Nanos::from_millis(ms), toml::from_str(text).unwrap());
         ChangeLog {
+            is_moved: false,
             name: "eth0-eth1.7".to_owned(),
             revisions: [3, 4],
             since: "2026-01-01T00:00:00Z".to_owned(),

@@ -350,7 +350,10 @@ impl LiveLink {
             let spec = LinkSpec::clone(&of.spec).on_clock(of.clock);
             (since(start, of.at), spec)
         };
+        let is_moved = |of: &Arc<Revision>| of.clock != ScheduleClock::default();
+        let has_own_times = |of: &Arc<Revision>| of.spec.has_own_times();
         Some(ChangeLog {
+            is_moved: all.iter().any(is_moved) && all.iter().any(has_own_times),
             name: self.name.clone(),
             revisions: [first.number, last.number],
             since: self.wall_clock.at(first.at),

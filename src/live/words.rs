@@ -48,7 +48,11 @@ fn flags_of(prefix: &str, conditions: &Map<String, Value>) -> Option<Vec<String>
             || prefix.is_empty() && ["toffee", "seed"].contains(&key)
     };
     let flag = |(key, value): (&String, &Value)| {
-        let value = value_of(value).filter(|_| has_flag(key))?;
+        let value = match key.as_str() {
+            "trace" => trace_of(value),
+            _ => value_of(value),
+        };
+        let value = value.filter(|_| has_flag(key))?;
         Some(format!(
             "--{prefix}{} {}",
             key.replace('_', "-"),
@@ -56,6 +60,23 @@ fn flags_of(prefix: &str, conditions: &Map<String, Value>) -> Option<Vec<String>
         ))
     };
     conditions.iter().map(flag).collect()
+}
+
+/// Formats a trace as a flag accepts it: its file and its end. A flag has no other keys of it.
+fn trace_of(trace: &Value) -> Option<String> {
+    let word = |key: &str| trace[key].as_str();
+    match (
+        word("file"),
+        word("end"),
+        word("delays"),
+        trace.get("except"),
+    ) {
+        (Some(file), Some(end), None, None) => Some(format!("{file},{end}")),
+        (Some(file), Some(end), Some(delays), None) => {
+            Some(format!("{file},delays={delays},{end}"))
+        }
+        _ => None,
+    }
 }
 
 /// Formats a value as a flag accepts it.

@@ -10,4 +10,5 @@ mod packet_log;
 mod profiles;
 mod shell;
 mod slow_lines;
+mod traces;
 mod user;

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::mem;
+use std::str::FromStr as _;
 
-use model::Nanos;
+use model::{Nanos, QueueLimit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::condition::{
-    CONDITIONS, Condition, ConditionKind, ConditionValue, LAYER_KEYS, Needs, NetemSpec, RateSpec,
-    STEP_KEYS, Shapes,
+    CONDITIONS, Condition, ConditionKind, ConditionValue, DelaySpec, DuplicateSpec, HandoverSpec,
+    JitterSpec, LAYER_KEYS, LossSpec, Needs, NetemSpec, QueueSpec, RateSpec, STEP_KEYS, Shapes,
+    TraceSpec,
 };
 use crate::error::{At, Error};
 use crate::require;
@@ -99,8 +101,11 @@ impl ConditionSet {
         }
     }
 
-    /// Returns these conditions, and those of `other` whose kinds these do not have.
+    /// Returns these conditions, and those of `other` whose kinds these do not have. They override the trace of `other`.
     pub fn or(self, mut other: Self) -> Self {
+        if let Some(trace) = other.trace_mut() {
+            self.kinds().for_each(|kind| trace.override_by(kind.key));
+        }
         self.0.into_iter().for_each(|one| other.set(one));
         other
     }
@@ -110,9 +115,12 @@ impl ConditionSet {
         self.kinds().any(|kind| kind.key == key)
     }
 
-    /// Returns these conditions without those whose kinds `other` has.
+    /// Returns these conditions without those whose kinds `other` has, and without those that the trace of `other`
+    /// states.
     fn without(mut self, other: &Self) -> Self {
-        self.0.retain(|one| !other.contains(one.kind().key));
+        let trace = other.get::<TraceSpec>();
+        let is_stated = |key| other.contains(key) || trace.is_some_and(|one| one.states(key));
+        self.0.retain(|one| !is_stated(one.kind().key));
         self
     }
 
@@ -122,13 +130,84 @@ impl ConditionSet {
 
     /// Returns whether any of its conditions shapes this stage.
     pub(crate) fn shapes(&self, stage: Shapes) -> bool {
+        let trace = self.get::<TraceSpec>();
+        let handover = self.get::<HandoverSpec>();
         self.kinds().any(|kind| kind.stage == stage)
+            || trace.is_some_and(|trace| trace.shapes(stage))
+            || stage == Shapes::Delay && handover.is_some_and(|one| one.delay.is_some())
     }
 
     /// Returns whether any of its conditions delays packets.
     pub(crate) fn delays(&self) -> bool {
+        let trace = self.get::<TraceSpec>();
         self.kinds()
             .any(|kind| kind.stage == Shapes::Delay && kind.needs.is_none())
+            || trace.is_some_and(TraceSpec::has_delay)
+    }
+
+    /// Returns whether any of its conditions determines how fast packets are served.
+    pub(crate) fn has_rate(&self) -> bool {
+        let trace = self.get::<TraceSpec>();
+        self.has::<RateSpec>() || trace.is_some_and(TraceSpec::has_rate)
+    }
+
+    /// Returns the conditions with those of its trace at a time in place of the trace.
+    pub(crate) fn of_line_at(mut self, time: Nanos) -> Self {
+        let Some(spec) = self.get::<TraceSpec>().cloned() else {
+            return self;
+        };
+        let Some(line) = spec.line_at(time) else {
+            return self;
+        };
+        let columns = spec.columns();
+        if columns.rate {
+            self.0.retain(|one| !matches!(one, Condition::Rate(_)));
+            if line.is_stalled || line.served().is_some() {
+                self.set(RateSpec {
+                    rate: line.served(),
+                    burst: None,
+                });
+            }
+        }
+        if columns.delay {
+            self.set(DelaySpec(line.delay));
+        }
+        if columns.jitter {
+            let jitter = self.get::<JitterSpec>().cloned();
+            let plain = || JitterSpec::from_str(&line.jitter.to_string()).ok();
+            if let Some(jitter) = jitter.or_else(plain) {
+                self.set(JitterSpec {
+                    spread: line.jitter,
+                    ..jitter
+                });
+            }
+        }
+        if columns.loss
+            && let Ok(loss) = LossSpec::from_str(&line.loss.to_string())
+        {
+            self.set(loss);
+        }
+        if columns.queue {
+            self.set(QueueSpec(QueueLimit::Packets(line.queue)));
+        }
+        if columns.duplicate {
+            self.set(DuplicateSpec {
+                share: line.copies,
+                delay: line.copies_after,
+            });
+        }
+        if !spec.has_opportunities() {
+            self.0.retain(|one| !matches!(one, Condition::Trace(_)));
+        }
+        self
+    }
+
+    /// Returns the trace, to read it or to change its end.
+    pub(crate) fn trace_mut(&mut self) -> Option<&mut TraceSpec> {
+        self.0.iter_mut().find_map(|one| match one {
+            Condition::Trace(trace) => Some(trace),
+            _ => None,
+        })
     }
 
     /// Refuses conditions that need another one, if there is none.
@@ -168,7 +247,7 @@ impl Provided {
         let ever = layers.map(Layer::ever);
         let has = |one: fn(&ConditionSet) -> bool| ever.iter().any(one);
         Self {
-            rate: has(ConditionSet::has::<RateSpec>),
+            rate: has(ConditionSet::has_rate),
             delay: has(ConditionSet::delays),
             netem: has(ConditionSet::has::<NetemSpec>),
         }
@@ -318,6 +397,19 @@ impl Layer {
             };
             check().at_item("schedule", number, None)?;
             last = step.at;
+        }
+        Ok(())
+    }
+
+    /// Refuses a trace that was not read.
+    pub(crate) fn check_traces(&self) -> Result<(), Error> {
+        let check = |conditions: &ConditionSet| {
+            let trace = conditions.get::<TraceSpec>();
+            trace.map_or(Ok(()), TraceSpec::check).at("trace")
+        };
+        check(&self.at_first)?;
+        for (number, step) in self.schedule.iter().enumerate() {
+            check(&step.conditions).at_item("schedule", number, None)?;
         }
         Ok(())
     }

@@ -19,10 +19,12 @@ pub mod reach;
 pub mod read;
 pub mod route;
 mod rules;
+mod stalled;
 mod tc_number;
 mod tc_words;
 mod timeline;
 mod toffee;
+pub mod trace;
 pub mod warnings;
 
 pub use as_netem::AsNetem;

@@ -1,8 +1,10 @@
 //! The conditions of a link as users write them in a file or on the command line.
 
 pub(crate) mod class;
+mod followed;
 pub(crate) mod hop;
 pub(crate) mod profiles;
+mod recurring;
 pub mod stage;
 
 use std::fmt;
@@ -19,9 +21,9 @@ use self::profiles::Base;
 use self::stage::ExtraStage;
 use crate::Direction;
 use crate::as_netem::AsNetem;
-use crate::condition::{CONDITIONS, LINK_KEYS};
+use crate::condition::{CONDITIONS, HandoverSpec, LINK_KEYS, OutageSpec, TraceSpec};
 use crate::error::{Error, Problem};
-use crate::layer::{Layer, either};
+use crate::layer::{ConditionSet, Layer, either};
 use crate::read::{FromNode, through_node};
 use crate::require;
 use crate::rules::EmulatedLink;
@@ -86,13 +88,15 @@ impl LinkSpec {
         self.last_step().is_some()
     }
 
-    /// Returns the time of the last step of its schedules, if it has any.
+    /// Returns the time of the last step of its schedules, or of the end of its traces, if it has any.
     pub fn last_step(&self) -> Option<Nanos> {
         let steps = self.layers().flat_map(|layer| &layer.schedule);
         let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
+        let traces = self.traces().filter_map(TraceSpec::trace);
         steps
             .map(|step| step.at)
             .chain(stages.map(|step| step.at))
+            .chain(traces.filter_map(|trace| trace.length_of_steps()))
             .max()
     }
 
@@ -124,12 +128,38 @@ impl LinkSpec {
     /// Returns the conditions in force at a time of its schedules, without the schedules.
     pub fn then(mut self, time: Nanos) -> Self {
         for layer in self.layers_mut() {
-            *layer = layer.then(time).into();
+            *layer = layer.then(time).of_line_at(time).into();
         }
         for stage in &mut self.stages {
             *stage = stage.with(stage.then(time), Vec::new());
         }
         self
+    }
+
+    /// Returns all its traces, those of later changes too.
+    pub fn traces(&self) -> impl Iterator<Item = &TraceSpec> {
+        let sets = self.layers().flat_map(|layer| {
+            let steps = layer.schedule.iter().map(|step| &step.conditions);
+            [&layer.at_first].into_iter().chain(steps)
+        });
+        sets.filter_map(ConditionSet::get)
+    }
+
+    /// Returns whether it has traces, outages or handovers, whose times no step of a schedule states.
+    pub fn has_own_times(&self) -> bool {
+        self.layers().any(|layer| {
+            let ever = layer.ever();
+            ever.has::<TraceSpec>() || ever.has::<OutageSpec>() || ever.has::<HandoverSpec>()
+        })
+    }
+
+    /// Returns all its traces, to read them.
+    pub fn traces_mut(&mut self) -> impl Iterator<Item = &mut TraceSpec> {
+        let sets = self.layers_mut().flat_map(|layer| {
+            let steps = layer.schedule.iter_mut().map(|step| &mut step.conditions);
+            [&mut layer.at_first].into_iter().chain(steps)
+        });
+        sets.filter_map(ConditionSet::trace_mut)
     }
 
     fn layers(&self) -> impl Iterator<Item = &Layer> {
@@ -286,6 +316,9 @@ fn key_of<'n>(stage: &'n str, field: Option<&'n str>) -> &'n str {
         ("rate" | "delay", Some(key)) => key,
         ("rate", None) if field.is_some_and(|field| field != "burst") => "aqm",
         ("burst-loss", _) => "loss",
+        ("trace", Some("queue")) => "queue",
+        ("outage-hold", _) => "outage",
+        ("handover-loss", _) => "handover",
         ("netem-first", _) => "netem",
         _ => stage,
     }

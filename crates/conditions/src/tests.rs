@@ -395,11 +395,10 @@ fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
 /// Returns when the stage with this name changes, in milliseconds, and to which effect.
 fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
     let stage = stages.iter().find(|stage| stage.name == name);
-    let schedule = stage
-        .unwrap_or_else(|| panic!("{name}: {stages:?}"))
-        .schedule
-        .iter();
+    let stage = stage.unwrap_or_else(|| panic!("{name}: {stages:?}"));
+    let schedule = stage.schedule.list().unwrap();
     schedule
+        .iter()
         .map(|(at, effect)| (at.0 / 1_000_000, effect.clone()))
         .collect()
 }
@@ -474,7 +473,7 @@ fn a_step_removes_conditions() {
         let stage = all
             .iter()
             .find(|stage| stage.name == format!("box.up.{name}"));
-        stage.unwrap().schedule.clone()
+        stage.unwrap().schedule.list().unwrap().to_vec()
     };
     let seconds = |at: u64| Nanos::from_millis(at * 1_000);
     assert_eq!(schedule("rate"), [(seconds(2), Effect::Nothing)]);
@@ -919,5 +918,78 @@ fn the_steps_of_a_stage_share_its_lists() {
             .collect::<Vec<_>>()
             .windows(2)
             .all(|pair| pair[0] == pair[1])
+    );
+}
+
+/// Passes a packet each millisecond up, and returns when each leaves, in milliseconds; `None` if it is lost.
+fn passed(text: &str, packets: u64) -> Vec<Option<f64>> {
+    let spec: LinkSpec = read::toml_text(text).unwrap();
+    let mut link = model::Link::new(&spec.to_link("box").unwrap().config).unwrap();
+    let mut left = vec![None; usize::try_from(packets).unwrap()];
+    let mut take = |outcome: model::Outcome| {
+        if let model::Outcome::Deliver { id, due, .. } = outcome {
+            left[usize::try_from(id.0).unwrap()] = Some(due.0 as f64 / 1e6);
+        }
+    };
+    for id in 0..packets {
+        let at = Nanos::from_millis(id);
+        let packet = model::Packet::new(model::PacketId(id), Bytes(100));
+        link.offer(at, Side::A, packet);
+        while let Some(outcome) = link.poll(at) {
+            take(outcome);
+        }
+    }
+    while let Some(outcome) = link.poll(Nanos::from_millis(packets + 1_000)) {
+        take(outcome);
+    }
+    left
+}
+
+#[test]
+fn outages_lose_or_hold_packets_after_each_period() {
+    let lost = passed("outage = '20ms/100ms'", 350);
+    for (at, left) in (0_u64..).zip(&lost) {
+        let is_out = at >= 100 && at % 100 < 20;
+        assert_eq!(*left, (!is_out).then_some(at as f64), "{at}");
+    }
+    let held = passed("outage = '20ms/100ms,hold'", 350);
+    for (at, left) in (0_u64..).zip(&held) {
+        let is_out = at >= 100 && at % 100 < 20;
+        let leaves = if is_out { at / 100 * 100 + 20 } else { at };
+        assert_eq!(*left, Some(leaves as f64), "{at}");
+    }
+}
+
+#[test]
+fn a_handover_holds_packets_in_order_and_moves_the_delay() {
+    let text = "delay = '30ms'\nhandover = 'every=200ms,hold=10ms,delay=5ms'";
+    let left: Vec<f64> = passed(text, 1_000).into_iter().flatten().collect();
+    assert_eq!(left.len(), 1_000);
+    assert!(left.is_sorted());
+    let delay = |at: usize| left[at] - at as f64;
+    assert!((0..200).all(|at| delay(at) == 30.0));
+    assert_eq!(left[200..210], [left[210]; 10]);
+    let moved: Vec<f64> = (1..5).map(|period| delay(period * 200 + 100)).collect();
+    assert!(
+        moved.iter().all(|delay| (25.0..=35.0).contains(delay)),
+        "{moved:?}"
+    );
+    assert!(moved.windows(2).any(|pair| pair[0] != pair[1]), "{moved:?}");
+    let lossy = passed("handover = 'every=200ms,hold=50ms,loss=50%'", 2_000);
+    let lost: Vec<usize> = (0..2_000).filter(|at| lossy[*at].is_none()).collect();
+    assert!(lost.iter().all(|at| *at >= 200 && at % 200 < 50));
+    assert!((150..300).contains(&lost.len()), "{}", lost.len());
+}
+
+#[test]
+fn a_handover_that_moves_a_delay_needs_one_that_is_long_enough() {
+    let handover = "handover = 'every=15s,hold=60ms,delay=5ms'\n";
+    assert!(refusal(&format!("{handover}delay = '4ms'")).starts_with(
+        "handover: delay: it moves the delay by up to 5ms down, and the delay is 4ms"
+    ));
+    let trace = "trace = { file = 'x', content = \"t,delay\\n0s,9ms\\n1s,\\n\" }";
+    assert!(
+        refusal(&format!("{handover}{trace}"))
+            .starts_with("handover: delay: the trace states the delay")
     );
 }

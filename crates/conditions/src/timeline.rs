@@ -25,6 +25,10 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
             spec.toffee == first.toffee,
             "toffee": "this condition was changed while the link ran, and cannot have a schedule"
         );
+        require!(
+            *start == Nanos::ZERO || !spec.has_own_times(),
+            "traces, outages and handovers count from the start of the link, so only all changes since then can be expressed"
+        );
     }
     let line = Timeline {
         start: *start,
@@ -189,7 +193,15 @@ impl Layer {
     /// Returns whether each stage in which packets share a queue always has conditions in this layer, or never does.
     fn keeps_its_servers(&self) -> bool {
         let servers = |conditions: &ConditionSet| {
-            [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| conditions.shapes(stage))
+            [
+                Shapes::Police,
+                Shapes::Outage,
+                Shapes::Handover,
+                Shapes::Rate,
+                Shapes::Trace,
+                Shapes::Netem,
+            ]
+            .map(|stage| conditions.shapes(stage))
         };
         let ever = servers(&self.ever());
         let mut cursor = ScheduleCursor::of(self);
@@ -285,6 +297,22 @@ mod tests {
         let right = "stages = [{ kind = 'gate', schedule = [{ at = '500ms', open = false }, { at = '900ms', open = true }] }]\n\
             classes = [{ name = 'web', port = 80, schedule = [{ at = '900ms', loss = '1%' }] }]";
         assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn a_trace_is_expressed_from_the_start_of_the_link_only() {
+        let trace = r#"trace = { file = "x", content = "t,delay\n0s,5ms\n1s,9ms\n" }"#;
+        let since_start = ran(&[(0, "loss = '1%'"), (700, trace)]).unwrap();
+        assert_eq!(since_start.traces().count(), 1);
+        let later = ran(&[(5, "loss = '1%'"), (700, trace)]).unwrap_err();
+        assert!(
+            later.to_string().starts_with("traces, outages and"),
+            "{later}"
+        );
+        let then = spec(trace).then(Nanos::from_millis(1_500));
+        assert_eq!(then, spec("delay = '9ms'"));
+        let again = spec(trace).then(Nanos::from_millis(2_500));
+        assert_eq!(again, spec("delay = '5ms'"));
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub(crate) fn check(paths: &[PathSpec]) -> Result<(), ConfigError> {
         }
     }
     require_at_most("stages of a link", known.len(), MOST_STAGES_IN_ALL)?;
-    let steps = known.values().map(|stage| stage.schedule.len()).sum();
+    let lists = known.values().filter_map(|stage| stage.schedule.list());
+    let steps = lists.map(<[_]>::len).sum();
     require_at_most("steps of a link's schedules", steps, MOST_STEPS)?;
     let queues = known.values().map(|stage| stage.flow_queues()).sum();
     require_at_most("flow queues of fq_codel", queues, MOST_FLOW_QUEUES)
@@ -115,7 +116,8 @@ pub(crate) fn is_of_kind(effect: &Effect, kind: &Effect) -> bool {
 
 impl StageSpec {
     fn check(&self) -> Result<(), ConfigError> {
-        if !self.schedule.is_sorted_by_key(|(at, _)| *at) {
+        let list = self.schedule.list().unwrap_or_default();
+        if !list.is_sorted_by_key(|(at, _)| *at) {
             return Err(ConfigError::Backwards(self.name.clone()));
         }
         let kind = self.kind();
@@ -507,7 +509,7 @@ mod tests {
         );
         assert!(refusal(path(most + 1)).contains("makes 32 packets of one: at most 16"));
         let one_later = StageSpec {
-            schedule: vec![(Nanos(5), copier(0).effect)],
+            schedule: vec![(Nanos(5), copier(0).effect)].into(),
             ..StageSpec::new("box.up.later", Effect::Nothing)
         };
         let later = [path(most), vec![one_later]].concat();
@@ -545,7 +547,7 @@ mod tests {
             "288 stages of a link: at most 256 are allowed"
         );
         let mut long = loss("box.up.loss", "1%");
-        long.schedule = vec![(Nanos(1), Effect::Nothing); MOST_STEPS + 1];
+        long.schedule = vec![(Nanos(1), Effect::Nothing); MOST_STEPS + 1].into();
         assert!(refusal(vec![long]).starts_with("262145 steps of a link's schedules"));
         let fair = |number: usize| {
             let fq = crate::spec::FqCodel {
@@ -598,12 +600,13 @@ mod tests {
         stage.schedule = vec![
             (Nanos(5), Effect::Nothing),
             (Nanos(4), Effect::Loss("2%".parse().unwrap())),
-        ];
+        ]
+        .into();
         assert_eq!(
             check(&LinkConfig::new(1, vec![stage.clone()], vec![]).paths),
             Err(ConfigError::Backwards("box".into()))
         );
-        stage.schedule = vec![(Nanos(5), Effect::Mtu(1_500))];
+        stage.schedule = vec![(Nanos(5), Effect::Mtu(1_500))].into();
         assert_eq!(
             check(&LinkConfig::new(1, vec![stage], vec![]).paths),
             Err(ConfigError::OtherKind("box".into()))

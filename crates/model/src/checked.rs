@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::check::{check, is_of_kind};
 use crate::packet::Side;
 use crate::schedule::ScheduleClock;
-use crate::spec::{ConfigError, Effect, PathSpec, StageSpec};
+use crate::spec::{ConfigError, Effect, PathSpec, Schedule, StageSpec};
 use crate::stage::{Entries, Timing};
 use crate::time::Nanos;
 
@@ -29,8 +29,10 @@ pub struct CheckedPaths {
 pub(crate) struct CheckedStage {
     pub(crate) name: String,
     pub(crate) effect: Effect,
-    /// Its later effects, each with its time since the link's start.
-    pub(crate) schedule: Vec<(Nanos, Effect)>,
+    /// Its later effects.
+    pub(crate) schedule: Schedule,
+    /// The clock of the times of its later effects.
+    pub(crate) clock: ScheduleClock,
     pub(crate) kind: Effect,
     pub(crate) timing: Timing,
     /// A lower bound of its delay.
@@ -145,10 +147,10 @@ impl CheckedPaths {
         Ok(())
     }
 
-    /// Converts the schedules, which follow `clock`, to times since the link's start.
+    /// Makes the schedules follow `clock`.
     pub(crate) fn on_clock(&mut self, clock: ScheduleClock) {
-        for (time, _) in self.stages.iter_mut().flat_map(|stage| &mut stage.schedule) {
-            *time = clock.link_time(*time);
+        for stage in &mut self.stages {
+            stage.clock = clock;
         }
     }
 }
@@ -174,6 +176,7 @@ impl From<StageSpec> for CheckedStage {
             name: spec.name,
             effect: spec.effect,
             schedule: spec.schedule,
+            clock: ScheduleClock::default(),
         }
     }
 }

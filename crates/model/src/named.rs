@@ -1,14 +1,14 @@
 //! A stage of a link, with everything that the link keeps for it.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use crate::checked::CheckedStage;
 use crate::counters::{StageReport, Waiting};
 use crate::draw::Draws;
 use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
-use crate::spec::Effect;
+use crate::schedule::ScheduleClock;
+use crate::spec::{Effect, Schedule};
 use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::timed_queue::TimedQueue;
@@ -24,11 +24,17 @@ pub(crate) struct NamedStage {
     /// A lower bound of its delay.
     least_delay: Nanos,
     copies: bool,
-    /// Its later effects in order, at times of the model.
-    schedule: Vec<(Nanos, Effect)>,
-    /// The number of entries of the schedule that have taken effect.
-    applied: usize,
-    /// The time of the next entry of the schedule.
+    /// Its later effects.
+    schedule: Schedule,
+    /// The clock of the schedule's times.
+    clock: ScheduleClock,
+    /// The time of the model from which on that clock counts: the link's start.
+    start: Nanos,
+    /// The number of steps of the schedule that have taken effect.
+    applied: u64,
+    /// The effect of the next step.
+    next_effect: Effect,
+    /// The time of the next step.
     pub(crate) changes_at: Nanos,
     pub(crate) delayed: TimedQueue,
     /// Whether the conditions no longer name it, so that paths contain it only until nothing that it passed can be
@@ -78,20 +84,19 @@ impl NamedStage {
         self.copies |= new.copies;
         self.is_leaving = false;
         self.schedule = new.schedule;
-        for (time, _) in &mut self.schedule {
-            *time = start + *time;
-        }
-        // Entries that are over by now are skipped: an effect that was in force for no time would change what the stage
+        self.clock = new.clock;
+        self.start = start;
+        // Steps that are over by now are skipped: an effect that was in force for no time would change what the stage
         // holds.
-        self.applied = self.schedule.partition_point(|(time, _)| *time <= at);
-        let last = self
-            .applied
-            .checked_sub(1)
-            .map(|last| &self.schedule[last].1);
-        self.stage.set(at, last.unwrap_or(&new.effect));
+        self.applied = self.steps_until(at);
+        let last = self.applied.checked_sub(1);
+        match last.and_then(|last| self.schedule.step(last)) {
+            Some((_, effect)) => self.stage.set(at, &effect),
+            None => self.stage.set(at, &new.effect),
+        }
         self.effect = (!self.is_set && self.schedule.is_empty()).then_some(new.effect);
         self.is_set = true;
-        self.changes_at = self.next_change();
+        self.prepare_next_step();
     }
 
     /// Returns whether it copies packets, or did so under former conditions; false while it is leaving.
@@ -99,9 +104,20 @@ impl NamedStage {
         !self.is_leaving && self.copies
     }
 
-    fn next_change(&self) -> Nanos {
-        let next = self.schedule.get(self.applied);
-        next.map_or(Nanos::MAX, |(time, _)| *time)
+    /// Returns the number of steps of the schedule up to `at`, a time of the model.
+    fn steps_until(&self, at: Nanos) -> u64 {
+        if at < self.start {
+            return 0;
+        }
+        self.schedule.count_until(self.clock.at(at - self.start))
+    }
+
+    fn prepare_next_step(&mut self) {
+        self.changes_at = Nanos::MAX;
+        if let Some((time, effect)) = self.schedule.step(self.applied) {
+            self.changes_at = self.start + self.clock.link_time(time);
+            self.next_effect = effect;
+        }
     }
 
     /// Does nothing from `at` on, except that it keeps the order of the packets that it passed.
@@ -220,17 +236,21 @@ impl NamedStage {
         self.stage.backlog(at)
     }
 
-    /// Applies the entries of the schedule up to `at`, each at its own time.
+    /// Applies the steps of the schedule up to `at`, each at its own time. While it holds no packet, only the last of
+    /// them matters: the others were in force for nobody.
     #[cold]
     fn apply_schedule(&mut self, at: Nanos) {
-        while let Some((time, effect)) = self
-            .schedule
-            .get(self.applied)
-            .filter(|(time, _)| *time <= at)
-        {
-            self.stage.set(*time, effect);
-            self.applied += 1;
+        if self.stage.held() == 0 && self.schedule.list().is_none() {
+            let last = self.steps_until(at).saturating_sub(1);
+            if last > self.applied {
+                self.applied = last;
+                self.prepare_next_step();
+            }
         }
-        self.changes_at = self.next_change();
+        while self.changes_at <= at && self.changes_at != Nanos::MAX {
+            self.stage.set(self.changes_at, &self.next_effect);
+            self.applied += 1;
+            self.prepare_next_step();
+        }
     }
 }

@@ -6,6 +6,7 @@ mod four_state;
 mod jitter;
 mod netem;
 mod red;
+mod steps;
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -27,6 +28,7 @@ pub use four_state::FourState;
 pub use self::jitter::{Jitter, Law, Table};
 pub use self::red::Red;
 pub(crate) use self::red::power;
+pub use self::steps::{Schedule, Steps};
 
 pub use self::netem::{
     Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare, NetemSlot, NetemSlotDelay,
@@ -63,8 +65,8 @@ pub struct StageSpec {
     pub name: String,
     /// Its first effect.
     pub effect: Effect,
-    /// Its later effects, each with its time since the link's start, in order.
-    pub schedule: Vec<(Nanos, Effect)>,
+    /// Its later effects.
+    pub schedule: Schedule,
 }
 
 /// An effect of a stage on packets.
@@ -375,13 +377,13 @@ impl StageSpec {
         Self {
             name: name.into(),
             effect,
-            schedule: Vec::new(),
+            schedule: Schedule::default(),
         }
     }
 
-    /// Returns all its effects, the first one and those of its schedule.
+    /// Returns its first effect and those of its schedule; of computed steps, those that describe all.
     pub fn effects(&self) -> impl Iterator<Item = &Effect> {
-        core::iter::once(&self.effect).chain(self.schedule.iter().map(|(_, effect)| effect))
+        core::iter::once(&self.effect).chain(self.schedule.effects())
     }
 }
 

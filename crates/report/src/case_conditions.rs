@@ -5,7 +5,7 @@ use model::Nanos;
 use record::bed::Bed;
 use record::plan::{Case, Repeats};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The longest text of a condition that is shown in full, in characters. The values of a distribution are longer.
 const LONGEST: usize = 100;
@@ -144,6 +144,9 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
     for (key, value) in table.as_object().into_iter().flatten() {
         let name = format!("{prefix}{}", key.replace('_', " "));
         match value {
+            Value::Object(trace) if key == "trace" => {
+                parts.push(format!("{name} {}", trace_words(trace)));
+            }
             Value::Object(_) => flatten(&format!("{name} "), value, parts),
             Value::String(text) => match text.char_indices().nth(LONGEST) {
                 Some((end, _)) => {
@@ -176,6 +179,22 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
             Value::Null => {}
             other => parts.push(format!("{name} {other}")),
         }
+    }
+}
+
+/// Formats a trace by its file, its length and its end: "drive.csv (45s, then hold)".
+fn trace_words(trace: &Map<String, Value>) -> String {
+    let word = |key: &str| trace.get(key).and_then(Value::as_str);
+    let file = word("file").unwrap_or_default();
+    let parts = [
+        word("length").map(str::to_owned),
+        word("end").map(|end| format!("then {end}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        file.to_owned()
+    } else {
+        format!("{file} ({})", parts.join(", "))
     }
 }
 

@@ -15,7 +15,7 @@ use netio::{CpuUse, Waiter};
 
 use crate::named_files::{NamedFiles, NamedFilesArgs};
 use crate::notes::{note, warn};
-use crate::toml_file;
+use crate::{toml_file, trace_files};
 
 /// The heading of the conditions in help.
 pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
@@ -113,7 +113,7 @@ impl ConditionsArgs {
     /// A file that cannot be read or is wrong.
     pub(crate) fn without_profile(&self) -> Result<LinkSpec> {
         let ConditionFlags { both, up, down } = self.conditions.clone();
-        let flags = LinkSpec {
+        let mut flags = LinkSpec {
             both: both.into(),
             toffee: self.toffee.clone(),
             seed: self.seed,
@@ -121,6 +121,7 @@ impl ConditionsArgs {
             down: down.into(),
             ..LinkSpec::default()
         };
+        trace_files::read_all(&mut flags)?;
         let Some(file) = &self.link else {
             return Ok(flags);
         };
@@ -410,6 +411,11 @@ mod tests {
         assert!(both.contains("cannot be used with '--link"), "{both}");
     }
 
+    /// Returns all conditions but one: any text may be the name of a trace's file, and the file must be there.
+    fn without_trace() -> impl Iterator<Item = &'static ConditionKind> {
+        CONDITIONS.iter().filter(|one| one.key != "trace")
+    }
+
     #[test]
     fn every_condition_has_flags_that_say_what_a_file_says() {
         for prefix in ["", "up", "down"] {
@@ -418,7 +424,7 @@ mod tests {
                 "" => String::new(),
                 _ => format!("[{prefix}]\n"),
             };
-            for ConditionKind { key, example, .. } in CONDITIONS {
+            for ConditionKind { key, example, .. } in without_trace() {
                 let flag = match prefix {
                     "" => key.replace('_', "-"),
                     _ => format!("{prefix}-{}", key.replace('_', "-")),
@@ -434,7 +440,7 @@ mod tests {
 
     #[test]
     fn every_condition_with_a_wrong_value_is_refused_with_its_flag_and_the_correct_form() {
-        for ConditionKind { key, .. } in CONDITIONS {
+        for ConditionKind { key, .. } in without_trace() {
             for prefix in ["", UP, DOWN] {
                 let flag = format!("--{prefix}{}", key.replace('_', "-"));
                 let line = ["x", flag.as_str(), "%"];

@@ -7,10 +7,12 @@ mod corrupt;
 mod delay;
 mod duplicate;
 mod fluctuation;
+mod handover;
 mod jitter;
 mod loss;
 pub(crate) mod netem;
 mod netem_at;
+mod outage;
 mod path_mtu;
 mod police;
 mod queue;
@@ -18,6 +20,7 @@ mod rate;
 mod rate_at;
 mod reorder;
 mod size_delay;
+mod trace;
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,10 +36,12 @@ pub use self::corrupt::CorruptSpec;
 pub use self::delay::DelaySpec;
 pub use self::duplicate::DuplicateSpec;
 pub use self::fluctuation::FluctuationSpec;
+pub use self::handover::HandoverSpec;
 pub use self::jitter::{JitterSpec, LawName};
 pub use self::loss::LossSpec;
 pub use self::netem::NetemSpec;
 pub use self::netem_at::NetemAtSpec;
+pub use self::outage::{OutageSpec, Recurrence};
 pub use self::path_mtu::PathMtuSpec;
 pub use self::police::PoliceSpec;
 pub use self::queue::QueueSpec;
@@ -44,6 +49,7 @@ pub use self::rate::RateSpec;
 pub use self::rate_at::RateAtSpec;
 pub use self::reorder::ReorderSpec;
 pub use self::size_delay::SizeDelaySpec;
+pub use self::trace::{LONGEST_CONTENT, TraceColumn, TraceSpec};
 use crate::error::Error;
 use crate::read;
 
@@ -86,6 +92,12 @@ pub enum Shapes {
     Corrupt,
     /// Propagation delay.
     Delay,
+    /// A bottleneck that serves at given times.
+    Trace,
+    /// Outages.
+    Outage,
+    /// Handovers.
+    Handover,
 }
 
 /// A condition that another one needs.
@@ -298,6 +310,9 @@ conditions! {
     SizeDelay(SizeDelaySpec),
     Netem(NetemSpec),
     NetemAt(NetemAtSpec),
+    Trace(TraceSpec),
+    Outage(OutageSpec),
+    Handover(HandoverSpec),
 }
 
 impl Condition {
@@ -310,6 +325,7 @@ impl Condition {
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Jitter(jitter) => jitter.memory(),
+            Self::Trace(trace) => trace.memory(),
             _ => 0,
         }
     }

@@ -51,6 +51,17 @@ fn every_condition_is_printed_as_it_was_written() {
     as_written::<CorruptSpec>(&["0.1%", "0.1%,bits=2", "0.1%,repair", "1%,bits=3,repair"]);
     as_written::<FluctuationSpec>(&["spread=20%,hold=5s"]);
     as_written::<NetemAtSpec>(&["before-rate", "after-rate"]);
+    as_written::<TraceSpec>(&[
+        "drive.csv",
+        "a/b.down,mahimahi",
+        "drive.csv,netem-trace,hold",
+    ]);
+    as_written::<OutageSpec>(&["200ms/10s", "200ms/10s,hold", "1s/3600s,hold,jitter=30s"]);
+    as_written::<HandoverSpec>(&[
+        "every=15s,hold=60ms",
+        "every=15s,hold=60ms,loss=1%",
+        "every=15s,hold=60ms,loss=1%,delay=5ms",
+    ]);
     as_written::<JitterSpec>(&[
         "2ms",
         "2ms,normal",
@@ -92,6 +103,28 @@ fn a_table_and_a_text_give_the_same_value() {
     same::<JitterSpec>(
         "2ms,normal,half-life=50ms,per-flow",
         "spread = '2ms'\nlaw = 'normal'\nhalf_life = '50ms'\nordering = 'per-flow'",
+    );
+}
+
+#[test]
+fn outages_and_handovers_end_before_the_next_ones_begin() {
+    refused::<OutageSpec>(
+        "200ms",
+        "`200ms` has no period: write the length and the period, as in 200ms/10s",
+    );
+    refused::<OutageSpec>(
+        "10s/10s",
+        "is out of range: the length is at least 100us and below the period",
+    );
+    refused::<OutageSpec>("10us/1s", "is out of range");
+    refused::<OutageSpec>(
+        "1s/2s,jitter=1s",
+        "does not end within 2s: write a shorter one",
+    );
+    refused::<HandoverSpec>("every=1s", "`hold` is missing");
+    refused::<HandoverSpec>(
+        "every=1s,hold=1s",
+        "hold: 1s is out of range: it is at least 100us and below the 1s",
     );
 }
 

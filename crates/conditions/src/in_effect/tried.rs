@@ -64,7 +64,7 @@ pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, E
     let mut gap = GAP;
     for path in &mut config.paths {
         for stage in &mut path.stages {
-            stage.schedule.clear();
+            stage.schedule = model::Schedule::default();
             if path.side == side {
                 gap = gap.max(time_for(&stage.effect).saturating_mul(2));
             }

@@ -1,30 +1,30 @@
 //! The stages that conditions make, in the order in which packets meet them.
 
 use model::{
-    BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
-    Probability, Queue, QueueLimit, Rate, Side, StageSpec,
+    BitErrorRate, BitsPerSec, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec, Probability,
+    Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
 use super::class;
+use super::followed::{self, Moment, STAGES};
 use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
-    FluctuationSpec, JitterSpec, LossSpec, NetemAtSpec, NetemSpec, PathMtuSpec, PoliceSpec,
-    QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+    FluctuationSpec, HandoverSpec, JitterSpec, LossSpec, NetemAtSpec, NetemSpec, PathMtuSpec,
+    PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec, TraceSpec,
 };
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::require;
-use crate::route::{FULL_FRAME, PathStages, Route};
+use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
+use crate::stalled::stalled_limit;
 
 /// The queue of a rate for which none was stated: 100 ms at that rate, and at least 20 packets, because TCP's first
 /// window of ten packets would not fit into the queue of a slow line.
 pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::TimeOrPackets(Nanos(100_000_000), 20);
-/// The queue of a rate that is always 0, for which a time means nothing.
-const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
 /// The stages of one hop in both directions. The names of its stages begin with its name: "wire", "box".
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -144,6 +144,7 @@ impl LinkSpec {
     fn check_layers(&self) -> Result<(), Error> {
         let check = |own: &Layer, provided: Provided| {
             own.check_schedule()?;
+            own.check_traces()?;
             own.at_first.check_needs(provided)?;
             for (number, step) in own.schedule.iter().enumerate() {
                 let checked = step.conditions.check_needs(provided);
@@ -156,6 +157,9 @@ impl LinkSpec {
         check(&self.up, up).at("up")?;
         check(&self.down, down).at("down")?;
         check(&self.both, up.or(down))?;
+        for own in [&self.up, &self.down] {
+            own.ever().or(self.both.ever()).check_handover()?;
+        }
         for (number, class) in self.classes.iter().enumerate() {
             let up = up.or(Provided::by([&class.up, &class.both]));
             let down = down.or(Provided::by([&class.down, &class.both]));
@@ -193,7 +197,12 @@ impl LinkSpec {
         Ok(HopDirection {
             direction,
             first,
-            own: over_time(&[self.layer(direction), &self.both], &prefix, |_| true),
+            own: over_time(
+                &[self.layer(direction), &self.both],
+                &prefix,
+                self.seed(),
+                |_| true,
+            ),
             last: extra(Place::Last)?,
         })
     }
@@ -220,15 +229,19 @@ impl HopDirection {
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
         let conditions = own.ever().or(class.both.ever());
-        let differing = over_time(&layers, &prefix, |stage| conditions.shapes(stage));
-        let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
-        let own = pairs.map(|((stage, _), (shared, own))| {
-            if conditions.shapes(*stage) {
-                own
-            } else {
-                shared
-            }
+        // A class with its own rate or queue has its own bottleneck, also where the others follow a trace.
+        let differs = |stage: Shapes| {
+            conditions.shapes(stage) || stage == Shapes::Trace && conditions.shapes(Shapes::Rate)
+        };
+        let differing = over_time(&layers, &prefix, link.seed(), |stage| {
+            differs(stage) || stage == Shapes::Trace
         });
+        let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
+        let own = pairs.map(
+            |((stage, _), (shared, own))| {
+                if differs(*stage) { own } else { shared }
+            },
+        );
         self.with(own)
     }
 
@@ -243,27 +256,13 @@ impl HopDirection {
     }
 }
 
-/// The stages that conditions make, in order, with the ends of their names.
-const STAGES: [(Shapes, &str); 11] = [
-    (Shapes::PathMtu, "path-mtu"),
-    (Shapes::Police, "police"),
-    (Shapes::Netem, "netem-first"),
-    (Shapes::Rate, "rate"),
-    (Shapes::Netem, "netem"),
-    (Shapes::Loss, "loss"),
-    (Shapes::Loss, "burst-loss"),
-    (Shapes::Ber, "ber"),
-    (Shapes::Duplicate, "duplicate"),
-    (Shapes::Corrupt, "corrupt"),
-    (Shapes::Delay, "delay"),
-];
-
 /// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
-/// it. Only the stages for which `is_wanted` is true follow the schedules, because each of many classes may differ in
-/// one stage only.
+/// it, and `seed` the times that are drawn. Only the stages for which `is_wanted` is true follow the schedules, because
+/// each of many classes may differ in one stage only.
 fn over_time(
     layers: &[&Layer],
     prefix: &str,
+    seed: u64,
     is_wanted: impl Fn(Shapes) -> bool,
 ) -> [StageSpec; STAGES.len()] {
     let mut cursors: Vec<ScheduleCursor<'_>> = Vec::new();
@@ -275,40 +274,41 @@ fn over_time(
         }));
         decided.extend(layer.always());
     }
-    let mut times: Vec<Nanos> = cursors.iter().flat_map(ScheduleCursor::times).collect();
+    let scheduled = cursors.iter().flat_map(ScheduleCursor::times);
+    let ends = layers.iter().copied().flat_map(followed::ends);
+    let mut times: Vec<Nanos> = scheduled.chain(ends).chain([Nanos::ZERO]).collect();
     times.sort_unstable();
     times.dedup();
-    let all = |sets: &mut dyn Iterator<Item = &ConditionSet>| {
-        sets.cloned()
-            .fold(ConditionSet::default(), ConditionSet::or)
-    };
-    let first = all(&mut cursors.iter().map(|cursor| &cursor.now));
     let mut moments = Vec::new();
     for time in times {
-        let now = all(&mut cursors.iter_mut().map(|cursor| cursor.advance_to(time)));
-        moments.push((time, now));
+        let now = cursors.iter_mut().map(|cursor| cursor.advance_to(time));
+        let now = now.cloned().fold(ConditionSet::default(), ConditionSet::or);
+        moments.push(Moment::new(time, now));
     }
-    let rate_of = |all: &ConditionSet| all.get::<RateSpec>().and_then(|line| line.rate);
-    let later = moments.iter().map(|(_, all)| all);
-    let mut rate = [&first].into_iter().chain(later).find_map(rate_of);
-    let mut names = STAGES.iter().map(|(_, name)| format!("{prefix}.{name}"));
-    let mut stages = first
-        .effects(rate)
-        .map(|effect| StageSpec::new(names.next().unwrap_or_default(), effect));
-    for (at, all) in &moments {
-        rate = rate_of(all).or(rate);
-        for (stage, effect) in stages.iter_mut().zip(all.effects(rate)) {
-            if stage.effects().last() != Some(&effect) {
-                stage.schedule.push((*at, effect));
-            }
-        }
-    }
-    stages
+    followed::stages(&moments, prefix, seed)
 }
 
 impl ConditionSet {
+    /// Refuses a handover that moves the delay further than it can.
+    fn check_handover(&self) -> Result<(), Error> {
+        let Some(by) = self.get::<HandoverSpec>().and_then(|own| own.delay) else {
+            return Ok(());
+        };
+        let trace = self.get::<TraceSpec>();
+        require!(
+            !trace.is_some_and(|trace| trace.shapes(Shapes::Delay)),
+            "handover": "delay: the trace states the delay, which a handover cannot move: leave delay={by} out"
+        );
+        let base = self.get().map(|DelaySpec(time)| *time).unwrap_or_default();
+        require!(
+            by <= base,
+            "handover": "delay: it moves the delay by up to {by} down, and the delay is {base}: state a delay of {by} at least"
+        );
+        Ok(())
+    }
+
     /// Returns the effect of each of [`STAGES`] under these conditions. `rate` is the last rate that was not 0.
-    fn effects(&self, rate: Option<BitsPerSec>) -> [Effect; STAGES.len()] {
+    pub(super) fn effects(&self, rate: Option<BitsPerSec>) -> [Effect; STAGES.len()] {
         let [loss, bursts] = match self.get::<LossSpec>() {
             Some(loss) => loss.effects(),
             None => [Effect::Nothing, Effect::Nothing],
@@ -318,11 +318,17 @@ impl ConditionSet {
         [
             self.effect_of(|PathMtuSpec(mtu)| Some(Effect::Mtu(*mtu))),
             self.effect_of(|police: &PoliceSpec| Some(Effect::Police(police.to_model()))),
+            // The stages whose effects are steps of a trace, of outages or of handovers have none beside them.
+            Effect::Nothing,
+            Effect::Nothing,
+            Effect::Nothing,
             netem_first,
             self.rate(rate),
+            Effect::Nothing,
             netem,
             loss,
             bursts,
+            Effect::Nothing,
             self.effect_of(|BerSpec(ber)| {
                 (*ber > BitErrorRate::ZERO).then_some(Effect::BitErrors(*ber))
             }),
@@ -346,7 +352,7 @@ impl ConditionSet {
         }
     }
 
-    fn rate(&self, known: Option<BitsPerSec>) -> Effect {
+    pub(super) fn rate(&self, known: Option<BitsPerSec>) -> Effect {
         let Some(&RateSpec { rate, burst }) = self.get() else {
             return Effect::Nothing;
         };
@@ -354,21 +360,8 @@ impl ConditionSet {
         let usual = aqm.and_then(AqmSpec::usual_limit).unwrap_or(DEFAULT_QUEUE);
         let asked = self.get().map_or(usual, |QueueSpec(queue)| *queue);
         let limit = match (rate, asked) {
-            // A time needs a rate: the last one before, or the first one after.
-            (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
-                QueueLimit::Bytes(rate.bytes_in(time).max(Bytes(1)))
-            }),
-            (None, QueueLimit::TimeOrPackets(time, packets)) => {
-                known.map_or(STALLED_QUEUE, |rate| {
-                    let (bytes, full) = (rate.bytes_in(time), u64::from(packets) * FULL_FRAME.0);
-                    if bytes.0 < full {
-                        QueueLimit::Packets(packets)
-                    } else {
-                        QueueLimit::Bytes(bytes)
-                    }
-                })
-            }
-            (_, limit) => limit,
+            (None, limit) => stalled_limit(limit, known),
+            (Some(_), limit) => limit,
         };
         Effect::Rate(Rate {
             rate,

@@ -301,16 +301,28 @@ mod tests {
         }
     }
 
+    /// Knows one profile, and one that is broken.
+    struct Mine;
+
+    impl read::Named for Mine {
+        fn profile(&mut self, name: &str) -> Result<Option<serde_json::Value>, Error> {
+            match name {
+                "mine" => Ok(Some(serde_json::json!({ "delay": "7ms", "loss": "1%" }))),
+                "broken" => Err(Error::other("it is broken")),
+                _ => Ok(None),
+            }
+        }
+
+        fn trace(&mut self, trace: serde_json::Value) -> Result<serde_json::Value, Error> {
+            Err(Error::other(format_args!("no trace {trace}")))
+        }
+    }
+
     #[test]
     fn a_link_builds_on_conditions_that_its_reader_finds() {
         let read = |text: &str| {
             let table = toml::de::DeTable::parse(text).unwrap();
-            let find = &mut |name: &str| match name {
-                "mine" => Ok(Some(serde_json::json!({ "delay": "7ms", "loss": "1%" }))),
-                "broken" => Err(Error::other("it is broken")),
-                _ => Ok(None),
-            };
-            read::toml_table_with::<LinkSpec>(&table, find)
+            read::toml_table_with::<LinkSpec>(&table, &mut Mine)
         };
         let expected: LinkSpec = read::toml_text("delay = '7ms'\nloss = '2%'").unwrap();
         for key in ["profile", "based_on"] {

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use model::{Behaviour, Bottleneck, Effect, Holding, Nanos, StageSpec, Stall};
+use model::{Behaviour, Bottleneck, Effect, Holding, Nanos, Schedule, StageSpec, Stall};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -114,12 +114,19 @@ impl Averages {
 
 /// Returns the figures of these stages, one for each time at which any of them changes.
 fn stated(stages: &[StageSpec], length: Nanos) -> Vec<Stated> {
-    let steps = stages.iter().flat_map(|stage| &stage.schedule);
-    let mut times: Vec<Nanos> = steps
-        .map(|(at, _)| *at)
-        .filter(|at| *at < length)
-        .chain([Nanos::ZERO])
-        .collect();
+    let mut times = vec![Nanos::ZERO];
+    for stage in stages {
+        match &stage.schedule {
+            Schedule::List(list) => times.extend(list.iter().map(|(at, _)| *at)),
+            Schedule::Computed(steps) => times.extend(
+                (0..)
+                    .map_while(|index| steps.step(index))
+                    .map(|(at, _)| at)
+                    .take_while(|at| *at < length),
+            ),
+        }
+    }
+    times.retain(|at| *at < length);
     times.sort_unstable();
     times.dedup();
     let ends = times.iter().copied().skip(1).chain([length]);
@@ -132,9 +139,15 @@ fn stated(stages: &[StageSpec], length: Nanos) -> Vec<Stated> {
 /// Returns the stages with the effects that are in force at a time.
 fn then(stages: &[StageSpec], time: Nanos) -> PathStages {
     let stages = stages.iter().map(|stage| {
-        let last = stage.schedule.iter().rev().find(|(at, _)| *at <= time);
-        let effect = last.map_or(&stage.effect, |(_, effect)| effect);
-        StageSpec::new(stage.name.clone(), effect.clone())
+        let last = match &stage.schedule {
+            Schedule::List(list) => list.iter().rev().find(|(at, _)| *at <= time).cloned(),
+            Schedule::Computed(steps) => {
+                let last = steps.count_until(time).checked_sub(1);
+                last.and_then(|index| steps.step(index))
+            }
+        };
+        let effect = last.map_or_else(|| stage.effect.clone(), |(_, effect)| effect);
+        StageSpec::new(stage.name.clone(), effect)
     });
     PathStages(stages.collect())
 }

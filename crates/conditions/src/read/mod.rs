@@ -69,20 +69,35 @@ const PROFILE_KEYS: [&str; 2] = ["profile", "based_on"];
 /// The key of the conditions that replace the name of a profile. No file has it, because it contains spaces.
 pub(crate) const CONDITIONS_OF_PROFILE: &str = "farwire: the conditions of a profile";
 
-/// Returns the conditions of the profile with a name, as JSON; `None` leaves the name as it is.
-pub type FindProfile<'f> = dyn FnMut(&str) -> Result<Option<serde_json::Value>, Error> + 'f;
+/// The key of a link's trace.
+const TRACE_KEY: &str = "trace";
+
+/// Finds what a table of a file names and does not contain.
+pub trait Named {
+    /// Returns the conditions of the profile with a name, as JSON; `None` leaves the name as it is.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such profile, or if it is wrong.
+    fn profile(&mut self, name: &str) -> Result<Option<serde_json::Value>, Error>;
+
+    /// Returns a trace with its content; `trace` is the value that names its file.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such file, or if it is no trace.
+    fn trace(&mut self, trace: serde_json::Value) -> Result<serde_json::Value, Error>;
+}
 
 /// Reads a value from a table of a TOML file, as [`toml_table`] does, in which links may name profiles beside those that
-/// ship.
+/// ship, and files of traces.
 ///
 /// # Errors
-/// Returns the errors of [`toml_table`], and those of `find` with their path and position.
+/// Returns the errors of [`toml_table`], and those of `named` with their path and position.
 pub fn toml_table_with<T: DeserializeOwned>(
     table: &Spanned<DeTable<'_>>,
-    find: &mut FindProfile<'_>,
+    named: &mut dyn Named,
 ) -> Result<T, Error> {
     let mut node = Node::of_table(table.get_ref(), table.span());
-    node.put_profiles(find)?;
+    node.put_named(named)?;
     T::deserialize(node)
 }
 
@@ -164,12 +179,12 @@ impl Node {
         Self { value, span }
     }
 
-    /// Replaces the names of profiles in it by their conditions.
-    fn put_profiles(&mut self, find: &mut FindProfile<'_>) -> Result<(), Error> {
+    /// Replaces the names of profiles in it by their conditions, and those of traces by their content.
+    fn put_named(&mut self, named: &mut dyn Named) -> Result<(), Error> {
         match &mut self.value {
             Value::Table(entries) => {
                 for entry in entries {
-                    let put = entry.put_profiles(find);
+                    let put = entry.put_named(named);
                     put.map_err(|error| {
                         let error = error.with_span(entry.value.span.as_ref());
                         error.at(entry.key.as_str())
@@ -178,7 +193,7 @@ impl Node {
             }
             Value::List(all) => {
                 for (index, item) in all.iter_mut().enumerate() {
-                    let put = item.put_profiles(find);
+                    let put = item.put_named(named);
                     put.map_err(|error| error.at_item(index, None))?;
                 }
             }
@@ -203,19 +218,25 @@ impl Node {
 }
 
 impl Entry {
-    fn put_profiles(&mut self, find: &mut FindProfile<'_>) -> Result<(), Error> {
-        let name = match &self.value.value {
-            Value::Text(name) if PROFILE_KEYS.contains(&self.key.as_str()) => name,
-            _ => return self.value.put_profiles(find),
-        };
-        if let Some(conditions) = find(name)? {
-            self.value.value = Value::Table(vec![Self {
-                key: CONDITIONS_OF_PROFILE.to_owned(),
-                key_span: None,
-                value: conditions.into(),
-            }]);
+    fn put_named(&mut self, named: &mut dyn Named) -> Result<(), Error> {
+        match &self.value.value {
+            Value::Text(name) if PROFILE_KEYS.contains(&self.key.as_str()) => {
+                if let Some(conditions) = named.profile(name)? {
+                    self.value.value = Value::Table(vec![Self {
+                        key: CONDITIONS_OF_PROFILE.to_owned(),
+                        key_span: None,
+                        value: conditions.into(),
+                    }]);
+                }
+                Ok(())
+            }
+            Value::Text(_) | Value::Table(_) if self.key == TRACE_KEY => {
+                let trace = serde_json::Value::deserialize(self.value.clone())?;
+                self.value.value = Node::from(named.trace(trace)?).value;
+                Ok(())
+            }
+            _ => self.value.put_named(named),
         }
-        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@ fn policer(rate: &str, burst: u64) -> Effect {
 
 fn link(effect: Effect, schedule: Vec<(Nanos, Effect)>) -> Link {
     let stage = StageSpec {
-        schedule,
+        schedule: schedule.into(),
         ..StageSpec::new("box.up", effect)
     };
     Link::new(&LinkConfig::new(1, vec![stage], vec![])).unwrap()

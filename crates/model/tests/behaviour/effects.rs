@@ -327,7 +327,7 @@ fn numbered_packets_are_lost_and_their_copies_are_not() {
     assert_eq!(numbers(&behind), [1, 2, 3, 4, 5, 7, 9, 11]);
     // Another list that the schedule sets refers to the same numbers.
     let mut later = up(vec![("box.up.indexes", indexes(&[1, 9]))]);
-    later.paths[0].stages[0].schedule = vec![(Nanos(5_000), indexes(&[2, 7, 8]))];
+    later.paths[0].stages[0].schedule = vec![(Nanos(5_000), indexes(&[2, 7, 8]))].into();
     assert_eq!(numbers(&later), [1, 7, 8]);
     let back = up(vec![("box.up.indexes", indexes(&[3, 7, 7]))]);
     assert_eq!(
@@ -458,7 +458,7 @@ fn a_held_packet_leaves_after_its_timeout() {
     assert_eq!(dues(&outcomes, 4), (0..4).map(due).collect::<Vec<_>>());
     // Its schedule can also release what it holds.
     let mut until = all.clone();
-    until.paths[0].stages[0].schedule = vec![(Nanos(2_500), Effect::Nothing)];
+    until.paths[0].stages[0].schedule = vec![(Nanos(2_500), Effect::Nothing)].into();
     let (outcomes, _) = cross(&until, 4, 1_000, |_| 100);
     assert_eq!(
         dues(&outcomes, 4),
@@ -466,7 +466,7 @@ fn a_held_packet_leaves_after_its_timeout() {
     );
     // A shorter time applies to the packets that are held, too.
     let mut sooner = all.clone();
-    sooner.paths[0].stages[0].schedule = vec![(Nanos(1_500), holding("100%", 2, 1_000))];
+    sooner.paths[0].stages[0].schedule = vec![(Nanos(1_500), holding("100%", 2, 1_000))].into();
     let (outcomes, _) = cross(&sooner, 3, 1_000, |_| 100);
     assert_eq!(dues(&outcomes, 3), [Some(2_500), Some(2_500), Some(3_000)]);
     let never = up(vec![("box.up.reorder", holding("1%", 2, 0))]);

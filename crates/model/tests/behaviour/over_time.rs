@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::discipline::disciplines;
 use crate::drive::{Draw, drain, dues, packet};
 use farwire_model::{
-    BitsPerSec, Bytes, Codel, Discipline, DropCause, Ecn, Effect, Fluctuation, Framing, Gate, Link,
-    LinkConfig, Nanos, Outcome, PathSpec, Pie, Queue, QueueLimit, Rate, Repeating, Side, StageSpec,
-    Toffee, Trace,
+    BitsPerSec, Bytes, CheckedPaths, Codel, Discipline, DropCause, Ecn, Effect, Fluctuation,
+    Framing, Gate, Link, LinkConfig, Nanos, Outcome, PathSpec, Pie, Queue, QueueLimit, Rate,
+    Repeating, Schedule, ScheduleClock, ScheduleOrder, Side, StageSpec, Steps, Toffee, Trace,
 };
 
 const MANY: QueueLimit = QueueLimit::Packets(100_000);
@@ -32,7 +32,7 @@ fn rate(rate: &str) -> Effect {
 
 fn scheduled(effect: Effect, schedule: Vec<(Nanos, Effect)>) -> LinkConfig {
     let stage = StageSpec {
-        schedule,
+        schedule: schedule.into(),
         ..StageSpec::new("box.up", effect)
     };
     LinkConfig::new(1, vec![stage], vec![])
@@ -512,4 +512,72 @@ fn a_delay_that_is_removed_lets_nothing_overtake() {
         expected.collect::<Vec<_>>()
     );
     assert_eq!(link.stages().count(), 0);
+}
+
+/// Rates that change with every millisecond.
+#[derive(Debug)]
+struct EveryMillisecond {
+    rates: [Effect; 2],
+}
+
+impl Steps for EveryMillisecond {
+    fn step(&self, index: u64) -> Option<(Nanos, Effect)> {
+        let rate = &self.rates[usize::from(index.is_multiple_of(2))];
+        Some((ms(index), rate.clone()))
+    }
+
+    fn count_until(&self, time: Nanos) -> u64 {
+        time.0 / 1_000_000 + 1
+    }
+
+    fn extremes(&self) -> &[Effect] {
+        &self.rates
+    }
+}
+
+#[test]
+fn computed_steps_have_the_same_outcomes_as_a_list() {
+    let steps = Arc::new(EveryMillisecond {
+        rates: [rate("3mbit"), rate("9mbit")],
+    });
+    let list: Vec<_> = (0..400).filter_map(|index| steps.step(index)).collect();
+    let mut computed = scheduled(rate("9mbit"), Vec::new());
+    computed.paths[0].stages[0].schedule = Schedule::Computed(steps);
+    let listed = scheduled(rate("9mbit"), list);
+    // Bursts with pauses: the steps of a pause are skipped.
+    let arrivals = |link: &mut Link| {
+        let mut all = Vec::new();
+        for id in 0..60 {
+            let at = ms(id as u64 / 6 * 30) + Nanos(id as u64 * 7_777);
+            offer(link, at, id, 100 + 20 * id as u64);
+            while let Some(outcome) = link.poll(at) {
+                all.push(outcome);
+            }
+        }
+        all.extend(drain(link, ms(390)));
+        dues(&all)
+    };
+    let [one, other] = [computed, listed].map(|config| arrivals(&mut Link::new(&config).unwrap()));
+    assert_eq!(one, other);
+    assert_eq!(one.iter().flatten().count(), 60);
+}
+
+#[test]
+fn computed_steps_follow_the_clock_of_the_schedules() {
+    let steps = Arc::new(EveryMillisecond {
+        rates: [rate("1mbit"), rate("1gbit")],
+    });
+    let mut config = scheduled(rate("1gbit"), Vec::new());
+    config.paths[0].stages[0].schedule = Schedule::Computed(steps);
+    let mut link = Link::new(&config).unwrap();
+    let paths = CheckedPaths::new(config.paths).unwrap();
+    let stop_at_1ms = ScheduleOrder {
+        runs: Some(false),
+        to: Some(ms(1)),
+    };
+    let clock = ScheduleClock::default();
+    link.change_by_clock(ms(10), paths, clock, stop_at_1ms)
+        .unwrap();
+    offer(&mut link, ms(20), 0, 1_250);
+    assert_eq!(dues(&drain(&mut link, Nanos::MAX)), [Some(ms(30))]);
 }

@@ -48,6 +48,7 @@ pub use self::losses::{
     BerStage, EveryNthStage, FourStateStage, GemodelStage, IndexesStage, LossStage,
 };
 pub use self::packets::{CorruptStage, DuplicateStage, MtuStage};
+pub(in crate::link) use self::queues::DEFAULT_QUEUE;
 pub use self::queues::{GateStage, TraceStage};
 pub use self::times::{DelayStage, HoldBackStage, SlotsStage, StallStage};
 use crate::Direction;
@@ -213,7 +214,7 @@ impl ExtraStage {
                     // It is the same trace, so it is kept only once.
                     new.opportunities = Arc::clone(&last.opportunities);
                 }
-                stage.schedule.push((at, effect));
+                stage.schedule.push(at, effect);
                 Ok::<_, Error>(())
             };
             change().at_item("schedule", number, None)?;

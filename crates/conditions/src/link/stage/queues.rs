@@ -6,8 +6,8 @@ use crate::condition::AqmSpec;
 use crate::error::{At, Error};
 use model::{Effect, Gate, Nanos, Queue, QueueLimit, Repeating, Trace};
 
-/// The default queue of a closed gate or a trace.
-const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
+/// The default queue of a closed gate or of a trace, which has no rate that a time could refer to.
+pub(in crate::link) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
 parameters! {
     /// Packets that come while it is not open wait until it opens.

@@ -1,0 +1,292 @@
+//! The stages of conditions over time, some of which follow traces or come again and again.
+
+use std::sync::Arc;
+
+use model::{BitsPerSec, Effect, Nanos, Opportunities, Queue, Schedule, StageSpec, Trace};
+
+use super::stage::DEFAULT_QUEUE;
+use crate::condition::{
+    AqmSpec, HandoverSpec, JitterSpec, OutageSpec, QueueSpec, RateSpec, Shapes, TraceSpec,
+};
+use crate::layer::{ConditionSet, Layer};
+use crate::trace::{self, Columns, Overlay, PlayedSchedule, Segment, TraceEnd};
+
+/// The stages that conditions make, in order, with the ends of their names.
+pub(super) const STAGES: [(Shapes, &str); 16] = [
+    (Shapes::PathMtu, "path-mtu"),
+    (Shapes::Police, "police"),
+    (Shapes::Outage, "outage-hold"),
+    (Shapes::Handover, "handover-loss"),
+    (Shapes::Handover, "handover"),
+    (Shapes::Netem, "netem-first"),
+    (Shapes::Rate, "rate"),
+    (Shapes::Trace, "trace"),
+    (Shapes::Netem, "netem"),
+    (Shapes::Loss, "loss"),
+    (Shapes::Loss, "burst-loss"),
+    (Shapes::Outage, "outage"),
+    (Shapes::Ber, "ber"),
+    (Shapes::Duplicate, "duplicate"),
+    (Shapes::Corrupt, "corrupt"),
+    (Shapes::Delay, "delay"),
+];
+
+/// The conditions from a time on, and the trace that they follow then.
+pub(super) struct Moment {
+    at: Nanos,
+    conditions: ConditionSet,
+    follows: Option<Followed>,
+}
+
+/// A trace that conditions follow.
+struct Followed {
+    trace: Arc<trace::Trace>,
+    end: TraceEnd,
+    /// The columns that count.
+    columns: Columns,
+    /// Whether the bottleneck serves at its times.
+    has_opportunities: bool,
+}
+
+/// Returns the times at which traces of a layer end and their conditions no longer hold.
+pub(super) fn ends(layer: &Layer) -> impl Iterator<Item = Nanos> {
+    let steps = layer.schedule.iter().map(|step| &step.conditions);
+    let sets = [&layer.at_first].into_iter().chain(steps);
+    let traces = sets.filter_map(ConditionSet::get::<TraceSpec>);
+    let clears = traces.filter(|spec| spec.end == TraceEnd::Clear);
+    clears.filter_map(|spec| Some(spec.trace()?.length()))
+}
+
+impl Moment {
+    /// Has these conditions from `at` on.
+    pub(super) fn new(at: Nanos, conditions: ConditionSet) -> Self {
+        Self {
+            at,
+            follows: conditions.get().and_then(|spec| Followed::new(at, spec)),
+            conditions,
+        }
+    }
+
+    /// Returns the rate that it states, if that is above 0.
+    fn rate(&self) -> Option<BitsPerSec> {
+        self.conditions.get::<RateSpec>().and_then(|line| line.rate)
+    }
+}
+
+impl Followed {
+    fn new(at: Nanos, spec: &TraceSpec) -> Option<Self> {
+        let trace = spec.trace()?;
+        if spec.end == TraceEnd::Clear && at >= trace.length() {
+            return None;
+        }
+        Some(Self {
+            trace: Arc::clone(trace),
+            end: spec.end,
+            columns: spec.columns(),
+            has_opportunities: spec.has_opportunities(),
+        })
+    }
+
+    /// Returns the effect of its lines on a stage under these conditions; `None` if the conditions alone determine it.
+    fn overlay(&self, stage: Shapes, conditions: &ConditionSet) -> Option<Overlay> {
+        let Columns {
+            rate,
+            delay,
+            jitter,
+            loss,
+            queue,
+            duplicate,
+        } = self.columns;
+        match stage {
+            Shapes::Rate if rate => {
+                let first = self
+                    .trace
+                    .first_rate
+                    .and_then(|rate| BitsPerSec::new(rate).ok());
+                let mut with_rate = conditions.clone();
+                with_rate.set(RateSpec {
+                    // A trace without a rate has no limit at any time, so this rate is never in force.
+                    rate: first.or(BitsPerSec::new(u64::MAX).ok()),
+                    burst: None,
+                });
+                match with_rate.rate(first) {
+                    Effect::Rate(rate) => Some(Overlay::Rate { rate, queue }),
+                    _ => None,
+                }
+            }
+            Shapes::Delay if delay || jitter => {
+                let own = conditions.get::<JitterSpec>();
+                // Without a spread, a jitter has no law and no order.
+                let with_spread = own.cloned().map(|own| JitterSpec {
+                    spread: own.spread.max(Nanos(1)),
+                    ..own
+                });
+                let law = with_spread.as_ref().and_then(JitterSpec::to_model);
+                let mut all = conditions.delay();
+                if let Some(own) = own {
+                    all.ordering = own.ordering;
+                }
+                Some(Overlay::Delay {
+                    delay: all,
+                    time: delay,
+                    jitter: jitter.then(|| law.unwrap_or_else(Overlay::uniform)),
+                })
+            }
+            Shapes::Loss if loss => Some(Overlay::Loss),
+            Shapes::Duplicate if duplicate => Some(Overlay::Duplicate),
+            _ => None,
+        }
+    }
+}
+
+/// Creates the stages of conditions over time, with names that begin with `prefix`. The moments are in order and begin
+/// at 0. `seed` determines the times and delays that are drawn.
+pub(super) fn stages(moments: &[Moment], prefix: &str, seed: u64) -> [StageSpec; STAGES.len()] {
+    let mut rate = moments.iter().find_map(Moment::rate);
+    let mut stages = STAGES.map(|(_, name)| Timeline::new(format!("{prefix}.{name}")));
+    let mut bottlenecks = Vec::new();
+    for moment in moments {
+        rate = moment.rate().or(rate);
+        let effects = moment.conditions.effects(rate);
+        for ((stage, (shapes, name)), effect) in stages.iter_mut().zip(STAGES).zip(effects) {
+            let part = moment
+                .trace_part(shapes, name, &mut bottlenecks)
+                .or_else(|| moment.recurring_part(shapes, name, seed));
+            stage.add(part.unwrap_or(Part::Fixed(moment.at, effect)));
+        }
+    }
+    stages.map(Timeline::finish)
+}
+
+impl Moment {
+    /// Returns the effects of its trace on a stage; `None` if the trace does not determine the stage.
+    fn trace_part(&self, stage: Shapes, name: &str, bottlenecks: &mut Bottlenecks) -> Option<Part> {
+        let followed = self.follows.as_ref()?;
+        let nothing = Some(Part::Fixed(self.at, Effect::Nothing));
+        match (stage, followed.overlay(stage, &self.conditions)) {
+            // Independent loss replaces loss in bursts.
+            (_, Some(_)) if name == "burst-loss" => nothing,
+            (_, Some(overlay)) => {
+                let extremes = overlay.extremes(&followed.trace);
+                let segment = Segment::played(self.at, &followed.trace, followed.end, overlay)?;
+                Some(Part::Stepped(segment, extremes))
+            }
+            (Shapes::Trace, None) => {
+                let effect = followed.bottleneck(&self.conditions, bottlenecks);
+                Some(Part::Fixed(self.at, effect))
+            }
+            (Shapes::Rate, None) if followed.has_opportunities => nothing,
+            (_, None) => None,
+        }
+    }
+
+    /// Returns the effects of outages and handovers on a stage, if they have any.
+    fn recurring_part(&self, stage: Shapes, name: &str, seed: u64) -> Option<Part> {
+        let outage = self.conditions.get::<OutageSpec>();
+        let handover = self.conditions.get::<HandoverSpec>();
+        let (steps, extremes) = match stage {
+            Shapes::Outage => outage?.steps(name, seed),
+            Shapes::Handover => handover?.steps(name),
+            Shapes::Delay => handover?.moved(self.conditions.delay(), seed),
+            _ => None,
+        }?;
+        Some(Part::Stepped(Segment::stepped(self.at, steps), extremes))
+    }
+}
+
+/// The times of traces that bottlenecks serve at. Several effects of a stage share one object, so that the service goes
+/// on where only the queue changes.
+type Bottlenecks = Vec<(Arc<trace::Trace>, TraceEnd, Arc<dyn Opportunities>)>;
+
+impl Followed {
+    /// Returns the bottleneck that serves at its times, or [`Effect::Nothing`].
+    fn bottleneck(&self, conditions: &ConditionSet, known: &mut Bottlenecks) -> Effect {
+        if !self.has_opportunities {
+            return Effect::Nothing;
+        }
+        let is_same = |(trace, end, _): &&(Arc<trace::Trace>, TraceEnd, Arc<dyn Opportunities>)| {
+            Arc::ptr_eq(trace, &self.trace) && *end == self.end
+        };
+        let opportunities = match known.iter().find(is_same) {
+            Some((.., opportunities)) => Some(Arc::clone(opportunities)),
+            None => self.trace.opportunities_until(self.end).inspect(|new| {
+                known.push((Arc::clone(&self.trace), self.end, Arc::clone(new)));
+            }),
+        };
+        let aqm = conditions.get::<AqmSpec>().copied();
+        let usual = aqm.and_then(AqmSpec::usual_limit).unwrap_or(DEFAULT_QUEUE);
+        opportunities.map_or(Effect::Nothing, |opportunities| {
+            Effect::Trace(Trace {
+                opportunities,
+                queue: Queue {
+                    limit: conditions.get().map_or(usual, |QueueSpec(queue)| *queue),
+                    discipline: aqm.map(|aqm| aqm.0).unwrap_or_default(),
+                },
+            })
+        })
+    }
+}
+
+/// The effects of one stage over time.
+struct Timeline {
+    name: String,
+    parts: Vec<Part>,
+}
+
+enum Part {
+    Fixed(Nanos, Effect),
+    /// Steps, and effects that describe them.
+    Stepped(Segment, Vec<Effect>),
+}
+
+impl Timeline {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Adds a part, unless it is the same fixed effect as the last one.
+    fn add(&mut self, part: Part) {
+        let is_same = match (self.parts.last(), &part) {
+            (Some(Part::Fixed(_, before)), Part::Fixed(_, now)) => before == now,
+            _ => false,
+        };
+        if !is_same {
+            self.parts.push(part);
+        }
+    }
+
+    fn finish(self) -> StageSpec {
+        let is_stepped = |part: &Part| matches!(part, Part::Stepped(..));
+        if !self.parts.iter().any(is_stepped) {
+            let mut all = self.parts.into_iter().filter_map(|part| match part {
+                Part::Fixed(at, effect) => Some((at, effect)),
+                Part::Stepped(..) => None,
+            });
+            let first = all.next().map_or(Effect::Nothing, |(_, effect)| effect);
+            return StageSpec {
+                schedule: all.collect::<Vec<_>>().into(),
+                ..StageSpec::new(self.name, first)
+            };
+        }
+        let mut extremes = Vec::new();
+        let segments = self.parts.into_iter().map(|part| match part {
+            Part::Fixed(at, effect) => {
+                extremes.push(effect.clone());
+                Segment::fixed(at, effect)
+            }
+            Part::Stepped(segment, of_steps) => {
+                extremes.extend(of_steps);
+                segment
+            }
+        });
+        let played = PlayedSchedule::new(segments.collect(), extremes);
+        StageSpec {
+            effect: played.first(),
+            schedule: Schedule::Computed(Arc::new(played)),
+            name: self.name,
+        }
+    }
+}

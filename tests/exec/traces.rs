@@ -1,0 +1,172 @@
+//! Links that follow traces from files, and the tool for traces.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::wan_box::Summary;
+
+/// Conditions that no packet of a test outlives, so that its time does not matter.
+const TABLE: &str = "t,delay,loss\n0s,7ms,0%\n1h,90ms,100%\n2h,,\n";
+
+/// Returns the program in a folder with these files.
+fn with_files(folder: &Path, files: &[(&str, &str)]) -> Result<Command> {
+    for (name, text) in files {
+        fs::write(folder.join(name), text)?;
+    }
+    let mut command = farwire();
+    command.current_dir(folder);
+    Ok(command)
+}
+
+#[test_support::test(Namespaces, Tool("ping"))]
+fn packets_have_the_delay_and_the_loss_of_a_trace_to_the_nanosecond() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let files = [
+        ("up.csv", TABLE),
+        ("lost.csv", "t,loss\n0s,100%\n1h,,\n"),
+        (
+            "link.toml",
+            "up.trace = 'up.csv'\ndown.trace = 'lost.csv'\n",
+        ),
+    ];
+    let lines = [
+        "exec --up-trace up.csv --down-trace lost.csv",
+        "exec --link link.toml",
+    ];
+    for line in lines {
+        let mut command = with_files(folder.path(), &files)?;
+        command.args(line.split(' '));
+        command.args(["--json", "x.json", "--packet-log", "x.csv", "--"]);
+        command.args(["ping", "-c", "3", "-i", "0.02", "-W", "1", "10.77.0.2"]);
+        let ended = process::run(&mut command)?;
+        has(&stdout(&ended), "100% packet loss")?;
+        let summary = fs::read(folder.path().join("x.json")).context(stderr(&ended))?;
+        let summary: Summary = serde_json::from_slice(&summary)?;
+        ensure!(summary.up.delivered == 3, "{summary:?}");
+        ensure!(summary.down.delivered == 0, "{summary:?}");
+        let log = fs::read_to_string(folder.path().join("x.csv"))?;
+        let mut delays = 0;
+        for row in log.lines().filter(|row| row.contains(",up,")) {
+            let columns: Vec<&str> = row.split(',').collect();
+            if let [_, _, _, arrival, "delivered", _, due, ..] = columns[..] {
+                let delay = due.parse::<u64>()? - arrival.parse::<u64>()?;
+                ensure!(delay == 7_000_000, "{row}");
+                delays += 1;
+            }
+        }
+        ensure!(delays == 3, "{log}");
+    }
+    Ok(())
+}
+
+#[test_support::test(Namespaces)]
+fn a_trace_of_opportunities_is_named_before_packets_pass() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = with_files(folder.path(), &[("cell.down", "0\n5\n5\n10\n")])?;
+    command.args(["exec", "--down-trace", "cell.down,clear", "--", "true"]);
+    let said = stderr(&process::succeeds(&mut command)?);
+    has(&said, "down trace cell.down (10ms, then clear)")
+}
+
+#[test_support::test]
+fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let files = [
+        ("back.csv", "t,rate\n0s,1mbit\n2s,2mbit\n1s,3mbit\n"),
+        ("cut.csv", "t,rate,delay\n0s,1mbit,5ms\n2s,2mb\n"),
+        ("empty", ""),
+        ("zeros.down", "0\n0\n0\n"),
+        ("both.csv", "t,rate,delay,jitter,loss\n100,5,6,7,8\n"),
+        ("link.toml", "delay = '5ms'\n[down]\ntrace = 'back.csv'\n"),
+        ("other.toml", "trace = '../x.csv'\n"),
+    ];
+    for (line, words) in [
+        (
+            "--trace back.csv",
+            "back.csv:4: 1s comes after 2s: put the lines in order of time",
+        ),
+        (
+            "--up-trace cut.csv",
+            "cut.csv:3: rate: `2mb` is not a rate: write a rate",
+        ),
+        (
+            "--trace empty",
+            "empty: the file is empty: a trace needs at least one line",
+        ),
+        (
+            "--trace zeros.down",
+            "zeros.down:3: all times are 0: the last time is the length of the trace",
+        ),
+        (
+            "--trace both.csv",
+            "both.csv:2: numbers without units may be farwire's columns or TheaterQ's",
+        ),
+        ("--trace none.csv", "none.csv: cannot open"),
+        ("--trace .", ".: a directory is no trace: name a file"),
+        ("--link link.toml", "back.csv:4: 1s comes after 2s"),
+        ("--link other.toml", "trace: "),
+        ("--trace zeros.down,never", "never"),
+    ] {
+        let mut command = with_files(folder.path(), &files)?;
+        let output = process::run(command.arg("link").args(line.split(' ')))?;
+        process::ends_with(&output, 2, words)?;
+    }
+    Ok(())
+}
+
+#[test_support::test]
+fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let drive = "t,rate,delay\n0s,12.032mbit,20ms\n1s,0bit,\n2s,6.016mbit,30ms\n4s,,\n";
+    let files = [
+        ("drive.csv", drive),
+        ("samples.tsv", "when\tdown\n0\t5\n1\t0\n2\t7.5\n"),
+    ];
+    let run = |line: &str| -> Result<String> {
+        let mut command = with_files(folder.path(), &files)?;
+        let output = process::succeeds(command.arg("trace").args(line.split(' ')))?;
+        Ok(stdout(&output))
+    };
+    let text = run("drive.csv")?;
+    has(&text, "csv: 3 lines, 4 s\n")?;
+    has(&text, "stalls: 1, longest 1 s, 1 s in total")?;
+    let json: Value = serde_json::from_str(&run("drive.csv --json -")?)?;
+    ensure!(json["lines"] == 3 && json["stalls"]["count"] == 1, "{json}");
+    let down = run("drive.csv --only rate --to mahimahi")?;
+    ensure!(down.lines().count() == 1_000 + 1_000, "{}", down.len());
+    run("drive.csv --only rate --to mahimahi --out drive.down")?;
+    has(&run("drive.down")?, "mahimahi: 2000 lines, 4 s\n")?;
+    let rates = run("drive.down --to csv --every 2s")?;
+    ensure!(
+        rates.lines().count() == 4 && rates.ends_with("\n4s,\n"),
+        "{rates}"
+    );
+    let part = run("drive.csv --from 1s --until 3s --scale-rate 0.5 --to csv")?;
+    ensure!(
+        part == "t,rate,delay\n0ns,0bit,20ms\n1s,3.008mbit,30ms\n2s,,\n",
+        "{part}"
+    );
+    let made = run("samples.tsv --from-samples down --every 500ms --to csv")?;
+    ensure!(
+        made == "t,rate\n0ns,5mbit\n500ms,0bit\n1s,7.5mbit\n1.5s,\n",
+        "{made}"
+    );
+    let mut command = with_files(folder.path(), &files)?;
+    let refused = process::run(command.args([
+        "trace",
+        "drive.csv",
+        "--to",
+        "mahimahi",
+        "--out",
+        "drive.csv",
+    ]))?;
+    process::ends_with(&refused, 2, "keep the rate alone with --only rate")?;
+    let kept = fs::read_to_string(folder.path().join("drive.csv"))?;
+    ensure!(kept == drive, "{kept}");
+    Ok(())
+}
