@@ -1,5 +1,6 @@
 //! The conditions of one direction, or of both, and their later changes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 use std::str::FromStr as _;
@@ -40,6 +41,11 @@ pub struct Layer {
 pub struct ScheduleStep {
     /// The time from which on they hold, counted from the link's start.
     pub at: Nanos,
+    /// The time over which rate, delay, the spread of jitter and loss move from what they were to what the step states. Without
+    /// it, they change at `at`.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    pub over: Nanos,
     /// The conditions that no longer hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -307,6 +313,7 @@ impl ScheduleStep {
         let differs = |one: &&Condition| !before.0.contains(one);
         let step = Self {
             at,
+            over: Nanos::ZERO,
             without: gone.map(|kind| ConditionName(kind.key)).collect(),
             conditions: now.iter().filter(differs).cloned().collect(),
         };
@@ -433,8 +440,8 @@ impl Layer {
 pub(crate) struct ScheduleCursor<'s> {
     /// The conditions that hold now.
     pub(crate) now: ConditionSet,
-    /// All steps that the cursor follows.
-    steps: Vec<&'s ScheduleStep>,
+    /// All steps that the cursor follows, with one for each change of a gradual step.
+    steps: Vec<Cow<'s, ScheduleStep>>,
     /// The number of steps that have been applied.
     applied: usize,
 }
@@ -447,10 +454,14 @@ impl<'s> ScheduleCursor<'s> {
 
     /// Starts before the first step of a layer, and follows only the steps for which `counts` is true.
     pub(crate) fn with_steps(layer: &'s Layer, counts: impl Fn(&ScheduleStep) -> bool) -> Self {
-        let steps = layer.schedule.iter();
+        let counts = |step: &Cow<'_, ScheduleStep>| counts(step);
+        let steps = match layer.plain_schedule() {
+            Cow::Borrowed(steps) => steps.iter().map(Cow::Borrowed).filter(counts).collect(),
+            Cow::Owned(steps) => steps.into_iter().map(Cow::Owned).filter(counts).collect(),
+        };
         Self {
             now: layer.at_first.clone(),
-            steps: steps.filter(|step| counts(step)).collect(),
+            steps,
             applied: 0,
         }
     }
@@ -468,6 +479,14 @@ impl<'s> ScheduleCursor<'s> {
         }
         &self.now
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(time: &Nanos) -> bool {
+    *time == Nanos::ZERO
 }
 
 /// Returns the first list, unless it is empty.
@@ -513,6 +532,7 @@ impl<'de> Visitor<'de> for StepVisitor {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "at" => at = Some(map.next_value()?),
+                "over" => step.over = map.next_value()?,
                 "without" => step.without = map.next_value()?,
                 key => step.conditions.read(key, &mut map, STEP_KEYS)?,
             }
@@ -545,7 +565,7 @@ impl<'de> Deserialize<'de> for ConditionName {
 }
 
 impl JsonSchema for ConditionName {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
+    fn schema_name() -> Cow<'static, str> {
         "ConditionName".into()
     }
 
@@ -562,7 +582,7 @@ impl Serialize for ConditionSet {
 }
 
 impl JsonSchema for ConditionSet {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
+    fn schema_name() -> Cow<'static, str> {
         "Conditions".into()
     }
 

@@ -15,6 +15,7 @@ pub mod misplaced;
 pub mod nearest;
 pub mod outline;
 pub mod plain;
+mod ramp;
 pub mod reach;
 pub mod read;
 pub mod route;

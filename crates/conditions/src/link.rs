@@ -23,7 +23,7 @@ use crate::Direction;
 use crate::as_netem::AsNetem;
 use crate::condition::{CONDITIONS, HandoverSpec, LINK_KEYS, OutageSpec, TraceSpec};
 use crate::error::{Error, Problem};
-use crate::layer::{ConditionSet, Layer, either};
+use crate::layer::{ConditionSet, Layer, ScheduleStep, either};
 use crate::read::{FromNode, through_node};
 use crate::require;
 use crate::rules::EmulatedLink;
@@ -94,7 +94,7 @@ impl LinkSpec {
         let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
         let traces = self.traces().filter_map(TraceSpec::trace);
         steps
-            .map(|step| step.at)
+            .map(ScheduleStep::end)
             .chain(stages.map(|step| step.at))
             .chain(traces.filter_map(|trace| trace.length_of_steps()))
             .max()
@@ -115,6 +115,8 @@ impl LinkSpec {
     /// come gets the time [`Nanos::MAX`].
     pub fn on_clock(mut self, clock: ScheduleClock) -> Self {
         for layer in self.layers_mut() {
+            // A gradual step may take longer on this clock, or be left in the middle.
+            layer.schedule = layer.plain_schedule().into_owned();
             for step in &mut layer.schedule {
                 step.at = clock.link_time(step.at);
             }

@@ -75,8 +75,8 @@ impl<'r> Timeline<'r> {
         for (begin, end, spec) in self.spans() {
             let layer = layer(spec).unwrap_or(&nothing);
             let mut cursor = ScheduleCursor::of(layer);
-            let steps = layer.schedule.iter().map(|step| step.at);
-            let later = steps.filter(|at| *at > begin && *at < end);
+            let later: Vec<Nanos> = cursor.times().collect();
+            let later = later.into_iter().filter(|at| *at > begin && *at < end);
             for at in [begin].into_iter().chain(later) {
                 let then = cursor.advance_to(at).clone();
                 match &mut all {

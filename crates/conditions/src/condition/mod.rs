@@ -283,7 +283,7 @@ macro_rules! conditions {
 
         /// The keys of the tables that have all conditions, and further keys.
         pub(crate) const LAYER_KEYS: &[&str] = &[$(<$type>::KEY,)+ "schedule"];
-        pub(crate) const STEP_KEYS: &[&str] = &["at", "without", $(<$type>::KEY,)+];
+        pub(crate) const STEP_KEYS: &[&str] = &["at", "over", "without", $(<$type>::KEY,)+];
         pub(crate) const CLASS_KEYS: &[&str] =
             &["name", "protocol", "port", $(<$type>::KEY,)+ "up", "down", "schedule"];
         pub(crate) const LINK_KEYS: &[&str] = &[

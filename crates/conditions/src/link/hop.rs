@@ -17,6 +17,7 @@ use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
+use crate::ramp::MOST_RAMPS;
 use crate::require;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
@@ -142,8 +143,14 @@ impl LinkSpec {
 
     /// Refuses schedules that are out of order, and conditions that need another one if there never is one.
     fn check_layers(&self) -> Result<(), Error> {
+        let ramps: usize = self.layers().map(Layer::ramps).sum();
+        require!(
+            ramps <= MOST_RAMPS,
+            "schedule": "there are {ramps} steps with `over`: at most {MOST_RAMPS} are allowed; a trace has no such limit"
+        );
         let check = |own: &Layer, provided: Provided| {
             own.check_schedule()?;
+            own.check_ramps()?;
             own.check_traces()?;
             own.at_first.check_needs(provided)?;
             for (number, step) in own.schedule.iter().enumerate() {
