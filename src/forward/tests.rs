@@ -514,7 +514,7 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
     ]
     .map(|effect| {
         let file = directory.path().join("log");
-        let log = packet_log::PacketLog::create(&file)
+        let log = packet_log::PacketLog::create(&file, None)
             .unwrap()
             .begin()
             .unwrap();
@@ -551,7 +551,7 @@ fn the_log_ends_with_the_packets_on_their_way() {
     });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
-    let log = packet_log::PacketLog::create(&file)
+    let log = packet_log::PacketLog::create(&file, None)
         .unwrap()
         .begin()
         .unwrap();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use model::Bytes;
 use netio::CpuUse;
@@ -48,9 +49,12 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     held_memory: Bytes,
-    /// Write a CSV line for every packet: arrival, verdict, due time, departure
-    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
-    packet_log: Option<PathBuf>,
+    /// Write a line for every packet: arrival, verdict, due time, departure
+    ///
+    /// Write a line for every packet: arrival, verdict, due time, departure. FILE.parquet is a Parquet file, and any other name
+    /// a CSV file. FILE,limit=1GiB begins a new file at this size and keeps the one before as FILE.1
+    #[arg(long, value_name = "FILE[,limit=SIZE]", value_parser = log_target(), help_heading = headings::OUTPUT)]
+    packet_log: Option<LogTarget>,
     /// Capture both ends of each link to PREFIX.pcapng, with verdicts as comments
     #[arg(long, value_name = "PREFIX", help_heading = headings::OUTPUT)]
     pcap: Option<PathBuf>,
@@ -69,7 +73,8 @@ impl ForwarderArgs {
         captures: impl FnOnce(&Self) -> Result<Vec<Capture>, Failure>,
     ) -> Result<ForwarderOptions, Failure> {
         let memory = self.memory_for(links)?;
-        let packet_log = self.packet_log.as_deref().map(PacketLog::create);
+        let packet_log = self.packet_log.as_ref();
+        let packet_log = packet_log.map(|log| PacketLog::create(&log.file, log.limit));
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
             memory,
@@ -147,6 +152,25 @@ impl ForwarderArgs {
         }
         usize::try_from(self.held_memory.0).or_bad_input()
     }
+}
+
+/// The value of `--packet-log`.
+#[derive(Clone, Debug)]
+struct LogTarget {
+    file: PathBuf,
+    limit: Option<Bytes>,
+}
+
+/// Reads a file, behind which a limit may follow.
+fn log_target() -> impl TypedValueParser<Value = LogTarget> {
+    OsStringValueParser::new().try_map(|text| {
+        let parts = text.to_str().and_then(|text| text.rsplit_once(",limit="));
+        let (file, limit) = match parts {
+            Some((file, limit)) => (file.into(), Some(limit.parse::<Bytes>()?)),
+            None => (text.into(), None),
+        };
+        Ok::<_, model::UnitError>(LogTarget { file, limit })
+    })
 }
 
 /// The value of `--cpu`.

@@ -1,5 +1,6 @@
 //! The packet log as CSV (RFC 4180, except that lines end with a bare line feed).
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
@@ -12,7 +13,7 @@ use super::{LogLine, Sink};
 use crate::forward::departures::Changes;
 
 /// The header line.
-const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
+pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
 
 /// The number of bytes per write. The kernel needs the least work for large writes.
 const WRITE: usize = 1 << 20;
@@ -143,10 +144,7 @@ fn columns_of(last: &mut Option<(FiveTuple, String)>, flow: Option<FiveTuple>) -
 }
 
 fn columns(flow: &FiveTuple) -> String {
-    let named = [(1, "icmp"), (6, "tcp"), (17, "udp"), (58, "icmpv6")];
-    let protocol = named.iter().find(|(number, _)| *number == flow.protocol);
-    let protocol =
-        protocol.map_or_else(|| flow.protocol.to_string(), |(_, name)| (*name).to_owned());
+    let protocol = protocol_name(flow.protocol);
     let end = |address: IpAddr, port: usize| {
         let port = flow.ports.map(|ports| ports[port].to_string());
         format!("{address},{}", port.unwrap_or_default())
@@ -156,6 +154,17 @@ fn columns(flow: &FiveTuple) -> String {
         end(flow.source, 0),
         end(flow.destination, 1)
     )
+}
+
+/// Returns the name of a protocol of IP, or its number.
+pub(super) fn protocol_name(number: u8) -> Cow<'static, str> {
+    match number {
+        1 => "icmp".into(),
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        58 => "icmpv6".into(),
+        _ => number.to_string().into(),
+    }
 }
 
 /// Converts the emulator's monotonic clock to wall-clock time, which instruments and captures use.

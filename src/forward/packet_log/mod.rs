@@ -8,23 +8,26 @@
 
 mod csv;
 mod flow_totals;
+mod parquet;
+mod rotating;
 
 use record::crossing::CrossedFlow;
 use record::summary::PacketLogSummary;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result};
-use model::{Nanos, Side};
+use anyhow::{Context, Result, ensure};
+use model::{Bytes, Nanos, Side};
 use netio::{FiveTuple, GsoFrame};
 
 use self::csv::CsvFile;
 pub(in crate::forward) use self::csv::WallTime;
 use self::flow_totals::FlowTotals;
+use self::parquet::ParquetLog;
+use self::rotating::LogFile;
 use super::departures::Changes;
 use super::observed::{ObservedPackets, PacketVerdict};
 use instruments::output;
@@ -70,8 +73,8 @@ pub(crate) struct LogLine {
 pub(crate) enum PacketLog {
     /// CSV on standard output.
     Stdout,
-    /// CSV in a file.
-    File(File),
+    /// A file.
+    File(LogFile),
     /// Totals by flow; no line is written.
     ByFlow,
 }
@@ -97,6 +100,11 @@ trait Sink: Send + 'static {
     /// Takes lines whose packets are numbered from `first` on. Returns the number of packets kept.
     fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64>;
 
+    /// Completes the destination after the last line.
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Returns the totals of each flow, if this sink computes them.
     fn flows(self) -> Vec<CrossedFlow>;
 }
@@ -108,15 +116,21 @@ struct LineBatch {
 }
 
 impl PacketLog {
-    /// Creates a log in `path`, which is overwritten; `-` is standard output.
+    /// Creates a log in `path`, which is overwritten; `-` is standard output. A name that ends in `.parquet` is a Parquet
+    /// file, and any other a CSV file. A file that has reached `limit` becomes FILE.1, which is overwritten too, and a new
+    /// one begins.
     ///
     /// # Errors
     /// Fails if the file cannot be written; the error names it.
-    pub(crate) fn create(path: &Path) -> Result<Self> {
+    pub(crate) fn create(path: &Path, limit: Option<Bytes>) -> Result<Self> {
         if output::is_stdout(path) {
+            ensure!(
+                limit.is_none(),
+                "-: standard output has no limit: leave `limit` out, or name a file"
+            );
             return Ok(Self::Stdout);
         }
-        let file = File::create(path);
+        let file = LogFile::create(path, limit);
         file.map(Self::File)
             .with_context(|| format!("{}: cannot write", path.display()))
     }
@@ -128,7 +142,10 @@ impl PacketLog {
     pub(crate) fn begin(self) -> Result<PacketLogWriter> {
         match self {
             Self::Stdout => PacketLogWriter::to(CsvFile::new(io::stdout())),
-            Self::File(file) => PacketLogWriter::to(CsvFile::new(file)),
+            Self::File(file) if file.is_parquet() => {
+                PacketLogWriter::to(file.rotating(ParquetLog::new)?)
+            }
+            Self::File(file) => PacketLogWriter::to(file.rotating(|file| Ok(CsvFile::new(file)))?),
             Self::ByFlow => PacketLogWriter::to(FlowTotals::default()),
         }
     }
@@ -259,6 +276,7 @@ fn write(
         // The packet path does not need the batch after its end.
         let _ = give_back.send(lines);
     }
+    let result = result.and_then(|()| sink.finish());
     kept.error = result.err().map(|error| error.to_string());
     kept.flows = sink.flows();
     kept

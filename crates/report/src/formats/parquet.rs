@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::mem;
 use std::sync::Arc;
 
-use parquet::basic::{Compression, ConvertedType, Repetition, Type as PhysicalType};
+use parquet::basic::{Compression, ConvertedType, Encoding, Repetition, Type as PhysicalType};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::types::Type;
+use parquet::schema::types::{ColumnPath, Type};
 
 use crate::data::{DataColumn, DataKind, DataTable, DataValue};
 
@@ -69,6 +69,16 @@ impl<W: Write + Send> ParquetFile<W> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(concat!("farwire ", env!("CARGO_PKG_VERSION")).to_owned());
+        // Integers are numbers and times, most of which differ from the ones before by little.
+        let integers = columns
+            .iter()
+            .filter(|column| column.kind == DataKind::Integer);
+        let properties = integers.fold(properties, |properties, column| {
+            let path = ColumnPath::from(column.name.as_str());
+            properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+        });
         let writer = schema.and_then(|schema| {
             SerializedFileWriter::new(target, Arc::new(schema), Arc::new(properties.build()))
         });
@@ -78,6 +88,13 @@ impl<W: Write + Send> ParquetFile<W> {
             rows: 0,
             cells_of_a_group: CELLS_OF_A_GROUP,
         })
+    }
+
+    /// Writes the rows in groups of at least this many cells, which are in memory together.
+    #[must_use]
+    pub fn with_groups_of(mut self, cells: usize) -> Self {
+        self.cells_of_a_group = cells;
+        self
     }
 
     /// Adds a row, which has a value for every column.
@@ -160,7 +177,12 @@ impl ColumnChunk {
         self.levels.push(i16::from(value != DataValue::Missing));
         match (&mut self.values, value) {
             (_, DataValue::Missing) => {}
-            (ChunkValues::Texts(all), DataValue::Text(text)) => all.push(ByteArray::from(&*text)),
+            (ChunkValues::Texts(all), DataValue::Text(text)) => {
+                // Neighbouring rows often have the same text, which they then share.
+                let same = all.last().filter(|last| last.data() == text.as_bytes());
+                let shared = same.cloned();
+                all.push(shared.unwrap_or_else(|| ByteArray::from(&*text)));
+            }
             (ChunkValues::Integers(all), DataValue::Integer(one)) => all.push(one.cast_signed()),
             (ChunkValues::Numbers(all), DataValue::Number(one)) => all.push(one),
             (_, other) => {
@@ -262,8 +284,8 @@ mod tests {
             kind: DataKind::Integer,
         }];
         let mut bytes = Vec::new();
-        let mut file = ParquetFile::new(&columns, &mut bytes).unwrap();
-        file.cells_of_a_group = 10;
+        let file = ParquetFile::new(&columns, &mut bytes).unwrap();
+        let mut file = file.with_groups_of(10);
         for number in 0..13 {
             file.add([DataValue::Integer(number)]).unwrap();
         }

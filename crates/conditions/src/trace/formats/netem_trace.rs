@@ -363,7 +363,7 @@ fn time(value: &Value) -> Option<Nanos> {
             "ns" | "nsec" | "nanos" => "ns",
             _ => return None,
         };
-        sum = sum + format!("{number}{unit}").parse().ok()?;
+        sum += format!("{number}{unit}").parse::<Nanos>().ok()?;
     }
     Some(sum)
 }
