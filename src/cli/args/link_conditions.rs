@@ -65,6 +65,8 @@ pub(crate) struct ConditionsArgs {
 const LESS_USED: &[&str] = &[
     "ber",
     "corrupt",
+    "handover",
+    "outage",
     "path_mtu",
     "police",
     "rate_at",
