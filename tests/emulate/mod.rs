@@ -1,5 +1,6 @@
 //! `farwire emulate`: a transparent box between two interfaces that leaves them as they were.
 
+mod attach;
 mod capture;
 mod frames;
 mod host;

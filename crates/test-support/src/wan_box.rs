@@ -190,6 +190,13 @@ impl WanBox {
         Self::launch(command, &NetNs::current()?)
     }
 
+    /// Starts a box in `ns` with the words of `line`, which name what runs there, and waits until it forwards.
+    pub fn start_at(ns: &NetNs, line: &str) -> Result<Self> {
+        let mut command = process::farwire();
+        command.arg("emulate").args(line.split_whitespace());
+        Self::launch(command, ns)
+    }
+
     fn launch(mut command: Command, ns: &NetNs) -> Result<Self> {
         let json = NamedTempFile::new()?;
         command.arg("--json").arg(json.path());
