@@ -42,6 +42,10 @@ use serde::Serialize;
 /// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses
 /// or routes would lose them when it is set down: emulate uses such an interface only with --force, and leaves it up.
 ///
+/// --container NAME inserts a link at a container that runs, in both directions, on each of its networks. Its host end leaves the
+/// bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside. At the end, or when
+/// farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
+///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
 /// as link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
 #[allow(
@@ -50,7 +54,7 @@ use serde::Serialize;
 )]
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "farwire emulate [OPTIONS] IF_A IF_B\n       farwire emulate [OPTIONS] --pid PID | --netns PATH | --container NAME\n       farwire emulate [OPTIONS] --links FILE.toml\n       farwire emulate --restore"
+    override_usage = "farwire emulate [OPTIONS] IF_A IF_B\n       farwire emulate [OPTIONS] --container NAME | --label KEY=VALUE | --pid PID | --netns PATH\n       farwire emulate [OPTIONS] --links FILE.toml\n       farwire emulate --restore"
 )]
 pub(crate) struct EmulateArgs {
     /// Interface on the client's side
@@ -144,7 +148,7 @@ impl EmulateArgs {
         let attached = target.attach(self.target.network())?;
         if attached.len() > 1 && self.forwarder.logs_packets() {
             return Err(Failure::bad_input(
-                "--packet-log: it is for one link: choose one interface with --network",
+                "--packet-log: it is for one link: choose one interface with --network, or one container",
             ));
         }
         let interfaces: Vec<_> = attached.iter().map(|of| of.names.clone()).collect();
@@ -157,10 +161,10 @@ impl EmulateArgs {
             [only] => of.capture(only),
             _ => of.captures(ends.iter().copied()),
         })?;
-        let insides: Vec<String> = attached.iter().map(|of| of.inside.clone()).collect();
-        let live = insides.iter().map(|inside| match ends[..] {
+        let places: Vec<String> = attached.iter().map(|of| of.name.clone()).collect();
+        let live = places.iter().map(|place| match ends[..] {
             [_] => (THE_LINK.to_owned(), spec.clone()),
-            _ => (inside.clone(), spec.clone()),
+            _ => (place.clone(), spec.clone()),
         });
         let links = (0..).zip(attached).map(|(number, of)| {
             Ok(BoxLink {
@@ -173,7 +177,7 @@ impl EmulateArgs {
         let wanted = Wanted {
             links: links.collect::<Result<_, Failure>>()?,
             options,
-            said: format!("link at {} of {target}: {in_force}", insides.join(", ")),
+            said: format!("link at {} of {target}: {in_force}", places.join(", ")),
             notes,
             live: live.collect(),
             on_exit: OnExit::Restore,

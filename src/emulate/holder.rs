@@ -33,7 +33,7 @@ pub(crate) enum OnExit {
     Cut,
     /// The interfaces are restored, then a kernel bridge joins them, without delay or loss
     Bridge,
-    /// The interfaces are restored, and nothing else; always so with --pid, --netns and --container
+    /// The interfaces are restored, and nothing else; always so for containers, --pid and --netns
     Restore,
 }
 

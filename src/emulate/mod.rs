@@ -144,7 +144,7 @@ impl WanBox {
             let running = ForwarderThread::start_all(sockets, placed.collect(), options)?;
             let inserted = pairs.iter_mut().filter(|pair| pair.is_inserted());
             for pair in inserted {
-                // From here on nothing passes until the link is inserted.
+                // Nothing passes from here on, until the link is inserted.
                 let taken = guard.take_again(pair.port(Side::A).name());
                 taken.or_machine()?;
                 pair.insert()?;

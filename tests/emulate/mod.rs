@@ -2,6 +2,7 @@
 
 mod attach;
 mod capture;
+mod container;
 mod frames;
 mod host;
 mod lifecycle;

@@ -1,4 +1,4 @@
-//! What runs already and gets a link: `--pid`, `--netns`, `--container`.
+//! The options that name something that runs and gets a link: `--pid`, `--netns`, `--container`, `--label`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::emulate::attach::Target;
 use instruments::failure::Failure;
 
 /// The heading of these options.
-const HEADING: &str = "What runs already";
+const HEADING: &str = "Containers and processes";
 
 /// The options that name something with its own network.
 #[derive(Args, Clone, Debug)]
@@ -23,6 +23,9 @@ pub(crate) struct TargetArgs {
     /// Insert the link at this running container of Podman or Docker
     #[arg(long, value_name = "NAME", group = "target", help_heading = HEADING)]
     container: Option<String>,
+    /// Insert a link at each running container of Podman or Docker with this label
+    #[arg(long, value_name = "KEY=VALUE", group = "target", help_heading = HEADING)]
+    label: Option<String>,
     /// Only at this interface inside, such as eth0 [default: one link at each]
     #[arg(long, value_name = "INTERFACE", requires = "target", help_heading = HEADING)]
     network: Option<String>,
@@ -40,7 +43,8 @@ impl TargetArgs {
         let process = self.pid.map(Target::Process);
         let namespace = || self.netns.clone().map(Target::Namespace);
         let container = || self.container.clone().map(Target::Container);
-        Ok(process.or_else(namespace).or_else(container))
+        let label = || self.label.clone().map(Target::Label);
+        Ok(process.or_else(namespace).or_else(container).or_else(label))
     }
 
     /// Returns the name of the only interface inside that gets a link.
