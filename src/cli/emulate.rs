@@ -16,6 +16,8 @@ use super::args::headings;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::links_file::{self, AllLinks};
 use super::args::screen::{self, LiveScreen, TuiArg};
+use super::args::target::TargetArgs;
+use crate::emulate::attach::Target;
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
@@ -40,6 +42,10 @@ use serde::Serialize;
 /// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses
 /// or routes would lose them when it is set down: emulate uses such an interface only with --force, and leaves it up.
 ///
+/// --container NAME inserts a link at a container that runs, in both directions, on each of its networks. Its host end leaves the
+/// bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside. At the end, or when
+/// farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
+///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
 /// as link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
 #[allow(
@@ -48,18 +54,20 @@ use serde::Serialize;
 )]
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "farwire emulate [OPTIONS] IF_A IF_B\n       farwire emulate [OPTIONS] --links FILE.toml\n       farwire emulate --restore"
+    override_usage = "farwire emulate [OPTIONS] IF_A IF_B\n       farwire emulate [OPTIONS] --container NAME | --label KEY=VALUE | --pid PID | --netns PATH\n       farwire emulate [OPTIONS] --links FILE.toml\n       farwire emulate --restore"
 )]
 pub(crate) struct EmulateArgs {
     /// Interface on the client's side
-    #[arg(value_name = "IF_A", required_unless_present_any = ["restore", "links"])]
+    #[arg(value_name = "IF_A", required_unless_present_any = ["restore", "links", "target"])]
     a: Option<String>,
     /// Interface on the server's side
-    #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links"])]
+    #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links", "target"])]
     b: Option<String>,
     /// Connect many pairs of interfaces, with conditions from a TOML file
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
     links: Option<PathBuf>,
+    #[command(flatten)]
+    target: TargetArgs,
     /// State of the interfaces after farwire ends, for whatever reason
     #[arg(long, value_name = "STATE", default_value = "cut")]
     on_exit: OnExit,
@@ -92,11 +100,15 @@ struct Wanted {
     notes: Vec<String>,
     /// Names and conditions for the live page, in the order of the links.
     live: Vec<(String, LinkSpec)>,
+    on_exit: OnExit,
 }
 
 impl EmulateArgs {
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        if let Some(target) = self.target.target()? {
+            return self.emulate_attached(&target);
+        }
         match (&self.links, &self.a, &self.b) {
             (Some(file), ..) => self.emulate_all(file),
             (None, Some(a), Some(b)) => self.emulate_one([a, b]),
@@ -114,6 +126,7 @@ impl EmulateArgs {
         let link = BoxLink {
             names: names.map(str::to_owned),
             link,
+            insertion: None,
         };
         let wanted = Wanted {
             links: vec![link],
@@ -121,8 +134,60 @@ impl EmulateArgs {
             said: format!("link {} <-> {}: {in_force}", names[0], names[1]),
             notes,
             live: vec![(THE_LINK.to_owned(), spec)],
+            on_exit: self.on_exit,
         };
         self.stand(wanted, |mut summaries| summaries.remove(0))
+    }
+
+    /// Inserts a link at each interface of what runs already.
+    fn emulate_attached(&self, target: &Target) -> Result<ExitCode, Failure> {
+        let spec = self.link.to_spec().or_bad_input()?;
+        let config = spec.to_link("box").or_bad_input()?.config;
+        let mut notes = warnings::of_link(&config);
+        notes.extend(link_conditions::beyond_host(&config, []));
+        let attached = target.attach(self.target.network())?;
+        if attached.len() > 1 && self.forwarder.logs_packets() {
+            return Err(Failure::bad_input(
+                "--packet-log: it is for one link: choose one interface with --network, or one container",
+            ));
+        }
+        let interfaces: Vec<_> = attached.iter().map(|of| of.names.clone()).collect();
+        let ends = interfaces
+            .iter()
+            .map(|names| names.each_ref().map(String::as_str));
+        let ends: Vec<[&str; 2]> = ends.collect();
+        let specs = ends.iter().map(|_| &spec);
+        let options = self.forwarder.options(specs, |of| match *ends {
+            [only] => of.capture(only),
+            _ => of.captures(ends.iter().copied()),
+        })?;
+        let places: Vec<String> = attached.iter().map(|of| of.name.clone()).collect();
+        let live = places.iter().map(|place| match ends[..] {
+            [_] => (THE_LINK.to_owned(), spec.clone()),
+            _ => (place.clone(), spec.clone()),
+        });
+        let links = (0..).zip(attached).map(|(number, of)| {
+            Ok(BoxLink {
+                names: of.names,
+                link: spec.to_link_of("box", number).or_bad_input()?,
+                insertion: Some(of.insertion),
+            })
+        });
+        let in_force = crate::live::in_force(&spec);
+        let wanted = Wanted {
+            links: links.collect::<Result<_, Failure>>()?,
+            options,
+            said: format!("link at {} of {target}: {in_force}", places.join(", ")),
+            notes,
+            live: live.collect(),
+            on_exit: OnExit::Restore,
+        };
+        match *ends {
+            [_] => self.stand(wanted, |mut summaries| summaries.remove(0)),
+            _ => self.stand(wanted, |summaries| {
+                AllLinks::new(interfaces.iter().cloned(), summaries)
+            }),
+        }
     }
 
     fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
@@ -148,8 +213,12 @@ impl EmulateArgs {
             said: format!("{number} from {}", file.display()),
             notes,
             live: live.collect(),
+            on_exit: self.on_exit,
         };
-        self.stand(wanted, |summaries| AllLinks::new(&links, summaries))
+        self.stand(wanted, |summaries| {
+            let interfaces = links.iter().map(|of| [of.a.clone(), of.b.clone()]);
+            AllLinks::new(interfaces, summaries)
+        })
     }
 
     /// Runs a box until a signal ends it. Then it prints what the links did, and writes that as JSON if `--json` asks for it.
@@ -171,6 +240,7 @@ impl EmulateArgs {
             said,
             notes,
             live,
+            on_exit,
         } = wanted;
         let names: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
         let serve = |forwarder: &ForwarderHandle| {
@@ -193,7 +263,7 @@ impl EmulateArgs {
                 has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
-        let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
+        let (wan_box, live) = WanBox::up(links, self.force, on_exit, options, serve)?;
         let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
         link_conditions::note_all(notes);

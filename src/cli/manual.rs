@@ -320,6 +320,10 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire emulate eth1 eth2 --delay 20ms --on-exit bridge",
                 ),
                 (
+                    "Put a running container behind a link",
+                    "farwire emulate --container web --delay 50ms",
+                ),
+                (
                     "Change the conditions in a browser",
                     "farwire emulate eth1 eth2 --profile mobile --listen 127.0.0.1:7700",
                 ),

@@ -33,6 +33,8 @@ pub(crate) enum OnExit {
     Cut,
     /// The interfaces are restored, then a kernel bridge joins them, without delay or loss
     Bridge,
+    /// The interfaces are restored, and nothing else; always so for containers, --pid and --netns
+    Restore,
 }
 
 /// A message from the box to its holder.
@@ -188,13 +190,14 @@ fn put(links: &mut LinkInterfaces, link: usize, interfaces: [u32; 2]) {
 
 /// Does the work at the end of the box, for every link.
 fn finish(on_exit: OnExit, links: &LinkInterfaces, orderly: bool) -> Result<()> {
-    if on_exit == OnExit::Cut && orderly {
+    if on_exit != OnExit::Bridge && orderly {
         return Ok(());
     }
     let found = FoundInterfaces::of(links)?;
     side_by_side::each(links.clone(), |interfaces| match on_exit {
         OnExit::Cut => cut(&found, interfaces),
         OnExit::Bridge => bridge(&found, interfaces, orderly),
+        OnExit::Restore => restore(&found, interfaces),
     })
     .map(drop)
 }
@@ -238,6 +241,25 @@ impl FoundInterfaces {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Restores the interfaces, which taking them over does.
+fn restore(found: &FoundInterfaces, interfaces: [u32; 2]) -> Result<()> {
+    let mut outcome = Ok(());
+    for index in interfaces {
+        match found.take(index) {
+            Ok(None) => {}
+            Ok(Some((interface, lease))) => {
+                drop(lease);
+                let name = &interface.name;
+                warn(format_args!(
+                    "the emulator has died: {name} is as it was before"
+                ));
+            }
+            Err(error) => outcome = outcome.and(Err(error)),
+        }
+    }
+    outcome
 }
 
 /// Sets the interfaces down, except those that would lose addresses or routes.

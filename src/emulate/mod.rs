@@ -6,6 +6,7 @@
 //! the host's own stack out; addresses stay as they are. A separate process that outlives the
 //! emulator takes care of the interfaces at its end ([`holder`]).
 
+pub(crate) mod attach;
 mod carrier;
 mod confinement;
 mod holder;
@@ -17,13 +18,14 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use model::Side;
 use netio::AfPacket;
+use netio::bridge_port::BridgePort;
 use netio::descriptors;
 use netio::iface::{HostUse, Interface, InterfaceError, LinkChange, LinkWatcher};
 use netio::ingress_drop::IngressDrop;
-use netio::lease::InterfaceLeases;
+use netio::lease::{InterfaceLease, InterfaceLeases};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
@@ -76,6 +78,18 @@ pub(crate) struct BoxLink {
     /// The names of the interfaces on side A and side B.
     pub(crate) names: [String; 2],
     pub(crate) link: EmulatedLink,
+    /// The place of side A in a bridge, if the link is inserted there.
+    pub(crate) insertion: Option<Insertion>,
+}
+
+/// The place of an interface in a bridge, which the other end of side B takes while the box runs.
+#[derive(Debug)]
+pub(crate) struct Insertion {
+    pub(crate) place: BridgePort,
+    /// The interface that takes the place.
+    pub(crate) far: Interface,
+    /// The leases of side A and side B. The latter removes the pair to which both ends belong.
+    pub(crate) leases: [InterfaceLease; 2],
 }
 
 impl WanBox {
@@ -89,8 +103,10 @@ impl WanBox {
         beside: impl FnOnce(&ForwarderHandle) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
         let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
-        let (names, links): (Vec<_>, Vec<_>) =
-            links.into_iter().map(|of| (of.names, of.link)).unzip();
+        let parts = links.into_iter();
+        let parts = parts.map(|of| (of.names, (of.insertion, of.link)));
+        let (names, parts): (Vec<_>, Vec<_>) = parts.unzip();
+        let (insertions, links): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let found = find_all(&names, force)?;
         make_room(found.len())?;
         // From here on, a signal or the death of the forwarder ends the box in order.
@@ -101,10 +117,18 @@ impl WanBox {
         let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
             let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
-            let pairs = side_by_side::each(found, |pair| InterfacePair::take(pair, &leases))?;
+            // The host still uses side A of an inserted link until the link is inserted.
+            let early = found.iter().zip(&insertions);
+            let early = early.flat_map(|(pair, insertion)| &pair[insertion.iter().count()..]);
+            let early: Vec<String> = early.map(|of| of.name.clone()).collect();
+            let pairs = found.into_iter().zip(insertions).collect();
+            let pairs = side_by_side::each(pairs, |(found, insertion)| {
+                InterfacePair::take(found, insertion, &leases)
+            })?;
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let guard = IngressDrop::new(&names).or_machine()?;
-            let pairs = side_by_side::each(pairs, InterfacePair::raise)?;
+            let early: Vec<&str> = early.iter().map(String::as_str).collect();
+            let guard = IngressDrop::new(&early).or_machine()?;
+            let mut pairs = side_by_side::each(pairs, InterfacePair::raise)?;
             if let [_, _] = names[..] {
                 for (socket, name) in sockets.iter_mut().zip(&names) {
                     // If this fails, trains of tunnel packets leave in another form; `doctor`
@@ -118,6 +142,13 @@ impl WanBox {
                 .zip(links)
                 .map(|(ports, link)| PlacedLink { ports, link });
             let running = ForwarderThread::start_all(sockets, placed.collect(), options)?;
+            let inserted = pairs.iter_mut().filter(|pair| pair.is_inserted());
+            for pair in inserted {
+                // Nothing passes from here on, until the link is inserted.
+                let taken = guard.take_again(pair.port(Side::A).name());
+                taken.or_machine()?;
+                pair.insert()?;
+            }
             let beside = beside(running.handle())?;
             let sysctls = confinement.complete()?;
             Ok((pairs, guard, running, beside, sysctls))
@@ -156,6 +187,12 @@ impl WanBox {
         service_manager::stopping();
         let summaries = self.running.stop();
         let events: Vec<_> = self.pairs.iter().map(InterfacePair::events).collect();
+        // An inserted link ends as soon as its container is back in the bridge.
+        for pair in self.pairs.iter_mut().filter(|pair| pair.is_inserted()) {
+            let container = pair.port_mut(Side::A);
+            container.lease = None;
+            self.guard.forget(container.interface.index);
+        }
         // The leases and the drop rule end here, after the last packet.
         side_by_side::for_each(self.pairs, drop);
         drop(self.guard);
@@ -249,6 +286,7 @@ impl WanBox {
             return Ok(());
         }
         let back = self.find(|port| port.lease.is_none() && port.name() == change.name);
+        let back = back.filter(|(link, _)| !self.pairs[*link].is_inserted());
         match back.filter(|_| !change.gone) {
             Some((link, side)) => self.take_again(link, side),
             None => Ok(()),
@@ -268,10 +306,32 @@ impl WanBox {
         port.lease = None;
         port.events.gone += 1;
         self.guard.forget(port.interface.index);
-        let message = format!("interface {} is gone: waiting for its return", port.name());
+        let gone = port.name().to_owned();
+        if self.pairs[link].is_inserted() {
+            return self.end_inserted(link, &gone);
+        }
+        let message = format!("interface {gone} is gone: waiting for its return");
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
         self.pairs[link].pass_on(side, false).map(drop)
+    }
+
+    /// Ends an inserted link, one of whose interfaces is gone. The box ends with its last link.
+    fn end_inserted(&mut self, link: usize, gone: &str) -> Result<()> {
+        let pair = &mut self.pairs[link];
+        for side in [Side::A, Side::B] {
+            let port = pair.port_mut(side);
+            port.lease = None;
+            self.guard.forget(port.interface.index);
+        }
+        let message =
+            format!("interface {gone} is gone, and with it the network that it belonged to");
+        if self.pairs.iter().all(InterfacePair::is_gone) {
+            bail!(message);
+        }
+        log(format_args!("farwire: {message}"));
+        service_manager::status(&message);
+        Ok(())
     }
 
     /// Handles an interface that has come back under its old name: takes it again if that is

@@ -2,11 +2,13 @@
 
 use anyhow::Result;
 use model::Side;
+use netio::bridge_port::BridgePort;
 use netio::iface::Interface;
 use netio::lease::InterfaceLeases;
 
+use super::Insertion;
 use super::carrier::{CarrierChange, Carriers};
-use super::port::Port;
+use super::port::{self, Port, blame};
 use crate::notes::{log, warn};
 use instruments::failure::Failure;
 use record::summary::InterfaceSummary;
@@ -15,16 +17,52 @@ use record::summary::InterfaceSummary;
 pub(super) struct InterfacePair {
     ports: [Port; 2],
     carriers: Carriers,
+    /// The place of side A in a bridge, and the interface that takes it, if the link is inserted.
+    insertion: Option<(BridgePort, Interface)>,
 }
 
 impl InterfacePair {
     /// Leases both interfaces and makes the changes that the box needs, except for their
-    /// administrative state.
-    pub(super) fn take([a, b]: [Interface; 2], leases: &InterfaceLeases) -> Result<Self, Failure> {
+    /// administrative state and the insertion into a bridge.
+    pub(super) fn take(
+        [a, b]: [Interface; 2],
+        insertion: Option<Insertion>,
+        leases: &InterfaceLeases,
+    ) -> Result<Self, Failure> {
+        let ([of_a, of_b], insertion) = match insertion {
+            None => ([port::lease(&a, leases)?, port::lease(&b, leases)?], None),
+            Some(Insertion {
+                place,
+                far,
+                leases: [mut of_a, mut of_b],
+            }) => {
+                port::prepare(&a.name, &mut of_a)?;
+                port::prepare(&b.name, &mut of_b)?;
+                ([of_a, of_b], Some((place, far)))
+            }
+        };
         Ok(Self {
-            ports: [Port::take(a, leases)?, Port::take(b, leases)?],
+            ports: [Port::new(a, of_a), Port::new(b, of_b)],
             carriers: Carriers::new([false; 2]),
+            insertion,
         })
+    }
+
+    /// Puts the link into the bridge, if it is to be inserted.
+    pub(super) fn insert(&mut self) -> Result<(), Failure> {
+        match (&self.insertion, &mut self.ports[0].lease) {
+            (Some((place, far)), Some(lease)) => lease.replace_port(place, far).map_err(blame),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_inserted(&self) -> bool {
+        self.insertion.is_some()
+    }
+
+    /// Returns true if neither interface is leased any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.ports.iter().all(|port| port.lease.is_none())
     }
 
     /// Sets both interfaces up, once the host's stack is kept out of them. An interface that was

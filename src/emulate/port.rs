@@ -26,11 +26,10 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Takes the interface as it is, up or down.
-    pub(super) fn take(interface: Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
-        let lease = lease(&interface, leases)?;
+    /// Takes a leased interface as it is, up or down.
+    pub(super) fn new(interface: Interface, lease: InterfaceLease) -> Self {
         let name = interface.name.clone();
-        Ok(Self {
+        Self {
             interface,
             lease: Some(lease),
             reported_kept_up: false,
@@ -39,7 +38,7 @@ impl Port {
                 name,
                 ..InterfaceSummary::default()
             },
-        })
+        }
     }
 
     /// Sets the interface up. Returns true if it was down before.
@@ -55,8 +54,7 @@ impl Port {
     }
 }
 
-/// Makes the changes that an interface needs while a box uses it, except for its administrative
-/// state.
+/// Leases an interface and prepares it for a box.
 pub(super) fn lease(
     interface: &Interface,
     leases: &InterfaceLeases,
@@ -70,17 +68,24 @@ pub(super) fn lease(
             "is a port of a bridge or bond: remove it from that first",
         ));
     }
+    prepare(name, &mut lease)?;
+    Ok(lease)
+}
+
+/// Makes the changes that an interface needs while a box uses it, except for its administrative
+/// state.
+pub(super) fn prepare(name: &str, lease: &mut InterfaceLease) -> Result<(), Failure> {
     for feature in MERGING {
         lease.switch(feature, false).map_err(blame)?;
     }
     match lease.stop_soliciting() {
-        Ok(()) => Ok(lease),
+        Ok(()) => Ok(()),
         // A container's /proc/sys can be read-only. The link works without this change.
         Err(error @ LeaseError::Sysctl(_)) => {
             warn(format_args!(
                 "the host will send its own router solicitations through {name}: {error}"
             ));
-            Ok(lease)
+            Ok(())
         }
         Err(error) => Err(blame(error)),
     }

@@ -1,6 +1,8 @@
 //! `farwire emulate`: a transparent box between two interfaces that leaves them as they were.
 
+mod attach;
 mod capture;
+mod container;
 mod frames;
 mod host;
 mod lifecycle;

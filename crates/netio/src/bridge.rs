@@ -75,7 +75,7 @@ fn is_gone(error: &NetlinkError) -> bool {
 }
 
 /// Returns a request that disables the link-local address of interface `index`.
-fn without_ipv6(index: u32) -> rtnetlink::packet_route::link::LinkMessage {
+pub(crate) fn without_ipv6(index: u32) -> rtnetlink::packet_route::link::LinkMessage {
     let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
     let none = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])]);
     LinkUnspec::new_with_index(index)

@@ -41,6 +41,8 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// The kernel's name of its kind ("veth", "bridge"); absent for most hardware.
     pub kind: Option<String>,
+    /// Number of the interface on which it depends: for a veth, of the other end, in that one's namespace.
+    pub depends_on: Option<u32>,
 }
 
 /// The reason why an interface could not be looked up.
@@ -310,6 +312,7 @@ fn from_message(link: &LinkMessage) -> Interface {
             LinkAttribute::IfName(name) => interface.name.clone_from(name),
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
             LinkAttribute::Controller(index) => interface.master = Some(*index),
+            LinkAttribute::Link(index) => interface.depends_on = Some(*index),
             LinkAttribute::Address(address) => {
                 interface.mac = address.as_slice().try_into().unwrap_or_default();
             }

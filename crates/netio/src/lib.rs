@@ -3,6 +3,7 @@
 mod af_packet;
 pub mod bed;
 mod bridge;
+pub mod bridge_port;
 mod change;
 mod checksum;
 pub mod clock;
@@ -51,6 +52,7 @@ pub mod udp;
 mod udp_drops;
 pub mod unreachable;
 pub mod userns;
+pub mod veth;
 mod wait;
 
 pub use af_packet::{AfPacket, COPY_BELOW, LentSlot, OpenError, RingSlots, TunnelOutError};

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::path::Path;
 use std::thread;
 
 use nix::errno::Errno;
@@ -44,6 +45,22 @@ impl NetNs {
     /// There is no such process or descriptor, or it belongs to another user.
     pub fn of_process(process: u32, fd: RawFd) -> Result<Self, NetNsError> {
         Self::from_path(&format!("/proc/{process}/fd/{fd}"))
+    }
+
+    /// Opens the namespace of the process `process`.
+    ///
+    /// # Errors
+    /// There is no such process, or it belongs to another user.
+    pub fn of_pid(process: u32) -> Result<Self, NetNsError> {
+        Self::from_path(&format!("/proc/{process}/ns/net"))
+    }
+
+    /// Opens the namespace that is mounted at `path`, as `ip netns` does it in `/run/netns`.
+    ///
+    /// # Errors
+    /// There is no such file. Whether it is a network namespace shows when it is entered.
+    pub fn at(path: &Path) -> Result<Self, NetNsError> {
+        Self::from_path(&path.display().to_string())
     }
 
     /// Runs `f` on a thread that has entered the namespace. A panic of `f` continues in the caller.
@@ -108,7 +125,7 @@ pub enum NetNsError {
     /// The namespace could not be opened.
     #[error("cannot open the network namespace {path}: {source}")]
     Open {
-        /// Path under `/proc`.
+        /// Path of the namespace.
         path: String,
         /// The cause.
         source: io::Error,

@@ -190,6 +190,13 @@ impl WanBox {
         Self::launch(command, &NetNs::current()?)
     }
 
+    /// Starts a box in `ns` with the words of `line`, which name what runs there, and with `command` as the program
+    /// under test. Waits until it forwards.
+    pub fn start_at(mut command: Command, ns: &NetNs, line: &str) -> Result<Self> {
+        command.arg("emulate").args(line.split_whitespace());
+        Self::launch(command, ns)
+    }
+
     fn launch(mut command: Command, ns: &NetNs) -> Result<Self> {
         let json = NamedTempFile::new()?;
         command.arg("--json").arg(json.path());
@@ -256,6 +263,11 @@ impl WanBox {
     /// Sends a signal to the box, waits for its end, and returns its output.
     pub fn end_by(&mut self, signal: Signal) -> Result<(ExitStatus, String)> {
         kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?;
+        self.end()
+    }
+
+    /// Waits for the end of the box, and returns its output.
+    pub fn end(&mut self) -> Result<(ExitStatus, String)> {
         let status = process::end_of(&mut self.child)?;
         process::wait_for("the end of what the box prints", || {
             Ok(self.reader.is_finished().then_some(()))

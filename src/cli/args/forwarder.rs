@@ -99,6 +99,11 @@ impl ForwarderArgs {
         captures.collect::<Result<_>>().or_bad_input()
     }
 
+    /// True if `--packet-log` is given.
+    pub(crate) fn logs_packets(&self) -> bool {
+        self.packet_log.is_some()
+    }
+
     /// Returns a capture of each link, to PREFIX-A-B with the names of its ends, if `--pcap` asks for them, and creates the files.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ impl LinkBetween {
     /// Conditions that were checked cause none.
     pub(crate) fn to_link(&self, number: usize) -> Result<BoxLink> {
         Ok(BoxLink {
+            insertion: None,
             names: [self.a.clone(), self.b.clone()],
             link: self.link.to_link_of("box", number as u64)?,
         })
@@ -85,13 +86,13 @@ struct LinkTold {
 }
 
 impl AllLinks {
-    pub(crate) fn new(links: &[LinkBetween], summaries: Vec<Summary>) -> Self {
-        let told = links.iter().zip(summaries);
-        let told = told.map(|(LinkBetween { a, b, .. }, summary)| LinkTold {
-            a: a.clone(),
-            b: b.clone(),
-            summary,
-        });
+    /// Names the summaries by the interfaces of each link.
+    pub(crate) fn new(
+        interfaces: impl IntoIterator<Item = [String; 2]>,
+        summaries: Vec<Summary>,
+    ) -> Self {
+        let told = interfaces.into_iter().zip(summaries);
+        let told = told.map(|([a, b], summary)| LinkTold { a, b, summary });
         Self {
             links: told.collect(),
         }

@@ -10,3 +10,4 @@ pub(crate) mod host_network;
 pub(crate) mod link_conditions;
 pub(crate) mod links_file;
 pub(crate) mod screen;
+pub(crate) mod target;

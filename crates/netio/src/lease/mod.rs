@@ -16,12 +16,15 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bed::wait_running;
 use crate::bridge;
+use crate::bridge_port::{self, BridgePort};
 use crate::iface::{Interface, InterfaceError};
 use crate::ingress_drop;
 use crate::netns::{NetNsError, write_sysctl_here};
 use crate::offloads::{IoctlSocket, OffloadError, Offloads, SwitchResult};
 use crate::private_dir::{PrivateDir, PrivateDirError};
+use crate::veth;
 use journal::{JournalDir, LOCK_TIMEOUT, LeaseJournal, RETRY_INTERVAL};
 
 /// Offloads that would merge packets before they are seen, in a form that the virtio header cannot describe or that
@@ -73,6 +76,10 @@ pub enum ReplacedSetting {
     NoBridge(String),
     /// The number of IPv6 router solicitations that the kernel sent (`router_solicitations`); -1 means any number.
     RouterSolicitations(i64),
+    /// The interface was this port of a bridge.
+    Port(BridgePort),
+    /// There was no veth pair of this interface.
+    NoPair(String),
 }
 
 /// The result for an interface that a killed process had left changed.
@@ -125,6 +132,9 @@ pub enum LeaseError {
     /// The interface could not be looked up, or could not join a bridge.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
+    /// The interface that takes a place in a bridge has no carrier.
+    #[error("interface {0} has no carrier")]
+    NoCarrier(String),
     /// The interface could not be read or changed.
     #[error(transparent)]
     Offload(#[from] OffloadError),
@@ -141,6 +151,7 @@ impl LeaseError {
                 source.raw_os_error() == Some(libc::ENODEV)
             }
             Self::Interface(InterfaceError::Missing(_)) => true,
+            Self::Interface(InterfaceError::Netlink(error)) => error.errno() == Some(libc::ENODEV),
             _ => false,
         }
     }
@@ -342,6 +353,27 @@ impl InterfaceLease {
         Ok(bridge::join(&name, ports)?)
     }
 
+    /// Lets the interface `far` take the place of this one in the bridge for the duration of the lease. It joins the
+    /// bridge first, so that the bridge's other ports are not affected.
+    ///
+    /// # Errors
+    /// The bridge is gone, the kernel refuses, or the journal cannot be written.
+    pub fn replace_port(&mut self, place: &BridgePort, far: &Interface) -> Result<(), LeaseError> {
+        self.note(ReplacedSetting::Port(place.clone()))?;
+        place.take(far.index)?;
+        wait_running(&[far.name.as_str()]).map_err(|_| LeaseError::NoCarrier(far.name.clone()))?;
+        Ok(bridge_port::leave(self.offloads.index())?)
+    }
+
+    /// Lets the lease remove the veth pair to which this interface belongs.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn remove_pair_at_end(&mut self) -> Result<(), LeaseError> {
+        let name = self.offloads.name()?;
+        self.note(ReplacedSetting::NoPair(name))
+    }
+
     /// Ends the lease without undoing the changes. The next process that leases the interface, or [`put_back_all`],
     /// undoes them.
     pub fn leave(mut self) {
@@ -376,6 +408,10 @@ impl InterfaceLease {
                     .solicitations()
                     .map_err(LeaseError::from)
                     .and_then(|path| Ok(write_sysctl_here(&path, &count.to_string())?)),
+                ReplacedSetting::Port(place) => {
+                    place.take(self.offloads.index()).map_err(LeaseError::from)
+                }
+                ReplacedSetting::NoPair(name) => veth::remove_pair(name).map_err(LeaseError::from),
             };
             first_failure = first_failure.and(done);
         }
@@ -404,6 +440,8 @@ impl fmt::Display for ReplacedSetting {
             Self::Up(up) => f.write_str(if *up { "up" } else { "down" }),
             Self::NoBridge(name) => write!(f, "removed from the bridge {name}"),
             Self::RouterSolicitations(count) => write!(f, "router_solicitations {count}"),
+            Self::Port(place) => write!(f, "port of the bridge {}", place.bridge),
+            Self::NoPair(name) => write!(f, "veth pair {name} removed"),
         }
     }
 }

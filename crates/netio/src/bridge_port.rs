@@ -1,0 +1,293 @@
+//! A port of a kernel bridge, and another interface that takes its place.
+
+use std::io;
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::packet_route::link::{
+    BridgeStpState, InfoBridge, InfoBridgePort, InfoData, InfoPortData, LinkAttribute, LinkInfo,
+    LinkMessage,
+};
+use rtnetlink::{Handle, LinkBridgePort, LinkUnspec};
+use serde::{Deserialize, Serialize};
+
+use crate::iface::{Interface, InterfaceError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
+
+/// The place of an interface in a bridge: the bridge, and the settings of the port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BridgePort {
+    /// Name of the bridge.
+    pub bridge: String,
+    settings: PortSettings,
+}
+
+/// The reason why another interface cannot take the place of one.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgePortError {
+    /// The interface is routed or not used.
+    #[error(
+        "{0} is not a port of a bridge: its packets are routed, so no other interface can take its place"
+    )]
+    Routed(String),
+    /// The interface belongs to something else than a kernel bridge.
+    #[error("{interface} belongs to {master}, which is no kernel bridge{kind}")]
+    NoBridge {
+        /// The interface.
+        interface: String,
+        /// The device to which it belongs.
+        master: String,
+        /// The kind of that device in brackets, if it is known.
+        kind: String,
+    },
+    /// The bridge runs the spanning tree protocol.
+    #[error(
+        "the bridge {0} runs the spanning tree protocol, which would block a new port for up to 30 s"
+    )]
+    SpanningTree(String),
+    /// The bridge filters VLANs.
+    #[error("the bridge {0} filters VLANs (vlan_filtering), which a new port does not take over")]
+    Vlans(String),
+    /// An interface could not be looked up or changed.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+}
+
+impl From<NetlinkError> for BridgePortError {
+    fn from(error: NetlinkError) -> Self {
+        Self::Interface(error.into())
+    }
+}
+
+impl BridgePort {
+    /// Reads the place of `port`, an interface in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// It is not a port of a kernel bridge, or no other interface could take its place in that bridge.
+    pub fn of(port: &Interface) -> Result<Self, BridgePortError> {
+        let Some(master) = port.master else {
+            return Err(BridgePortError::Routed(port.name.clone()));
+        };
+        let bridge = Interface::by_index(master)?;
+        if bridge.kind.as_deref() != Some("bridge") {
+            let kind = bridge.kind.map(|kind| format!(" ({kind})"));
+            return Err(BridgePortError::NoBridge {
+                interface: port.name.clone(),
+                master: bridge.name,
+                kind: kind.unwrap_or_default(),
+            });
+        }
+        for info in bridge_infos(&message(bridge.index)?) {
+            match info {
+                InfoBridge::StpState(state) if *state != BridgeStpState::Disabled => {
+                    return Err(BridgePortError::SpanningTree(bridge.name));
+                }
+                InfoBridge::VlanFiltering(true) => {
+                    return Err(BridgePortError::Vlans(bridge.name));
+                }
+                _ => {}
+            }
+        }
+        let settings = PortSettings::of(port_infos(&message(port.index)?));
+        Ok(Self {
+            bridge: bridge.name,
+            settings,
+        })
+    }
+
+    /// Makes the interface with the number `index` a port of the bridge with these settings, and sets it up.
+    ///
+    /// # Errors
+    /// The bridge or the interface is gone, or the kernel refuses.
+    pub fn take(&self, index: u32) -> Result<(), InterfaceError> {
+        let bridge = Interface::find(&self.bridge)?.index;
+        let what = || format!("make interface number {index} a port of {}", self.bridge);
+        netlink::call_here(async |handle| {
+            let join = LinkUnspec::new_with_index(index).controller(bridge).build();
+            handle.link().set(join).execute().await.context(what)?;
+            let mut port = LinkBridgePort::new(index);
+            for info in self.settings.infos() {
+                port = port.append_info_data(info);
+            }
+            let set = handle.link().set_port(port.build()).execute().await;
+            set.context(what)?;
+            let up = LinkUnspec::new_with_index(index).up().build();
+            handle.link().set(up).execute().await.context(what)
+        })?;
+        Ok(())
+    }
+}
+
+/// Takes the interface with the number `index` out of its bridge.
+///
+/// # Errors
+/// It is gone, or the kernel refuses.
+pub(crate) fn leave(index: u32) -> Result<(), InterfaceError> {
+    netlink::call_here(async |handle| {
+        let leave = LinkUnspec::new_with_index(index).nocontroller().build();
+        let set = handle.link().set(leave).execute().await;
+        set.context(|| format!("take interface number {index} out of its bridge"))
+    })?;
+    Ok(())
+}
+
+/// The settings of a port that a user can change (`net/bridge/br_netlink.c`, `br_port_policy`), except for its state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct PortSettings {
+    priority: Option<u16>,
+    cost: Option<u32>,
+    group_fwd_mask: Option<u16>,
+    flags: Vec<(PortFlag, bool)>,
+}
+
+/// The settings of a port that are on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PortFlag {
+    Hairpin,
+    Guard,
+    RootBlock,
+    FastLeave,
+    Learning,
+    UnicastFlood,
+    MulticastFlood,
+    BroadcastFlood,
+    MulticastToUnicast,
+    ProxyArp,
+    ProxyArpWifi,
+    VlanTunnel,
+    NeighSuppress,
+    Isolated,
+    Locked,
+}
+
+impl PortSettings {
+    fn of(infos: &[InfoBridgePort]) -> Self {
+        let mut settings = Self::default();
+        for info in infos {
+            let flag = match info {
+                InfoBridgePort::Priority(priority) => {
+                    settings.priority = Some(*priority);
+                    continue;
+                }
+                InfoBridgePort::Cost(cost) => {
+                    settings.cost = Some(*cost);
+                    continue;
+                }
+                InfoBridgePort::GroupFwdMask(mask) => {
+                    settings.group_fwd_mask = Some(*mask);
+                    continue;
+                }
+                InfoBridgePort::HairpinMode(on) => (PortFlag::Hairpin, *on),
+                InfoBridgePort::Guard(on) => (PortFlag::Guard, *on),
+                InfoBridgePort::Protect(on) => (PortFlag::RootBlock, *on),
+                InfoBridgePort::FastLeave(on) => (PortFlag::FastLeave, *on),
+                InfoBridgePort::Learning(on) => (PortFlag::Learning, *on),
+                InfoBridgePort::UnicastFlood(on) => (PortFlag::UnicastFlood, *on),
+                InfoBridgePort::MulticastFlood(on) => (PortFlag::MulticastFlood, *on),
+                InfoBridgePort::BroadcastFlood(on) => (PortFlag::BroadcastFlood, *on),
+                InfoBridgePort::MulticastToUnicast(on) => (PortFlag::MulticastToUnicast, *on),
+                InfoBridgePort::ProxyARP(on) => (PortFlag::ProxyArp, *on),
+                InfoBridgePort::ProxyARPWifi(on) => (PortFlag::ProxyArpWifi, *on),
+                InfoBridgePort::VlanTunnel(on) => (PortFlag::VlanTunnel, *on),
+                InfoBridgePort::NeighSupress(on) => (PortFlag::NeighSuppress, *on),
+                InfoBridgePort::Isolated(on) => (PortFlag::Isolated, *on),
+                InfoBridgePort::Locked(on) => (PortFlag::Locked, *on),
+                // The rest describes the state, or belongs to protocols of the bridge.
+                _ => continue,
+            };
+            settings.flags.push(flag);
+        }
+        settings
+    }
+
+    fn infos(&self) -> impl Iterator<Item = InfoBridgePort> {
+        let priority = self.priority.map(InfoBridgePort::Priority);
+        let cost = self.cost.map(InfoBridgePort::Cost);
+        let mask = self.group_fwd_mask.map(InfoBridgePort::GroupFwdMask);
+        let flags = self.flags.iter().map(|(flag, on)| flag.info(*on));
+        [priority, cost, mask].into_iter().flatten().chain(flags)
+    }
+}
+
+impl PortFlag {
+    fn info(self, on: bool) -> InfoBridgePort {
+        match self {
+            Self::Hairpin => InfoBridgePort::HairpinMode(on),
+            Self::Guard => InfoBridgePort::Guard(on),
+            Self::RootBlock => InfoBridgePort::Protect(on),
+            Self::FastLeave => InfoBridgePort::FastLeave(on),
+            Self::Learning => InfoBridgePort::Learning(on),
+            Self::UnicastFlood => InfoBridgePort::UnicastFlood(on),
+            Self::MulticastFlood => InfoBridgePort::MulticastFlood(on),
+            Self::BroadcastFlood => InfoBridgePort::BroadcastFlood(on),
+            Self::MulticastToUnicast => InfoBridgePort::MulticastToUnicast(on),
+            Self::ProxyArp => InfoBridgePort::ProxyARP(on),
+            Self::ProxyArpWifi => InfoBridgePort::ProxyARPWifi(on),
+            Self::VlanTunnel => InfoBridgePort::VlanTunnel(on),
+            Self::NeighSuppress => InfoBridgePort::NeighSupress(on),
+            Self::Isolated => InfoBridgePort::Isolated(on),
+            Self::Locked => InfoBridgePort::Locked(on),
+        }
+    }
+}
+
+/// Returns the kernel's description of the interface with the number `index`.
+fn message(index: u32) -> Result<LinkMessage, NetlinkError> {
+    netlink::call_here(async |handle: Handle| {
+        let what = || format!("look up interface number {index}");
+        let mut links = handle.link().get().match_index(index).execute();
+        let link = links.try_next().await.context(what)?;
+        link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+            .context(what)
+    })
+}
+
+fn infos(message: &LinkMessage) -> impl Iterator<Item = &LinkInfo> {
+    let infos = message
+        .attributes
+        .iter()
+        .filter_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => Some(infos),
+            _ => None,
+        });
+    infos.flatten()
+}
+
+fn bridge_infos(message: &LinkMessage) -> &[InfoBridge] {
+    let mut found = infos(message).filter_map(|info| match info {
+        LinkInfo::Data(InfoData::Bridge(infos)) => Some(infos.as_slice()),
+        _ => None,
+    });
+    found.next().unwrap_or_default()
+}
+
+fn port_infos(message: &LinkMessage) -> &[InfoBridgePort] {
+    let mut found = infos(message).filter_map(|info| match info {
+        LinkInfo::PortData(InfoPortData::BridgePort(infos)) => Some(infos.as_slice()),
+        _ => None,
+    });
+    found.next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_can_set_is_taken_over_and_the_state_is_not() {
+        let infos = [
+            InfoBridgePort::Priority(32),
+            InfoBridgePort::Cost(2),
+            InfoBridgePort::HairpinMode(true),
+            InfoBridgePort::PortNumber(7),
+            InfoBridgePort::Isolated(false),
+            InfoBridgePort::HoldTimer(5),
+        ];
+        let settings = PortSettings::of(&infos);
+        let json = serde_json::to_string(&settings).unwrap();
+        let back: PortSettings = serde_json::from_str(&json).unwrap();
+        let [priority, cost, hairpin, _, isolated, _] = infos;
+        let right = [priority, cost, hairpin, isolated];
+        assert_eq!(back.infos().collect::<Vec<_>>(), right);
+    }
+}

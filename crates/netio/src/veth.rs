@@ -1,0 +1,121 @@
+//! The host's ends of the veth pairs of a container, and the pair by which an emulator is inserted there.
+
+use std::io;
+
+use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::{LinkUnspec, LinkVeth};
+
+use crate::bridge::without_ipv6;
+use crate::iface::{Interface, InterfaceError};
+use crate::netlink::{self, RequestContext as _};
+use crate::netns::{self, NetNs, NetNsError};
+
+/// An interface in another namespace whose other end is in the namespace of the calling thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostEnd {
+    /// The interface in the other namespace.
+    pub inside: String,
+    /// Its other end.
+    pub host: Interface,
+}
+
+/// The reason why the ends could not be found.
+#[derive(Debug, thiserror::Error)]
+pub enum HostEndError {
+    /// The namespace could not be entered.
+    #[error(transparent)]
+    NetNs(#[from] NetNsError),
+    /// The namespaces could not be compared.
+    #[error("cannot identify a network namespace: {source}")]
+    Same {
+        /// The cause.
+        source: io::Error,
+    },
+    /// The interfaces could not be listed.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+}
+
+impl HostEnd {
+    /// Returns the ends of all veth pairs between `namespace` and the namespace of the calling thread, in the order of
+    /// the names inside. There are none if both are the same.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered (CAP_SYS_ADMIN), or a request to the kernel fails.
+    pub fn all_of(namespace: &NetNs) -> Result<Vec<Self>, HostEndError> {
+        let failed = |source| HostEndError::Same { source };
+        let there = namespace.run(netns::cookie_here)?.map_err(failed)?;
+        if there == netns::cookie_here().map_err(failed)? {
+            return Ok(Vec::new());
+        }
+        let outside = Interface::all()?;
+        let mut inside = namespace.run(Interface::all)??;
+        inside.sort_by(|a, b| a.name.cmp(&b.name));
+        let pairs = inside.into_iter().filter_map(|inside| {
+            let is_other_end = |host: &&Interface| {
+                [*host, &inside].into_iter().all(is_veth)
+                    && host.depends_on == Some(inside.index)
+                    && inside.depends_on == Some(host.index)
+            };
+            let host = outside.iter().find(is_other_end)?.clone();
+            Some(Self {
+                inside: inside.name,
+                host,
+            })
+        });
+        Ok(pairs.collect())
+    }
+}
+
+fn is_veth(interface: &Interface) -> bool {
+    interface.kind.as_deref() == Some("veth")
+}
+
+/// Makes a veth pair in the namespace of the calling thread: `near`, and `far`, which takes the place of `like`.
+/// Both have its MTU and hardware address, and no IPv6. An earlier pair of these names is removed.
+///
+/// # Errors
+/// CAP_NET_ADMIN is missing, or the kernel has no veth.
+pub fn make_pair(near: &str, far: &str, like: &Interface) -> Result<(), InterfaceError> {
+    remove_pair(near)?;
+    let peer = LinkUnspec::new_with_name(far)
+        .mtu(like.mtu)
+        .address(like.mac.to_vec())
+        .build();
+    let pair = LinkVeth::new(near, far)
+        .mtu(like.mtu)
+        .address(like.mac.to_vec())
+        .arp(false)
+        .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
+        .build();
+    netlink::call_here(async |handle| {
+        let add = handle.link().add(pair).execute().await;
+        add.context(|| format!("make the veth pair {near} and {far}"))
+    })?;
+    for end in [near, far] {
+        let index = Interface::find(end)?.index;
+        netlink::call_here(async |handle| {
+            // A kernel without IPv6 does not support this mode, and does not need it.
+            let _ = handle.link().set(without_ipv6(index)).execute().await;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Removes a veth pair by one of its ends; does nothing if there is none.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn remove_pair(end: &str) -> Result<(), InterfaceError> {
+    let index = match Interface::find(end) {
+        Ok(found) if is_veth(&found) => found.index,
+        Ok(_) | Err(InterfaceError::Missing(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    netlink::call_here(async |handle| {
+        let del = handle.link().del(index).execute().await;
+        del.context(|| format!("remove the veth pair of {end}"))
+    })?;
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! The options that name something that runs and gets a link: `--pid`, `--netns`, `--container`, `--label`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+
+use crate::emulate::attach::Target;
+use instruments::failure::Failure;
+
+/// The heading of these options.
+const HEADING: &str = "Containers and processes";
+
+/// The options that name something with its own network.
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("target").conflicts_with_all(["a", "b", "links", "on_exit"]))]
+pub(crate) struct TargetArgs {
+    /// Insert the link at the network of this process, where a veth pair joins a bridge
+    #[arg(long, value_name = "PID", group = "target", help_heading = HEADING)]
+    pid: Option<u32>,
+    /// Insert the link at this network namespace, such as /run/netns/NAME
+    #[arg(long, value_name = "PATH", group = "target", help_heading = HEADING)]
+    netns: Option<PathBuf>,
+    /// Insert the link at this running container of Podman or Docker
+    #[arg(long, value_name = "NAME", group = "target", help_heading = HEADING)]
+    container: Option<String>,
+    /// Insert a link at each running container of Podman or Docker with this label
+    #[arg(long, value_name = "KEY=VALUE", group = "target", help_heading = HEADING)]
+    label: Option<String>,
+    /// Only at this interface inside, such as eth0 [default: one link at each]
+    #[arg(long, value_name = "INTERFACE", requires = "target", help_heading = HEADING)]
+    network: Option<String>,
+}
+
+impl TargetArgs {
+    /// Returns what is named, if anything is.
+    ///
+    /// # Errors
+    /// A process number is 0.
+    pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
+        if self.pid == Some(0) {
+            return Err(Failure::bad_input("--pid 0: no process has this number"));
+        }
+        let process = self.pid.map(Target::Process);
+        let namespace = || self.netns.clone().map(Target::Namespace);
+        let container = || self.container.clone().map(Target::Container);
+        let label = || self.label.clone().map(Target::Label);
+        Ok(process.or_else(namespace).or_else(container).or_else(label))
+    }
+
+    /// Returns the name of the only interface inside that gets a link.
+    pub(crate) fn network(&self) -> Option<&str> {
+        self.network.as_deref()
+    }
+}

@@ -1,0 +1,282 @@
+//! Finds the network of something that runs, and makes the pair by which a link is inserted there.
+//!
+//! A container is connected by a veth pair, whose end on the host is a port of a bridge. A link is inserted at that end:
+//! between it and a new interface that takes its place in the bridge. Nothing changes inside the container.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use netio::bridge_port::{BridgePort, BridgePortError};
+use netio::iface::Interface;
+use netio::lease::{InterfaceLease, InterfaceLeases};
+use netio::netns::NetNs;
+use netio::veth::{self, HostEnd};
+
+use super::Insertion;
+use instruments::failure::{Blame, Failure};
+
+/// The programs that know containers.
+const ENGINES: [&str; 2] = ["podman", "docker"];
+
+/// Something that runs in its own network namespace.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A process, by its number.
+    Process(u32),
+    /// A namespace with a name, as `ip netns` makes it.
+    Namespace(PathBuf),
+    /// A container of Podman or Docker.
+    Container(String),
+    /// All running containers with this label.
+    Label(String),
+}
+
+/// An interface of a target, and where a link is inserted. Nothing is inserted yet. Dropping it removes the new pair.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// Name of the interface inside, or of the container if several get links.
+    pub(crate) name: String,
+    /// The host's end, and the near end of the new pair.
+    pub(crate) names: [String; 2],
+    pub(crate) insertion: Insertion,
+}
+
+impl Target {
+    /// Makes a pair for each interface of the target whose other end is on this host, or only for the interface `network`
+    /// inside.
+    ///
+    /// # Errors
+    /// Blames the user for a target that does not exist or has no such interface, and for a place where no link can be
+    /// inserted; blames the machine for a missing privilege.
+    pub(crate) fn attach(&self, network: Option<&str>) -> Result<Vec<Attached>, Failure> {
+        let leases = InterfaceLeases::open().map_err(super::blame)?;
+        // All are checked before anything is made.
+        let mut places = Vec::new();
+        match self {
+            Self::Process(pid) => {
+                let there = NetNs::of_pid(*pid).or_bad_input()?;
+                places.extend(places_in(&there, self, network, &leases)?);
+            }
+            Self::Namespace(path) => {
+                let there = NetNs::at(path).or_bad_input()?;
+                places.extend(places_in(&there, self, network, &leases)?);
+            }
+            Self::Container(name) => {
+                let there = NetNs::of_pid(process_of(name)?).or_machine()?;
+                places.extend(places_in(&there, self, network, &leases)?);
+            }
+            Self::Label(label) => {
+                for (container, pid) in labelled(label)? {
+                    let there = NetNs::of_pid(pid).or_machine()?;
+                    let this = Self::Container(container.clone());
+                    let mut found = places_in(&there, &this, network, &leases)?;
+                    for place in &mut found {
+                        place.name = format!("{container}-{}", place.name);
+                    }
+                    if let [only] = &mut *found {
+                        only.name = container;
+                    }
+                    places.extend(found);
+                }
+            }
+        }
+        let attached = places.into_iter().map(|place| place.attach(&leases));
+        attached.collect()
+    }
+}
+
+/// Returns the places of all interfaces in the namespace of `target`, or of the interface `network` alone.
+fn places_in(
+    namespace: &NetNs,
+    target: &Target,
+    network: Option<&str>,
+    leases: &InterfaceLeases,
+) -> Result<Vec<Place>, Failure> {
+    let ends = HostEnd::all_of(namespace);
+    let ends = ends.with_context(|| target.to_string()).or_machine()?;
+    if ends.is_empty() {
+        return Err(Failure::bad_input(format!(
+            "{target} has no interface whose other end is on this host: with the host's network, slirp4netns or pasta \
+             there is none; use a bridge network, or run the program with `farwire exec --net host`"
+        )));
+    }
+    let names: Vec<String> = ends.iter().map(|end| end.inside.clone()).collect();
+    let wanted = |end: &HostEnd| network.is_none_or(|name| name == end.inside);
+    let ends: Vec<HostEnd> = ends.into_iter().filter(wanted).collect();
+    if ends.is_empty() {
+        let network = network.unwrap_or_default();
+        return Err(Failure::bad_input(format!(
+            "--network: {target} has no interface {network}, but {}",
+            names.join(", ")
+        )));
+    }
+    let places = ends.into_iter().map(|end| Place::of(end, leases));
+    places.collect()
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(pid) => write!(f, "process {pid}"),
+            Self::Namespace(path) => write!(f, "namespace {}", path.display()),
+            Self::Container(name) => write!(f, "container {name}"),
+            Self::Label(label) => write!(f, "the containers with label {label}"),
+        }
+    }
+}
+
+/// A leased end on the host and its place in a bridge.
+struct Place {
+    /// Name of the link.
+    name: String,
+    end: HostEnd,
+    lease: InterfaceLease,
+    place: BridgePort,
+}
+
+impl Place {
+    fn of(end: HostEnd, leases: &InterfaceLeases) -> Result<Self, Failure> {
+        // This undoes the changes of a killed box, which may include that the end has left its bridge.
+        let lease = leases.take(&end.host).map_err(super::blame)?;
+        let host = Interface::by_index(end.host.index).or_machine()?;
+        let place = BridgePort::of(&host).map_err(blame)?;
+        Ok(Self {
+            name: end.inside.clone(),
+            end: HostEnd { host, ..end },
+            lease,
+            place,
+        })
+    }
+
+    /// Makes the pair.
+    fn attach(self, leases: &InterfaceLeases) -> Result<Attached, Failure> {
+        let Self {
+            name,
+            end,
+            lease,
+            place,
+        } = self;
+        // A name has at most 15 characters.
+        let [near, far] = ["a", "b"].map(|letter| format!("farw{}{letter}", end.host.index));
+        let made = veth::make_pair(&near, &far, &end.host).or_machine();
+        let leased = made.and_then(|()| {
+            let near = Interface::find(&near).or_machine()?;
+            let mut lease = leases.take(&near).map_err(super::blame)?;
+            lease.remove_pair_at_end().map_err(super::blame)?;
+            Ok((lease, Interface::find(&far).or_machine()?))
+        });
+        let (of_near, far) = leased.inspect_err(|_| {
+            // The first failure counts.
+            let _ = veth::remove_pair(&near);
+        })?;
+        Ok(Attached {
+            name,
+            names: [end.host.name, near],
+            insertion: Insertion {
+                place,
+                far,
+                leases: [lease, of_near],
+            },
+        })
+    }
+}
+
+/// Blames the user for a place where no link can be inserted.
+fn blame(error: BridgePortError) -> Failure {
+    match error {
+        BridgePortError::Interface(error) => Failure::machine(error),
+        BridgePortError::Routed(_)
+        | BridgePortError::NoBridge { .. }
+        | BridgePortError::SpanningTree(_)
+        | BridgePortError::Vlans(_) => Failure::bad_input(error),
+    }
+}
+
+/// Returns the first process of the container `name`, whichever engine knows it.
+fn process_of(name: &str) -> Result<u32, Failure> {
+    let mut found = Vec::new();
+    let mut refusals = Vec::new();
+    for engine in engines("--container")? {
+        match pid(engine, name)? {
+            Ok(pid) => found.push(pid),
+            Err(why) => refusals.push(format!("{engine}: {why}")),
+        }
+    }
+    let why = match *found {
+        [0] => "the container is not running".to_owned(),
+        [pid] => return Ok(pid),
+        [] => refusals.join("; "),
+        _ => "podman and docker both have a container of this name; choose it by --pid".to_owned(),
+    };
+    Err(Failure::bad_input(format!("--container {name}: {why}")))
+}
+
+/// Returns the names and first processes of all running containers with this label.
+fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
+    let filter = format!("label={label}");
+    let mut all = Vec::new();
+    for engine in engines("--label")? {
+        let listed = ask(
+            engine,
+            &["ps", "--filter", &filter, "--format", "{{.Names}}"],
+        )?;
+        let listed = listed.map_err(|why| Failure::machine(format!("{engine}: {why}")))?;
+        for name in listed.lines().map(str::trim) {
+            // A container that has ended since it was listed gets no link.
+            if let Ok(pid @ 1..) = pid(engine, name)? {
+                all.push((name.to_owned(), pid));
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(Failure::bad_input(format!(
+            "--label {label}: no running container has this label"
+        )));
+    }
+    Ok(all)
+}
+
+/// Returns the engines on this machine.
+fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
+    let engines = ENGINES.into_iter();
+    let found: Vec<_> = engines
+        .filter(|engine| which::which(engine).is_ok())
+        .collect();
+    if found.is_empty() {
+        return Err(Failure::machine(format!(
+            "{option}: neither podman nor docker is on PATH; --pid names a process of the container"
+        )));
+    }
+    Ok(found)
+}
+
+/// Returns the first process of a container, which is 0 if the container does not run, or the engine's words if it
+/// knows no such container.
+fn pid(engine: &str, name: &str) -> Result<Result<u32, String>, Failure> {
+    let arguments = ["container", "inspect", "--format", "{{.State.Pid}}", "--"];
+    let answer = ask(engine, &[&arguments[..], &[name]].concat())?;
+    Ok(match answer {
+        Ok(text) => {
+            let what = || format!("{engine} printed `{}` and no process number", text.trim());
+            Ok(text.trim().parse().with_context(what).or_machine()?)
+        }
+        Err(why) => Err(why),
+    })
+}
+
+/// Returns what the engine prints, or the first line of its refusal.
+fn ask(engine: &str, arguments: &[&str]) -> Result<Result<String, String>, Failure> {
+    let output = Command::new(engine)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| engine.to_owned())
+        .or_machine()?;
+    if output.status.success() {
+        return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Ok(Err(text.lines().next().unwrap_or("refused").to_owned()))
+}

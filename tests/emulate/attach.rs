@@ -1,0 +1,322 @@
+//! A link that is inserted at the network of something that runs: both directions, nothing changed inside, nobody else
+//! affected, everything as before at the end.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use netio::netns::NetNs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, wait_for};
+use test_support::wan_box::WanBox;
+
+/// A host with a bridge, to which containers are connected.
+struct Bridged {
+    host: NetNs,
+}
+
+/// A namespace with a process, whose interface `eth0` is connected to a bridge of the host.
+struct Container {
+    ns: NetNs,
+    process: Child,
+}
+
+impl Bridged {
+    const HOST: &str = "10.9.0.1";
+
+    fn start() -> Result<Self> {
+        let host = NetNs::create()?;
+        ip(&host, "link set lo up")?;
+        ip(&host, "link add br0 type bridge")?;
+        ip(&host, &format!("addr add {}/24 dev br0", Self::HOST))?;
+        ip(&host, "link set br0 up")?;
+        Ok(Self { host })
+    }
+
+    /// Connects a new container, whose address has this number and whose interface on the host is `vethNUMBER`.
+    fn connect(&self, number: u8) -> Result<Container> {
+        let container = Container::start()?;
+        let pid = container.process.id();
+        let pair = format!("link add veth{number} type veth peer name eth0 netns {pid}");
+        ip(&self.host, &pair)?;
+        ip(&self.host, &format!("link set veth{number} master br0 up"))?;
+        let inside = &container.ns;
+        ip(inside, "link set lo up")?;
+        ip(inside, &format!("addr add 10.9.0.{number}/24 dev eth0"))?;
+        ip(inside, "link set eth0 up")?;
+        wait_for("the container's network", || {
+            let ping = ["-q", "-c", "1", "-W", "1", Self::HOST];
+            let output = run_in(inside, Command::new("ping").args(ping))?;
+            Ok(output.status.success().then_some(()))
+        })?;
+        Ok(container)
+    }
+
+    /// Returns the name, address, MTU, flags and bridge of each of the host's interfaces, and the settings of its port.
+    fn state(&self) -> Result<String> {
+        let text = ip(&self.host, "-json -details link show")?;
+        let all: Vec<Value> = serde_json::from_str(&text)?;
+        let mut state = String::new();
+        for link in &all {
+            for key in ["ifname", "address", "mtu", "flags", "master"] {
+                write!(state, "{key} {}, ", link[key])?;
+            }
+            for key in ["hairpin", "isolated", "priority", "cost", "learning"] {
+                let setting = &link["linkinfo"]["info_slave_data"][key];
+                write!(state, "{key} {setting}, ")?;
+            }
+            state.push('\n');
+        }
+        Ok(state)
+    }
+
+    /// Returns the hardware address of the bridge.
+    fn mac(&self) -> Result<String> {
+        let text = ip(&self.host, "-brief link show br0")?;
+        let mac = text.split_whitespace().nth(2).context("no address")?;
+        Ok(mac.to_owned())
+    }
+
+    /// Returns the output of the emulator, which must refuse.
+    fn refused(&self, line: &str, code: i32, words: &str) -> Result<()> {
+        let mut emulate = farwire();
+        emulate.arg("emulate").args(line.split_whitespace());
+        let output = run_in(&self.host, &mut emulate)?;
+        ends_with(&output, code, words).map(drop)
+    }
+}
+
+impl Container {
+    fn start() -> Result<Self> {
+        let ns = NetNs::create()?;
+        let mut command = Command::new("sleep");
+        command.arg("1000").stdin(Stdio::null());
+        let process = ns.run(|| command.spawn())??;
+        Ok(Self { ns, process })
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn both_directions_are_impaired_connections_survive_and_a_neighbour_loses_nothing() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (own, neighbour) = (bridged.connect(2)?, bridged.connect(3)?);
+    ip(
+        &bridged.host,
+        "link set veth2 type bridge_slave hairpin on isolated on priority 7",
+    )?;
+    let (state, mac) = (bridged.state()?, bridged.mac()?);
+    let mut watch = Command::new("ping");
+    watch.args(["-q", "-i", "0.02", "-c", "1000000", "10.9.0.3"]);
+    watch.stdout(Stdio::piped());
+    let mut watch = bridged.host.run(|| watch.spawn())??;
+    let listener = own.ns.run(|| TcpListener::bind("10.9.0.2:80"))??;
+    let mut near = bridged.host.run(|| TcpStream::connect("10.9.0.2:80"))??;
+    let (mut far, _) = listener.accept()?;
+    let mut exchange = || -> Result<()> {
+        near.write_all(b"question")?;
+        far.read_exact(&mut [0; 8])?;
+        far.write_all(b"answer")?;
+        Ok(near.read_exact(&mut [0; 6])?)
+    };
+    exchange()?;
+
+    let line = format!("--pid {} --delay 20ms", own.pid());
+    let wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
+    exchange()?;
+    ensure!(bridged.mac()? == mac, "the bridge has another address");
+    let ports = ip(&bridged.host, "-details link show type bridge_slave")?;
+    let taken = ports.split(": farw").nth(1).context("no new port")?;
+    for word in ["hairpin on", "isolated on", "priority 7"] {
+        has(taken, word)?;
+    }
+    ensure!(!ports.contains(": veth2"), "{ports}");
+    let ping = ["-q", "-c", "5", "-i", "0.1", "10.9.0.2"];
+    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    let least = least_rtt_ms(&stdout(&output))?;
+    ensure!(least >= 40.0, "{least} ms");
+    let inside = ip(&own.ns, "-oneline link show")?;
+    ensure!(inside.lines().count() == 2, "{inside}");
+
+    let summary = wan.stop()?;
+    ensure!(
+        summary.up.delivered > 5 && summary.down.delivered > 5,
+        "{summary:?}"
+    );
+    exchange()?;
+    let after = bridged.state()?;
+    ensure!(after == state, "before: {state}\nafter: {after}");
+    ensure!(bridged.mac()? == mac, "the bridge has another address");
+    kill(Pid::from_raw(watch.id().try_into()?), Signal::SIGINT)?;
+    let mut said = String::new();
+    let stdout = watch.stdout.as_mut().context("no output")?;
+    stdout.read_to_string(&mut said)?;
+    watch.wait()?;
+    let [sent, answered] = counts(&said)?;
+    // The last one may have been under way.
+    ensure!(answered > 5 && sent - answered <= 1, "{said}");
+    drop(neighbour);
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_killed_emulator_leaves_the_network_as_it_was() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let line = format!("--pid {} --loss 100%", own.pid());
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
+    ensure!(bridged.state()? != state, "nothing was inserted");
+    wan.end_by(Signal::SIGKILL)?;
+    wait_for("the state before", || {
+        Ok((bridged.state()? == state).then_some(()))
+    })?;
+    let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
+    process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_link_whose_helper_was_killed_too_is_undone_by_the_next_start_or_by_restore() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let line = format!("--pid {}", own.pid());
+    let start = || WanBox::start_at(farwire(), &bridged.host, &line);
+    let kill_both = |mut wan: WanBox| -> Result<()> {
+        kill(Pid::from_raw(wan.holder()?.try_into()?), Signal::SIGKILL)?;
+        wan.await_line("the helper process has died")?;
+        wan.end_by(Signal::SIGKILL)?;
+        ensure!(bridged.state()? != state, "something else restored it");
+        Ok(())
+    };
+    kill_both(start()?)?;
+    let again = start()?;
+    bridged.refused(&line, 1, "another farwire already uses interface")?;
+    again.stop()?;
+    ensure!(bridged.state()? == state, "{}", bridged.state()?);
+    kill_both(start()?)?;
+    process::succeeds_in(&bridged.host, farwire().args(["emulate", "--restore"]))?;
+    ensure!(bridged.state()? == state, "{}", bridged.state()?);
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &format!("--pid {}", own.pid()))?;
+    drop(own);
+    wan.await_line("veth2 is gone")?;
+    let (status, _) = wan.end()?;
+    ensure!(status.code() == Some(1), "{status}");
+    let left = ip(&bridged.host, "-brief link show type veth")?;
+    ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = tempfile::tempdir()?;
+    let engine = |name: &str, script: &str| -> Result<()> {
+        let path = engines.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+        Ok(fs::set_permissions(
+            &path,
+            fs::Permissions::from_mode(0o755),
+        )?)
+    };
+    let emulate = || {
+        let mut command = farwire();
+        command.args(["emulate", "--container", "web"]);
+        command.env("PATH", engines.path());
+        run_in(&bridged.host, &mut command)
+    };
+    ends_with(&emulate()?, 3, "neither podman nor docker")?;
+    let asked = "test \"$*\" = 'container inspect --format {{.State.Pid}} -- web' || exit 9";
+    engine("docker", "echo 'no such container: web' >&2; exit 1")?;
+    ends_with(&emulate()?, 2, "docker: no such container: web")?;
+    engine("podman", &format!("{asked}; echo 0"))?;
+    ends_with(&emulate()?, 2, "is not running")?;
+    engine("docker", &format!("{asked}; echo {}", own.pid()))?;
+    ends_with(&emulate()?, 2, "podman and docker both")?;
+    let path = format!("/proc/{}/ns/net", own.pid());
+    let wan = WanBox::start_at(
+        farwire(),
+        &bridged.host,
+        &format!("--netns {path} --network eth0"),
+    )?;
+    wan.stop()?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let pid = format!("--pid {}", own.pid());
+    let refused = |words| bridged.refused(&pid, 2, words);
+    let state = bridged.state()?;
+    match ip(&bridged.host, "link set br0 type bridge vlan_filtering 1") {
+        Ok(_) => {
+            refused("filters VLANs")?;
+            ip(&bridged.host, "link set br0 type bridge vlan_filtering 0")?;
+        }
+        Err(why) => println!("a bridge that filters VLANs is not tried: {why:#}"),
+    }
+    ip(&bridged.host, "link set br0 type bridge stp_state 1")?;
+    refused("runs the spanning tree protocol")?;
+    ip(&bridged.host, "link set br0 type bridge stp_state 0")?;
+    ip(&bridged.host, "link set veth2 nomaster")?;
+    refused("is not a port of a bridge")?;
+    ip(&bridged.host, "link set veth2 master br0")?;
+    bridged.refused(&format!("{pid} --network eth9"), 2, "but eth0")?;
+    bridged.refused("--pid 0", 2, "--pid 0")?;
+    bridged.refused("--netns /no/such/file", 2, "/no/such/file")?;
+    let other = NetNs::create()?;
+    let mut sleep = Command::new("sleep");
+    let mut alone = other.run(|| sleep.arg("1000").spawn())??;
+    let nowhere = bridged.refused(&format!("--pid {}", alone.id()), 2, "exec --net host");
+    alone.kill()?;
+    alone.wait()?;
+    nowhere?;
+    ensure!(bridged.state()? == state, "something is left behind");
+    Ok(())
+}
+
+/// Returns the numbers in the line `N packets transmitted, M received` of ping.
+pub(super) fn counts(said: &str) -> Result<[u32; 2]> {
+    let line = said.lines().find(|line| line.contains(" transmitted, "));
+    let mut numbers = line.context("no counts")?.split(", ");
+    let mut number = || -> Result<u32> {
+        let words = numbers.next().context("no number")?;
+        Ok(words.split(' ').next().context("no number")?.parse()?)
+    };
+    Ok([number()?, number()?])
+}
+
+/// Returns the least time in the last line of `ping -q`: `rtt min/avg/max/mdev = 40.1/...`.
+pub(super) fn least_rtt_ms(said: &str) -> Result<f64> {
+    let (_, times) = said.rsplit_once("= ").context("no times")?;
+    let least = times.split('/').next().context("no least")?;
+    Ok(least.parse()?)
+}
