@@ -53,7 +53,7 @@ pub(crate) struct ForwarderArgs {
     ///
     /// Write a line for every packet: arrival, verdict, due time, departure. FILE.parquet is a Parquet file, and any other name
     /// a CSV file. FILE,limit=1GiB begins a new file at this size and keeps the one before as FILE.1
-    #[arg(long, value_name = "FILE[,limit=SIZE]", value_parser = log_target(), help_heading = headings::OUTPUT)]
+    #[arg(long, value_name = "FILE", value_parser = log_target(), help_heading = headings::OUTPUT)]
     packet_log: Option<LogTarget>,
     /// Capture both ends of each link to PREFIX.pcapng, with verdicts as comments
     #[arg(long, value_name = "PREFIX", help_heading = headings::OUTPUT)]

@@ -171,7 +171,7 @@ mod tests {
         let line = LogLine {
             bytes: 98,
             due: Some(Nanos(1_500)),
-            changes: Changes::new(1, true, None),
+            changes: Changes::new(0, true, None),
             flow: Some(FiveTuple {
                 protocol: 6,
                 source: "fd77::1".parse().unwrap(),
