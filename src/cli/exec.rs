@@ -50,9 +50,6 @@ use record::quantity::counted;
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     link: ConditionsArgs,
-    /// End with 125 if the command succeeds but a rule matched no packet
-    #[arg(long, help_heading = headings::OUTPUT, hide_short_help = true)]
-    require_hits: bool,
     /// Run this shell command at the far end, in place of farwire's server; its output goes to standard error
     #[arg(long, value_name = "COMMAND", help_heading = BED_HEADING)]
     far: Option<String>,
@@ -73,6 +70,9 @@ pub(crate) struct ExecArgs {
     /// Write the link's counters as JSON to FILE (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
+    /// End with 125 if the command succeeds but a rule matched no packet
+    #[arg(long, help_heading = headings::OUTPUT, hide_short_help = true)]
+    require_hits: bool,
     #[command(flatten)]
     forwarder: ForwarderArgs,
     #[command(flatten)]

@@ -47,9 +47,7 @@ pub(crate) struct ConditionsArgs {
     /// Give packets that match a filter other conditions: 'tcp port 443: loss=2% up-delay=20ms'
     ///
     /// Give packets that match a filter other conditions: 'tcp port 443: loss=2% up-delay=20ms'. Repeat it for more rules: the first one
-    /// that matches a packet applies, and packets that match none have the other conditions of the command line. The filter has
-    /// tcpdump's words (docs/rules.md); exec and emulate look up the names of hosts in it when they start. The rules replace those of a
-    /// file or profile
+    /// that matches a packet applies. They replace the rules of a file or profile. docs/rules.md has the words of filters
     #[arg(long = "rule", value_name = "FILTER: CONDITIONS", help_heading = CONDITIONS_HEADING)]
     rules: Vec<RuleSpec>,
     /// Use a kind of network that `farwire profiles` lists; flags override it

@@ -163,11 +163,11 @@ struct EndsTable<K> {
 /// The rules that a value allows at an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EndRules {
-    /// At the source.
+    /// The rules that it allows as the source.
     source: RuleSet,
-    /// At the destination.
+    /// The rules that it allows as the destination.
     destination: RuleSet,
-    /// At either end; one of them is enough.
+    /// The rules that it allows as one of both ends.
     either: RuleSet,
 }
 

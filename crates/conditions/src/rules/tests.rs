@@ -1,4 +1,4 @@
-//! Which rule applies to a packet.
+//! Tests: the rule that applies to a packet, and the warnings about rules.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
