@@ -44,10 +44,7 @@ pub(crate) struct ConditionsArgs {
         hide_short_help = true
     )]
     toffee: Option<ToffeeSpec>,
-    /// Give packets that match a filter other conditions: 'tcp port 443: loss=2% up-delay=20ms'
-    ///
-    /// Give packets that match a filter other conditions: 'tcp port 443: loss=2% up-delay=20ms'. Repeat it for more rules: the first one
-    /// that matches a packet applies. They replace the rules of a file or profile. docs/rules.md has the words of filters
+    /// Give packets that match a filter other conditions: 'tcp port 443: loss=2%' (repeatable)
     #[arg(long = "rule", value_name = "FILTER: CONDITIONS", help_heading = CONDITIONS_HEADING)]
     rules: Vec<RuleSpec>,
     /// Use a kind of network that `farwire profiles` lists; flags override it
