@@ -17,7 +17,7 @@ FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build install base toolchain test-tools format-tools soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build install base toolchain test-tools format-tools ci-files soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -25,7 +25,7 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
 	CARGO='$(CARGO)' scripts/test
 
-test-all: toolchain test-tools format-tools docs ## the same with the longest and with programs that read or validate the formats, and the book
+test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest and with programs that read or validate the formats and the files for CI, and the book
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 
 check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, documentation, licences, advisories where RustSec's database can be fetched
@@ -64,8 +64,7 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 	@scripts/need linux.uml user-mode-linux insmod kmod tc iproute2
 	$(CARGO) bench --locked --bench netem
 
-soak: soak-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, 30 minutes of four clients that ask the API for what costs most, the API against its document, the page for everybody, 200 runs by Slurm
-	scripts/shard_examples
+soak: soak-tools ci-files ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, 30 minutes of four clients that ask the API for what costs most, the API against its document, the page for everybody, 200 runs by Slurm
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
 	for suite in traffic hostile live page slurm; do \
 		FARWIRE_SOAK=1 $(CARGO) test --release --locked --test system -- --test-threads=1 $$suite:: || exit 1; \
@@ -134,6 +133,10 @@ test-tools: toolchain
 
 format-tools:
 	@scripts/format-tools
+
+ci-files:
+	@scripts/need python3 python3
+	scripts/ci_files
 
 soak-tools: test-tools format-tools
 	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 && { python3 -c "import ensurepip" 2>/dev/null || scripts/need ensurepip python3-venv; } && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \

@@ -4,6 +4,7 @@
     reason = "what a test prints is read by its harness"
 )]
 
+mod ci;
 mod docs;
 mod emulate;
 mod exec;

@@ -50,6 +50,8 @@ use record::quantity::counted;
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     link: ConditionsArgs,
+    /// Run this shell command at the far end, in place of farwire's server
+    ///
     /// Run this shell command at the far end, in place of farwire's server; its output goes to standard error
     #[arg(long, value_name = "COMMAND", help_heading = BED_HEADING)]
     far: Option<String>,

@@ -230,7 +230,7 @@ fn text(described: &Described, format: Option<TraceFormat>, terminal: Terminal) 
                 spread.greatest,
             ];
             let mut row = vec![name.to_owned()];
-            row.extend(all.map(|value| digits(value / per_unit)));
+            row.extend(all.map(|value| three_digits(value / per_unit)));
             table.push(row);
         }
     };
@@ -252,6 +252,17 @@ fn text(described: &Described, format: Option<TraceFormat>, terminal: Terminal) 
         };
     }
     text
+}
+
+/// Returns a number with three significant digits, because the quantiles have no more.
+fn three_digits(value: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a float has at most 309 digits"
+    )]
+    let places = 2 - value.abs().max(0.001).log10().floor() as i32;
+    let scale = 10_f64.powi(places);
+    digits((value * scale).round() / scale)
 }
 
 /// Returns a number with at most three decimal places.

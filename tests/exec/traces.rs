@@ -28,7 +28,7 @@ fn packets_have_the_delay_and_the_loss_of_a_trace_to_the_nanosecond() -> Result<
     let folder = tempfile::tempdir()?;
     let files = [
         ("up.csv", TABLE),
-        ("lost.csv", "t,loss\n0s,100%\n1h,,\n"),
+        ("lost.csv", "t,loss\n0s,100%\n1h,\n"),
         (
             "link.toml",
             "up.trace = 'up.csv'\ndown.trace = 'lost.csv'\n",
@@ -142,10 +142,8 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     run("drive.csv --only rate --to mahimahi --out drive.down")?;
     has(&run("drive.down")?, "mahimahi: 2000 lines, 4 s\n")?;
     let rates = run("drive.down --to csv --every 2s")?;
-    ensure!(
-        rates.lines().count() == 4 && rates.ends_with("\n4s,\n"),
-        "{rates}"
-    );
+    // Both windows have the same mean, so one line states it.
+    ensure!(rates == "t,rate\n0ns,6.016mbit\n4s,\n", "{rates}");
     let part = run("drive.csv --from 1s --until 3s --scale-rate 0.5 --to csv")?;
     ensure!(
         part == "t,rate,delay\n0ns,0bit,20ms\n1s,3.008mbit,30ms\n2s,,\n",

@@ -12,14 +12,17 @@ const GAP: Nanos = Nanos::from_millis(1);
 /// Returns notes about a link: side effects of jitter (order adds to the mean, and delays cannot be below 0), queues of
 /// slow rates, and deviations of netem from its options. Each is a line that begins with the stages that it concerns.
 pub fn of_link(link: &LinkConfig) -> Vec<String> {
-    let mut known: Vec<(&Effect, Vec<&str>)> = Vec::new();
+    let mut known: Vec<(String, Vec<&str>)> = Vec::new();
     for stage in link.paths.iter().flat_map(|path| &path.stages) {
-        for effect in stage.effects() {
+        // The effects of a schedule or of a trace would all have nearly the same notes.
+        let mut notes = stage.effects().map(of_effect);
+        let first = notes.find(|lines| !lines.is_empty());
+        for line in first.into_iter().flatten() {
             let place = known
                 .iter()
-                .position(|(other, _)| *other == effect)
+                .position(|(other, _)| *other == line)
                 .unwrap_or_else(|| {
-                    known.push((effect, Vec::new()));
+                    known.push((line, Vec::new()));
                     known.len() - 1
                 });
             let names = &mut known[place].1;
@@ -28,12 +31,10 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
             }
         }
     }
-    let lines = known.iter().flat_map(|(effect, names)| {
-        let names = names.join(", ");
-        let lines = of_effect(effect).into_iter();
-        lines.map(move |line| format!("{names}: {line}"))
-    });
-    lines.collect()
+    let lines = known.into_iter();
+    lines
+        .map(|(line, names)| format!("{}: {line}", names.join(", ")))
+        .collect()
 }
 
 /// Returns a warning about each rule that never applies, because an earlier one matches all its packets.
@@ -140,6 +141,18 @@ mod tests {
         assert!(line.contains("a standard deviation of 3."), "{line}");
         let up = warnings("[up]\ndelay = '50ms'\njitter = '5ms'");
         assert!(up[0].starts_with("box.up.delay: "), "{up:?}");
+    }
+
+    #[test]
+    fn a_trace_has_one_note_for_each_stage() {
+        let text = "jitter = '5ms'\ntrace = { file = 'x', content = \"t,delay\\n0s,5ms\\n1s,9ms\\n2s,50ms\\n\" }";
+        let lines = warnings(text);
+        let first = lines.first().expect("order adds to the mean");
+        assert!(lines.len() <= 2, "{lines:?}");
+        assert!(
+            first.starts_with("box.up.delay, box.down.delay: "),
+            "{first}"
+        );
     }
 
     #[test]

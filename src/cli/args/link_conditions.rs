@@ -44,7 +44,7 @@ pub(crate) struct ConditionsArgs {
         hide_short_help = true
     )]
     toffee: Option<ToffeeSpec>,
-    /// Give packets that match a filter other conditions: 'tcp port 443: loss=2%' (repeatable)
+    /// Other conditions for some packets: 'tcp port 443: loss=2%'
     #[arg(long = "rule", value_name = "FILTER: CONDITIONS", help_heading = CONDITIONS_HEADING)]
     rules: Vec<RuleSpec>,
     /// Use a kind of network that `farwire profiles` lists; flags override it
@@ -71,6 +71,8 @@ pub(crate) struct ConditionsArgs {
 const LESS_USED: &[&str] = &[
     "ber",
     "corrupt",
+    "handover",
+    "outage",
     "path_mtu",
     "police",
     "rate_at",

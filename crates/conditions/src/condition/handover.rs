@@ -34,7 +34,7 @@ pub struct HandoverSpec {
 
 describe! {
     HandoverSpec: "handover" = "KEY=VALUE,...", as in "every=15s,hold=60ms,loss=1%,delay=5ms", shapes Handover;
-    "Hand the link over to another cell or satellite regularly: every=15s,hold=60ms"
+    "Handovers to another cell or satellite: every=15s,hold=60ms"
     + "Packets are held during a handover and leave in order. loss=1% loses a share of those that come meanwhile; delay=5ms moves the \
        delay by up to 5 ms up or down each time: every=15s,hold=60ms,loss=1%,delay=5ms"
 }

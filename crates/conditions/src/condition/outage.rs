@@ -42,8 +42,8 @@ pub struct Recurrence {
 
 describe! {
     OutageSpec: "outage" = "TIME/TIME[,OPTION...]", as in "200ms/10s,hold", shapes Outage;
-    "Interrupt the link for a time in every period: 200ms/10s loses all packets for 200 ms every 10 s"
-    + "With `hold`, packets wait until the outage is over. jitter=1s lets each outage begin up to 1 s later: 200ms/10s,hold,jitter=1s"
+    "Outages, here of 200 ms every 10 s: 200ms/10s"
+    + "All packets are lost during an outage. With `hold`, packets wait until the outage is over. jitter=1s lets each outage begin up to 1 s later: 200ms/10s,hold,jitter=1s"
 }
 
 impl OutageSpec {
