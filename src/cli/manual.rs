@@ -282,7 +282,7 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 (
                     "125",
-                    "farwire itself failed, or an argument is wrong; with --require-hits, a rule matched no packet.",
+                    "farwire itself failed, an argument is wrong, or a rule was not hit (--require-hits).",
                 ),
                 ("126, 127", "The command cannot be run, or cannot be found."),
             ],
