@@ -273,7 +273,7 @@ class Commands:
             + "Flags override the file or the profile.\n\n"
             + table(["flag", "what it does"], [[code(e.written), e.cell()] for e in self.link_options.values()])
             + "\n[conditions.md](../conditions.md) has every value, unit, default and limit. It also has what a file can say beyond "
-            + "the flags: schedules, gates, traces and classes of packets.\n"
+            + "the flags: schedules, gates and traces.\n"
         )
 
 

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str;
 use std::sync::Arc;
 
+use conditions::filter::Filter;
 use conditions::trace::{self, TraceFormat};
 use conditions::{LinkSpec, TraceSpec, warnings};
 use instruments::measure::{read_plan, record_plan};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
-use netio::FiveTuple;
+use netio::{FrameRef, Headers, Offload};
 use record::Record;
 use tempfile::TempDir;
 
@@ -19,7 +21,7 @@ use crate::cli::args::experiment_run::RestOfRecord;
 use crate::cli::args::links_file;
 use crate::cli::merge;
 use crate::experiment::{Plan, run_times, scenario};
-use crate::forward::capture::Filter;
+use crate::forward::packet_fields;
 use crate::named_files::NamedFiles;
 use crate::toml_file::SourceFile;
 use crate::{notes, web};
@@ -73,8 +75,12 @@ pub fn links(bytes: &[u8]) {
 fn carry(spec: &LinkSpec) {
     let _ = report::link(spec);
     let _ = spec.as_netem();
+    let mut spec = spec.clone();
+    let resolved = spec.resolve(|_| Ok(vec![IpAddr::from([10, 77, 0, 2])]));
+    resolved.expect("every name has an address");
     let link = spec.to_link("link").expect("conditions were checked");
     let _ = warnings::of_link(&link.config);
+    let _ = warnings::of_rules(&link.rules);
     pass(&link.config);
 }
 
@@ -95,7 +101,13 @@ pub fn filters(bytes: &[u8]) {
         Ok(&filter),
         "a filter differs from its text"
     );
-    let flow = frame.get(1..).and_then(FiveTuple::of);
+    let frame = FrameRef {
+        arrival: Nanos::ZERO,
+        offload: Offload::default(),
+        vlan: None,
+        bytes: frame.get(1..).unwrap_or_default(),
+    };
+    let fields = packet_fields(frame, &Headers::of(frame));
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut conditions = words.split(|word| ["and", "&&"].contains(word));
     let keeps = |words: &[&str]| {
@@ -103,9 +115,9 @@ pub fn filters(bytes: &[u8]) {
             .join(" ")
             .parse()
             .expect("a part of a filter is a filter");
-        condition.matches(flow.as_ref())
+        condition.matches(&fields)
     };
-    assert_eq!(filter.matches(flow.as_ref()), conditions.all(keeps));
+    assert_eq!(filter.matches(&fields), conditions.all(keeps));
 }
 
 /// Sends a request to the API of a running link. The bytes are text: the method and the path in the first line, one header in each further

@@ -5,7 +5,7 @@ use conditions::{CONDITIONS, Error, Problem, misplaced};
 use instruments::measure::Kind;
 
 /// Keys of a link that are no conditions.
-const OF_LINKS: &[&str] = &["up", "down", "stages", "classes", "toffee", "profile"];
+const OF_LINKS: &[&str] = &["up", "down", "stages", "rules", "toffee", "profile"];
 /// Keys of a case that other tables of a scenario lack.
 const OF_CASES: &[&str] = &[
     "link",
@@ -38,7 +38,7 @@ fn advice(key: &str, known: &[String]) -> Option<String> {
     let has = |name: &str| known.iter().any(|known| known == name);
     let is_of_link =
         CONDITIONS.iter().any(|condition| condition.key == key) || OF_LINKS.contains(&key);
-    if has("netem") && has("classes") {
+    if has("netem") && has("rules") {
         return match key {
             "instruments" | "cases" | "bases" | "trends" => {
                 Some("a scenario, which `farwire run` takes".to_owned())
@@ -94,7 +94,7 @@ mod tests {
         let instrument = ["name", "kind", "parameters", "warm_up"];
         let case = ["name", "link", "bed", "published"];
         let scenario = ["name", "seed", "late_budget", "instruments"];
-        let link = ["delay", "netem", "classes"];
+        let link = ["delay", "netem", "rules"];
         for (key, known, place) in [
             (
                 "count",

@@ -1,4 +1,4 @@
-//! The cost of a packet in the model alone, measured by `cargo bench -p farwire-model`.
+//! The cost of a packet in the model alone and in rules, measured by `cargo bench -p farwire-model -p farwire-conditions`.
 
 use std::process::{Command, Stdio};
 
@@ -15,6 +15,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["bench", "--locked", "-p", "farwire-model"]);
+    command.args(["-p", "farwire-conditions", "--benches"]);
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = command
         .stdin(Stdio::null())

@@ -15,20 +15,19 @@ from .client import Client, Condition, Lease, Link
 from .held import Fault, HeldLink
 from .views import (
     Change,
-    ClassCounters,
     Counters,
     DirectionCounters,
     Event,
     LeaseState,
     LinkState,
     Revision,
+    RuleCounters,
 )
 from .wan import Process, Wan
 
 __all__ = [
     "ApiError",
     "Change",
-    "ClassCounters",
     "Client",
     "CommandFailed",
     "Condition",
@@ -46,6 +45,7 @@ __all__ = [
     "MachineLacks",
     "Process",
     "Revision",
+    "RuleCounters",
     "Wan",
     "find_farwire_bin",
 ]

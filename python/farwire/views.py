@@ -95,8 +95,8 @@ class Revision:
 
 
 @dataclass(frozen=True)
-class ClassCounters:
-    """The counters of one class of packets."""
+class RuleCounters:
+    """The counters of the packets that match one rule."""
 
     name: str
     packets: int
@@ -109,7 +109,7 @@ class ClassCounters:
     dropped: Mapping[str, int]
 
     @classmethod
-    def of(cls, data: Json) -> ClassCounters:
+    def of(cls, data: Json) -> RuleCounters:
         return _read(cls, data)
 
 
@@ -136,7 +136,8 @@ class DirectionCounters:
     in_flight: int
     #: The mean delay of the delivered packets in milliseconds, queues included; None without packets.
     mean_delay_ms: Optional[float]
-    classes: Sequence[ClassCounters]
+    #: The packets that match each rule, in the order of the rules.
+    rules: Sequence[RuleCounters]
 
     @classmethod
     def of(cls, data: Json) -> DirectionCounters:
@@ -144,7 +145,7 @@ class DirectionCounters:
             cls,
             data,
             mean_delay_ms=data["delay"].get("mean_ms"),
-            classes=[ClassCounters.of(one) for one in data["classes"]],
+            rules=[RuleCounters.of(one) for one in data["rules"]],
         )
 
     @property

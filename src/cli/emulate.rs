@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use model::BitsPerSec;
 use netio::iface::Interface;
@@ -117,8 +117,10 @@ impl EmulateArgs {
     }
 
     fn emulate_one(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
-        let spec = self.link.to_spec().or_bad_input()?;
+        let mut spec = self.link.to_spec().or_bad_input()?;
+        link_conditions::resolve_hosts(&mut spec).or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
+        link_conditions::warn_of_hidden_rules(None, &link.rules);
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, speeds(names)));
         let in_force = crate::live::in_force(&spec);
@@ -196,7 +198,12 @@ impl EmulateArgs {
                 "--links: the file has the conditions of each link: leave the conditions of the command line out",
             ));
         }
-        let links = links_file::read(file, &self.link.named_files()).or_bad_input()?;
+        let mut links = links_file::read(file, &self.link.named_files()).or_bad_input()?;
+        for between in &mut links {
+            let name = between.name();
+            let resolved = link_conditions::resolve_hosts(&mut between.link);
+            resolved.context(name).or_bad_input()?;
+        }
         let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
         let specs = links.iter().map(|of| &of.link);
         let options = self.forwarder.options(specs, |of| of.captures(ends))?;
@@ -205,6 +212,9 @@ impl EmulateArgs {
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
         let named = boxed.iter().map(|of| (of.names.join("-"), &of.link.config));
         let notes = link_conditions::side_effects(named);
+        for of in &boxed {
+            link_conditions::warn_of_hidden_rules(Some(&of.names.join("-")), &of.link.rules);
+        }
         let number = counted(links.len() as u64, "link");
         let live = links.iter().map(|of| (of.name(), of.link.clone()));
         let wanted = Wanted {
@@ -242,7 +252,8 @@ impl EmulateArgs {
             live,
             on_exit,
         } = wanted;
-        let names: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
+        let ends: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
+        let names = ends.clone();
         let serve = |forwarder: &ForwarderHandle| {
             let all = live.into_iter().zip(names).enumerate();
             let all = all.map(|(number, ((name, spec), ends))| NewLink {
@@ -270,8 +281,14 @@ impl EmulateArgs {
         service_manager::ready(&said);
         let summaries = wan_box.run();
         drop(live);
-        let told = told(summaries?);
+        let summaries = summaries?;
+        let unhit = summaries.clone();
+        let told = told(summaries);
         note(format_args!("farwire: {told}"));
+        for (names, summary) in ends.iter().zip(&unhit) {
+            let link = (ends.len() > 1).then(|| names.join("-"));
+            link_conditions::warn_of_rules_without_hits(link.as_deref(), summary);
+        }
         match (json, &self.json) {
             (Some(file), _) => file.write_json(&told)?,
             (None, Some(stdout)) => write_json(stdout, &told)?,

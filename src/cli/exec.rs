@@ -22,6 +22,7 @@ use super::args::headings;
 use super::args::host_network::HostNetworkArgs;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::screen::{LiveScreen, TuiArg};
+use crate::exit::ENV_FAILED;
 use crate::forward::thread::EMULATOR_DIED;
 use crate::host_network::{self, HOST_NAME, JoinedHost};
 use crate::live::NewLink;
@@ -49,6 +50,8 @@ use record::quantity::counted;
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     link: ConditionsArgs,
+    /// Run this shell command at the far end, in place of farwire's server
+    ///
     /// Run this shell command at the far end, in place of farwire's server; its output goes to standard error
     #[arg(long, value_name = "COMMAND", help_heading = BED_HEADING)]
     far: Option<String>,
@@ -69,6 +72,9 @@ pub(crate) struct ExecArgs {
     /// Write the link's counters as JSON to FILE (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
+    /// End with 125 if the command succeeds but a rule matched no packet
+    #[arg(long, help_heading = headings::OUTPUT, hide_short_help = true)]
+    require_hits: bool,
     #[command(flatten)]
     forwarder: ForwarderArgs,
     #[command(flatten)]
@@ -100,7 +106,13 @@ impl ExecArgs {
                 "--tui: a shell needs the terminal too: name a command after --",
             ));
         }
-        let spec = self.link.to_spec().or_bad_input()?;
+        let mut spec = self.link.to_spec().or_bad_input()?;
+        if self.require_hits && spec.rules.is_empty() {
+            return Err(Failure::bad_input(
+                "--require-hits: the link has no rules: state --rule, or leave --require-hits out",
+            ));
+        }
+        link_conditions::resolve_hosts(&mut spec).or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         let listening = self.listen.open(THE_LINK)?;
         let host_network = self.host_network.prepare()?;
@@ -115,6 +127,7 @@ impl ExecArgs {
         } else {
             testbed::gain_privilege(user)?;
         }
+        link_conditions::warn_of_hidden_rules(None, &link.rules);
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
         let signals = Signals::catch()?;
@@ -181,10 +194,12 @@ impl ExecArgs {
         for cause in judged.into_iter().flatten() {
             note(format_args!("farwire: {cause}"));
         }
+        let lacks_hits = link_conditions::warn_of_rules_without_hits(None, summary);
         if let Some(file) = &self.json {
             write_json(file, summary)?;
         }
-        Ok(ExitCode::from(code))
+        let is_refused = self.require_hits && lacks_hits && code == 0;
+        Ok(ExitCode::from(if is_refused { ENV_FAILED } else { code }))
     }
 
     /// Runs the command to its end. The first request to leave terminates the command, the second one kills it.

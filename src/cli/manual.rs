@@ -280,7 +280,10 @@ static ALL: &[(&str, Facts)] = &[
                     "0-255",
                     "The exit code of the command; 128 and the signal's number if a signal ended it.",
                 ),
-                ("125", "farwire itself failed, or an argument is wrong."),
+                (
+                    "125",
+                    "farwire itself failed, an argument is wrong, or a rule was not hit (--require-hits).",
+                ),
                 ("126, 127", "The command cannot be run, or cannot be found."),
             ],
             environment: &[

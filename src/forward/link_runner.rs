@@ -21,8 +21,8 @@ use super::observers::Observers;
 use super::packet_log::PacketLogWriter;
 use super::segment_run::SegmentRun;
 use super::stats::{EmulatorLoss, QueueState, Stats};
-use super::{BATCH, NewConditions, PortId, QUANTUM};
-use conditions::Rules;
+use super::{BATCH, NewConditions, PortId, QUANTUM, packet_fields};
+use conditions::{Direction, Rules};
 use record::lateness::FlowDepartures;
 use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 
@@ -30,7 +30,7 @@ use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 pub(super) struct LinkRunner {
     pub(super) ports: [PortId; 2],
     link: Link,
-    /// The rules that assign packets to classes.
+    /// The rules that give packets their classes.
     pub(super) rules: Rules,
     pub(super) departures: [Departures; 2],
     stats: Stats,
@@ -142,8 +142,7 @@ impl LinkRunner {
         }
         let arrival = frame.arrival;
         let headers = Headers::of(&frame);
-        let protocol = headers.protocol.filter(|_| !self.rules.is_empty());
-        let class = protocol.map_or(0, |number| self.rules.class_of(number, headers.ports));
+        let class = self.class_of(ingress, (&frame).into(), &headers);
         let origin = FrameOrigin {
             side: ingress,
             set: self.ports[ingress.index()].set,
@@ -171,6 +170,19 @@ impl LinkRunner {
                 shared.held.clamp(first, clamped);
             }
         }
+    }
+
+    /// Returns the class of a frame's packets: the number of the first rule that they match, or 0.
+    fn class_of(&self, ingress: Side, frame: FrameRef<'_>, headers: &Headers) -> u16 {
+        if self.rules.is_empty() {
+            return 0;
+        }
+        let direction = match ingress {
+            Side::A => Direction::Up,
+            Side::B => Direction::Down,
+        };
+        self.rules
+            .class_of(direction, &packet_fields(frame, headers))
     }
 
     /// Counts a frame with all its packets as lost by the emulator.

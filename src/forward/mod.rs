@@ -14,9 +14,12 @@ mod held_frames;
 mod link_runner;
 mod observed;
 mod observers;
+mod packet_fields;
 pub(crate) mod packet_log;
 mod recent_arrivals;
 pub(crate) mod round_trips;
+#[cfg(test)]
+mod rule_hits;
 mod segment_run;
 pub(crate) mod stats;
 #[cfg(test)]
@@ -33,6 +36,7 @@ use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
 use link_runner::{ForwarderShared, LinkRunner};
+pub(crate) use packet_fields::packet_fields;
 use packet_log::PacketLogWriter;
 use recent_arrivals::RecentArrivals;
 pub(crate) use recent_arrivals::TURN;
@@ -75,7 +79,7 @@ pub(crate) struct Forwarder<P: PortSet> {
 pub(crate) struct NewConditions {
     /// The paths, whose schedules follow `clock`.
     pub(crate) paths: CheckedPaths,
-    /// The rules that assign packets to classes.
+    /// The rules that give packets their classes.
     pub(crate) rules: Rules,
     /// The schedules' time before the change.
     pub(crate) clock: ScheduleClock,

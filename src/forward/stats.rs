@@ -9,8 +9,8 @@ use model::{Counters, Nanos, Side, Waiting};
 use netio::{Missed, SendTimes, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::summary::{
-    ClassSummary, DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary,
-    OwnLoss, ShareSummary, StallSummary, Summary, dropped_by_cause,
+    DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary, OwnLoss,
+    RuleSummary, ShareSummary, StallSummary, Summary, dropped_by_cause,
 };
 
 /// The causes of losses by the emulator itself. The emulated network causes none of these.
@@ -400,9 +400,9 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
         .chain(own_losses([("tunnel train refused", refused)]));
     let delayed = &stats.delay_totals[ingress.index()];
     let others = stats.link[ingress.index()].iter().enumerate().skip(1);
-    let classes = rules.names().zip(others).map(|(name, (class, counters))| {
+    let of_rules = rules.names().zip(others).map(|(name, (class, counters))| {
         let delay = delayed.get(class).copied().unwrap_or_default();
-        ClassSummary::new(name, counters, delay.summary())
+        RuleSummary::new(name, counters, delay.summary())
     });
     let delay = delayed
         .iter()
@@ -419,7 +419,7 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
         replies: stats.replies[ingress.index()],
         held_at_end: held_at_end(stats, ingress, &counters),
         delay: delay.summary(),
-        classes: classes.collect(),
+        rules: of_rules.collect(),
         late_arrivals: counters.late,
         link_control: stats.control[ingress.index()],
         emulator_lost: emulator_lost.collect(),

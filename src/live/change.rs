@@ -152,7 +152,12 @@ impl RequestedConditions {
                 value
             }
         };
-        let requested: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
+        let mut requested: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
+        // A client's request makes no look-up. A name that is in force keeps its addresses.
+        requested.resolve(|name| {
+            let known = now.addresses_of(name).map(<[_]>::to_vec);
+            known.ok_or_else(|| "only exec and emulate look names up, when they start".to_owned())
+        })?;
         if requested.seed.is_some_and(|seed| seed != now.seed()) {
             let error = Error::other(format_args!(
                 "the seed of a running link, {}, cannot be changed: leave seed out",
@@ -268,10 +273,10 @@ impl ChangeRefusal {
         };
         let condition = stage.split_once('.').map_or(stage.as_str(), |(_, of)| of);
         let error = Error::other(format_args!(
-            "several classes share {condition}, and a running link cannot give one of them its own: change it for all of them, \
-             or restart with a class that has its own"
+            "several rules share {condition}, and a running link cannot give one of them its own: change it for all of them, \
+             or restart with a rule that has its own"
         ));
-        error.at("classes").into()
+        error.at("rules").into()
     }
 }
 
@@ -342,9 +347,9 @@ mod tests {
                 "the seed of a running link, 1, cannot be changed",
             ),
             (
-                json!({"classes": [{"name": "a", "loss": "x"}]}),
-                "classes[0].loss",
-                "classes",
+                json!({"rules": [{"name": "a", "loss": "x"}]}),
+                "rules[0].loss",
+                "rules",
             ),
             (
                 json!({"jitter": {"spread": "2ms", "law": "table", "file": "x"}}),
@@ -369,8 +374,8 @@ mod tests {
                     ((*key).to_owned(), json!({ *key: wrong })),
                     (format!("down.{key}"), json!({ "down": { *key: wrong } })),
                     (
-                        format!("classes[0].up.{key}"),
-                        json!({ "classes": [{ "name": "a", "port": 1, "up": { *key: wrong } }] }),
+                        format!("rules[0].up.{key}"),
+                        json!({ "rules": [{ "name": "a", "port": 1, "up": { *key: wrong } }] }),
                     ),
                     (
                         format!("schedule[0].{key}"),
@@ -391,6 +396,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_request_looks_no_name_up_and_a_name_in_force_keeps_its_addresses() {
+        let mut now: LinkSpec = toml::from_str("[[rules]]\nmatch = 'host example.com'").unwrap();
+        now.resolve(|_| Ok(vec![[10, 77, 0, 2].into()])).unwrap();
+        let now = Arc::new(now);
+        let patch = |patch| RequestedConditions::Patch(patch).apply_to(&now);
+        let (same, _) = patch(json!({"delay": null})).unwrap();
+        assert!(Arc::ptr_eq(&same, &now));
+        let (more, _) = patch(json!({"delay": "1ms"})).unwrap();
+        assert_eq!(more.addresses_of("example.com").unwrap().len(), 1);
+        let refused = patch(json!({"rules": [{"match": "host example.org"}]})).unwrap_err();
+        let ChangeRefusal::Conditions(error) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(error.field().as_deref(), Some("rules[0]"));
+        assert!(
+            error
+                .to_string()
+                .contains("example.org: only exec and emulate look names up")
+        );
     }
 
     #[test]

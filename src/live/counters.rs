@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::summary::{ClassSummary, DelaySum, DirectionSummary};
+use record::summary::{DelaySum, DirectionSummary, RuleSummary};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -53,14 +53,14 @@ pub(crate) struct DirectionCounters {
     pub(crate) delay: DelayCount,
     /// Packets that are on their way now.
     pub(crate) in_flight: u64,
-    /// The counters of each class of packets. Packets without a class count only in the totals.
-    pub(crate) classes: Vec<ClassCounters>,
+    /// The counters of the packets of each rule. Packets that match no rule count only in the totals.
+    pub(crate) rules: Vec<RuleCounters>,
 }
 
-/// Counters of one class of packets.
+/// Counters of the packets of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-pub(crate) struct ClassCounters {
-    /// The name of the class.
+pub(crate) struct RuleCounters {
+    /// The name of the rule.
     pub(crate) name: String,
     /// Packets offered to the link.
     pub(crate) packets: u64,
@@ -122,14 +122,14 @@ fn memory_of(causes: &BTreeMap<String, u64>) -> usize {
 impl DirectionCounters {
     /// Returns the heap memory of the counters in bytes.
     pub(super) fn memory(&self) -> usize {
-        let classes = self
-            .classes
+        let rules = self
+            .rules
             .iter()
-            .map(|class| class.name.capacity() + memory_of(&class.dropped));
+            .map(|rule| rule.name.capacity() + memory_of(&rule.dropped));
         memory_of(&self.dropped)
             + memory_of(&self.emulator_lost)
-            + self.classes.capacity() * size_of::<ClassCounters>()
-            + classes.sum::<usize>()
+            + self.rules.capacity() * size_of::<RuleCounters>()
+            + rules.sum::<usize>()
     }
 
     /// Reads the counters of a direction from its summary.
@@ -147,7 +147,7 @@ impl DirectionCounters {
             emulator_lost: lost.map(|loss| (loss.cause.clone(), loss.count)).collect(),
             delay: DelayCount::of(direction.delay),
             in_flight: direction.held_at_end,
-            classes: direction.classes.iter().map(ClassCounters::of).collect(),
+            rules: direction.rules.iter().map(RuleCounters::of).collect(),
         }
     }
 
@@ -172,12 +172,9 @@ impl DirectionCounters {
     /// Returns the counts since the `earlier` counters. The number of packets on their way is the
     /// current one.
     pub(super) fn since(&self, earlier: &Self) -> Self {
-        let of_class = |class: &ClassCounters| {
-            let before = earlier
-                .classes
-                .iter()
-                .find(|other| other.name == class.name);
-            before.map_or_else(|| class.clone(), |before| class.since(before))
+        let of_rule = |rule: &RuleCounters| {
+            let before = earlier.rules.iter().find(|other| other.name == rule.name);
+            before.map_or_else(|| rule.clone(), |before| rule.since(before))
         };
         Self {
             packets: self.packets - earlier.packets,
@@ -191,23 +188,23 @@ impl DirectionCounters {
             emulator_lost: causes_since(&self.emulator_lost, &earlier.emulator_lost),
             delay: self.delay.since(earlier.delay),
             in_flight: self.in_flight,
-            classes: self.classes.iter().map(of_class).collect(),
+            rules: self.rules.iter().map(of_rule).collect(),
         }
     }
 }
 
-impl ClassCounters {
-    fn of(class: &ClassSummary) -> Self {
+impl RuleCounters {
+    fn of(rule: &RuleSummary) -> Self {
         Self {
-            name: class.name.clone(),
-            packets: class.packets,
-            bytes: class.bytes,
-            delivered: class.delivered,
-            delivered_bytes: class.delivered_bytes,
-            marked: class.marked,
-            edited: class.edited,
-            dropped: class.dropped.clone(),
-            delay: DelayCount::of(class.delay),
+            name: rule.name.clone(),
+            packets: rule.packets,
+            bytes: rule.bytes,
+            delivered: rule.delivered,
+            delivered_bytes: rule.delivered_bytes,
+            marked: rule.marked,
+            edited: rule.edited,
+            dropped: rule.dropped.clone(),
+            delay: DelayCount::of(rule.delay),
         }
     }
 
@@ -250,18 +247,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_since_a_reading_are_by_cause_and_class() {
+    fn counts_since_a_reading_are_by_cause_and_rule() {
         let causes = |all: &[(&str, u64)]| -> BTreeMap<String, u64> {
             all.iter()
                 .map(|(cause, count)| ((*cause).to_owned(), *count))
                 .collect()
         };
         let delay = |packets, sum_us| DelayCount::of(DelaySum { packets, sum_us });
-        let class = |name: &str, packets| ClassCounters {
+        let rule = |name: &str, packets| RuleCounters {
             name: name.to_owned(),
             packets,
             delay: delay(packets, 1_000 * packets),
-            ..ClassCounters::default()
+            ..RuleCounters::default()
         };
         let earlier = DirectionCounters {
             packets: 10,
@@ -269,7 +266,7 @@ mod tests {
             in_flight: 4,
             delay: delay(6, 6_000),
             dropped: causes(&[("loss", 2)]),
-            classes: vec![class("web", 3)],
+            rules: vec![rule("web", 3)],
             ..DirectionCounters::default()
         };
         let now = DirectionCounters {
@@ -278,7 +275,7 @@ mod tests {
             in_flight: 1,
             delay: delay(12, 126_000),
             dropped: causes(&[("loss", 3), ("queue full", 5)]),
-            classes: vec![class("web", 4), class("voice", 2)],
+            rules: vec![rule("web", 4), rule("voice", 2)],
             ..DirectionCounters::default()
         };
         let since = now.since(&earlier);
@@ -286,6 +283,6 @@ mod tests {
         assert_eq!(since.delay.mean_ms, Some(20.0));
         assert_eq!(now.since(&now).delay.mean_ms, None);
         assert_eq!(since.dropped, causes(&[("loss", 1), ("queue full", 5)]));
-        assert_eq!(since.classes, [class("web", 1), class("voice", 2)]);
+        assert_eq!(since.rules, [rule("web", 1), rule("voice", 2)]);
     }
 }

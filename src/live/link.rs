@@ -55,9 +55,9 @@ struct LinkState {
     /// The conditions in force.
     conditions: Arc<CheckedConditions>,
     lease: Option<Lease>,
-    /// The names of the classes in order. The forwarder counts packets by the places of their
-    /// classes.
-    classes: Vec<String>,
+    /// The names of the rules in order. The forwarder counts packets by the places of their
+    /// rules.
+    rules: Vec<String>,
 }
 
 /// The conditions in force from an instant on, and the counters at that instant.
@@ -91,7 +91,7 @@ impl LiveLink {
             spec: Arc::clone(&conditions.spec),
             description: Arc::clone(&conditions.description),
         };
-        let classes = class_names(&first.spec);
+        let rules = rule_names(&first.spec);
         let mut revisions = BoundedHistory::at_most(KEPT);
         let bytes = first.memory();
         revisions.push(Arc::new(first), bytes);
@@ -107,7 +107,7 @@ impl LiveLink {
                 revisions,
                 conditions,
                 lease: None,
-                classes,
+                rules,
             }),
             journal: Mutex::default(),
             ended: watch::Sender::new(false),
@@ -142,14 +142,14 @@ impl LiveLink {
         deadline: Nanos,
     ) -> Result<ChangeResult, ChangeRefusal> {
         loop {
-            let (now, lease, classes) = {
+            let (now, lease, rules) = {
                 let state = lock(&self.state);
                 self.check_order(&state, order)?;
                 let lease = state
                     .lease
                     .as_ref()
                     .map(|lease| Arc::clone(&lease.before.conditions));
-                (state.revert_state(), lease, state.classes.clone())
+                (state.revert_state(), lease, state.rules.clone())
             };
             let (spec, schedule) = order.conditions.apply_to(&now.conditions.spec)?;
             // Conditions without a schedule keep no time for a later schedule.
@@ -158,7 +158,7 @@ impl LiveLink {
             } else {
                 ScheduleClock::default()
             };
-            check_classes(&classes, &spec)?;
+            check_rules(&rules, &spec)?;
             check_memory(&spec, self.forwarder.held_memory())?;
             let next = if Arc::ptr_eq(&spec, &now.conditions.spec) {
                 Arc::clone(&now.conditions)
@@ -473,9 +473,9 @@ impl LiveLink {
         let (clock, order) = (new.clock, new.order);
         let changed = self.forwarder.change(self.number, new);
         let reading = changed.map_err(|error| ChangeRefusal::of_change(&conditions.spec, error))?;
-        let names = class_names(&conditions.spec);
-        if names.len() > state.classes.len() {
-            state.classes = names;
+        let names = rule_names(&conditions.spec);
+        if names.len() > state.rules.len() {
+            state.rules = names;
         }
         let revision = Revision {
             number: state.in_force().number + 1,
@@ -688,23 +688,23 @@ impl Revision {
     }
 }
 
-fn class_names(spec: &LinkSpec) -> Vec<String> {
-    let names = spec.classes.iter().map(|class| class.rule.name.clone());
+fn rule_names(spec: &LinkSpec) -> Vec<String> {
+    let names = spec.rules.iter().map(|one| one.rule.name.clone());
     names.collect()
 }
 
-/// Refuses classes that would be counted as others, because the forwarder identifies classes by
+/// Refuses rules that would be counted as others, because the forwarder identifies rules by
 /// their places.
-fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
-    let names = class_names(spec);
+fn check_rules(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
+    let names = rule_names(spec);
     let differ = known.iter().zip(&names).find(|(known, name)| known != name);
     match differ {
         None => Ok(()),
         Some((known, name)) => Err(Error::other(format_args!(
             "{name} takes the place of {known}, and would be counted as it: keep the order and the names of a running link's \
-             classes, and add new ones at the end"
+             rules, and add new ones at the end"
         ))
-        .at("classes")),
+        .at("rules")),
     }
 }
 

@@ -26,20 +26,53 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
 }
 
 /// Returns the equivalent flags for a shell, or `None` if flags cannot express the conditions:
-/// schedules, stages, classes and tables of values have no flags.
+/// schedules, stages, fields of rules and tables of values have no flags.
 pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
     let Ok(Value::Object(mut conditions)) = serde_json::to_value(spec) else {
         return None;
     };
     let directions =
         [("up-", "up"), ("down-", "down")].map(|(prefix, key)| (prefix, conditions.remove(key)));
+    let rules = match conditions.remove("rules") {
+        Some(Value::Array(rules)) => rules,
+        _ => Vec::new(),
+    };
     let mut flags = flags_of("", &conditions)?;
     for (prefix, direction) in directions {
         if let Some(Value::Object(direction)) = direction {
             flags.extend(flags_of(prefix, &direction)?);
         }
     }
+    for rule in &rules {
+        flags.push(format!("--rule {}", quoted(&rule_of(rule)?)));
+    }
     Some(flags.join(" "))
+}
+
+/// Returns a rule as its flag has it, or `None` if it has a schedule, or fields instead of a filter.
+fn rule_of(rule: &Value) -> Option<String> {
+    let rule = rule.as_object()?;
+    let mut words = format!("{}:", rule.get("match")?.as_str()?);
+    for (key, value) in rule {
+        match (key.as_str(), value) {
+            ("match", _) => {}
+            ("up" | "down", Value::Object(direction)) => {
+                for (condition, value) in direction {
+                    words += &format!(" {key}-{}", assignment(condition, value)?);
+                }
+            }
+            ("name" | "direction", Value::String(text)) => words += &format!(" {key}={text}"),
+            _ => words += &format!(" {}", assignment(key, value)?),
+        }
+    }
+    Some(words)
+}
+
+/// Returns a condition of a rule as its flag has it.
+fn assignment(key: &str, value: &Value) -> Option<String> {
+    let is_condition = CONDITIONS.iter().any(|known| known.key == key);
+    let value = value_of(value).filter(|_| is_condition)?;
+    Some(format!("{}={value}", key.replace('_', "-")))
 }
 
 fn flags_of(prefix: &str, conditions: &Map<String, Value>) -> Option<Vec<String>> {
@@ -133,12 +166,28 @@ mod tests {
     }
 
     #[test]
-    fn conditions_without_flags_have_no_command_line() {
-        assert_eq!(flags("schedule = [{ at = '1s', loss = '1%' }]"), None);
+    fn a_rule_with_a_filter_has_a_flag() {
+        let text = "[[rules]]\nname = 'web'\nmatch = 'tcp port 443'\nloss = '1%,burst=8'\nup.path_mtu = 1400\n\
+                    [[rules]]\nmatch = 'udp'\ndirection = 'down'\nnetem = 'delay 1ms'";
+        let line = flags(text).unwrap();
+        let rules: Vec<conditions::RuleSpec> = line
+            .split('\'')
+            .skip(1)
+            .step_by(2)
+            .map(|rule| rule.parse().unwrap())
+            .collect();
+        let spec: LinkSpec = toml::from_str(text).unwrap();
+        assert_eq!(rules, spec.rules, "{line}");
         assert_eq!(
-            flags("[[classes]]\nname = 'a'\nport = 80\nloss = '1%'"),
+            flags("[[rules]]\nmatch = 'udp'\nschedule = [{ at = '1s', loss = '1%' }]"),
             None
         );
+    }
+
+    #[test]
+    fn conditions_without_flags_have_no_command_line() {
+        assert_eq!(flags("schedule = [{ at = '1s', loss = '1%' }]"), None);
+        assert_eq!(flags("[[rules]]\nname = 'a'\nport = 80\nloss = '1%'"), None);
     }
 
     #[test]

@@ -21,8 +21,9 @@ use utoipa::IntoParams;
 
 use super::AppState;
 use super::problem::Problem;
-use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec, Filter};
+use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec};
 use crate::live::LiveLink;
+use conditions::filter::Filter;
 
 /// The largest number of simultaneous captures. Each may hold more than 300 MiB of packets in
 /// memory.
@@ -77,6 +78,7 @@ impl CaptureQuery {
         };
         let filter = self.filter.as_deref().unwrap_or_default();
         let filter = Filter::from_str(filter)
+            .and_then(Filter::without_names)
             .map_err(|error| Problem::bad_query("filter", format!("filter: {error}")))?;
         let time = match &self.time {
             None => DEFAULT_TIME,

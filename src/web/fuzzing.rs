@@ -36,7 +36,7 @@ const IN_FORCE: &str = "\
     kind = 'stall'\n\
     every = '15s'\n\
     lasts = '100ms'\n\
-    [[classes]]\n\
+    [[rules]]\n\
     name = 'calls'\n\
     protocol = 'udp'\n\
     port = 5060\n\

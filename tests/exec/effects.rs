@@ -401,10 +401,10 @@ fn a_drop_head_queue_that_is_full_drops_what_waited_and_its_counts_add_up() -> R
 #[test_support::test(Namespaces, Tool("bash"))]
 fn a_class_is_what_its_rule_takes() -> Result<()> {
     let script = "bash -c 'for n in 1 2 3 4 5; do for port in 5000 6000; do echo > /dev/udp/10.77.0.2/$port; done; done' 2>/dev/null; true";
-    let link = "[[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5000\nup = { loss = '100%' }";
+    let link = "[[rules]]\nname = 'voice'\nprotocol = 'udp'\nport = 5000\nup = { loss = '100%' }";
     let Run { summary, said, .. } = Run::of(link, script)?;
     let up = &summary.up;
-    let [voice] = &up.classes[..] else {
+    let [voice] = &up.rules[..] else {
         anyhow::bail!("{summary:?}")
     };
     ensure!(voice.name == "voice", "{summary:?}{said}");

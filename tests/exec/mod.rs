@@ -8,6 +8,7 @@ mod faults;
 mod link;
 mod packet_log;
 mod profiles;
+mod rules;
 mod shell;
 mod slow_lines;
 mod traces;

@@ -511,7 +511,7 @@ fn with_classes() -> String {
         "name": "fair", "protocol": "udp", "port": 21_000,
         "rate": "1mbit", "queue": "10pkt", "aqm": "fq_codel,flows=65535",
     }));
-    conditions(json!({"classes": classes, "schedule": steps(2_000)}))
+    conditions(json!({"rules": classes, "schedule": steps(2_000)}))
 }
 
 /// Returns conditions with as many stages as a path may have, and as many steps as fit. Four stages copy `share` of the packets.

@@ -97,15 +97,14 @@ fn a_lease_of_a_connection_that_another_connection_renews_ends_with_that_one() -
 #[test_support::test(Namespaces)]
 fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
-    let own =
-        r#"{"loss": "0.5%", "classes": [{"name": "voice", "protocol": "udp", "loss": "0%"}]}"#;
-    let shared = r#"{"classes": [{"name": "voice", "protocol": "udp"}]}"#;
+    let own = r#"{"loss": "0.5%", "rules": [{"name": "voice", "protocol": "udp", "loss": "0%"}]}"#;
+    let shared = r#"{"rules": [{"name": "voice", "protocol": "udp"}]}"#;
     ensure!(exec.patch("", own)?.status == 200, "{own}");
     let refused = |query: &str, body: &str, words: &str| -> Result<()> {
         let refused = exec.patch(query, body)?;
         let why = refused.body["detail"].as_str().unwrap_or_default();
         ensure!(refused.status == 422, "{query}: {refused:?}");
-        ensure!(refused.body["field"] == "classes", "{query}: {refused:?}");
+        ensure!(refused.body["field"] == "rules", "{query}: {refused:?}");
         ensure!(why.contains(words), "{query}: {refused:?}");
         Ok(())
     };
@@ -125,7 +124,7 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
     let line = "PATCH /v1/links/link";
     let held = exec.with_body(line, "application/json", &id, shared)?;
     ensure!(held.status == 422, "{held:?}");
-    ensure!(held.body["field"] == "classes", "{held:?}");
+    ensure!(held.body["field"] == "rules", "{held:?}");
     let ended = exec.send(
         &format!("DELETE /v1/links/link/lease HTTP/1.1\r\nHost: {}", exec.at),
         "",

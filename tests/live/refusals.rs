@@ -20,7 +20,7 @@ fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
         |n: usize| json!({"kind": "duplicate", "name": format!("d{n}"), "duplicate": "100%"});
     let copies = json!({"stages": (0..30).map(copier).collect::<Vec<_>>()}).to_string();
     let class = |n: usize| json!({"name": format!("c{n}"), "port": n + 1});
-    let classes = json!({"classes": (0..800).map(class).collect::<Vec<_>>()}).to_string();
+    let classes = json!({"rules": (0..800).map(class).collect::<Vec<_>>()}).to_string();
     let filter = format!("capture?filter={}", vec!["tcp"; 33].join("%20and%20"));
     for (answer, status, field) in [
         (put(json_kind, "", "{\"delay\": \"2")?, 400, None),
@@ -42,7 +42,7 @@ fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
         (put(json_kind, "\r\nFarwire-Lease: x", "{}")?, 404, None),
         (put(json_kind, "", &copies)?, 422, Some("stages")),
         (exec.patch("?dry_run=1", &copies)?, 422, Some("stages")),
-        (put(json_kind, "", &classes)?, 422, Some("classes")),
+        (put(json_kind, "", &classes)?, 422, Some("rules")),
         (of_link(&filter)?, 400, Some("filter")),
         (put("text/plain", "", "{}")?, 415, None),
         (put(json_kind, "", &large)?, 413, None),

@@ -160,7 +160,7 @@ impl Error {
         self
     }
 
-    /// Returns the path as API clients write it, `up.loss` or `classes[0].loss`; `None` if it is empty.
+    /// Returns the path as API clients write it, `up.loss` or `rules[0].loss`; `None` if it is empty.
     pub fn field(&self) -> Option<String> {
         let mut field = String::new();
         for step in &self.path {

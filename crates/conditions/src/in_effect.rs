@@ -14,6 +14,7 @@ use crate::Direction;
 use crate::error::Error;
 use crate::link::hop::emulated_link;
 use crate::route::{FULL_FRAME, PathStages};
+use crate::rules::Rules;
 use crate::{LinkSpec, reach, warnings};
 
 /// The meaning of conditions in both directions.
@@ -29,7 +30,7 @@ pub struct InEffect {
     pub notes: Vec<String>,
 }
 
-/// The meaning of conditions in one direction, at first, for packets of no class.
+/// The meaning of conditions in one direction, at first, for packets that match no rule.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectionInEffect {
     /// The share of packets that are lost at random in the long run, or marked if they support ECN, in percent; absent
@@ -82,9 +83,11 @@ impl InEffect {
         if all.clone().any(|stage| !stage.schedule.is_empty()) {
             notes.push("schedules: later changes are not shown here".to_owned());
         }
-        if !hop.classes.is_empty() {
-            notes.push("classes: the conditions of classes are not shown here".to_owned());
+        if !hop.rules.is_empty() {
+            notes.push("rules: the conditions of rules are not shown here".to_owned());
         }
+        let rules: Rules = hop.rules.iter().map(|(rule, _)| rule.clone()).collect();
+        notes.extend(warnings::of_rules(&rules));
         let [up, down] = [hop.rest.up, hop.rest.down].map(PathStages);
         let round_trip = up.propagation() + down.propagation();
         Ok(Self {
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_conditions_count_without_schedules_and_classes() {
+    fn the_first_conditions_count_without_schedules_and_rules() {
         let own = of("delay = '10ms'\nschedule = [{ at = '1s', delay = '50ms' }]");
         assert_eq!(own.up.tried.delay_ms.unwrap().most, 10.0);
         assert!(own.notes[0].starts_with("schedules: "), "{own:?}");
@@ -375,9 +378,9 @@ mod tests {
         let tried = stalled.tried;
         assert!(tried.held_percent > 0.0 && tried.delay_ms.is_none());
         assert!((tried.held_percent + tried.dropped_percent - 100.0).abs() < 1e-9);
-        let classes = of("[[classes]]\nname = 'calls'\nprotocol = 'udp'\nloss = '1%'");
-        assert!(classes.notes[0].starts_with("classes: "), "{classes:?}");
-        assert_eq!(classes.up.loss_percent, Some(0.0));
+        let rules = of("[[rules]]\nname = 'calls'\nprotocol = 'udp'\nloss = '1%'");
+        assert!(rules.notes[0].starts_with("rules: "), "{rules:?}");
+        assert_eq!(rules.up.loss_percent, Some(0.0));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The conditions of a link as users write them in a file or on the command line.
 
-pub(crate) mod class;
 mod followed;
 pub(crate) mod hop;
 pub(crate) mod profiles;
 mod recurring;
+pub(crate) mod rule;
 pub mod stage;
 
 use std::fmt;
@@ -15,9 +15,9 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Value, json};
 
-use self::class::ClassSpec;
 use self::hop::emulated_link;
 use self::profiles::Base;
+use self::rule::RuleSpec;
 use self::stage::ExtraStage;
 use crate::Direction;
 use crate::as_netem::AsNetem;
@@ -57,10 +57,10 @@ pub struct LinkSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub stages: Vec<ExtraStage>,
-    /// Classes of packets with other conditions; a packet belongs to the first class whose rule it matches.
+    /// Rules: packets that match one have other conditions. The first rule that matches a packet applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
-    pub classes: Vec<ClassSpec>,
+    pub rules: Vec<RuleSpec>,
 }
 
 impl LinkSpec {
@@ -79,7 +79,7 @@ impl LinkSpec {
             toffee: self.toffee.or(other.toffee),
             seed: self.seed.or(other.seed),
             stages: either(self.stages, other.stages),
-            classes: either(self.classes, other.classes),
+            rules: either(self.rules, other.rules),
         }
     }
 
@@ -104,11 +104,11 @@ impl LinkSpec {
     pub fn memory(&self) -> usize {
         let layers = self.layers().map(Layer::memory);
         let stages = self.stages.iter().map(ExtraStage::memory);
-        let names = self.classes.iter().map(|class| class.rule.name.capacity());
+        let rules = self.rules.iter().map(|one| one.rule.memory());
         size_of::<Self>()
             + self.stages.capacity() * size_of::<ExtraStage>()
-            + self.classes.capacity() * size_of::<ClassSpec>()
-            + layers.chain(stages).chain(names).sum::<usize>()
+            + self.rules.capacity() * size_of::<RuleSpec>()
+            + layers.chain(stages).chain(rules).sum::<usize>()
     }
 
     /// Converts schedules that follow `clock` to schedules that count from the link's start. A step that will never
@@ -165,23 +165,21 @@ impl LinkSpec {
     }
 
     fn layers(&self) -> impl Iterator<Item = &Layer> {
-        let classes = self
-            .classes
+        let rules = self
+            .rules
             .iter()
-            .flat_map(|class| [&class.both, &class.up, &class.down]);
-        [&self.both, &self.up, &self.down]
-            .into_iter()
-            .chain(classes)
+            .flat_map(|rule| [&rule.both, &rule.up, &rule.down]);
+        [&self.both, &self.up, &self.down].into_iter().chain(rules)
     }
 
     fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        let classes = self
-            .classes
+        let rules = self
+            .rules
             .iter_mut()
-            .flat_map(|class| [&mut class.both, &mut class.up, &mut class.down]);
+            .flat_map(|rule| [&mut rule.both, &mut rule.up, &mut rule.down]);
         [&mut self.both, &mut self.up, &mut self.down]
             .into_iter()
-            .chain(classes)
+            .chain(rules)
     }
 
     /// Returns each direction as options of netem: up, then down.
@@ -190,8 +188,8 @@ impl LinkSpec {
             (self.toffee.is_some(), "toffee, which both directions share"),
             (!self.stages.is_empty(), "stages"),
             (
-                !self.classes.is_empty(),
-                "classes, which need their own filters and qdiscs",
+                !self.rules.is_empty(),
+                "rules, which need their own filters and qdiscs",
             ),
         ];
         let shared: Vec<String> = shared
@@ -218,8 +216,9 @@ impl LinkSpec {
     /// draws.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::hop`], and an error for the name of a host that was not resolved.
     pub fn to_link_of(&self, hop: &str, number: u64) -> Result<EmulatedLink, Error> {
+        self.require_addresses()?;
         Ok(emulated_link(&[self.hop(hop)?], self.seed(), number))
     }
 
@@ -228,7 +227,7 @@ impl LinkSpec {
     /// # Errors
     /// Returns an error with the keys if conditions contradict each other or lie out of range.
     pub fn check(&self) -> Result<(), Error> {
-        let config = self.to_link("link")?.config;
+        let config = emulated_link(&[self.hop("link")?], self.seed(), 0).config;
         Link::new(&config).map_err(|error| self.located(error))?;
         let is_stalled =
             |effect: &Effect| matches!(effect, Effect::Rate(rate) if rate.rate.is_none());
@@ -287,9 +286,9 @@ impl LinkSpec {
         let error = at_key(problem, key, field);
         let choose = |up, down| if direction == "up" { up } else { down };
         let contains = |layer: &Layer| layer.ever().contains(key);
-        let classes = self.classes.iter().enumerate();
-        for (index, one) in classes.filter(|(_, one)| Some(one.rule.name.as_str()) == class) {
-            let here = |error: Error| error.at_item(index, Some(&one.rule.name)).at("classes");
+        let rules = self.rules.iter().enumerate();
+        for (index, one) in rules.filter(|(_, one)| Some(one.rule.name.as_str()) == class) {
+            let here = |error: Error| error.at_item(index, Some(&one.rule.name)).at("rules");
             if contains(choose(&one.up, &one.down)) {
                 return here(error.at(direction));
             }
@@ -387,7 +386,7 @@ impl<'de> Visitor<'de> for LinkVisitor {
                 "up" => link.up = map.next_value()?,
                 "down" => link.down = map.next_value()?,
                 "stages" => link.stages = map.next_value()?,
-                "classes" => link.classes = map.next_value()?,
+                "rules" => link.rules = map.next_value()?,
                 key => link.both.read(key, &mut map, LINK_KEYS)?,
             }
         }

@@ -4,24 +4,12 @@ use crate::condition::CONDITIONS;
 use crate::error::{Error, Problem};
 use crate::link::stage;
 
-/// Words that people write in a class to match addresses.
-const ADDRESSES: &[&str] = &[
-    "host",
-    "address",
-    "ip",
-    "network",
-    "source",
-    "destination",
-    "src",
-    "dst",
-];
-
 /// A table of a link, recognised by the keys that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinkTable {
     Link,
     Layer,
-    Class,
+    Rule,
     Step,
     /// A stage of this kind.
     Stage(&'static str),
@@ -39,20 +27,17 @@ pub fn with_place(mut error: Error) -> Error {
 /// what the table has instead. `None` for a key of no table, and for a table that is not one of a link.
 fn advice(key: &str, known: &[String]) -> Option<String> {
     let table = LinkTable::of(known)?;
-    if table == LinkTable::Class && ADDRESSES.contains(&key) {
-        return Some(
-            "a class matches a protocol and a port, not addresses: state protocol, port or both"
-                .to_owned(),
-        );
-    }
     let place = match key {
-        "name" => "a class, [[classes]], or a stage, [[stages]]".to_owned(),
-        "protocol" | "port" => "a class, [[classes]]".to_owned(),
-        "profile" | "toffee" | "seed" | "stages" | "classes" => "the link itself".to_owned(),
-        "up" | "down" => "the link itself or a class".to_owned(),
-        "schedule" => "the link, up, down, a class or a stage".to_owned(),
+        "name" | "direction" => "a rule, [[rules]], or a stage, [[stages]]".to_owned(),
+        "match" | "protocol" | "port" | "source_port" | "destination_port" | "host" | "source"
+        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" => {
+            "a rule, [[rules]]".to_owned()
+        }
+        "profile" | "toffee" | "seed" | "stages" | "rules" => "the link itself".to_owned(),
+        "up" | "down" => "the link itself or a rule".to_owned(),
+        "schedule" => "the link, up, down, a rule or a stage".to_owned(),
         "at" | "without" => "a step of a schedule: schedule = [{ at = \"10s\", ... }]".to_owned(),
-        "kind" | "place" | "direction" => "a stage, [[stages]]".to_owned(),
+        "kind" | "place" => "a stage, [[stages]]".to_owned(),
         _ => place_of_parameter(key, table)?,
     };
     let own = match table {
@@ -66,9 +51,9 @@ impl LinkTable {
     fn of(known: &[String]) -> Option<Self> {
         let has = |key: &str| known.iter().any(|known| known == key);
         if CONDITIONS.iter().all(|condition| has(condition.key)) {
-            return Some(match (has("classes"), has("protocol"), has("at")) {
+            return Some(match (has("rules"), has("ether_type"), has("at")) {
                 (true, ..) => Self::Link,
-                (_, true, _) => Self::Class,
+                (_, true, _) => Self::Rule,
                 (.., true) => Self::Step,
                 _ => Self::Layer,
             });
@@ -87,7 +72,7 @@ fn place_of_parameter(key: &str, table: LinkTable) -> Option<String> {
     }
     let is_condition = CONDITIONS.iter().any(|condition| condition.key == key);
     if is_condition && matches!(table, LinkTable::Stage(_)) {
-        return Some("the link, up, down or a class".to_owned());
+        return Some("the link, up, down or a rule".to_owned());
     }
     let stages = stage::PARAMETERS.iter();
     let kinds: Vec<&str> = stages
@@ -109,15 +94,15 @@ mod tests {
     #[test]
     fn a_key_of_another_table_names_that_table() {
         for case in [
-            "port = 80 => unknown key `port`; it belongs to a class, [[classes]]",
+            "port = 80 => unknown key `port`; it belongs to a rule, [[rules]]",
             "at = '1s' => it belongs to a step of a schedule",
             "kind = 'gate' => it belongs to a stage, [[stages]]",
             "every = '1s' => it belongs to a stage of kind stall",
             "[up]\nseed = 7 => up: unknown key `seed`; it belongs to the link itself",
-            "schedule = [{ at = '1s', up = {} }] => `up`; it belongs to the link itself or a class",
-            "classes = [{ name = 'a', port = 1, seed = 7 }] => `seed`; it belongs to the link itself",
+            "schedule = [{ at = '1s', up = {} }] => `up`; it belongs to the link itself or a rule",
+            "rules = [{ name = 'a', port = 1, seed = 7 }] => `seed`; it belongs to the link itself",
             "stages = [{ kind = 'gate', n = 3 }] => `n`; it belongs to a stage of kind every-nth; gate has open, queue",
-            "stages = [{ kind = 'mtu', rate = '1mbit' }] => it belongs to the link, up, down or a class; mtu has mtu",
+            "stages = [{ kind = 'mtu', rate = '1mbit' }] => it belongs to the link, up, down or a rule; mtu has mtu",
         ] {
             let (text, advice) = case.split_once(" => ").unwrap();
             let error = refused(text);
@@ -126,10 +111,19 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_a_class_is_answered_with_what_a_class_matches() {
-        let error = refused("classes = [{ name = 'a', host = '10.0.0.1' }]");
-        let advice = "`host`; a class matches a protocol and a port, not addresses";
-        assert!(error.contains(advice), "{error}");
+    fn the_words_of_other_tools_in_a_rule_are_answered_with_its_keys() {
+        for (word, key) in [
+            ("src", "source"),
+            ("dst", "destination"),
+            ("ip", "host"),
+            ("filter", "match"),
+        ] {
+            let error = refused(&format!("rules = [{{ name = 'a', {word} = '10.0.0.1' }}]"));
+            assert!(
+                error.ends_with(&format!("did you mean `{key}`?")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -32,6 +32,14 @@ const MEANINGS: &[(&str, &[&str])] = &[
     ("iterations", &["repeats", "count"]),
     ("packets", &["count"]),
     ("server", &["at"]),
+    ("src", &["source"]),
+    ("dst", &["destination"]),
+    ("address", &["host"]),
+    ("ip", &["host"]),
+    ("network", &["host"]),
+    ("filter", &["match"]),
+    ("proto", &["protocol"]),
+    ("tos", &["dscp"]),
 ];
 
 /// Returns the member of `all` that is nearest to `name`: one that differs only in hyphens and case, or otherwise one

@@ -615,18 +615,17 @@ fn an_invalid_stage_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_class_shares_the_stages_that_do_not_differ() {
+fn a_rule_shares_the_stages_that_do_not_differ() {
     let spec: LinkSpec = read::toml_text(
         "rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
-         [[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5004\njitter = '1ms'\nloss = '0%'\n\
+         [[rules]]\nname = 'voice'\nprotocol = 'udp'\nport = 5004\njitter = '1ms'\nloss = '0%'\n\
          down.delay = '5ms'\n\
-         [[classes]]\nname = 'bulk'\nport = 873\nqueue = '5pkt'",
+         [[rules]]\nname = 'bulk'\nport = 873\nqueue = '5pkt'",
     )
     .unwrap();
     spec.check().unwrap();
     let link = spec.to_link("box").unwrap();
     assert_eq!(link.rules.names().collect::<Vec<_>>(), ["voice", "bulk"]);
-    assert_eq!(link.rules.class_of(17, Some([9, 5004])), 1);
     let path = |side, class| {
         let found = link
             .config
@@ -663,14 +662,14 @@ fn a_class_shares_the_stages_that_do_not_differ() {
 }
 
 #[test]
-fn a_class_follows_the_schedules_of_conditions_that_it_does_not_state() {
+fn a_rule_follows_the_schedules_of_conditions_that_it_does_not_state() {
     let hop = hop(
         "loss = '1%'\nschedule = [{ at = '1s', loss = '2%', delay = '5ms' }, { at = '2s', without = ['loss'] }]\n\
-         [[classes]]\nname = 'own'\nport = 1\nloss = '3%'\n\
-         [[classes]]\nname = 'late'\nport = 2\nschedule = [{ at = '3s', loss = '4%' }]\n\
-         [[classes]]\nname = 'once'\nport = 3\nup = { loss = '5%', schedule = [{ at = '2s', without = ['loss'] }] }",
+         [[rules]]\nname = 'own'\nport = 1\nloss = '3%'\n\
+         [[rules]]\nname = 'late'\nport = 2\nschedule = [{ at = '3s', loss = '4%' }]\n\
+         [[rules]]\nname = 'once'\nport = 3\nup = { loss = '5%', schedule = [{ at = '2s', without = ['loss'] }] }",
     );
-    let up = |class: usize| &hop.classes[class].1.up;
+    let up = |class: usize| &hop.rules[class].1.up;
     let of = |class: usize, name: &str| schedule(up(class), &format!("box.{name}"));
     assert!(of(0, "own.up.loss").is_empty());
     let late = [(1_000, "2%"), (3_000, "4%")].map(|(at, text)| (at, loss(text).unwrap()));
@@ -686,33 +685,124 @@ fn a_class_follows_the_schedules_of_conditions_that_it_does_not_state() {
 }
 
 #[test]
-fn indistinguishable_classes_are_refused() {
+fn wrong_rules_are_refused() {
     for case in [
-        "{ port = 1 } => classes 1: `name` is missing",
-        "{ name = '', port = 1 } => classes: : name: ``: a class needs a name",
-        "{ name = 'a' } => classes: a: no rule: state protocol, port or both",
-        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two classes have the name a",
-        "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has no ports: leave port out",
-        "{ name = 'a', port = 0 } => port: 0 is not a port",
+        "{ name = '', port = 1 } => rules: : name: ``: a rule needs a name",
+        "{ name = 'a' } => rules: a: the rule matches no packet in particular: state match",
+        "{ name = 'a', direction = 'up' } => rules: a: the rule matches no packet in particular",
+        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => rules: a: name: two rules have the name a",
+        "{ port = 1 }, { match = 'port 1' } => rules: port-1: name: two rules have the name port-1",
+        "{ name = 'a', protocol = 'icmp', port = 1 } => rules: a: port: ICMP has no ports: leave port out",
+        "{ name = 'a', source_port = 0 } => source_port: 0 is not a port",
         "{ name = 'a', port = 65536 } => 65536",
-        "{ name = 'a', protocol = 'sctp' } => classes 1: protocol: unknown name `sctp`; did you mean",
-        "{ name = 'a', port = 1, queue = '5pkt' } => classes: a: queue: a queue needs a rate",
-        "{ name = 'a', port = 1, dealy = '5ms' } => classes 1: unknown key `dealy`; did you mean `delay`?",
+        "{ name = 'a', port = '9-1' } => rules 1: port: `9-1` is not a port",
+        "{ name = 'a', host = '10.0.0.1/8' } => write 10.0.0.0/8",
+        "{ name = 'a', dscp = 64 } => rules 1: dscp: `64` is not a DSCP",
+        "{ name = 'a', vlan = 4096 } => rules 1: vlan: `4096` is not a VLAN",
+        "{ name = 'a', match = 'tcp or udp' } => rules 1: match: `or` is not supported",
+        "{ name = 'a', protocol = 'gre' } => rules 1: protocol: unknown name `gre`; use one of",
+        "{ name = 'a', port = 1, queue = '5pkt' } => rules: a: queue: a queue needs a rate",
+        "{ name = 'a', port = 1, dealy = '5ms' } => rules 1: unknown key `dealy`; did you mean `delay`?",
     ] {
-        let (classes, cause) = case.split_once(" => ").unwrap();
-        let refused = refusal(&format!("classes = [{classes}]"));
+        let (rules, cause) = case.split_once(" => ").unwrap();
+        let refused = refusal(&format!("rules = [{rules}]"));
         assert!(refused.contains(cause), "{case}: {refused}");
+    }
+    let many = (1..=32)
+        .map(|n| format!("port {n}"))
+        .collect::<Vec<_>>()
+        .join(" and ");
+    let rules = (0..33).map(|n| format!("{{ name = 'r{n}', match = '{many}' }}"));
+    let refused = refusal(&format!(
+        "rules = [{}]",
+        rules.collect::<Vec<_>>().join(", ")
+    ));
+    let why = "rules: their filters have 1056 conditions together: at most 1024 are allowed";
+    assert_eq!(refused, why);
+}
+
+#[test]
+fn a_rule_has_a_form_of_one_line() {
+    let read = |text: &str| text.parse::<RuleSpec>().map_err(|error| error.to_string());
+    for (line, file) in [
+        (
+            "tcp port 443: loss=2%,burst=8 up-delay=20ms",
+            "match = 'tcp port 443'\nloss = '2%,burst=8'\nup.delay = '20ms'",
+        ),
+        (
+            "host fd77:: and tcp: name=far direction=down netem=delay 10ms 1ms rate-at=l1 rate=1mbit",
+            "match = 'host fd77:: and tcp'\nname = 'far'\ndirection = 'down'\nnetem = 'delay 10ms 1ms'\n\
+             rate_at = 'l1'\nrate = '1mbit'",
+        ),
+        ("udp:", "match = 'udp'"),
+        (
+            "net 10.0.0.0/8: down-path-mtu=1400",
+            "match = 'net 10.0.0.0/8'\ndown.path_mtu = 1400",
+        ),
+    ] {
+        let rule: RuleSpec = read::toml_text(file).unwrap();
+        assert_eq!(read(line), Ok(rule), "{line}");
+    }
+    for (line, why) in [
+        (
+            "tcp port 443",
+            "`tcp port 443` has no conditions: write a filter, a colon, a space",
+        ),
+        ("tcp or udp: loss=1%", "`or` is not supported"),
+        (
+            "tcp: loss",
+            "`loss` is not a condition: write its name, = and its value",
+        ),
+        (
+            "tcp: los=1%",
+            "unknown condition `los`; did you mean `loss`?",
+        ),
+        ("tcp: loss=101%", "loss: "),
+        ("tcp: direction=left", "direction=left: write up or down"),
+    ] {
+        let refused = read(line).unwrap_err();
+        assert!(refused.contains(why), "{line}: {refused}");
     }
 }
 
 #[test]
-fn stages_and_classes_are_read_back_equal() {
+fn the_hosts_of_rules_are_resolved_before_a_link_is_made() {
+    let text =
+        "[[rules]]\nmatch = 'host example.com'\n[[rules]]\nname = 'own'\nsource = 'localhost'";
+    let mut spec: LinkSpec = read::toml_text(text).unwrap();
+    spec.check().unwrap();
+    let refused = spec.to_link("box").unwrap_err().to_string();
+    let why = "rules: host-example-com: example.com is the name of a host, which only exec and emulate look up";
+    assert!(refused.starts_with(why), "{refused}");
+    let refused = spec.resolve(|_| Ok(Vec::new())).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "rules: host-example-com: example.com: it has no addresses: correct the name, or state addresses"
+    );
+    let addresses = ["fd77::2", "10.77.0.2", "10.77.0.2"].map(|text| text.parse().unwrap());
+    let resolved = spec.resolve(|_| Ok(addresses.to_vec())).unwrap();
+    assert_eq!(resolved.len(), 2);
+    assert_eq!(
+        (resolved[1].rule.as_str(), resolved[1].host.as_str()),
+        ("own", "localhost")
+    );
+    assert_eq!(resolved[0].addresses, [addresses[1], addresses[0]]);
+    assert_eq!(spec.addresses_of("example.com").unwrap().len(), 2);
+    assert_eq!(spec.addresses_of("example.org"), None);
+    spec.to_link("box").unwrap();
+}
+
+#[test]
+fn stages_and_rules_are_read_back_equal() {
     let text = "jitter = '2ms,normal'\nrate = '0bit'\naqm = 'codel,ecn'\nloss = '1%,burst=8'\n\
                 schedule = [{ at = '1s', rate = '1mbit' }]\n\
                 [up]\nschedule = [{ at = '2s', corrupt = '1%' }]\n\
                 [[stages]]\nkind = 'trace'\ntimes = [1, 2]\nplace = 'last'\nschedule = [{ at = '1s', queue = '5pkt' }]\n\
-                [[classes]]\nname = 'voice'\nprotocol = 'udp'\nduplicate = '1%'\ndown.delay = '5ms'\n\
-                schedule = [{ at = '1s', delay = '1ms' }]";
+                [[rules]]\nname = 'voice'\nprotocol = 'udp'\nduplicate = '1%'\ndown.delay = '5ms'\n\
+                schedule = [{ at = '1s', delay = '1ms' }]\n\
+                [[rules]]\nmatch = 'src net 10.0.0.0/8 and tcp'\nport = '5000-6000'\nhost = 'fd77::/64'\n\
+                source_port = 7\ndscp = 'ef'\nvlan = 3\nether_type = '0x86dd'\nfragment = false\n\
+                direction = 'down'";
     let spec: LinkSpec = read::toml_text(text).unwrap();
     spec.check().unwrap();
     let again: LinkSpec = read::toml_text(&toml::to_string(&spec).unwrap()).unwrap();
@@ -774,7 +864,7 @@ fn reordering_needs_a_delay() {
 fn expensive_conditions_are_refused_before_they_are_built() {
     let copier =
         |n: usize| format!("[[stages]]\nkind = 'duplicate'\nname = 'd{n}'\nduplicate = '100%'\n");
-    let class = |n: usize| format!("[[classes]]\nname = 'c{n}'\nport = {}\n", n + 1);
+    let rule = |n: usize| format!("[[rules]]\nname = 'c{n}'\nport = {}\n", n + 1);
     let loss = |n: usize| format!("[[stages]]\nkind = 'loss'\nname = 'l{n}'\nloss = '1%'\n");
     let all = |count: usize, of: &dyn Fn(usize) -> String| (0..count).map(of).collect::<String>();
     for (text, field, words) in [
@@ -792,7 +882,7 @@ fn expensive_conditions_are_refused_before_they_are_built() {
             "stages",
             "makes 32 packets of one",
         ),
-        (all(800, &class), "classes", "there are 800: at most 64"),
+        (all(800, &rule), "rules", "there are 800: at most 128"),
     ] {
         let spec: LinkSpec = toml::from_str(&text).unwrap();
         let error = spec.check().unwrap_err();
@@ -805,7 +895,7 @@ fn expensive_conditions_are_refused_before_they_are_built() {
         error.contains("40 stages of one path: at most 32"),
         "{error}"
     );
-    let most = format!("{}{}", all(4, &copier), all(64, &class));
+    let most = format!("{}{}", all(4, &copier), all(128, &rule));
     toml::from_str::<LinkSpec>(&most).unwrap().check().unwrap();
 }
 
@@ -843,7 +933,7 @@ fn conditions_count_all_their_memory() {
             10_000,
         ),
         (
-            format!("[[classes]]\nname = 'a'\nport = 1\ndelay = '9ms'\njitter = {table}"),
+            format!("[[rules]]\nname = 'a'\nport = 1\ndelay = '9ms'\njitter = {table}"),
             10_000,
         ),
         (
@@ -868,7 +958,7 @@ fn conditions_count_all_their_memory() {
             100 * size_of::<StageStep>(),
         ),
         (
-            format!("[[classes]]\nname = '{}'\nport = 1", "n".repeat(5_000)),
+            format!("[[rules]]\nname = '{}'\nport = 1", "n".repeat(5_000)),
             5_000,
         ),
         (

@@ -6,7 +6,7 @@ use crate::condition::Shapes;
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, ScheduleCursor, ScheduleStep};
 use crate::link::LinkSpec;
-use crate::link::class::ClassSpec;
+use crate::link::rule::RuleSpec;
 use crate::link::stage::{ExtraStage, StageKind};
 use crate::require;
 
@@ -41,7 +41,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
         toffee: first.toffee.clone(),
         seed: first.seed,
         stages: line.stages()?,
-        classes: line.classes()?,
+        rules: line.rules()?,
     };
     spec.check()?;
     Ok(spec)
@@ -148,44 +148,44 @@ impl<'r> Timeline<'r> {
         Ok(first.with(at_first, schedule))
     }
 
-    /// Returns the classes over time. Classes keep their order while a link runs, and new ones are appended, so the
+    /// Returns the rules over time. Rules keep their order while a link runs, and new ones are appended, so the
     /// longest list has all of them.
-    fn classes(self) -> Result<Vec<ClassSpec>, Error> {
-        let lists = self.revisions.iter().map(|(_, spec)| &spec.classes);
+    fn rules(self) -> Result<Vec<RuleSpec>, Error> {
+        let lists = self.revisions.iter().map(|(_, spec)| &spec.rules);
         let all = lists
             .clone()
             .max_by_key(|list| list.len())
             .map_or(&[][..], Vec::as_slice);
-        let mut classes = Vec::new();
-        for (number, ClassSpec { rule, .. }) in all.iter().enumerate() {
+        let mut rules = Vec::new();
+        for (number, RuleSpec { rule, .. }) in all.iter().enumerate() {
             let refused = |why: &str| {
                 let error = Error::other(why);
-                error.at_item(number, Some(&rule.name)).at("classes")
+                error.at_item(number, Some(&rule.name)).at("rules")
             };
             let mut others = lists.clone().filter_map(|list| list.get(number));
-            if others.any(|class| class.rule != *rule) {
+            if others.any(|other| other.rule != *rule) {
                 return Err(refused(
-                    "the packets of the class were changed while the link ran, which a schedule cannot express",
+                    "the packets of the rule were changed while the link ran, which a schedule cannot express",
                 ));
             }
-            let layer = |layer: fn(&ClassSpec) -> &Layer| {
-                self.of(move |spec| spec.classes.get(number).map(layer))
+            let layer = |layer: fn(&RuleSpec) -> &Layer| {
+                self.of(move |spec| spec.rules.get(number).map(layer))
             };
-            let class = ClassSpec {
+            let over_time = RuleSpec {
                 rule: rule.clone(),
-                both: layer(|class| &class.both),
-                up: layer(|class| &class.up),
-                down: layer(|class| &class.down),
+                both: layer(|rule| &rule.both),
+                up: layer(|rule| &rule.up),
+                down: layer(|rule| &rule.down),
             };
-            let layers = [&class.both, &class.up, &class.down];
+            let layers = [&over_time.both, &over_time.up, &over_time.down];
             if !layers.into_iter().all(Layer::keeps_its_servers) {
                 return Err(refused(
-                    "the class had its own bottleneck for a part of the time, which a schedule cannot express",
+                    "the rule had its own bottleneck for a part of the time, which a schedule cannot express",
                 ));
             }
-            classes.push(class);
+            rules.push(over_time);
         }
-        Ok(classes)
+        Ok(rules)
     }
 }
 
@@ -285,17 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn effects_of_stages_and_classes_are_scheduled() {
+    fn effects_of_stages_and_rules_are_scheduled() {
         let ran = ran(&[
             (0, "stages = [{ kind = 'gate' }]"),
             (500, "stages = [{ kind = 'gate', open = false }]"),
             (
                 900,
-                "stages = [{ kind = 'gate', open = true }]\nclasses = [{ name = 'web', port = 80, loss = '1%' }]",
+                "stages = [{ kind = 'gate', open = true }]\nrules = [{ name = 'web', port = 80, loss = '1%' }]",
             ),
         ]);
         let right = "stages = [{ kind = 'gate', schedule = [{ at = '500ms', open = false }, { at = '900ms', open = true }] }]\n\
-            classes = [{ name = 'web', port = 80, schedule = [{ at = '900ms', loss = '1%' }] }]";
+            rules = [{ name = 'web', port = 80, schedule = [{ at = '900ms', loss = '1%' }] }]";
         assert_eq!(ran.unwrap(), spec(right));
     }
 
@@ -322,9 +322,9 @@ mod tests {
             " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
              stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
-            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: the packets of the class",
+            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets of the rule",
             "rate = '1mbit' => \
-             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: the class had its own bottleneck",
+             rate = '1mbit'\nrules = [{ name = 'web', port = 80, rate = '2mbit' }] => rules: web: the rule had its own bottleneck",
         ] {
             let [first, second, words] = case.split(" => ").collect::<Vec<_>>()[..] else {
                 panic!("{case}")

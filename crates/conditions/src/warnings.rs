@@ -4,6 +4,7 @@ use model::{Behaviour, Bytes, Delay, Effect, LinkConfig, Nanos, Ordering, QueueL
 
 use crate::condition::netem;
 use crate::route::FULL_FRAME;
+use crate::rules::{HiddenRule, Rules};
 
 /// The distance of packets for which an estimate is made: one each millisecond.
 const GAP: Nanos = Nanos::from_millis(1);
@@ -34,6 +35,16 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
     lines
         .map(|(line, names)| format!("{}: {line}", names.join(", ")))
         .collect()
+}
+
+/// Returns a warning about each rule that never applies, because an earlier one matches all its packets.
+pub fn of_rules(rules: &Rules) -> Vec<String> {
+    let line = |HiddenRule { name, earlier }| {
+        format!(
+            "rule {name} never applies: rule {earlier} comes first and matches all its packets: put {name} before {earlier}"
+        )
+    };
+    rules.hidden().into_iter().map(line).collect()
 }
 
 fn of_effect(effect: &Effect) -> Vec<String> {

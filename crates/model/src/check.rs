@@ -536,11 +536,12 @@ mod tests {
             });
             classes.collect::<Vec<_>>()
         };
-        assert_eq!(check(&classes(MOST_CLASSES, 1)), Ok(()));
+        assert_eq!(check(&classes(MOST_CLASSES, 0)), Ok(()));
+        assert_eq!(check(&classes(7, 16)), Ok(()));
         let refused = |paths: &[PathSpec]| check(paths).unwrap_err().to_string();
         assert_eq!(
             refused(&classes(MOST_CLASSES + 1, 0)),
-            "65 classes of a link: at most 64 are allowed"
+            "129 classes of a link: at most 128 are allowed"
         );
         assert_eq!(
             refused(&classes(8, 16)),

@@ -10,7 +10,7 @@ pub const MOST_STAGES: usize = 32;
 pub const MOST_STAGES_IN_ALL: usize = 256;
 
 /// The most classes of a link, without class 0.
-pub const MOST_CLASSES: u16 = 64;
+pub const MOST_CLASSES: u16 = 128;
 
 /// The most steps of all schedules of a link together.
 pub const MOST_STEPS: usize = 1 << 18;

@@ -49,6 +49,11 @@ pub(crate) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
     }
 }
 
+/// Returns priority, DEI and number of the first VLAN tag in the bytes of `frame`.
+pub(crate) fn outermost_tag(frame: &[u8]) -> Option<u16> {
+    matches!(u16_at(frame, 12)?, 0x8100 | 0x88a8).then(|| u16_at(frame, 14))?
+}
+
 impl Ip {
     /// Reads the IP header of `frame`; `None` if it has none or is truncated within it.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
@@ -120,16 +125,21 @@ impl Ip {
 
     /// Returns its congestion marks: the last two bits of IPv4's TOS or IPv6's traffic class (RFC 3168, section 5).
     pub(crate) fn ecn(self, frame: &[u8]) -> Ecn {
-        let bits = if self.v6 {
-            frame[self.at + 1] >> 4
-        } else {
-            frame[self.at + 1]
-        };
-        match bits & 3 {
+        match self.traffic_class(frame) & 3 {
             0 => Ecn::NotEct,
             1 => Ecn::Ect1,
             2 => Ecn::Ect0,
             _ => Ecn::Ce,
+        }
+    }
+
+    /// Returns IPv4's TOS or IPv6's traffic class: the codepoint, and two bits of congestion marks.
+    pub(crate) fn traffic_class(self, frame: &[u8]) -> u8 {
+        let [first, second] = [frame[self.at], frame[self.at + 1]];
+        if self.v6 {
+            first << 4 | second >> 4
+        } else {
+            second
         }
     }
 

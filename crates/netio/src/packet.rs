@@ -4,7 +4,7 @@ use model::Ecn;
 
 use crate::five_tuple;
 use crate::frame::FrameRef;
-use crate::ip::{Fragment, Ip, ether_type};
+use crate::ip::{Fragment, Ip, ether_type, outermost_tag};
 
 /// The header fields that decide the path of a frame's packets. They are read once per frame, because all its segments
 /// have the same.
@@ -20,6 +20,14 @@ pub struct Headers {
     pub protocol: Option<u8>,
     /// Source and destination port of TCP, UDP and SCTP; absent in a later fragment.
     pub ports: Option<[u16; 2]>,
+    /// The EtherType behind all VLAN tags; absent in a truncated frame.
+    pub ether_type: Option<u16>,
+    /// The number in the outermost VLAN tag, whether the kernel removed it or not.
+    pub vlan: Option<u16>,
+    /// The differentiated services codepoint of the outermost IP header (RFC 2474); 0 for other packets.
+    pub dscp: u8,
+    /// Whether the packet is a fragment of an IP packet, the first one included.
+    pub is_fragment: bool,
 }
 
 impl Headers {
@@ -28,13 +36,22 @@ impl Headers {
         let frame: FrameRef<'f> = frame.into();
         let bytes = frame.bytes;
         let taken_out = if frame.vlan.is_some() { 4 } else { 0 };
-        let l3 = ether_type(bytes).map_or(14, |(_, at)| at) + taken_out;
+        let behind_tags = ether_type(bytes);
+        let l3 = behind_tags.map_or(14, |(_, at)| at) + taken_out;
+        let tag = frame
+            .vlan
+            .map(|tag| tag.tci)
+            .or_else(|| outermost_tag(bytes));
         let headers = Self {
             flow: model::Flow::default(),
             ecn: Ecn::NotEct,
             l3_at: u8::try_from(l3).unwrap_or(u8::MAX),
             protocol: None,
             ports: None,
+            ether_type: behind_tags.map(|(kind, _)| kind),
+            vlan: tag.map(|tci| tci & 0x0fff),
+            dscp: 0,
+            is_fragment: false,
         };
         let Some(ip) = Ip::of(bytes) else {
             return headers;
@@ -45,6 +62,8 @@ impl Headers {
             ecn: ip.ecn(bytes),
             protocol: Some(ip.protocol),
             ports,
+            dscp: ip.traffic_class(bytes) >> 2,
+            is_fragment: ip.fragment != Fragment::Whole,
             ..headers
         }
     }
@@ -149,6 +168,34 @@ mod tests {
     }
 
     #[test]
+    fn the_codepoint_is_read_from_either_family() {
+        for dscp in [0, 46, 63] {
+            let class = dscp << 2 | 1;
+            assert_eq!(Headers::of(&frame(&v4(class, 0, [1, 2]), None)).dscp, dscp);
+            assert_eq!(Headers::of(&frame(&v6(class), None)).dscp, dscp);
+        }
+    }
+
+    #[test]
+    fn the_outermost_tag_has_the_vlan_and_the_type_is_behind_all_tags() {
+        let vlan = Some(Vlan {
+            tpid: 0x88a8,
+            tci: 0xe007,
+        });
+        let plain = v4(0, 0, [1, 2]);
+        let tagged = [&plain[..12], &[0x81, 0, 0x20, 9], &plain[12..]].concat();
+        let read = |bytes: &[u8], vlan| {
+            let headers = Headers::of(&frame(bytes, vlan));
+            (headers.vlan, headers.ether_type)
+        };
+        assert_eq!(read(&plain, None), (None, Some(0x0800)));
+        assert_eq!(read(&tagged, None), (Some(9), Some(0x0800)));
+        assert_eq!(read(&tagged, vlan), (Some(7), Some(0x0800)));
+        assert_eq!(read(&tagged[..15], None), (None, None));
+        assert_eq!(read(&[], None), (None, None));
+    }
+
+    #[test]
     fn tags_in_the_bytes_and_beside_them_shift_the_l3_header() {
         let vlan = Some(Vlan {
             tpid: 0x8100,
@@ -174,6 +221,10 @@ mod tests {
         assert_eq!(first.flow.source, whole.flow.source);
         assert_eq!(whole.ports, Some([1000, 53]));
         assert_eq!((first.ports, later.ports), (whole.ports, None));
+        assert_eq!(
+            [whole, first, later].map(|of| of.is_fragment),
+            [false, true, true]
+        );
         assert_eq!(later.protocol, Some(17));
     }
 

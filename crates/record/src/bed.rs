@@ -286,7 +286,9 @@ impl Bed {
         match self {
             Self::Netns(pair) => {
                 pair.check().at("bed")?;
-                link.check().at("link")?;
+                link.check()
+                    .and_then(|()| link.require_addresses())
+                    .at("link")?;
             }
             Self::Chain(chain) => {
                 require!(plain, "link": "the conditions of a chain belong in bed.links");
@@ -326,11 +328,15 @@ impl Bed {
     /// Conditions that contradict each other.
     pub fn links(&self, link: &LinkSpec, seed: u64) -> Result<Vec<(String, EmulatedLink)>, Error> {
         let hops = match self {
-            Self::Netns(pair) => pair.links(wire_and_box(&pair.wire, link)?),
+            Self::Netns(pair) => {
+                link.require_addresses()?;
+                pair.links(wire_and_box(&pair.wire, link)?)
+            }
             Self::Chain(chain) => {
                 let each = chain.segments().map(|name| {
-                    let hop = chain.link(&name).hop("link")?;
-                    Ok((name, vec![hop]))
+                    let spec = chain.link(&name);
+                    spec.require_addresses()?;
+                    Ok((name, vec![spec.hop("link")?]))
                 });
                 each.collect::<Result<_, Error>>()?
             }
@@ -370,8 +376,8 @@ impl Pair {
         );
         let check = || {
             require!(
-                self.wire.classes.is_empty(),
-                "classes": "the wire treats all packets alike: state classes in `link`"
+                self.wire.rules.is_empty(),
+                "rules": "the wire treats all packets alike: state rules in `link`"
             );
             self.wire.check()
         };
@@ -458,7 +464,8 @@ impl Chain {
                 known.contains(name),
                 "links": "there is no `{name}`; use one of: {}", known.join(", ")
             );
-            link.check().at(name.as_str()).at("links")?;
+            let checked = link.check().and_then(|()| link.require_addresses());
+            checked.at(name.as_str()).at("links")?;
         }
         Ok(())
     }

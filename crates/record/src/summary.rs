@@ -111,9 +111,9 @@ pub struct DirectionSummary {
     pub held_at_end: u64,
     /// Delays of the delivered packets.
     pub delay: DelaySum,
-    /// Counters of each class of packets, in order. Packets of no class are in none of them.
+    /// Counters of the packets of each rule, in order. Packets that match no rule are in none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub classes: Vec<ClassSummary>,
+    pub rules: Vec<RuleSummary>,
     /// Packets whose arrival was older than model time and which were treated as if they had arrived at model time.
     pub late_arrivals: u64,
     /// ARP, discovery and similar packets, which pass unimpaired and are not counted above.
@@ -124,12 +124,12 @@ pub struct DirectionSummary {
     pub emulator_lost: Vec<OwnLoss>,
 }
 
-/// Counters of one class of packets in one direction, as the model has them. A delivered packet is one that the model
+/// Counters of the packets of one rule in one direction, as the model has them. A delivered packet is one that the model
 /// let through, whether or not the egress interface accepted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClassSummary {
-    /// Name of the class.
+pub struct RuleSummary {
+    /// Name of the rule.
     pub name: String,
     /// Packets offered to the link.
     pub packets: u64,
@@ -282,6 +282,13 @@ pub struct CaptureSummary {
 }
 
 impl Summary {
+    /// Returns the names of the rules that no packet matched in either direction.
+    pub fn rules_without_hits(&self) -> Vec<&str> {
+        let pairs = self.up.rules.iter().zip(&self.down.rules);
+        let without = pairs.filter(|(up, down)| up.packets + down.packets == 0);
+        without.map(|(up, _)| up.name.as_str()).collect()
+    }
+
     /// Returns a message if the emulator itself lost packets, with advice if there is any.
     pub fn own_loss(&self) -> Option<String> {
         let ways = [("up: ", &self.up), ("down: ", &self.down)];
@@ -401,8 +408,8 @@ impl DelaySummary {
     }
 }
 
-impl ClassSummary {
-    /// Creates the counters of the class with this name from the model's counters and the sum of its delays.
+impl RuleSummary {
+    /// Creates the counters of the rule with this name from the model's counters and the sum of its delays.
     pub fn new(name: &str, counters: &Counters, delay: DelaySum) -> Self {
         Self {
             name: name.to_owned(),
@@ -565,14 +572,19 @@ impl fmt::Display for DirectionSummary {
         for own in &self.emulator_lost {
             write!(f, "; lost by the emulator: {own}")?;
         }
-        for class in &self.classes {
-            let dropped: u64 = class.dropped.values().sum();
-            let (name, delivered) = (&class.name, class.delivered);
+        for rule in &self.rules {
+            let dropped: u64 = rule.dropped.values().sum();
+            let (name, delivered) = (&rule.name, rule.delivered);
             write!(
                 f,
-                "; class {name}: {}, {delivered} delivered, {dropped} dropped",
-                counted(class.packets, "packet")
+                "; rule {name}: {}, {delivered} delivered, {dropped} dropped",
+                counted(rule.packets, "packet")
             )?;
+        }
+        if !self.rules.is_empty() {
+            let matched: u64 = self.rules.iter().map(|rule| rule.packets).sum();
+            let rest = self.packets.saturating_sub(matched);
+            write!(f, "; no rule: {}", counted(rest, "packet"))?;
         }
         Ok(())
     }

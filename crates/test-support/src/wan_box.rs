@@ -82,14 +82,14 @@ pub struct Direction {
     #[serde(default)]
     pub replies: u64,
     #[serde(default)]
-    pub classes: Vec<Class>,
+    pub rules: Vec<Rule>,
     pub held_at_end: u64,
     pub link_control: u64,
     pub emulator_lost: Vec<OwnLoss>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Class {
+pub struct Rule {
     pub name: String,
     pub packets: u64,
     pub delivered: u64,

@@ -4,7 +4,8 @@ use clap::Args;
 use model::Bytes;
 
 use super::headings;
-use crate::forward::capture::{CaptureSpec, Filter};
+use crate::forward::capture::CaptureSpec;
+use conditions::filter::{Filter, FilterError};
 
 /// The filter and the size limit of captures.
 #[derive(Args, Debug)]
@@ -13,6 +14,7 @@ pub(crate) struct CaptureArgs {
     #[arg(
         long,
         value_name = "FILTER",
+        value_parser = filter,
         requires = "pcap",
         help_heading = headings::OUTPUT,
         hide_short_help = true
@@ -27,6 +29,11 @@ pub(crate) struct CaptureArgs {
         hide_short_help = true
     )]
     pcap_limit: Option<Bytes>,
+}
+
+/// Reads a filter without names of hosts, which only rules resolve.
+fn filter(text: &str) -> Result<Filter, FilterError> {
+    text.parse().and_then(Filter::without_names)
 }
 
 /// The largest capture file without `--pcap-limit`.

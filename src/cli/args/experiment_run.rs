@@ -552,6 +552,7 @@ pub(crate) fn warn(plan: &Plan) -> Result<()> {
         // The links of several clients are alike.
         for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {
             let own = warnings::of_link(&link.config).into_iter();
+            let own = own.chain(warnings::of_rules(&link.rules));
             lines.extend(own.map(|line| (case.name.clone(), line)));
         }
     }

@@ -49,10 +49,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     held_memory: Bytes,
-    /// Write a line for every packet: arrival, verdict, due time, departure
-    ///
-    /// Write a line for every packet: arrival, verdict, due time, departure. FILE.parquet is a Parquet file, and any other name
-    /// a CSV file. FILE,limit=1GiB begins a new file at this size and keeps the one before as FILE.1
+    /// Write a line for every packet to FILE (.csv or .parquet), or to FILE,limit=SIZE in turns
     #[arg(long, value_name = "FILE", value_parser = log_target(), help_heading = headings::OUTPUT)]
     packet_log: Option<LogTarget>,
     /// Capture both ends of each link to PREFIX.pcapng, with verdicts as comments

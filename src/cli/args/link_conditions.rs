@@ -1,6 +1,7 @@
 //! The conditions of a link on the command line of `exec`, `emulate`, `set` and `link`.
 
 use std::ffi::OsStr;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -8,10 +9,12 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use conditions::reach::{self, Host};
 use conditions::{
-    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, PROFILES, ToffeeSpec, warnings,
+    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, PROFILES, RuleSpec, Rules,
+    ToffeeSpec, warnings,
 };
 use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
+use record::summary::Summary;
 
 use crate::named_files::{NamedFiles, NamedFilesArgs};
 use crate::notes::{note, warn};
@@ -41,6 +44,9 @@ pub(crate) struct ConditionsArgs {
         hide_short_help = true
     )]
     toffee: Option<ToffeeSpec>,
+    /// Other conditions for some packets: 'tcp port 443: loss=2%'
+    #[arg(long = "rule", value_name = "FILTER: CONDITIONS", help_heading = CONDITIONS_HEADING)]
+    rules: Vec<RuleSpec>,
     /// Use a kind of network that `farwire profiles` lists; flags override it
     #[arg(
         long,
@@ -121,6 +127,7 @@ impl ConditionsArgs {
             seed: self.seed,
             up: up.into(),
             down: down.into(),
+            rules: self.rules.clone(),
             ..LinkSpec::default()
         };
         trace_files::read_all(&mut flags)?;
@@ -145,6 +152,49 @@ impl ConditionsArgs {
     /// The files that a file may name outside its folder.
     pub(crate) fn named_files(&self) -> NamedFiles {
         self.files.files()
+    }
+}
+
+/// Looks up the hosts that the rules of a link name, in the network of this process, and prints their addresses.
+///
+/// # Errors
+/// A name that does not resolve. The message has the rule and the name.
+pub(crate) fn resolve_hosts(spec: &mut LinkSpec) -> Result<()> {
+    let lookup = |name: &str| -> Result<Vec<IpAddr>, String> {
+        let found = (name, 0)
+            .to_socket_addrs()
+            .map_err(|error| error.to_string())?;
+        Ok(found.map(|address| address.ip()).collect())
+    };
+    for host in spec.resolve(lookup)? {
+        let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
+        note(format_args!(
+            "farwire: rule {}: {} is {}",
+            host.rule,
+            host.host,
+            addresses.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Warns of rules that matched no packet of a link. Returns whether there are any. `link` names the link if there are several.
+pub(crate) fn warn_of_rules_without_hits(link: Option<&str>, summary: &Summary) -> bool {
+    let rules = summary.rules_without_hits();
+    let link = link.map(|name| format!("{name}: ")).unwrap_or_default();
+    for rule in &rules {
+        warn(format_args!(
+            "{link}rule {rule} matched no packet: correct its filter or its place among the rules, or remove it"
+        ));
+    }
+    !rules.is_empty()
+}
+
+/// Warns of rules that never apply because of an earlier one. `link` names the link if there are several.
+pub(crate) fn warn_of_hidden_rules(link: Option<&str>, rules: &Rules) {
+    let link = link.map(|name| format!("{name}: ")).unwrap_or_default();
+    for line in warnings::of_rules(rules) {
+        warn(format_args!("{link}{line}"));
     }
 }
 
@@ -375,6 +425,56 @@ mod tests {
         let spec = parse(&format!("x --delay 5ms --link {}", file.display())).unwrap();
         assert_eq!(spec.both.get(), Some(&"5ms".parse::<DelaySpec>().unwrap()));
         assert_eq!(spec.both.get(), Some(&"1%".parse::<LossSpec>().unwrap()));
+    }
+
+    #[test]
+    fn rules_of_the_command_line_replace_those_of_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("web.toml");
+        std::fs::write(&file, "[[rules]]\nmatch = 'udp'\nloss = '1%'\n").unwrap();
+        let parse = |rules: &[&str]| {
+            let file = file.display().to_string();
+            let rules = rules.iter().flat_map(|rule| ["--rule", rule]);
+            let line = ["x", "--link", &file].into_iter().chain(rules);
+            let read = Program::try_parse_from(line).map_err(anyhow::Error::from);
+            read.and_then(|program| program.link.to_spec())
+        };
+        let names = |rules: &[&str]| {
+            let rules = parse(rules).unwrap().rules.into_iter();
+            rules.map(|one| one.rule.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[]), ["udp"]);
+        let both = [
+            "tcp port 443: loss=2%",
+            "net 10.0.0.0/8: name=far delay=80ms",
+        ];
+        assert_eq!(names(&both), ["tcp-port-443", "far"]);
+        let refused = |rule| format!("{:#}", parse(&[rule]).unwrap_err());
+        assert!(refused("tcp or udp: loss=1%").contains("`or` is not supported"));
+        assert!(refused("tcp: queue=5pkt").contains("a queue needs a rate"));
+    }
+
+    #[test]
+    fn names_of_hosts_are_looked_up_or_refused_with_their_rule() {
+        let resolved = |rule: &str| {
+            let mut spec = LinkSpec {
+                rules: vec![rule.parse().unwrap()],
+                ..LinkSpec::default()
+            };
+            resolve_hosts(&mut spec).map(|()| spec)
+        };
+        let spec = resolved("host localhost: loss=1%").unwrap();
+        let found = spec.addresses_of("localhost").unwrap();
+        assert!(
+            found.iter().all(|address| address.is_loopback()),
+            "{found:?}"
+        );
+        // RFC 6761, section 6.4: names below `invalid` never resolve.
+        let why = format!("{:#}", resolved("host no.invalid: loss=1%").unwrap_err());
+        assert!(
+            why.starts_with("rules: host-no-invalid: no.invalid: "),
+            "{why}"
+        );
     }
 
     #[test]

@@ -7,7 +7,6 @@
 //! not kept.
 
 mod comment;
-mod filter;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -25,11 +24,11 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
+use conditions::filter::Filter;
 use instruments::output;
 use model::{Nanos, Side};
 use record::summary::CaptureSummary;
 
-pub(crate) use filter::Filter;
 use tap::WaitingBatches;
 pub(crate) use tap::{Captures, Tap};
 pub(crate) use time_share::TimeShare;

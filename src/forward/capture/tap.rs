@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
+use conditions::filter::{Filter, PacketFields};
 use model::{Nanos, Side};
-use netio::{FiveTuple, FrameRef, Offload, Spare, TxFrame};
+use netio::{FrameRef, Headers, Offload, Spare, TxFrame};
 
+use super::CaptureSpec;
 use super::time_share::TimeShare;
-use super::{CaptureSpec, Filter};
 use crate::forward::departures::Changes;
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
+use crate::forward::packet_fields;
 
 /// The limits of frames and bytes per batch and of waiting batches: 64 MiB, which is 50 ms at 10
 /// Gbit/s.
@@ -116,19 +118,21 @@ impl Captures {
         let Some(begun) = self.time.begin() else {
             return self.taps.iter_mut().for_each(Tap::pause);
         };
-        let flow = self.flow(frame.bytes);
+        let fields = self.fields(frame);
         for tap in &mut self.taps {
-            if !tap.is_paused && frame.arrival >= tap.start && tap.filter.matches(flow.as_ref()) {
+            if !tap.is_paused && frame.arrival >= tap.start && tap.filter.matches(&fields) {
                 *tap.on_their_way.entry(frame.arrival).or_default() += packets;
             }
         }
         self.time.end(begun);
     }
 
-    /// Returns the addresses and ports that filters compare, or `None` if no tap has a filter.
-    fn flow(&self, frame: &[u8]) -> Option<FiveTuple> {
-        let is_read = self.taps.iter().any(|tap| !tap.filter.is_empty());
-        is_read.then(|| FiveTuple::of(frame)).flatten()
+    /// Returns the header fields that filters compare, if a tap has a filter.
+    fn fields(&self, frame: FrameRef<'_>) -> PacketFields {
+        if self.taps.iter().all(|tap| tap.filter.is_empty()) {
+            return PacketFields::default();
+        }
+        packet_fields(frame, &Headers::of(frame))
     }
 
     /// Copies packets whose outcome is known, unless the port could not deliver their frame.
@@ -148,11 +152,11 @@ impl Captures {
             }
             return;
         };
-        let flow = self.flow(packets.frame.bytes);
+        let fields = self.fields(packets.frame);
         for tap in &mut self.taps {
             if tap.is_paused {
                 tap.count(packets, departure);
-            } else if tap.filter.matches(flow.as_ref()) {
+            } else if tap.filter.matches(&fields) {
                 tap.note(packets, verdict, departure);
             }
         }
@@ -337,8 +341,15 @@ impl Tap {
 
     fn replied(&mut self, side: Side, packet: &TxFrame<'_>, departure: Nanos) {
         let bytes = [packet.head.bytes(), &packet.body];
-        let flow = FiveTuple::of(&bytes.concat());
-        if !self.filter.matches(flow.as_ref()) || !self.is_at(side) {
+        let whole = bytes.concat();
+        let frame = FrameRef {
+            arrival: departure,
+            offload: Offload::default(),
+            vlan: None,
+            bytes: &whole,
+        };
+        let fields = packet_fields(frame, &Headers::of(frame));
+        if !self.filter.matches(&fields) || !self.is_at(side) {
             return;
         }
         let mut at = [false; 2];

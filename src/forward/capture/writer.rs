@@ -135,7 +135,7 @@ impl<W: Write> CaptureWriter<W> {
         let sink = BufWriter::with_capacity(BUFFER, sink);
         let mut file = PcapNgWriter::with_section_header(sink, header)?;
         let mut filter = vec![IS_TEXT];
-        filter.extend_from_slice(spec.filter.to_string().as_bytes());
+        filter.extend_from_slice(spec.filter.for_tcpdump().as_bytes());
         for (name, end) in ["a", "b"].into_iter().zip(&spec.ends) {
             let mut options = vec![
                 InterfaceDescriptionOption::IfName(name.into()),

@@ -2,10 +2,10 @@
 // profiles, and leases.
 
 import * as api from "./api.js";
-import { Classes } from "./classes.js";
 import { byId, element, say } from "./dom.js";
 import { Fields } from "./fields.js";
 import { implied } from "./implies.js";
+import { Rules } from "./rules.js";
 import { patch, patched, same, set } from "./spec.js";
 import { clock, time } from "./units.js";
 
@@ -23,11 +23,11 @@ export class Conditions {
       onEdit: (path, value) => this.edit(path, value),
       onStep: () => this.afterStep(),
       onFocus: (condition) => this.help(condition),
-      onRemove: (number) => this.removeClass(number),
+      onRemove: (number) => this.removeRule(number),
     };
     this.fields = new Fields(conditions, "", listener);
     byId("fields").append(this.fields.element);
-    this.classes = new Classes(byId("classes"), conditions, listener);
+    this.rules = new Rules(byId("rules"), conditions, listener);
     byId("profiles").append(...profiles.map(({ name, about }) => element("option", { value: name }, `${name}: ${about}`)));
     this.listen();
   }
@@ -40,7 +40,7 @@ export class Conditions {
     on("discard", "click", () => { this.draft = structuredClone(this.link.conditions); this.showDraft(); });
     on("clear", "click", () => this.replace({}, "no conditions"));
     on("profiles", "change", () => this.useProfile());
-    on("add-class", "click", () => this.addClass());
+    on("add-rule", "click", () => this.addRule());
     on("schedule-start", "click", () => this.schedule({ state: "running" }, "schedule started"));
     on("schedule-stop", "click", () => this.schedule({ state: "stopped" }, "schedule stopped"));
     on("schedule-seek", "click", () => this.seek());
@@ -89,7 +89,7 @@ export class Conditions {
   }
 
   get allFields() {
-    return [this.fields, ...this.classes.fields];
+    return [this.fields, ...this.rules.fields];
   }
 
   saysOneWay() {
@@ -101,25 +101,25 @@ export class Conditions {
     this.afterEdit();
   }
 
-  addClass() {
-    const classes = (this.draft.classes ??= []);
-    const names = classes.map(({ name }) => name);
-    const number = [...names, ""].findIndex((_, at) => !names.includes(`class-${at + 1}`)) + 1;
-    classes.push({ name: `class-${number}`, protocol: "udp" });
+  addRule() {
+    const rules = (this.draft.rules ??= []);
+    const names = rules.map(({ name }) => name);
+    const number = [...names, ""].findIndex((_, at) => !names.includes(`rule-${at + 1}`)) + 1;
+    rules.push({ name: `rule-${number}`, match: "udp" });
     this.showDraft();
-    byId(`c-classes-${classes.length - 1}-name`).focus();
+    byId(`c-rules-${rules.length - 1}-match`).focus();
   }
 
-  removeClass(number) {
-    this.draft.classes.splice(number, 1);
-    if (!this.draft.classes.length) delete this.draft.classes;
+  removeRule(number) {
+    this.draft.rules.splice(number, 1);
+    if (!this.draft.rules.length) delete this.draft.rules;
     this.showDraft();
-    byId("add-class").focus();
+    byId("add-rule").focus();
   }
 
   showDraft() {
     this.fields.show(this.draft, this.link.conditions);
-    this.classes.show(this.draft, this.link.conditions);
+    this.rules.show(this.draft, this.link.conditions);
     const others = ["toffee", "stages", "schedule"].filter((key) => key in this.draft);
     byId("kept").hidden = !others.length;
     this.showSchedule();
@@ -278,9 +278,9 @@ export class Conditions {
     // Messages have names of commands between backticks, as on a terminal.
     say(byId("locked"), (why ?? "").replaceAll("`", ""));
     this.fields.disabled = this.isLocked;
-    this.classes.disabled = this.isLocked;
+    this.rules.disabled = this.isLocked;
     byId("profiles").disabled = this.isLocked;
-    byId("add-class").disabled = this.isLocked;
+    byId("add-rule").disabled = this.isLocked;
     if (!this.link) return;
     this.showSchedule();
     this.afterEdit();

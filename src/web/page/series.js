@@ -19,7 +19,7 @@ const kept = (sample) => ({
     packets: way.packets,
     lost: total(way.dropped),
     causes: way.dropped,
-    classes: way.classes ?? [],
+    rules: way.rules ?? [],
   })),
   trips: [sample.round_trips.a, sample.round_trips.b],
 });
@@ -77,11 +77,11 @@ export class Series {
     return [0, 1].map((side) => recent.findLast(({ trips }) => trips[side])?.trips[side].mean_ms ?? null);
   }
 
-  // Returns the L2 bit/s that a class delivered in the last second, or null if the class is too
+  // Returns the L2 bit/s that the packets of a rule delivered in the last second, or null if the rule is too
   // new.
-  classRate(way, name) {
+  ruleRate(way, name) {
     const [first, last] = [this.#samples.at(-11) ?? this.#samples[0], this.last];
-    const bytes = (sample) => sample?.ways[way].classes.find((one) => one.name === name)?.delivered_bytes;
+    const bytes = (sample) => sample?.ways[way].rules.find((one) => one.name === name)?.delivered_bytes;
     const more = (bytes(last) - bytes(first)) * 8;
     return Number.isFinite(more) && last.at > first.at ? (more * 1000) / (last.at - first.at) : null;
   }

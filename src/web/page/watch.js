@@ -179,14 +179,14 @@ export class Watch {
     const late = error.late ? `${count(error.late)} packets left more than ${us(error.budget_us)} late, so measurements may show this machine and not the link` : `none left more than ${us(error.budget_us)} late`;
     say(byId("departures"), `Departure error: median ${us(error.p50_us)}, p99 ${us(error.p99_us)}, max ${us(error.max_us)}; ${late}. Memory held now: ${size(held)}.`);
     byId("departures").classList.toggle("bad", error.late > 0);
-    this.drawClasses();
+    this.drawRules();
   }
 
-  drawClasses() {
-    const classes = WAYS.flatMap((way, at) => (this.sample[way].classes ?? []).map((one) => ({ way, rate: this.series.classRate(at, one.name), ...one })));
-    byId("by-class").hidden = !classes.length;
+  drawRules() {
+    const rules = WAYS.flatMap((way, at) => (this.sample[way].rules ?? []).map((one) => ({ way, rate: this.series.ruleRate(at, one.name), ...one })));
+    byId("by-rule").hidden = !rules.length;
     const dropped = (one) => Object.entries(one.dropped).map(([cause, n]) => `${cause} ${count(n)}`).join(", ") || "0";
-    rows(byId("class-counters"), ["class", "way", "throughput", "packets", "delivered", "dropped"], classes.map((one) => [
+    rows(byId("rule-counters"), ["rule", "way", "throughput", "packets", "delivered", "dropped"], rules.map((one) => [
       one.name, one.way, one.rate === null ? "–" : rate(one.rate), count(one.packets), count(one.delivered), dropped(one),
     ]));
   }

@@ -284,10 +284,12 @@ macro_rules! conditions {
         /// The keys of the tables that have all conditions, and further keys.
         pub(crate) const LAYER_KEYS: &[&str] = &[$(<$type>::KEY,)+ "schedule"];
         pub(crate) const STEP_KEYS: &[&str] = &["at", "over", "without", $(<$type>::KEY,)+];
-        pub(crate) const CLASS_KEYS: &[&str] =
-            &["name", "protocol", "port", $(<$type>::KEY,)+ "up", "down", "schedule"];
+        pub(crate) const RULE_KEYS: &[&str] = &[
+            "match", "name", "protocol", "port", "source_port", "destination_port", "host", "source", "destination",
+            "dscp", "vlan", "ether_type", "fragment", "direction", $(<$type>::KEY,)+ "up", "down", "schedule",
+        ];
         pub(crate) const LINK_KEYS: &[&str] = &[
-            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "classes",
+            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "rules",
         ];
     };
 }

@@ -1,17 +1,23 @@
 //! Filters of tc: the packets that they match, and where these go (iproute2 6.1, `tc/f_u32.c`, `tc/f_flower.c`,
 //! `tc/m_mirred.c` and `tc/m_police.c`).
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
 use super::ids::ClassId;
 use super::qdiscs::{named, rate, size, whole};
 use crate::condition::PoliceSpec;
 use crate::rules::Protocol;
 use crate::tc_words::Words;
 
-/// The packets of a filter, as far as a class of a link can have them.
+/// The packets of a filter, as far as a rule of a link can match them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matched {
     pub(super) protocol: Option<Protocol>,
     pub(super) port: Option<u16>,
+    pub(super) source: Option<IpNet>,
+    pub(super) destination: Option<IpNet>,
 }
 
 /// The place to which the packets of a filter go.
@@ -33,14 +39,11 @@ pub(super) enum Network {
     Ipv6,
 }
 
-/// The message about a match on addresses.
-const ADDRESSES: &str = "a match on addresses has no equivalent yet";
-
 impl Network {
     /// Reads the word behind `protocol`.
     ///
     /// # Errors
-    /// Returns a message for a protocol that a class of a link cannot have.
+    /// Returns a message for a protocol that a rule of a link cannot match.
     pub(super) fn read(word: &str) -> Result<Self, String> {
         match word {
             "all" => Ok(Self::Any),
@@ -65,21 +68,59 @@ impl Matched {
                 _ => true,
             }
         }
-        both(self.protocol, other.protocol) && both(self.port, other.port)
+        let nets = |one: Option<IpNet>, other: Option<IpNet>| match (one, other) {
+            (Some(one), Some(other)) => one.contains(&other) || other.contains(&one),
+            _ => true,
+        };
+        both(self.protocol, other.protocol)
+            && both(self.port, other.port)
+            && nets(self.source, other.source)
+            && nets(self.destination, other.destination)
     }
 
-    /// Returns a name for a class of these packets.
+    /// Returns whether it compares addresses, which are those of one direction.
+    pub(super) fn has_addresses(self) -> bool {
+        self.source.is_some() || self.destination.is_some()
+    }
+
+    /// Returns a name for a rule with these packets.
     pub(super) fn name(self) -> String {
         let protocol = self.protocol.map(|protocol| match protocol {
             Protocol::Udp => "udp",
             Protocol::Tcp => "tcp",
+            Protocol::Sctp => "sctp",
             Protocol::Icmp => "icmp",
         });
-        match (protocol, self.port) {
-            (Some(protocol), Some(port)) => format!("{protocol}-{port}"),
-            (Some(protocol), None) => protocol.to_owned(),
-            (None, Some(port)) => format!("port-{port}"),
-            (None, None) => "all".to_owned(),
+        let ports = match (protocol, self.port) {
+            (Some(protocol), Some(port)) => Some(format!("{protocol}-{port}")),
+            (Some(protocol), None) => Some(protocol.to_owned()),
+            (None, Some(port)) => Some(format!("port-{port}")),
+            (None, None) => None,
+        };
+        let end = |word: &str, net: Option<IpNet>| {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+            let text = net.map(|net| shortest(net).chars().map(plain).collect::<String>());
+            text.map(|text| format!("{word}-{text}"))
+        };
+        let ends = [end("from", self.source), end("to", self.destination)];
+        let parts: Vec<String> = ports
+            .into_iter()
+            .chain(ends.into_iter().flatten())
+            .collect();
+        match parts.is_empty() {
+            true => "all".to_owned(),
+            false => parts.join("-"),
+        }
+    }
+
+    fn set_address(&mut self, end: &str, net: IpNet) -> Result<(), String> {
+        let place = match end {
+            "src" => &mut self.source,
+            _ => &mut self.destination,
+        };
+        match place.replace(net) {
+            Some(before) if before != net => Err("a match on two addresses".to_owned()),
+            _ => Ok(()),
         }
     }
 
@@ -103,6 +144,22 @@ impl Matched {
             None => Ok(()),
         }
     }
+}
+
+/// Returns a prefix without its length if it is a single address.
+fn shortest(net: IpNet) -> String {
+    match net.prefix_len() == net.max_prefix_len() {
+        true => net.addr().to_string(),
+        false => net.to_string(),
+    }
+}
+
+/// Reads an address or a prefix. The kernel ignores bits beyond the prefix.
+fn net(text: &str) -> Result<IpNet, String> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    let net = text.parse::<IpNet>().ok().or_else(address);
+    let net = net.ok_or_else(|| format!("a match on the address {text}"))?;
+    Ok(net.trunc())
 }
 
 /// Reads a filter behind its kind.
@@ -144,10 +201,10 @@ impl Filter {
         ];
         while let Some(word) = words.next() {
             match named("u32", word, SHORT, EXACT)? {
-                "match" => {
-                    let key = selector(network, words)?;
-                    key.add_to(&mut self.matched)?;
-                }
+                "match" => match selector(network, words)? {
+                    Selector::Bytes(key) => key.add_to(&mut self.matched)?,
+                    Selector::Address(end, net) => self.matched.set_address(end, net)?,
+                },
                 "classid" | "flowid" => self.class(words)?,
                 "action" => self.action(words)?,
                 "police" => self.action = Some(police(words)?),
@@ -182,7 +239,10 @@ impl Filter {
                     self.matched
                         .set_port(read.map_err(|_| format!("a match on the ports {port}"))?)?;
                 }
-                "dst_ip" | "src_ip" => return Err(ADDRESSES.to_owned()),
+                "dst_ip" | "src_ip" => {
+                    let address = net(words.need(word, "an address, as in dst_ip 10.0.0.2")?)?;
+                    self.matched.set_address(&word[..3], address)?;
+                }
                 "classid" | "flowid" => self.class(words)?,
                 "action" => self.action(words)?,
                 "skip_hw" | "skip_sw" | "verbose" => {}
@@ -227,6 +287,13 @@ impl Filter {
     }
 }
 
+/// A match of u32.
+enum Selector<'t> {
+    Bytes(Key),
+    /// The address at the end with this name.
+    Address(&'t str, IpNet),
+}
+
 /// Bytes of a packet that a filter compares, counted from the IP header.
 struct Key {
     network: Network,
@@ -255,22 +322,40 @@ impl Key {
                 Ok(port) if mask == 0xffff => matched.set_port(port),
                 _ => Err(format!("a match on several ports, with the mask {mask:#x}")),
             },
-            (false, 32, 12 | 16) | (true, _, 8..40) => Err(ADDRESSES.to_owned()),
+            (false, 32, 12 | 16) => {
+                let end = if at == 12 { "src" } else { "dst" };
+                let net = prefix(value & mask, mask)?;
+                matched.set_address(end, net)
+            }
+            (true, _, 8..40) => {
+                Err("a match on a part of an IPv6 address: write match ip6 dst".to_owned())
+            }
             _ => Err(format!("a match on the bytes at {at}")),
         }
     }
 }
 
+/// Returns the prefix of IPv4 with these bits.
+fn prefix(address: u32, mask: u32) -> Result<IpNet, String> {
+    let net = IpNet::new(
+        IpAddr::from(address.to_be_bytes()),
+        u8::try_from(mask.leading_ones()).unwrap_or(32),
+    );
+    let is_prefix = mask.leading_ones() + mask.trailing_zeros() == u32::BITS;
+    let net = net.ok().filter(|_| is_prefix);
+    net.ok_or_else(|| format!("a match on addresses with the mask {mask:#x}, which is no prefix"))
+}
+
 /// Reads what is behind `match` of u32.
-fn selector(network: Network, words: &mut Words<'_>) -> Result<Key, String> {
+fn selector<'t>(network: Network, words: &mut Words<'t>) -> Result<Selector<'t>, String> {
     const KINDS: &[&str] = &[
         "u32", "u16", "u8", "ip", "ip6", "udp", "tcp", "icmp", "mark", "ether",
     ];
     let word = words.need("match", "a selector, as in ip dport 80 0xffff")?;
     match named("match", word, KINDS, &[])? {
-        "u32" => key(network, 32, 0, words),
-        "u16" => key(network, 16, 0, words),
-        "u8" => key(network, 8, 0, words),
+        "u32" => key(network, 32, 0, words).map(Selector::Bytes),
+        "u16" => key(network, 16, 0, words).map(Selector::Bytes),
+        "u8" => key(network, 8, 0, words).map(Selector::Bytes),
         "ip" => field(Network::Ipv4, [9, 20, 22], words),
         "ip6" => field(Network::Ipv6, [6, 40, 42], words),
         "udp" | "tcp" => Err(format!(
@@ -281,25 +366,29 @@ fn selector(network: Network, words: &mut Words<'_>) -> Result<Key, String> {
 }
 
 /// Reads a field of IP; `places` are those of protocol, source port and destination port.
-fn field(network: Network, places: [i64; 3], words: &mut Words<'_>) -> Result<Key, String> {
+fn field<'t>(
+    network: Network,
+    places: [i64; 3],
+    words: &mut Words<'t>,
+) -> Result<Selector<'t>, String> {
     let [protocol, source, destination] = places;
     let name = words.need("match ip", "a field, as in dport 80 0xffff")?;
     match name {
-        "protocol" => key(network, 8, protocol, words),
-        "sport" => key(network, 16, source, words),
-        "dport" => key(network, 16, destination, words),
+        "protocol" => key(network, 8, protocol, words).map(Selector::Bytes),
+        "sport" => key(network, 16, source, words).map(Selector::Bytes),
+        "dport" => key(network, 16, destination, words).map(Selector::Bytes),
         "src" | "dst" => {
             let address = words.need(name, "an address")?;
             let is_any = ["any", "all", "default"].contains(&address) || address.ends_with("/0");
             match is_any {
-                true => Ok(Key {
+                true => Ok(Selector::Bytes(Key {
                     network,
                     bits: 32,
                     at: 0,
                     value: 0,
                     mask: 0,
-                }),
-                false => Err(ADDRESSES.to_owned()),
+                })),
+                false => Ok(Selector::Address(name, net(address)?)),
             }
         }
         other => Err(format!("a match on the field {other}")),

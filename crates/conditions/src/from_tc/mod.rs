@@ -23,10 +23,12 @@ use self::directions::{Converter, Direction, OwnPath, arriving};
 use self::filters::{Matched, Target};
 use self::report::Report;
 use self::script::ScriptCommand;
+use crate::Direction as LinkDirection;
 use crate::error::Error;
+use crate::filter::value::Addresses;
 use crate::layer::{ConditionSet, Layer};
 use crate::link::LinkSpec;
-use crate::link::class::ClassSpec;
+use crate::link::rule::RuleSpec;
 use crate::require;
 use crate::rules::Rule;
 
@@ -61,9 +63,9 @@ impl FromTc {
         let [up, down] = two_directions(&devices, &mut report);
         let link = link_of(&up, &down, &mut report);
         link.check()?;
-        if !link.classes.is_empty() {
+        if !link.rules.is_empty() {
             report.remark(
-                "The port of a class is a port at either end, and a class has packets of IPv4 and of IPv6.",
+                "The port of a rule is a port at either end, and a rule without addresses has packets of IPv4 and of IPv6.",
             );
         }
         let Report { mut lacks, remarks } = report;
@@ -232,6 +234,18 @@ struct Class {
     down: Option<ConditionSet>,
 }
 
+impl Class {
+    /// Returns the only direction of its packets. A match on addresses is one on those of a direction; without addresses,
+    /// a rule has the packets of both.
+    fn only_direction(&self) -> Option<LinkDirection> {
+        match (self.matched.has_addresses(), &self.up, &self.down) {
+            (true, Some(_), None) => Some(LinkDirection::Up),
+            (true, None, Some(_)) => Some(LinkDirection::Down),
+            _ => None,
+        }
+    }
+}
+
 /// Creates the link.
 fn link_of(up: &Direction, down: &Direction, report: &mut Report) -> LinkSpec {
     let mut classes: Vec<Class> = Vec::new();
@@ -250,15 +264,24 @@ fn link_of(up: &Direction, down: &Direction, report: &mut Report) -> LinkSpec {
     }
     let [both, up, down] = layers(up.conditions(), down.conditions());
     let classes = classes.into_iter().map(|class| {
+        let direction = class.only_direction();
         let Class { matched, up, down } = class;
         let [both, up, down] = layers(up.unwrap_or_default(), down.unwrap_or_default());
-        let Matched { protocol, port } = matched;
-        let name = matched.name();
-        ClassSpec {
+        let Matched {
+            protocol,
+            port,
+            source,
+            destination,
+        } = matched;
+        RuleSpec {
             rule: Rule {
-                name,
+                name: matched.name(),
                 protocol,
-                port,
+                port: port.map(Into::into),
+                source: source.map(Addresses::Net),
+                destination: destination.map(Addresses::Net),
+                direction,
+                ..Rule::default()
             },
             both,
             up,
@@ -269,7 +292,7 @@ fn link_of(up: &Direction, down: &Direction, report: &mut Report) -> LinkSpec {
         both,
         up,
         down,
-        classes: classes.collect(),
+        rules: classes.collect(),
         ..LinkSpec::default()
     }
 }
@@ -281,7 +304,10 @@ fn add_down(classes: &mut Vec<Class>, down: &Direction, own: &OwnPath, report: &
         .iter()
         .position(|class| class.matched == own.matched);
     let before = &classes[..known.unwrap_or(classes.len())];
-    let is_taken = |class: &Class| class.down.is_none() && class.matched.overlaps(own.matched);
+    let is_taken = |class: &Class| {
+        let has_down = class.only_direction() != Some(LinkDirection::Up);
+        class.down.is_none() && has_down && class.matched.overlaps(own.matched)
+    };
     if before.iter().any(is_taken) {
         let what = "packets that a filter of the other direction also matches in part";
         report.lack(own.line, what);

@@ -105,7 +105,7 @@ fn shapers_have_their_queues_and_what_they_count() {
 }
 
 #[test]
-fn filters_on_protocol_and_port_are_classes() {
+fn filters_on_protocol_and_port_are_rules() {
     let prio = "tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
                 tc qdisc add dev eth0 parent 1:3 handle 30: netem delay 200ms\n";
     for (filter, class) in [
@@ -128,7 +128,7 @@ fn filters_on_protocol_and_port_are_classes() {
     ] {
         same(
             &format!("{prio}tc filter add dev eth0 parent 1:0 protocol ip prio 1 {filter}"),
-            &format!("[[classes]]\n{class}\nport = 80\nup.netem = 'delay 200ms'"),
+            &format!("[[rules]]\n{class}\nport = 80\nup.netem = 'delay 200ms'"),
         );
     }
     same(
@@ -138,7 +138,7 @@ fn filters_on_protocol_and_port_are_classes() {
          tc qdisc add dev eth0 parent 1:20 netem delay 50ms\n\
          tc filter add dev eth0 parent 1: protocol ip prio 1 flower ip_proto udp classid 1:10",
         "[up]\nnetem = 'delay 50ms'\nnetem_at = 'before-rate'\nrate = '1mbit'\nqueue = '1000pkt'\n\
-         [[classes]]\nname = 'udp'\nprotocol = 'udp'\n\
+         [[rules]]\nname = 'udp'\nprotocol = 'udp'\n\
          up = { rate = '5mbit', queue = '1000pkt', netem = '', netem_at = 'before-rate' }",
     );
 }
@@ -155,7 +155,7 @@ fn the_kernels_order_of_filters_is_kept() {
         )
     };
     let names = |script: &str| -> Vec<String> {
-        let classes = converted(script).link.classes.into_iter();
+        let classes = converted(script).link.rules.into_iter();
         classes.map(|class| class.rule.name).collect()
     };
     let (port, tcp) = (
@@ -208,7 +208,7 @@ fn what_an_ifb_gets_is_the_other_direction() {
         "tc qdisc add dev eth0 clsact\n\
          tc filter add dev eth0 ingress protocol all flower ip_proto udp action mirred egress redirect dev ifb1\n\
          tc qdisc add dev ifb1 root netem loss 1%",
-        "[[classes]]\nname = 'udp'\nprotocol = 'udp'\ndown.netem = 'loss 1%'",
+        "[[rules]]\nname = 'udp'\nprotocol = 'udp'\ndown.netem = 'loss 1%'",
     );
     same(
         "tc qdisc add dev eth0 ingress\n\
@@ -287,9 +287,11 @@ fn what_has_no_equivalent_is_named_with_its_line() {
         assert!(lack.starts_with(what), "{script}: {lack}");
     }
     for case in [
-        "protocol ip u32 match ip dst 10.0.0.0/8 flowid 1:3 => a match on addresses has no equivalent yet",
-        "protocol ip flower dst_ip 10.0.0.1 classid 1:3 => a match on addresses has no equivalent yet",
-        "protocol ip u32 match u32 0x0a000000 0xff000000 at 16 flowid 1:3 => a match on addresses",
+        "protocol ip u32 match ip dst 10.0.0 flowid 1:3 => a match on the address 10.0.0",
+        "protocol ip flower dst_ip 10.0.0.1-10.0.0.9 classid 1:3 => a match on the address 10.0.0.1-10.0.0.9",
+        "protocol ip u32 match u32 0x0a000001 0xff0000ff at 16 flowid 1:3 => a match on addresses with the mask 0xff0000ff",
+        "protocol ipv6 u32 match u32 0xfd770000 0xffff0000 at 24 flowid 1:3 => a match on a part of an IPv6 address",
+        "protocol ip flower src_ip 10.0.0.1 src_ip 10.0.0.2 classid 1:3 => a match on two addresses",
         "protocol ip u32 match ip tos 0x10 0xff flowid 1:3 => a match on the field tos",
         "protocol ip u32 match ip dport 80 0xfff0 flowid 1:3 => a match on several ports",
         "protocol ip u32 match ip dport 80 0xffff match ip sport 9 0xffff flowid 1:3 => a match on two ports",
@@ -347,6 +349,36 @@ fn what_classes_share_in_tc_is_named() {
 }
 
 #[test]
+fn filters_on_addresses_are_rules_for_one_direction() {
+    let prio = "tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
+                tc qdisc add dev eth0 parent 1:3 handle 30: netem delay 200ms\n";
+    for (filter, rule) in [
+        (
+            "protocol ip u32 match ip dst 10.1.2.3/8 flowid 1:3",
+            "name = 'to-10-0-0-0-8'\ndestination = '10.0.0.0/8'",
+        ),
+        (
+            "protocol ip u32 match u32 0x0a010203 0xffffffff at 12 match ip dport 80 0xffff flowid 1:3",
+            "name = 'port-80-from-10-1-2-3'\nport = 80\nsource = '10.1.2.3'",
+        ),
+        (
+            "protocol ipv6 u32 match ip6 src fd77::/64 classid 1:3",
+            "name = 'from-fd77---64'\nsource = 'fd77::/64'",
+        ),
+        (
+            "protocol ip flower ip_proto tcp src_ip 10.0.0.0/24 dst_ip 10.1.0.1 classid 1:3",
+            "name = 'tcp-from-10-0-0-0-24-to-10-1-0-1'\nprotocol = 'tcp'\nsource = '10.0.0.0/24'\n\
+             destination = '10.1.0.1'",
+        ),
+    ] {
+        same(
+            &format!("{prio}tc filter add dev eth0 parent 1:0 prio 1 {filter}"),
+            &format!("[[rules]]\n{rule}\ndirection = 'up'\nup.netem = 'delay 200ms'"),
+        );
+    }
+}
+
+#[test]
 fn classes_of_both_directions_are_one_list() {
     let both = |up: &str, down: &str| {
         format!(
@@ -360,12 +392,17 @@ fn classes_of_both_directions_are_one_list() {
     };
     same(
         &both("ip_proto tcp dst_port 80", "ip_proto tcp src_port 80"),
-        "[[classes]]\nname = 'tcp-80'\nprotocol = 'tcp'\nport = 80\nup.netem = 'loss 1%'\ndown.netem = 'loss 2%'",
+        "[[rules]]\nname = 'tcp-80'\nprotocol = 'tcp'\nport = 80\nup.netem = 'loss 1%'\ndown.netem = 'loss 2%'",
     );
     same(
         &both("ip_proto tcp", "ip_proto udp"),
-        "[[classes]]\nname = 'tcp'\nprotocol = 'tcp'\nup.netem = 'loss 1%'\n\
-         [[classes]]\nname = 'udp'\nprotocol = 'udp'\ndown.netem = 'loss 2%'",
+        "[[rules]]\nname = 'tcp'\nprotocol = 'tcp'\nup.netem = 'loss 1%'\n\
+         [[rules]]\nname = 'udp'\nprotocol = 'udp'\ndown.netem = 'loss 2%'",
+    );
+    same(
+        &both("dst_ip 10.0.0.0/8", "src_ip 10.0.0.0/8"),
+        "[[rules]]\nname = 'to-10-0-0-0-8'\ndestination = '10.0.0.0/8'\ndirection = 'up'\nup.netem = 'loss 1%'\n\
+         [[rules]]\nname = 'from-10-0-0-0-8'\nsource = '10.0.0.0/8'\ndirection = 'down'\ndown.netem = 'loss 2%'",
     );
     assert_eq!(
         lack(&both("ip_proto tcp", "ip_proto tcp dst_port 80")),
@@ -378,13 +415,13 @@ fn the_file_is_a_link_that_explains_itself() {
     let converted = converted(
         "tc qdisc add dev eth0 root handle 1: netem delay 100ms loss 1%\n\
          tc qdisc add dev eth0 parent 1:1 tbf rate 1mbit burst 10k latency 50ms\n\
-         tc filter add dev eth0 parent 1: protocol ip u32 match ip dst 10.0.0.0/8 flowid 1:1",
+         tc filter add dev eth0 parent 1: protocol ip u32 match ip tos 0x10 0xff flowid 1:1",
     );
     let file = converted.to_file().unwrap();
     assert!(
         file.starts_with(
             "# up is what eth0 sends, and down what it receives.\n\
-             # No equivalent: line 3: a match on addresses has no equivalent yet\n\n[up]\n"
+             # No equivalent: line 3: a match on the field tos\n\n[up]\n"
         ),
         "{file}"
     );

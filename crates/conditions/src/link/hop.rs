@@ -5,8 +5,8 @@ use model::{
     Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
-use super::class;
 use super::followed::{self, Moment, STAGES};
+use super::rule;
 use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
@@ -30,10 +30,10 @@ pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::TimeOrPackets(Nanos(100
 /// The stages of one hop in both directions. The names of its stages begin with its name: "wire", "box".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hop {
-    /// The stages for packets of no class.
+    /// The stages for packets that match no rule.
     pub rest: Stages,
-    /// The stages for packets of each class.
-    pub classes: Vec<(Rule, Stages)>,
+    /// The rules, and the stages for the packets of each.
+    pub rules: Vec<(Rule, Stages)>,
 }
 
 /// The stages of some packets in a hop.
@@ -48,7 +48,7 @@ pub struct Stages {
 impl Hop {
     /// Returns it with its two directions exchanged.
     pub fn reversed(mut self) -> Self {
-        let all = self.classes.iter_mut().map(|(_, stages)| stages);
+        let all = self.rules.iter_mut().map(|(_, stages)| stages);
         for stages in all.chain([&mut self.rest]) {
             std::mem::swap(&mut stages.up, &mut stages.down);
         }
@@ -57,19 +57,17 @@ impl Hop {
 
     /// Returns the stages for packets of this class.
     fn stages(&self, class: usize) -> &Stages {
-        let own = class
-            .checked_sub(1)
-            .and_then(|index| self.classes.get(index));
+        let own = class.checked_sub(1).and_then(|index| self.rules.get(index));
         own.map_or(&self.rest, |(_, stages)| stages)
     }
 }
 
 /// Creates the model's link number `link` from hops in the order in which packets meet them on the way up; on the way
-/// down, they meet them in reverse. The classes are those of the hop that has any.
+/// down, they meet them in reverse. The rules are those of the hop that has any.
 pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
     let rules: Vec<Rule> = hops
         .iter()
-        .flat_map(|hop| &hop.classes)
+        .flat_map(|hop| &hop.rules)
         .map(|(rule, _)| rule.clone())
         .collect();
     let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
@@ -93,13 +91,13 @@ pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
     }
 }
 
-/// Returns the stages that packets of no class meet on these hops.
+/// Returns the stages that packets that match no rule meet on these hops.
 pub fn route(hops: &[Hop]) -> Route {
     let (up, down) = stages_of_class(hops, 0);
     let mut all = up.iter().chain(&down);
     Route {
         is_steady: all.all(|stage| stage.schedule.is_empty())
-            && hops.iter().all(|hop| hop.classes.is_empty()),
+            && hops.iter().all(|hop| hop.rules.is_empty()),
         up: PathStages(up),
         down: PathStages(down),
     }
@@ -117,10 +115,10 @@ impl LinkSpec {
     ///
     /// # Errors
     /// Returns an error for conditions that need a rate or a delay if there is none, for a drop factor below 1, for a
-    /// schedule that is out of order, and for a stage or a class that is not valid.
+    /// schedule that is out of order, and for a stage or a rule that is not valid.
     pub fn hop(&self, name: &str) -> Result<Hop, Error> {
         self.check_layers()?;
-        class::check(&self.classes)?;
+        rule::check(&self.rules)?;
         // This is checked before any stage is built.
         let (count, most) = (self.stages.len(), 2 * MOST_STAGES);
         require!(count <= most, "stages": "there are {count}: at most {most} are allowed, {MOST_STAGES} each way");
@@ -130,10 +128,10 @@ impl LinkSpec {
             up: up.of_class(self, name, number),
             down: down.of_class(self, name, number),
         };
-        let rules = self.classes.iter().enumerate();
-        let classes = rules.map(|(number, class)| (class.rule.clone(), of_class(number)));
+        let rules = self.rules.iter().enumerate();
+        let rules = rules.map(|(number, one)| (one.rule.clone(), of_class(number)));
         Ok(Hop {
-            classes: classes.collect(),
+            rules: rules.collect(),
             rest: Stages {
                 up: up.stages(),
                 down: down.stages(),
@@ -167,7 +165,7 @@ impl LinkSpec {
         for own in [&self.up, &self.down] {
             own.ever().or(self.both.ever()).check_handover()?;
         }
-        for (number, class) in self.classes.iter().enumerate() {
+        for (number, class) in self.rules.iter().enumerate() {
             let up = up.or(Provided::by([&class.up, &class.both]));
             let down = down.or(Provided::by([&class.down, &class.both]));
             let all = || {
@@ -175,12 +173,12 @@ impl LinkSpec {
                 check(&class.down, down).at("down")?;
                 check(&class.both, up.or(down))
             };
-            all().at_item("classes", number, Some(&class.rule.name))?;
+            all().at_item("rules", number, Some(&class.rule.name))?;
         }
         Ok(())
     }
 
-    /// Creates the stages for packets of no class in one direction of a hop.
+    /// Creates the stages for packets that match no rule in one direction of a hop.
     fn direction(&self, hop: &str, direction: Direction) -> Result<HopDirection, Error> {
         let toffee = self.toffee.clone().unwrap_or_default();
         let prefix = format!("{hop}.{}", direction.name());
@@ -231,7 +229,7 @@ impl HopDirection {
 
     /// Returns the stages for the class with this number, which replace those that its conditions shape.
     fn of_class(&self, link: &LinkSpec, hop: &str, number: usize) -> Vec<StageSpec> {
-        let class = &link.classes[number];
+        let class = &link.rules[number];
         let own = self.direction.choose(&class.up, &class.down);
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());

@@ -11,7 +11,7 @@ fn an_error_has_the_path_and_the_position_of_the_fault() {
     for case in [
         "delay = '1ms'\nloss = '101%' => loss => '101%'",
         "[up]\ndealy = '1ms' => up.dealy => dealy",
-        "classes = [{ name = 'a', loss = 1 }] => classes[0].loss => 1",
+        "rules = [{ name = 'a', loss = 1 }] => rules[0].loss => 1",
         "jitter = { spread = 2 } => jitter.spread => 2",
         "loss = '1%,bursts=2' => loss => '1%,bursts=2'",
         "stages = [{ kind = 'gate', n = 3 }] => stages[0].n => n",
@@ -79,7 +79,7 @@ fn other_formats_are_read_in_any_order_of_keys() {
 
 #[test]
 fn a_path_is_located_at_its_last_existing_key() {
-    let text = "delay = '1ms'\n[[classes]]\nname = 'a'\nup.loss = '1%'\n";
+    let text = "delay = '1ms'\n[[rules]]\nname = 'a'\nup.loss = '1%'\n";
     let table = DeTable::parse(text).unwrap();
     let key = |key: &str| PathStep::Key(key.to_owned());
     let item = PathStep::Item {
@@ -92,9 +92,9 @@ fn a_path_is_located_at_its_last_existing_key() {
     };
     assert_eq!(line(&[key("delay")]), Some(1));
     assert_eq!(
-        line(&[key("classes"), item.clone(), key("up"), key("loss")]),
+        line(&[key("rules"), item.clone(), key("up"), key("loss")]),
         Some(4)
     );
-    assert_eq!(line(&[key("classes"), item, key("port")]), Some(2));
+    assert_eq!(line(&[key("rules"), item, key("port")]), Some(2));
     assert_eq!(line(&[key("seed")]), None);
 }

@@ -86,10 +86,10 @@ fn other_conditions_and_their_schedule_apply_beside_a_trace() {
 #[test]
 fn a_more_specific_condition_overrides_a_column_of_a_trace() {
     let table = "t,delay,loss\n0s,20ms,100%\n1s,30ms,50%\n";
-    let classes = "[[classes]]\nname = 'voice'\nprotocol = 'udp'\nloss = '0%'\n";
+    let rules = "[[rules]]\nname = 'voice'\nprotocol = 'udp'\nloss = '0%'\n";
     let of = |text: &str| spec(text).hop("box").unwrap();
     let hop = of(&format!(
-        "{}[up]\ndelay = '5ms'\n{classes}",
+        "{}[up]\ndelay = '5ms'\n{rules}",
         following(table, "")
     ));
     let find = |stages: &[model::StageSpec], end: &str| {
@@ -104,7 +104,7 @@ fn a_more_specific_condition_overrides_a_column_of_a_trace() {
     assert_eq!(delay.behaviour().propagation, Nanos::from_millis(20));
     let (loss, is_constant) = find(&hop.rest.up, "up.loss").unwrap();
     assert!(!is_constant && matches!(loss, Effect::Loss(_)));
-    let voice = &hop.classes[0].1;
+    let voice = &hop.rules[0].1;
     assert_eq!(find(&voice.up, ".loss"), None);
     assert!(find(&voice.down, "down.delay").is_some());
     // Nothing overrides a trace beside it.
