@@ -49,7 +49,9 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     held_memory: Bytes,
-    /// Write a line for every packet to FILE (.csv or .parquet), or to FILE,limit=SIZE in turns
+    /// Write a line for every packet to FILE.csv or FILE.parquet
+    ///
+    /// Write a line for every packet to FILE.csv or FILE.parquet. FILE,limit=1GiB keeps a full file as FILE.1
     #[arg(long, value_name = "FILE", value_parser = log_target(), help_heading = headings::OUTPUT)]
     packet_log: Option<LogTarget>,
     /// Capture both ends of each link to PREFIX.pcapng, with verdicts as comments
