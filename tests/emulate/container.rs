@@ -1,4 +1,4 @@
-//! A link at containers of Podman, which run on a host of their own.
+//! A link at containers of Podman, which run on a separate host.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -15,7 +15,7 @@ use super::attach::{counts, least_rtt_ms};
 use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, succeeds_in};
 use test_support::wan_box::WanBox;
 
-/// A namespace in which Podman runs containers, with storage, configuration and a bridge of its own.
+/// A namespace in which Podman runs containers, with separate storage, configuration and a separate bridge.
 struct Podman {
     host: NetNs,
     dir: TempDir,
