@@ -224,8 +224,8 @@ fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
     let own = bridged.connect(2)?;
     let mut wan = WanBox::start_at(farwire(), &bridged.host, &format!("--pid {}", own.pid()))?;
     drop(own);
-    wan.await_line("veth2 is gone")?;
-    let (status, _) = wan.end()?;
+    let (status, said) = wan.end()?;
+    has(&said, "veth2 is gone")?;
     ensure!(status.code() == Some(1), "{status}");
     let left = ip(&bridged.host, "-brief link show type veth")?;
     ensure!(left.is_empty(), "{left}");

@@ -1,4 +1,4 @@
-//! A link at containers of Podman, which run on a host of their own.
+//! A link at containers of Podman, which run on a separate host.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,10 +12,10 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::attach::{counts, least_rtt_ms};
-use test_support::process::{self, ends_with, farwire, ip, run_in, stdout, succeeds_in};
+use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, succeeds_in};
 use test_support::wan_box::WanBox;
 
-/// A namespace in which Podman runs containers, with storage, configuration and a bridge of its own.
+/// A namespace in which Podman runs containers, with separate storage, configuration and a separate bridge.
 struct Podman {
     host: NetNs,
     dir: TempDir,
@@ -200,8 +200,8 @@ fn a_container_that_cannot_get_a_link_is_refused_and_one_that_stops_ends_its_lin
     podman.podman("pause web")?;
     podman.podman("unpause web")?;
     podman.podman("stop --time 0 web")?;
-    wan.await_line("and with it the network that it belonged to")?;
     let (status, said) = wan.end()?;
+    has(&said, "and with it the network that it belonged to")?;
     ensure!(status.code() == Some(1), "{status}: {said}");
     podman.refuses("--container web", 2, "is not running")?;
     let left = ip(&podman.host, "-brief link show type veth")?;
