@@ -26,7 +26,7 @@ const MOST_HELD: usize = 1_000;
 pub(crate) enum LogFormat {
     /// Text for people
     Text,
-    /// One JSON object per line: time (RFC 3339, UTC), level (info, warning, error), msg
+    /// One JSON object per line: time, level, msg
     Json,
 }
 

@@ -51,8 +51,6 @@ pub(crate) struct ExecArgs {
     #[command(flatten)]
     link: ConditionsArgs,
     /// Run this shell command at the far end, in place of farwire's server
-    ///
-    /// Run this shell command at the far end, in place of farwire's server; its output goes to standard error
     #[arg(long, value_name = "COMMAND", help_heading = BED_HEADING)]
     far: Option<String>,
     /// Largest packet at L3, in bytes

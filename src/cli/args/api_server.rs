@@ -30,12 +30,11 @@ const LONGEST: usize = 4_096;
 pub(crate) struct ListenArg {
     /// Serve a page and an API at ADDR:PORT or unix:PATH [default: a Unix socket]
     ///
-    /// Serve a live page and an API that show the links and change them (`run` only shows them), at 127.0.0.1:7700 or unix:PATH
-    /// [default: a Unix socket, where `farwire links` and `farwire set` look first]. On loopback, the printed URL contains a
-    /// token. Non-loopback addresses require a token and use TLS
+    /// Serve a page and an API at ADDR:PORT or unix:PATH [default: a Unix socket, where `farwire links` and `farwire set` look
+    /// first]. The URL of an address contains a token
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, help_heading = headings::LIVE)]
     listen: Option<Option<Listen>>,
-    /// Require no token on loopback: every user of this machine can then change the links
+    /// Require no token on loopback, so that every user here can change the links
     #[arg(
         long,
         requires = "listen",

@@ -10,7 +10,7 @@ use conditions::filter::{Filter, FilterError};
 /// The filter and the size limit of captures.
 #[derive(Args, Debug)]
 pub(crate) struct CaptureArgs {
-    /// Capture only matching packets, in tcpdump's words: "tcp port 443 and host 10.77.0.2"
+    /// Capture only matching packets, in tcpdump's words: "tcp port 443"
     #[arg(
         long,
         value_name = "FILTER",

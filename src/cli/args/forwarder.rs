@@ -22,16 +22,17 @@ use record::lateness::LateBudget;
 /// Options of the emulator: processor time, memory, and records of packets.
 #[derive(Args, Debug)]
 pub(crate) struct ForwarderArgs {
-    /// Processor time that the emulator uses to be on time
+    /// Processor time to be on time: spin (busy-wait the last microseconds) or gentle
     #[arg(
         long,
         value_name = "USE",
         default_value = "spin",
+        hide_possible_values = true,
         help_heading = headings::EMULATOR,
         hide_short_help = true
     )]
     cpu: CpuArg,
-    /// Count a packet as late if it leaves later than this after its due time; at most 1s
+    /// Count a packet as late this long after its due time; at most 1s
     #[arg(
         long,
         value_name = "TIME",
@@ -40,7 +41,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_budget: LateBudget,
-    /// Memory for frames in flight; conditions whose rate and delay need more are refused
+    /// Most memory for frames in flight; conditions that need more are refused
     #[arg(
         long,
         value_name = "SIZE",
@@ -49,9 +50,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     held_memory: Bytes,
-    /// Write a line for every packet to FILE.csv or FILE.parquet
-    ///
-    /// Write a line for every packet to FILE.csv or FILE.parquet. FILE,limit=1GiB keeps a full file as FILE.1
+    /// Write a line for every packet to FILE.csv or FILE.parquet[,limit=SIZE]
     #[arg(long, value_name = "FILE", value_parser = log_target(), help_heading = headings::OUTPUT)]
     packet_log: Option<LogTarget>,
     /// Capture both ends of each link to PREFIX.pcapng, with verdicts as comments

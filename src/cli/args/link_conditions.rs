@@ -23,8 +23,7 @@ use crate::{toml_file, trace_files};
 /// The heading of the conditions in help.
 pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
 /// The note below the conditions in help.
-pub(crate) const ONE_DIRECTION: &str = "Each flag also exists as --up-... (upload, from the command's side or IF_A) and --down-... (download): \
-     --up-rate 1mbit.";
+pub(crate) const ONE_DIRECTION: &str = "Each flag also exists as --up-... (from the command or IF_A) and --down-...: --up-rate 1mbit.";
 /// The heading of the options that say where other conditions come from.
 const SOURCES_HEADING: &str = "More conditions";
 
@@ -36,7 +35,7 @@ const LATEST_WAKE_UP: Nanos = Nanos::from_millis(1);
 pub(crate) struct ConditionsArgs {
     #[command(flatten)]
     conditions: ConditionFlags,
-    /// TOFFEE-Mocha's box, in both directions only: delay=1ms,dynamic=1,drop=2,queue=1000pkt
+    /// TOFFEE-Mocha's box, both ways: delay=1ms,dynamic=1,drop=2
     #[arg(
         long,
         value_name = "KEY=VALUE,...",
