@@ -21,7 +21,7 @@ SUMMARY = "docs/SUMMARY.md"
 FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 CODE = re.compile(r"(`+)(?:.*?[^`])?\1(?!`)")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)<>\s]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)<>]+?)>?(?:\s+\"[^\"]*\")?\s*\)")
 REFERENCE = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*<?([^>\s]+)>?", re.M)
 ATTRIBUTE = re.compile(r"(?:href|src)=\"([^\"]+)\"")
 # A path below a folder of the repository, as code, without a name to be filled in.

@@ -28,6 +28,9 @@ class Links(unittest.TestCase):
     def test_a_link_to_a_missing_file_is_wrong(self):
         self.assert_wrong({"README.md": "x\n\n[a](docs/a.md)"}, "README.md:3: docs/a.md: there is no such file")
 
+    def test_a_link_with_a_blank_is_wrong(self):
+        self.assert_wrong({"README.md": "[`a b`](a b.md)"}, "README.md:1: a b.md: there is no such file")
+
     def test_a_picture_that_is_missing_is_wrong(self):
         self.assert_wrong({"README.md": "![A picture](a.png)"}, "a.png: there is no such file")
 

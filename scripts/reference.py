@@ -42,6 +42,8 @@ PAGES = {
     "trace": "traces.md",
     "outage": "conditions.md#outages-and-handovers",
     "handover": "conditions.md#outages-and-handovers",
+    "aqm": "conditions.md#queue-disciplines",
+    "rule": "rules.md",
 }
 
 
@@ -261,7 +263,7 @@ class Commands:
             page = PAGES.get(name, "conditions.md#conditions")
             rows.append([f"[{code(entry.written)}](../{page})", entry.cell()])
         names = [name.removeprefix("farwire ") for name in self.takers]
-        where = ", ".join(f"[`{name}`](command-{name}.md)" for name in names)
+        where = ", ".join(f"[`{name}`]({page_of(name)})" for name in names)
         return (
             f"{NOTE}# Conditions of a link\n\n"
             + f"The commands {where} take these as flags. A [link file](../conditions.md) and a [scenario](../scenarios.md) "
@@ -273,8 +275,15 @@ class Commands:
             + "Flags override the file or the profile.\n\n"
             + table(["flag", "what it does"], [[code(e.written), e.cell()] for e in self.link_options.values()])
             + "\n[conditions.md](../conditions.md) has every value, unit, default and limit. It also has what a file can say beyond "
-            + "the flags: schedules, gates and traces.\n"
+            + "the flags: schedules and stages.\n"
         )
+
+
+def page_of(name):
+    """Returns the page of a command, or the part of its page that a command below it has."""
+    command, _, below = name.partition(" ")
+    part = f"#farwire-{command}-{below.replace(' ', '-')}" if below else ""
+    return f"command-{command}.md{part}"
 
 
 class Api:

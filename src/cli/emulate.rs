@@ -54,7 +54,7 @@ use serde::Serialize;
 )]
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "farwire emulate [OPTIONS] IF_A IF_B\n       farwire emulate [OPTIONS] --container NAME | --label KEY=VALUE | --pid PID | --netns PATH\n       farwire emulate [OPTIONS] --links FILE.toml\n       farwire emulate --restore"
+    override_usage = "farwire emulate [OPTIONS] IF_A IF_B\n       farwire emulate [OPTIONS] --container NAME\n       farwire emulate [OPTIONS] --links FILE.toml\n       farwire emulate --restore"
 )]
 pub(crate) struct EmulateArgs {
     /// Interface on the client's side

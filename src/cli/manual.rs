@@ -327,10 +327,6 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire emulate --container web --delay 50ms",
                 ),
                 (
-                    "Change the conditions in a browser",
-                    "farwire emulate eth1 eth2 --profile mobile --listen 127.0.0.1:7700",
-                ),
-                (
                     "Undo what a killed farwire left on the interfaces",
                     "farwire emulate --restore",
                 ),

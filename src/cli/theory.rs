@@ -25,7 +25,7 @@ use stats::theory::{Impossible, PathConditions};
 
 /// Calculate the goodput that a line rate, an MTU and TCP or UDP allow
 ///
-/// Every rate names its layer: L1 is the wire with preamble and gap, L2 the frame, L3 the IP packet, L4 the payload (goodput). The
+/// Every rate names its layer: L1 is the wire with preamble and gap, L2 the frame, L3 the IP packet, L7 the payload (goodput). The
 /// formulas and their sources are in docs/theory.md.
 #[derive(Args, Debug)]
 pub(crate) struct TheoryArgs {
@@ -65,7 +65,7 @@ pub(crate) struct TheoryArgs {
     /// Calculate the ideal time of a TCP transfer (RFC 6349): 500mb
     #[arg(long, value_name = "SIZE")]
     transfer: Option<Bytes>,
-    /// Explain a measured TCP goodput (L4): 93.5mbit
+    /// Explain a measured TCP goodput (L7): 93.5mbit
     #[arg(long, value_name = "RATE")]
     measured: Option<BitsPerSec>,
     /// Calculate the goodput of messages of these sizes: 64, a list 1,64,1KiB, or a doubling range 1..131072
@@ -404,8 +404,8 @@ mod tests {
 
     #[test]
     fn the_known_ceilings_are_said() {
-        let tcp = "L4 TCP payload (goodput) 1448 941.482 94.148";
-        let udp = "L4 UDP payload (goodput) 1472 957.087 95.709";
+        let tcp = "L7 TCP payload (goodput) 1448 941.482 94.148";
+        let udp = "L7 UDP payload (goodput) 1472 957.087 95.709";
         says("", &["L1 frame, preamble and gap 1538 1000.000", tcp, udp]);
         says("--no-timestamps", &["1460 949.285 94.928"]);
         says("-6", &["1428 928.479 92.848"]);

@@ -65,7 +65,7 @@ pub enum TransportProtocol {
 pub struct Counted {
     /// The number of packets.
     pub packets: u64,
-    /// The payload of L4, the goodput.
+    /// The payload of L7, the goodput.
     pub payload: u64,
     /// The IP packets.
     pub l3: u64,

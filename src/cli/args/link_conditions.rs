@@ -23,7 +23,8 @@ use crate::{toml_file, trace_files};
 /// The heading of the conditions in help.
 pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
 /// The note below the conditions in help.
-pub(crate) const ONE_DIRECTION: &str = "Each flag also exists as --up-... (from the command or IF_A) and --down-...: --up-rate 1mbit.";
+pub(crate) const ONE_DIRECTION: &str =
+    "Each flag also exists as --up-... (from the command or IF_A) and --down-...: --up-rate 1mbit.";
 /// The heading of the options that say where other conditions come from.
 const SOURCES_HEADING: &str = "More conditions";
 

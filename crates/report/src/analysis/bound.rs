@@ -16,7 +16,7 @@ use stats::theory::loss::Congestion;
 /// The smallest of all limits that follow from the conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bound {
-    /// Payload rate (L4).
+    /// Payload rate (L7).
     pub(crate) bit_per_s: f64,
     /// The limit: "shaper", "CUBIC's law of loss".
     pub(crate) name: String,

@@ -8,7 +8,7 @@ use crate::layers::Counted;
 /// The ceiling of one layer if every packet is as long as the MTU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
-    /// The layer, "L1" to "L4".
+    /// The layer, "L1", "L2", "L3" or "L7".
     pub layer: &'static str,
     /// The part of a packet that the layer counts.
     pub counts: &'static str,
@@ -28,8 +28,8 @@ pub fn ceilings(conditions: &PathConditions) -> Vec<Ceiling> {
         ("L2", "frame with FCS", tcp.l2_with_fcs),
         ("L2", "frame without FCS (tc, tbf)", tcp.l2),
         ("L3", "IP packet", tcp.l3),
-        ("L4", "TCP payload (goodput)", tcp.payload),
-        ("L4", "UDP payload (goodput)", udp.payload),
+        ("L7", "TCP payload (goodput)", tcp.payload),
+        ("L7", "UDP payload (goodput)", udp.payload),
     ]
     .map(|(layer, counts, packet_bytes)| {
         let share = packet_bytes as f64 / tcp.l1 as f64;

@@ -13,7 +13,7 @@ use crate::layers::TransportProtocol;
 pub struct Limit {
     /// Its cause.
     pub cause: Cause,
-    /// The largest rate of payload (L4).
+    /// The largest rate of payload (L7).
     pub bit_per_s: f64,
 }
 
