@@ -79,11 +79,12 @@ impl Path {
         set
     }
 
-    /// Sets the rate and, if no qdisc below has one, the queue.
+    /// Sets the rate and, if no qdisc below has one, the queue. A managed queue without a limit has its own default.
     fn shape(&mut self, rate: RateSpec, shaper: &Shaper, queue: QueueLimit) {
         self.rate = Some(rate);
         self.rate_at = shaper.rate_at;
-        self.queue = self.queue.or(Some(queue));
+        let has_own = self.aqm.is_some_and(|aqm| aqm.usual_limit().is_some());
+        self.queue = self.queue.or((!has_own).then_some(queue));
     }
 }
 

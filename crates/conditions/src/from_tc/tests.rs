@@ -90,6 +90,12 @@ fn shapers_have_their_queues_and_what_they_count() {
          tc qdisc add dev eth0 parent 1: fq_codel limit 100 target 10ms noecn flows 16",
         "[up]\nrate = '1mbit,burst=10KiB'\nqueue = '100pkt'\naqm = 'fq_codel,target=10ms,noecn,flows=16'",
     );
+    // The kernel's default of fq_codel, 10,240 packets, is also that of a link.
+    same(
+        "tc qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 10kb latency 50ms\n\
+         tc qdisc add dev eth0 parent 1: fq_codel",
+        "[up]\nrate = '1mbit,burst=10KiB'\naqm = 'fq_codel'",
+    );
     same(
         "tc qdisc add dev eth0 root handle 1: htb default 1\n\
          tc class add dev eth0 parent 1: classid 1:1 htb rate 1mbit ceil 5mbit\n\
