@@ -213,12 +213,19 @@ impl WanBox {
             .changes()
             .context("cannot watch the interfaces")?;
         let now = all_now()?;
-        for pair in &mut self.pairs {
+        let mut gone = Vec::new();
+        for (link, pair) in self.pairs.iter_mut().enumerate() {
             for side in [Side::A, Side::B] {
-                // If an interface is already gone, a change reports it later.
-                if let Some(now) = now.get(&pair.port(side).interface.index) {
-                    pair.pass_on(side, now.carrier)?;
+                match now.get(&pair.port(side).interface.index) {
+                    Some(now) => pair.pass_on(side, now.carrier).map(drop)?,
+                    // The change that said so may have been among those above.
+                    None => gone.push((link, side)),
                 }
+            }
+        }
+        for (link, side) in gone {
+            if self.pairs[link].port(side).lease.is_some() {
+                self.lose(link, side)?;
             }
         }
         while self.stop.cause().is_none() {

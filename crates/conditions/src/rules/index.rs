@@ -224,14 +224,14 @@ impl<K: Copy + Ord + TryFrom<u128> + Into<u128>> Table<K> {
     }
 }
 
+/// An end of a packet, and the ranges of which one must have its value.
+type EndRanges = (PacketEnd, Vec<Range>);
+
 impl<K: Copy + Ord + TryFrom<u128> + Into<u128>> EndsTable<K> {
     /// Creates the table of the conditions for which `ranges` returns an end and ranges, of which a value must be in one.
-    fn new(
-        rules: &[IndexedRule],
-        ranges: fn(&FilterCondition) -> Option<(PacketEnd, Vec<Range>)>,
-    ) -> Self {
+    fn new(rules: &[IndexedRule], ranges: fn(&FilterCondition) -> Option<EndRanges>) -> Self {
         let of_rule = |rule: &IndexedRule| rule.conditions.iter().filter_map(ranges).collect();
-        let all: Vec<Vec<(PacketEnd, Vec<Range>)>> = rules.iter().map(of_rule).collect();
+        let all: Vec<Vec<EndRanges>> = rules.iter().map(of_rule).collect();
         let each = all.iter().flatten().flat_map(|(_, ranges)| ranges);
         let bounds = Bounds::new(each.copied());
         let allowed = bounds.firsts().map(|value| {
@@ -240,7 +240,7 @@ impl<K: Copy + Ord + TryFrom<u128> + Into<u128>> EndsTable<K> {
                 ranges.any(|(first, last)| (*first..=*last).contains(&value))
             };
             let at = |end| {
-                let allows = |rule: &Vec<(PacketEnd, Vec<Range>)>| {
+                let allows = |rule: &Vec<EndRanges>| {
                     let mut own = rule.iter().filter(|(of, _)| *of == end).peekable();
                     let is_free = own.peek().is_none();
                     match end {
@@ -312,14 +312,14 @@ impl FilterCondition {
         }
     }
 
-    fn ports(&self) -> Option<(PacketEnd, Vec<Range>)> {
+    fn ports(&self) -> Option<EndRanges> {
         match self {
             Self::Port(end, range) => Some((*end, vec![(range.first.into(), range.last.into())])),
             _ => None,
         }
     }
 
-    fn v4(&self) -> Option<(PacketEnd, Vec<Range>)> {
+    fn v4(&self) -> Option<EndRanges> {
         self.addresses(|net| match net {
             IpNet::V4(net) => {
                 let ends = [net.network(), net.broadcast()].map(|end| end.to_bits().into());
@@ -329,7 +329,7 @@ impl FilterCondition {
         })
     }
 
-    fn v6(&self) -> Option<(PacketEnd, Vec<Range>)> {
+    fn v6(&self) -> Option<EndRanges> {
         self.addresses(|net| match net {
             IpNet::V6(net) => Some((net.network().to_bits(), net.broadcast().to_bits())),
             IpNet::V4(_) => None,
@@ -337,7 +337,7 @@ impl FilterCondition {
     }
 
     /// Returns the ranges of addresses of one version; a condition on the other version has none.
-    fn addresses(&self, range: fn(IpNet) -> Option<Range>) -> Option<(PacketEnd, Vec<Range>)> {
+    fn addresses(&self, range: fn(IpNet) -> Option<Range>) -> Option<EndRanges> {
         match self {
             Self::Address(end, all) => Some((*end, all.nets().filter_map(range).collect())),
             _ => None,
