@@ -71,14 +71,14 @@ fn packet(n: u64) -> PacketFields {
     let [a, b, c, d, e, f, ..] = mixed.to_le_bytes();
     let v4 = |last| IpAddr::from(Ipv4Addr::new(10, a % 128, b, last));
     let v6 = |last| IpAddr::from(Ipv6Addr::new(0xfd00 | u16::from(a), 0, 0, 0, 0, 0, 0, last));
-    let is_v6 = n % 4 == 0;
+    let is_v6 = n.is_multiple_of(4);
     let addresses = match is_v6 {
         true => [v6(u16::from(c)), v6(u16::from(d))],
         false => [v4(c), v4(d)],
     };
     PacketFields {
         ether_type: Some(if is_v6 { 0x86dd } else { 0x0800 }),
-        vlan: (n % 16 == 0).then_some(u16::from(e)),
+        vlan: n.is_multiple_of(16).then_some(u16::from(e)),
         ip: Some(IpFields {
             addresses,
             protocol: if f % 2 == 0 { 6 } else { 17 },

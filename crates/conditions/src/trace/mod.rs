@@ -149,7 +149,7 @@ impl Trace {
         size_of::<Self>() + parts.map(|part| part.packed.memory()).sum::<usize>()
     }
 
-    /// Keeps it for the rest of the process, and returns the name by which [`Trace::kept`] finds it.
+    /// Keeps it for the rest of the process, and returns the name by which this process finds it again.
     pub fn keep(self: Arc<Self>) -> String {
         let name = self.digest();
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
