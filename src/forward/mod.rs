@@ -15,6 +15,7 @@ mod held_frames;
 mod link_runner;
 mod observed;
 mod observers;
+pub(crate) mod overload;
 pub(crate) mod packet_log;
 mod recent_arrivals;
 pub(crate) mod round_trips;
@@ -38,6 +39,7 @@ use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
 use link_runner::{ForwarderShared, LinkRunner, TurnEnd};
+use overload::{Arrears, LateLimit, RunningTime};
 use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
@@ -138,12 +140,20 @@ impl<P: PortSet> Forwarder<P> {
                 due: Vec::new(),
                 spare: Spare::default(),
                 latest: Nanos::ZERO,
+                running: RunningTime::default(),
+                late_limit: LateLimit::DEFAULT,
+                rings: Arrears::default(),
             },
             load: LoadOfLinks::default(),
             captures: TimeShare::default(),
             min_delay: LONGEST_WAIT,
             served: Vec::new(),
         }
+    }
+
+    /// Sets the lateness at which packets are dropped if the forwarder cannot keep up.
+    pub(crate) fn set_late_limit(&mut self, limit: LateLimit) {
+        self.shared.late_limit = limit;
     }
 
     /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
@@ -178,6 +188,7 @@ impl<P: PortSet> Forwarder<P> {
     /// within `lead` after `now`, it is prepared and sent when it is due.
     pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> NextStep {
         self.shared.latest = now;
+        self.shared.running.step(now);
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
@@ -216,6 +227,7 @@ impl<P: PortSet> Forwarder<P> {
         }
         let is_alone = self.runners.len() == 1;
         let mut intake = Intake::of_step(self.runners.len());
+        let is_short = !is_alone && self.rings_fill(now);
         while !intake.is_used_up() {
             let (arrival, set) = self.next_arrival()?;
             let taken = self.shared.sets[usize::from(set)].take();
@@ -229,9 +241,15 @@ impl<P: PortSet> Forwarder<P> {
                 let runner = &mut self.runners[link as usize];
                 runner.load.arrived(arrival);
                 match received {
+                    ReceivedFrame::Frame(frame) if is_short && runner.share.is_used_up(now) => {
+                        runner.refuse(side, &frame);
+                        intake.skip();
+                        continue;
+                    }
                     ReceivedFrame::Frame(frame) => {
                         bytes = frame.bytes().len();
                         packets = runner.accept(&mut self.shared, side, frame);
+                        runner.share.take(now, packets, bytes);
                     }
                     ReceivedFrame::Truncated => {
                         runner.lose_unreadable(arrival, side, EmulatorLoss::TooLong)
@@ -250,6 +268,18 @@ impl<P: PortSet> Forwarder<P> {
             }
         }
         Some(self.next_arrival()?.0)
+    }
+
+    /// Returns true if the forwarder cannot keep up with the frames that arrive in its rings. Then each
+    /// link may take in only its share in a step, so that those that fill the rings lose their own
+    /// frames before the kernel drops those of any link.
+    fn rings_fill(&mut self, now: Nanos) -> bool {
+        let limit = self.shared.late_limit;
+        let first = self.next_arrival();
+        let are_in_arrears = first.is_some_and(|(at, _)| at < limit.in_arrears_before(now));
+        let ForwarderShared { rings, running, .. } = &mut self.shared;
+        rings.note(are_in_arrears, *running);
+        rings.last(limit, *running)
     }
 
     /// Returns the first arrival that is not taken in yet, and its set.

@@ -10,6 +10,7 @@ use netio::CpuUse;
 use super::capture::CaptureArgs;
 use super::headings;
 use crate::forward::capture::{Capture, CaptureSpec};
+use crate::forward::overload::LateLimit;
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use conditions::LinkSpec;
@@ -39,6 +40,15 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_budget: LateBudget,
+    /// Drop packets that would leave later than this after their due time because the emulator cannot keep up; 1ms to 10s
+    /// [default: 10ms, or the late budget if that is longer]
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = headings::EMULATOR,
+        hide_short_help = true
+    )]
+    late_limit: Option<LateLimit>,
     /// Memory for frames in flight; conditions whose rate and delay need more are refused
     #[arg(
         long,
@@ -72,6 +82,9 @@ impl ForwarderArgs {
         let packet_log = self.packet_log.as_deref().map(PacketLog::create);
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
+            late_limit: self
+                .late_limit
+                .unwrap_or(LateLimit::beside(self.late_budget)),
             memory,
             captures: captures(self)?,
             packet_log: packet_log.transpose().or_bad_input()?,
