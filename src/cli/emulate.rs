@@ -17,7 +17,8 @@ use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::links_file::{self, AllLinks};
 use super::args::screen::{self, LiveScreen, TuiArg};
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
-use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
+use crate::forward::thread::ForwarderOptions;
+use crate::forward::threads::{Forwarders, ThreadCount};
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::service_manager;
@@ -41,7 +42,7 @@ use serde::Serialize;
 /// or routes would lose them when it is set down: emulate uses such an interface only with --force, and leaves it up.
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
-/// as link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
+/// as link = { delay = "20ms" }. All links share --held-memory, and one thread with its receive rings unless --threads asks for more.
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "the help names a TOML table"
@@ -74,6 +75,15 @@ pub(crate) struct EmulateArgs {
     /// At the end, write the links' counters as JSON to FILE (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
+    /// Number of threads that forward the links of --links, at most one for each link; auto is one for each processor, up to 16
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = ThreadCount::ONE,
+        requires = "links",
+        help_heading = headings::EMULATOR
+    )]
+    threads: ThreadCount,
     #[command(flatten)]
     forwarder: ForwarderArgs,
     #[command(flatten)]
@@ -149,7 +159,10 @@ impl EmulateArgs {
             notes,
             live: live.collect(),
         };
-        self.stand(wanted, |summaries| AllLinks::new(&links, summaries))
+        let threads = self.threads.of_links(links.len());
+        self.stand(wanted, |summaries| {
+            AllLinks::new(&links, threads, summaries)
+        })
     }
 
     /// Runs a box until a signal ends it. Then it prints what the links did, and writes that as JSON if `--json` asks for it.
@@ -173,15 +186,19 @@ impl EmulateArgs {
             live,
         } = wanted;
         let names: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
-        let serve = |forwarder: &ForwarderHandle| {
+        let threads = self.threads.of_links(links.len());
+        let serve = |forwarders: &Forwarders| {
             let all = live.into_iter().zip(names).enumerate();
-            let all = all.map(|(number, ((name, spec), ends))| NewLink {
-                name,
-                ends,
-                forwarder: forwarder.clone(),
-                number,
-                spec,
-                build: Ok(Box::new(move |spec| spec.to_link_of("box", number as u64))),
+            let all = all.map(|(link, ((name, spec), ends))| {
+                let (forwarder, number) = forwarders.of_link(link);
+                NewLink {
+                    name,
+                    ends,
+                    forwarder: forwarder.clone(),
+                    number,
+                    spec,
+                    build: Ok(Box::new(move |spec| spec.to_link_of("box", link as u64))),
+                }
             });
             let all: Vec<NewLink> = all.collect();
             let Some(listening) = listening else {
@@ -193,7 +210,7 @@ impl EmulateArgs {
                 has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
-        let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
+        let (wan_box, live) = WanBox::up(links, threads, self.force, self.on_exit, options, serve)?;
         let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
         link_conditions::note_all(notes);
