@@ -81,6 +81,7 @@ const PARTS: &[Part] = &[
     Part::usual("lateness", &[], path::lateness::run),
     Part::usual("links", &["ip"], path::links::run),
     Part::usual("paths", &["ip"], path::paths::run),
+    Part::usual("isolation", &["ip"], path::isolation::run),
     Part::usual("rates", &[], path::rates::run),
     Part::usual("tcp", METERS, instruments::tcp::run),
     Part::usual("udp", METERS, instruments::udp::run),

@@ -19,7 +19,8 @@ use super::args::screen::{self, LiveScreen, TuiArg};
 use super::args::target::TargetArgs;
 use crate::emulate::attach::Target;
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
-use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
+use crate::forward::thread::ForwarderOptions;
+use crate::forward::threads::{Forwarders, ThreadCount};
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::service_manager;
@@ -47,7 +48,7 @@ use serde::Serialize;
 /// farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
-/// as link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
+/// as link = { delay = "20ms" }. All links share --held-memory, and one thread with its receive rings unless --threads asks for more.
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "the help names a TOML table"
@@ -82,6 +83,15 @@ pub(crate) struct EmulateArgs {
     /// At the end, write the links' counters as JSON to FILE (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
+    /// Number of threads that forward the links of --links, at most one for each link; auto is one for each processor, up to 16
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = ThreadCount::ONE,
+        requires = "links",
+        help_heading = headings::EMULATOR
+    )]
+    threads: ThreadCount,
     #[command(flatten)]
     forwarder: ForwarderArgs,
     #[command(flatten)]
@@ -225,9 +235,10 @@ impl EmulateArgs {
             live: live.collect(),
             on_exit: self.on_exit,
         };
+        let threads = self.threads.of_links(links.len());
         self.stand(wanted, |summaries| {
             let interfaces = links.iter().map(|of| [of.a.clone(), of.b.clone()]);
-            AllLinks::new(interfaces, summaries)
+            AllLinks::new(interfaces.collect(), threads, summaries)
         })
     }
 
@@ -254,15 +265,19 @@ impl EmulateArgs {
         } = wanted;
         let ends: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
         let names = ends.clone();
-        let serve = |forwarder: &ForwarderHandle| {
+        let threads = self.threads.of_links(links.len());
+        let serve = |forwarders: &Forwarders| {
             let all = live.into_iter().zip(names).enumerate();
-            let all = all.map(|(number, ((name, spec), ends))| NewLink {
-                name,
-                ends,
-                forwarder: forwarder.clone(),
-                number,
-                spec,
-                build: Ok(Box::new(move |spec| spec.to_link_of("box", number as u64))),
+            let all = all.map(|(link, ((name, spec), ends))| {
+                let (forwarder, number) = forwarders.of_link(link);
+                NewLink {
+                    name,
+                    ends,
+                    forwarder: forwarder.clone(),
+                    number,
+                    spec,
+                    build: Ok(Box::new(move |spec| spec.to_link_of("box", link as u64))),
+                }
             });
             let all: Vec<NewLink> = all.collect();
             let Some(listening) = listening else {
@@ -274,7 +289,8 @@ impl EmulateArgs {
                 has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
-        let (wan_box, live) = WanBox::up(links, self.force, on_exit, options, serve)?;
+        let (wan_box, live) =
+            WanBox::up(links, threads, self.force, on_exit, options, serve)?;
         let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
         link_conditions::note_all(notes);

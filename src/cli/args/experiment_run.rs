@@ -23,6 +23,7 @@ use crate::experiment::{Case, Plan};
 use crate::experiment::{
     host_baseline, record_directory, runner, scenario, sharding, testbed, testbeds,
 };
+use crate::forward::threads::ThreadCount;
 use crate::live::quoted;
 use crate::named_files::{self, NamedFiles, NamedFilesArgs};
 use crate::notes::{self, note};
@@ -105,6 +106,15 @@ pub(crate) struct ExperimentArgs {
         hide_short_help = true
     )]
     cpu: CpuArg,
+    /// Number of threads that forward the links of a bed with `clients`; auto is one for each processor, up to 16
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = ThreadCount::ONE,
+        help_heading = headings::EMULATOR,
+        hide_short_help = true
+    )]
+    threads: ThreadCount,
     /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
     ///
     /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]. With
@@ -294,6 +304,7 @@ impl ExperimentArgs {
     fn testbeds(&self, plan: &Plan) -> Result<TestbedBuilder, Failure> {
         let specs = testbeds(plan);
         let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
+        let builder = builder.with_threads(self.threads);
         builder.try_out(&specs, plan.seed)?;
         Ok(builder.keeping_flows(plan.by_flow))
     }

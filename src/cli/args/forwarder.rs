@@ -11,12 +11,14 @@ use netio::CpuUse;
 use super::capture::CaptureArgs;
 use super::headings;
 use crate::forward::capture::{Capture, CaptureSpec};
+use crate::forward::overload::LateLimit;
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use conditions::LinkSpec;
 use conditions::in_effect::MemoryNeed;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
+use netio::cpu;
 use record::lateness::LateBudget;
 
 /// Options of the emulator: processor time, memory, and records of packets.
@@ -31,6 +33,15 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     cpu: CpuArg,
+    /// Processors on which the emulator runs, as in 1,3 or 2-5: its first thread on the first one, and so on
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_parser = cpu_list,
+        help_heading = headings::EMULATOR,
+        hide_short_help = true
+    )]
+    cpus: Option<CpuList>,
     /// Count a packet as late if it leaves later than this after its due time; at most 1s
     #[arg(
         long,
@@ -40,6 +51,15 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_budget: LateBudget,
+    /// Drop packets that would leave later than this after their due time because the emulator cannot keep up; 1ms to 10s
+    /// [default: 10ms, or the late budget if that is longer]
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = headings::EMULATOR,
+        hide_short_help = true
+    )]
+    late_limit: Option<LateLimit>,
     /// Memory for frames in flight; conditions whose rate and delay need more are refused
     #[arg(
         long,
@@ -71,12 +91,17 @@ impl ForwarderArgs {
         links: impl IntoIterator<Item = &'s LinkSpec>,
         captures: impl FnOnce(&Self) -> Result<Vec<Capture>, Failure>,
     ) -> Result<ForwarderOptions, Failure> {
-        let memory = self.memory_for(links)?;
+        let (memory, needs) = self.memory_for(links)?;
         let packet_log = self.packet_log.as_ref();
         let packet_log = packet_log.map(|log| PacketLog::create(&log.file, log.limit));
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
+            late_limit: self
+                .late_limit
+                .unwrap_or(LateLimit::beside(self.late_budget)),
             memory,
+            needs,
+            cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
             captures: captures(self)?,
             packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
@@ -135,11 +160,11 @@ impl ForwarderArgs {
         Capture::create(prefix, spec)
     }
 
-    /// Returns the memory for frames in flight, if it is enough for these conditions.
+    /// Returns the memory for frames in flight, if it is enough for these conditions, and what each link needs of it.
     fn memory_for<'s>(
         &self,
         links: impl IntoIterator<Item = &'s LinkSpec>,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(usize, Vec<usize>), Failure> {
         let needs = links.into_iter().map(MemoryNeed::of);
         let needs: Result<Vec<_>, conditions::Error> = needs.collect();
         let needs = needs.or_bad_input()?;
@@ -154,7 +179,9 @@ impl ForwarderArgs {
                 sum(|of| of.down),
             )));
         }
-        usize::try_from(self.held_memory.0).or_bad_input()
+        let memory = usize::try_from(self.held_memory.0).or_bad_input()?;
+        let bytes = needs.iter().map(|need| usize::try_from(need.bytes()));
+        Ok((memory, bytes.collect::<Result<_, _>>().or_bad_input()?))
     }
 }
 
@@ -177,6 +204,40 @@ fn log_target() -> impl TypedValueParser<Value = LogTarget> {
     })
 }
 
+/// The value of `--cpus`: the numbers of processors that this process may use, in the order in which they were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CpuList(Vec<usize>);
+
+/// Reads numbers and ranges of processors, separated by commas, as taskset does.
+fn cpu_list(text: &str) -> Result<CpuList, String> {
+    let allowed = cpu::allowed().map_err(|error| error.to_string())?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last && last - first < MOST_CPUS).then_some(first..=last)
+    };
+    let mut cpus: Vec<usize> = Vec::new();
+    for part in text.split(',') {
+        let range = range(part).ok_or_else(|| {
+            format!("`{part}` is no processor: write numbers and ranges, as in 1,3 or 2-5")
+        })?;
+        cpus.extend(range);
+    }
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => {
+            let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            Err(format!(
+                "processor {cpu} is not available to farwire: choose from {}",
+                allowed.join(",")
+            ))
+        }
+        None => Ok(CpuList(cpus)),
+    }
+}
+
+/// The largest number of processors in a range.
+const MOST_CPUS: usize = 4_096;
+
 /// The value of `--cpu`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum CpuArg {
@@ -191,6 +252,32 @@ impl From<CpuArg> for CpuUse {
         match arg {
             CpuArg::Spin => Self::Spin,
             CpuArg::Gentle => Self::Gentle,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_read_in_the_order_of_the_list_and_must_be_available() {
+        let allowed = cpu::allowed().unwrap();
+        let first = allowed[0];
+        assert_eq!(cpu_list(&first.to_string()), Ok(CpuList(vec![first])));
+        let twice = format!("{first}-{first},{first}");
+        assert_eq!(cpu_list(&twice), Ok(CpuList(vec![first, first])));
+        let missing = allowed.last().unwrap() + 1;
+        let refused = cpu_list(&missing.to_string()).unwrap_err();
+        let expected =
+            format!("processor {missing} is not available to farwire: choose from {first}");
+        assert!(refused.starts_with(&expected), "{refused}");
+        for wrong in ["", "x", "1,", "3-1", "-1", "0-99999999"] {
+            let refused = cpu_list(wrong).unwrap_err();
+            assert!(
+                refused.contains("write numbers and ranges"),
+                "{wrong}: {refused}"
+            );
         }
     }
 }
