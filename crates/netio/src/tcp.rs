@@ -47,6 +47,8 @@ pub struct TcpInfo {
     pub bytes_received: u64,
     /// Payload bytes that were retransmitted.
     pub bytes_retrans: u64,
+    /// Segments that arrived at the peer twice, as it reported (DSACK, RFC 2883).
+    pub dsack_dups: u32,
     /// Segments received while earlier ones were missing.
     pub out_of_order: u32,
     /// Segments with payload sent, including retransmissions.
@@ -100,6 +102,7 @@ impl TcpInfo {
             total_retrans: short(100),
             bytes_sent: long(200),
             bytes_retrans: long(208),
+            dsack_dups: short(216),
             out_of_order: short(224),
             bytes_acked: long(120),
             bytes_received: long(128),

@@ -153,6 +153,9 @@ words! {
         L1RateBitPerS,
         /// TCP segments that were retransmitted.
         RetransmittedPackets,
+        /// TCP segments that were retransmitted, without those that the receiver reported as duplicates (DSACK, RFC 2883). Their
+        /// first copy was lost, or the report was.
+        NeededRetransmittedPackets,
         /// The sending kernel's smoothed round-trip time of a TCP connection.
         TcpRttMs,
         /// The receiving kernel's smoothed time of a TCP connection from an acknowledgement to the data that answers it.

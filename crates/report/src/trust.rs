@@ -122,7 +122,7 @@ const JITTER: TrustRow = TrustRow {
 };
 const COUNT: TrustRow = TrustRow {
     anchor: "counts",
-    figures: "`retransmitted_packets`, `tcp_rtt_ms` and other readings of the kernel",
+    figures: "`retransmitted_packets`, `needed_retransmitted_packets`, `tcp_rtt_ms` and other readings of the kernel",
     contains: "no interval: it was counted or read in this run",
     method: NONE,
     least: NONE,
@@ -201,7 +201,12 @@ impl TrustRow {
                 | Metric::ReceiverCpuPercent,
                 _,
             ) => &SENT,
-            (Metric::RetransmittedPackets | Metric::TcpRttMs, _) => &COUNT,
+            (
+                Metric::RetransmittedPackets
+                | Metric::NeededRetransmittedPackets
+                | Metric::TcpRttMs,
+                _,
+            ) => &COUNT,
             (Metric::GoodputBitPerS, _) if !has_runs => match profile.carrier {
                 Some(Carrier::Udp { .. }) => &GOODPUT_UDP,
                 _ => &GOODPUT_TCP,

@@ -155,7 +155,10 @@ impl PingpongArgs {
                 MetricRow::mean(Metric::LostPercent).toward(both),
             ])
         } else {
-            of_all.and([MetricRow::total(Metric::RetransmittedPackets).toward(up)])
+            of_all.and([
+                MetricRow::total(Metric::RetransmittedPackets).toward(up),
+                MetricRow::total(Metric::NeededRetransmittedPackets).toward(up),
+            ])
         }
     }
 }
@@ -198,6 +201,7 @@ pub(crate) fn measure(far: &MessageTarget, plan: &PingpongArgs, session: &Sessio
             mean_rtt_ms: Vec::new(),
             datagrams: DatagramCounts::default(),
             retransmitted: 0,
+            unneeded: 0,
             measurement: &mut measurement,
         };
         let outcome = runs.all();
@@ -223,6 +227,8 @@ struct Runs<'a> {
     datagrams: DatagramCounts,
     /// The segments that the client retransmitted over TCP.
     retransmitted: u64,
+    /// Those of them that the far end reported as duplicates.
+    unneeded: u64,
     measurement: &'a mut Measurement,
 }
 
@@ -295,7 +301,9 @@ impl Runs<'_> {
             "{} returns other bytes than it received",
             self.far.address
         );
-        self.retransmitted += u64::from(TcpInfo::of(stream.socket())?.total_retrans);
+        let info = TcpInfo::of(stream.socket())?;
+        self.retransmitted += u64::from(info.total_retrans);
+        self.unneeded += u64::from(info.dsack_dups.min(info.total_retrans));
         Ok(before - start)
     }
 
@@ -419,11 +427,19 @@ impl Runs<'_> {
         self.measurement.samples.extend(samples);
     }
 
-    /// Returns the number of segments that the client retransmitted over TCP, as a figure.
-    fn retransmitted(&self) -> Option<Figure> {
+    /// Returns the numbers of segments that the client retransmitted over TCP, and of those that were needed, as figures.
+    fn retransmitted(&self) -> impl Iterator<Item = Figure> + use<> {
+        let counts = [
+            (Metric::RetransmittedPackets, self.retransmitted),
+            (
+                Metric::NeededRetransmittedPackets,
+                self.retransmitted - self.unneeded,
+            ),
+        ];
         let over_tcp = !self.plan.udp && !self.elapsed_s.is_empty();
-        let total = || measured::total(Metric::RetransmittedPackets, self.retransmitted);
-        over_tcp.then(|| total().toward(Direction::Up))
+        let totals =
+            counts.map(|(metric, count)| measured::total(metric, count).toward(Direction::Up));
+        totals.into_iter().filter(move |_| over_tcp)
     }
 
     /// Returns an upper bound for the hosts' part of a round-trip time in milliseconds: twice the time over loopback,

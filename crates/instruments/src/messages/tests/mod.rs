@@ -130,8 +130,17 @@ fn messages_of_every_size_return_in_both_wait_modes() {
             assert!(of(Statistic::Min) <= of(Statistic::Mean));
             assert!(of(Statistic::Mean) <= of(Statistic::Max));
             // The kernel decides how many there are.
-            let (again, up) = (Metric::RetransmittedPackets, Some(Direction::Up));
-            value(&measurement, again, Statistic::Total, up, size);
+            let total = |metric| {
+                value(
+                    &measurement,
+                    metric,
+                    Statistic::Total,
+                    Some(Direction::Up),
+                    size,
+                )
+            };
+            let retransmitted = total(Metric::RetransmittedPackets);
+            assert!(total(Metric::NeededRetransmittedPackets) <= retransmitted);
         }
         assert!(measurement.facts.contains_key("socket_buffers"));
     }
