@@ -15,10 +15,10 @@ use crate::profile_folders::ProfileFolders;
 /// The options about the files that a file may name.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct NamedFilesArgs {
-    /// Let a scenario or link file also name files below DIR (repeatable)
+    /// Allow a scenario or link file to name files below DIR too (repeatable)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) allow_files: Vec<PathBuf>,
-    /// Look for profiles in DIR first, before ./profiles and those that ship
+    /// Look for profiles in DIR first, before ./profiles and those that ship with farwire
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) profiles: Option<PathBuf>,
 }

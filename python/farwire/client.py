@@ -60,7 +60,7 @@ class Client:
 
     `at` is `unix:PATH`, `HOST:PORT`, or a URL as farwire prints it, which may have the token. `token` is by default that
     of the URL or of the variable FARWIRE_TOKEN. `pin` is the fingerprint of the certificate, which an `https` address
-    needs. `timeout` is in seconds. A client may be used by several threads: every request has a connection of its own.
+    needs. `timeout` is in seconds. A client may be used by several threads: every request has its own connection.
     """
 
     def __init__(

@@ -63,12 +63,12 @@ class Process:
 
     @property
     def stdout(self) -> str:
-        """What the command has written to its standard output up to now."""
+        """The text that the command has written to its standard output so far."""
         return _text(self._outputs[0])
 
     @property
     def stderr(self) -> str:
-        """What the command has written to its standard error up to now."""
+        """The text that the command has written to its standard error so far."""
         return _text(self._outputs[1])
 
     def poll(self) -> Optional[int]:

@@ -19,14 +19,14 @@ use report::analysis::calibration::CalibrationReport;
 /// Find out which instrument to trust on this machine, and for what
 ///
 /// Every instrument measures alone over a grid of links, and its figures are compared with the emulator's own log of every packet.
-/// The report says under which conditions each figure can be trusted, and why not elsewhere. It is also written beside the record,
-/// as calibration.md and calibration.json.
+/// The report says under which conditions each figure can be trusted, and why not under the others. calibrate also writes it beside
+/// the record, as calibration.md and calibration.json.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "farwire calibrate [OPTIONS] [GRID]\n       farwire calibrate [OPTIONS] --resume DIR"
 )]
 pub(crate) struct CalibrateArgs {
-    /// Your own grid, a scenario whose cases run once for each of their instruments [default: built in]
+    /// Your own grid: a scenario, each of whose cases runs once for each of its instruments [default: built in]
     #[arg(conflicts_with = "resume")]
     grid: Option<PathBuf>,
     #[command(flatten)]

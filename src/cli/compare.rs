@@ -19,10 +19,10 @@ use report::analysis::record_comparison::{Compared, Comparison, Missing};
 /// Compare records with a reference record of the same scenario
 ///
 /// A figure is a regression if it got worse by more than the threshold, and chance does not explain that (at 95 %). compare also
-/// fails if the data do not suffice: a case or a figure is missing in one of the records, or has fewer than four runs.
+/// exits with 1 if it cannot decide: a case or a figure is missing in one of the records, or has fewer than four runs.
 ///
-/// With --by, the records differ on purpose in one field. compare then answers for each figure how it depends on that field, and
-/// fails only if the data do not suffice.
+/// With --by, the records differ on purpose in one field. compare then says for each figure how it depends on that field, and
+/// exits with 1 only if it cannot decide.
 #[derive(Args, Debug)]
 pub(crate) struct CompareArgs {
     /// Record to compare with: the directory of an experiment, or its record.jsonl
@@ -30,16 +30,16 @@ pub(crate) struct CompareArgs {
     /// Records of the same scenario
     #[arg(required = true)]
     records: Vec<PathBuf>,
-    /// Allowed change of a figure for the worse
+    /// Change for the worse that a figure may show
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
     threshold: f64,
-    /// Compare every figure, not only those that reports show
+    /// Compare every figure, not only those that reports show first
     #[arg(long)]
     all: bool,
-    /// Exit with 0 although data for a decision are missing
+    /// Exit with 0 even if data for a decision are missing
     #[arg(long)]
     allow_missing: bool,
-    /// Compare although the links of the cases differ between the records
+    /// Compare even if the links of the cases differ between the records
     #[arg(long)]
     across_links: bool,
     /// Compare each pair of records that differ on purpose in this field

@@ -40,11 +40,11 @@ use serde::Serialize;
 /// At the end, emulate restores the interfaces, and nothing passes between them any more (--on-exit cut). If farwire is killed, a
 /// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them with a bridge
 /// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses
-/// or routes would lose them when it is set down: emulate uses such an interface only with --force, and leaves it up.
+/// or routes would lose them when it is set down: emulate uses such an interface only with --force, and then does not set it down.
 ///
-/// --container NAME inserts a link at a container that runs, in both directions, on each of its networks. Its host end leaves the
-/// bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside. At the end, or when
-/// farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
+/// --container NAME inserts a link at a running container, in both directions, on each of its networks. The host end of the container's
+/// veth pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
+/// the container. At the end, or when farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
 /// as link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
@@ -150,7 +150,7 @@ impl EmulateArgs {
         let attached = target.attach(self.target.network())?;
         if attached.len() > 1 && self.forwarder.logs_packets() {
             return Err(Failure::bad_input(
-                "--packet-log: it is for one link: choose one interface with --network, or one container",
+                "--packet-log: only one link can be logged: choose one interface with --network, or one container",
             ));
         }
         let interfaces: Vec<_> = attached.iter().map(|of| of.names.clone()).collect();
@@ -195,7 +195,7 @@ impl EmulateArgs {
     fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
         if self.link.to_spec().or_bad_input()? != LinkSpec::default() {
             return Err(Failure::bad_input(
-                "--links: the file has the conditions of each link: leave the conditions of the command line out",
+                "--links: the file sets the conditions of each link: leave out the conditions on the command line",
             ));
         }
         let mut links = links_file::read(file, &self.link.named_files()).or_bad_input()?;
@@ -326,7 +326,7 @@ fn restore() -> Result<ExitCode, Failure> {
             PutBackOutcome::Gone => note(format_args!(
                 "farwire: interface {interface} is gone: there is nothing to restore"
             )),
-            PutBackOutcome::InUse(why) => note(format_args!("farwire: {why}: not restored")),
+            PutBackOutcome::InUse(why) => note(format_args!("farwire: not restored: {why}")),
             PutBackOutcome::Failed(error) => {
                 first_failure = first_failure.and(Err(blame(error)));
             }

@@ -45,7 +45,7 @@ use record::quantity::counted;
 /// The command runs in a network namespace from which it reaches only the far end, at 10.77.0.2 and fd77::2 ($FARWIRE_SERVER).
 /// There, `farwire serve` answers every instrument of `farwire measure`, iperf3 clients, and HTTP on port 80 (/bytes/N,
 /// /seconds/T). With `--net host` it also reaches the network of this host, and the host itself at host.farwire.internal.
-/// exec needs no root. When the command ends, exec prints what the link did.
+/// exec needs no root. When the command ends, exec prints the link's counters and how late packets left the emulator.
 #[derive(Args, Debug)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(crate) struct ExecArgs {
     /// Write the link's counters as JSON to FILE (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
-    /// End with 125 if the command succeeds but a rule matched no packet
+    /// Exit with 125 if the command succeeds but a rule matched no packet
     #[arg(long, help_heading = headings::OUTPUT, hide_short_help = true)]
     require_hits: bool,
     #[command(flatten)]
@@ -107,7 +107,7 @@ impl ExecArgs {
         let mut spec = self.link.to_spec().or_bad_input()?;
         if self.require_hits && spec.rules.is_empty() {
             return Err(Failure::bad_input(
-                "--require-hits: the link has no rules: state --rule, or leave --require-hits out",
+                "--require-hits: the link has no rules: add --rule, or leave --require-hits out",
             ));
         }
         link_conditions::resolve_hosts(&mut spec).or_bad_input()?;
@@ -297,7 +297,7 @@ fn missing_network(missed: Unreachable) -> Option<String> {
     let wanted = if missed.no_route > 0 {
         "tried to reach a network beyond the far end"
     } else if missed.own_port > 0 && host_network::is_on_loopback() {
-        "asked for names, but there is no resolver"
+        "tried to look up names, but there is no resolver"
     } else {
         return None;
     };

@@ -40,8 +40,8 @@ impl LinksArgs {
             let word = |key: &str| link[key].as_str().unwrap_or_default().to_owned();
             let revision = &link["revision"];
             let lease = match link["lease"]["until"].as_str() {
-                Some(until) => format!(", until {until}"),
-                None if link["lease"].is_object() => ", until a connection closes".to_owned(),
+                Some(until) => format!(", lease until {until}"),
+                None if link["lease"].is_object() => ", lease until its connection closes".to_owned(),
                 None => String::new(),
             };
             // Writing to a string does not fail.

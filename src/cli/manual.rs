@@ -118,7 +118,7 @@ const RECORD: (&str, &str) = (
     "out/NAME/record.jsonl",
     "The record: the plan, the machine and every run with its samples.",
 );
-const REPORT: (&str, &str) = ("out/NAME/report.html", "The report, with figures.");
+const REPORT: (&str, &str) = ("out/NAME/report.html", "The report, with charts.");
 const RUNS: (&str, &str) = (
     "out/NAME/runs.csv",
     "Every run that counts, with all figures, one per line.",
@@ -278,11 +278,11 @@ static ALL: &[(&str, Facts)] = &[
             exit_status: &[
                 (
                     "0-255",
-                    "The exit code of the command; 128 and the signal's number if a signal ended it.",
+                    "The exit code of the command; 128 plus the signal's number if a signal ended it.",
                 ),
                 (
                     "125",
-                    "farwire itself failed, an argument is wrong, or a rule was not hit (--require-hits).",
+                    "farwire itself failed, an argument is wrong, or a rule matched no packet (--require-hits).",
                 ),
                 ("126, 127", "The command cannot be run, or cannot be found."),
             ],
@@ -361,7 +361,7 @@ static ALL: &[(&str, Facts)] = &[
             files: &[
                 (
                     "/run/farwire/NUMBER-INDEX.json",
-                    "What farwire changed on an interface, so that --restore can undo it.",
+                    "Journal of the changes to an interface, which --restore undoes.",
                 ),
                 SOCKETS,
             ],
@@ -742,7 +742,7 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire report out/bufferbloat --format md --out report.md",
                 ),
                 (
-                    "Write every figure as an SVG file",
+                    "Write every chart as an SVG file",
                     "farwire report out/bufferbloat --figures figures",
                 ),
                 (
@@ -784,7 +784,7 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 (
                     "1",
-                    "A figure got worse, or data to decide are missing (see --allow-missing).",
+                    "A figure got worse, or too few data exist to decide (see --allow-missing).",
                 ),
                 (
                     "2",
@@ -872,7 +872,7 @@ static ALL: &[(&str, Facts)] = &[
                 ("DIR/shards/", "The records of the shards."),
                 (
                     "DIR/nodes/NODE.cannot",
-                    "Why a node is left out; remove the file when the node is repaired.",
+                    "The reason why a node is left out; remove the file when the node is repaired.",
                 ),
             ],
             see_also: EXPERIMENT_PAGES,

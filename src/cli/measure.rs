@@ -34,7 +34,7 @@ pub(crate) struct MeasureArgs {
 /// The advice if this machine did not run the measurement in time.
 const AFTER_STARVATION: &str = "the numbers above may show this machine instead of the network: end other programs, then measure again";
 /// The advice if a sender did not keep its pace.
-const AFTER_SHORTFALL: &str = "the network carried less than you asked for, so the numbers above describe another test: measure again with a \
+const AFTER_SHORTFALL: &str = "the sender did not keep the rate or interval that you asked for, so the numbers above describe another test: measure again with a \
      lower rate or a longer interval, or end other programs";
 
 impl MeasureArgs {

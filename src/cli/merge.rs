@@ -29,8 +29,8 @@ use report::analysis::{Analysis, Verdict};
 
 /// Join the records of an experiment's shards into one record
 ///
-/// The joined record contains every run once, whatever the order of the records. merge lists the runs that are missing, with the
-/// commands that run them. The exit code is that of `farwire run` for the whole experiment.
+/// The joined record contains every run once, in whatever order the records are given. merge lists the runs that are missing, with the
+/// commands that run them. merge exits with the code that `farwire run` has for the whole experiment.
 #[derive(Args, Debug)]
 pub(crate) struct MergeArgs {
     /// Records of one experiment: their directories, or their record.jsonl files
@@ -157,7 +157,7 @@ impl fmt::Display for Joined {
         )?;
         if self.duplicates > 0 {
             let duplicates = counted(self.duplicates, "duplicate run");
-            write!(f, "; {duplicates} left out")?;
+            write!(f, "; {duplicates} ignored")?;
         }
         writeln!(f)?;
         for ToDo { command, runs } in &self.missing {

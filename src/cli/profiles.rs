@@ -23,9 +23,9 @@ use instruments::output;
 /// List the profiles of networks that `--profile NAME` uses, or print, make or check one
 ///
 /// A profile is a file of conditions. It says where each of its numbers was published, or that it is assumed. The list has the rates, the
-/// round trip and the loss of each, and on a terminal a picture of its download rate in the first minute. A name is looked for in the
-/// folder of --profiles, in ./profiles, in ~/.config/farwire/profiles, and among the profiles that ship. In a file, `profile = "NAME"` uses
-/// a profile too.
+/// round trip and the loss of each, and on a terminal a picture of its download rate in the first minute. farwire looks for a name in the
+/// folder of --profiles, in ./profiles, in ~/.config/farwire/profiles, and among the profiles that ship with farwire. In a link file or a
+/// scenario, `profile = "NAME"` uses a profile too.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ProfilesArgs {
@@ -50,8 +50,8 @@ enum ProfilesCommand {
 
 /// Make a profile from conditions, or from a link file
 ///
-/// The file is written into the folder of --profiles; otherwise into ./profiles if that exists, or ~/.config/farwire/profiles. With
-/// --profile, the new profile builds on that one. Every number is marked as assumed: name your sources in the file, and check it with
+/// farwire writes the file into the folder of --profiles; without that option into ./profiles if it exists, else into
+/// ~/.config/farwire/profiles. With --profile, the new profile builds on the one of that name. Every number is marked as assumed: name your sources in the file, and check it with
 /// `farwire profiles check`.
 #[derive(Args, Debug)]
 pub(crate) struct NewArgs {
@@ -216,7 +216,7 @@ impl NewArgs {
         let own = self.link.without_profile().or_bad_input()?;
         if whole == LinkSpec::default() {
             return Err(Failure::bad_input(
-                "no conditions: state some, such as --delay 20ms, or name a file with --link or a profile with --profile",
+                "no conditions: give some, such as --delay 20ms, or a file with --link, or a profile with --profile",
             ));
         }
         let about = match &self.about {
@@ -227,7 +227,7 @@ impl NewArgs {
         let folders = self.link.named_files().profiles;
         let folder = folders
             .for_new()
-            .context("there is no folder for it: name one with --profiles DIR")
+            .context("there is no folder for the new profile: name one with --profiles DIR")
             .or_bad_input()?;
         let path = folder.join(format!("{}.toml", self.name));
         self.write(&path, &text).or_bad_input()?;
@@ -257,8 +257,8 @@ fn file_of(about: &str, based_on: Option<&str>, own: &LinkSpec) -> Result<String
     let about: String = about.chars().filter(|one| !one.is_control()).collect();
     let mut text = format!(
         "# {about}\n#\n\
-         # Name the source of each number: a line here that begins with a name in brackets and has who, \"title\" and year, and the same\n\
-         # name in brackets behind the number. A number that nobody measured is assumed.\n\n"
+         # Name the source of each number: write a line here that begins with a name in brackets, followed by author, \"title\" and year,\n\
+         # and repeat the name in brackets after the number. Mark a number without a source as assumed.\n\n"
     );
     if let Some(name) = based_on {
         writeln!(text, "based_on = \"{name}\"")?;
@@ -309,7 +309,7 @@ impl CheckArgs {
                 .for_each(|problem| text += &format!("{problem}\n"));
         }
         if all.is_empty() {
-            note("farwire: there are no profiles except those that ship");
+            note("farwire: there are no profiles except those that ship with farwire");
         }
         super::show(self.json.as_deref(), &all, &text, io::sink())?;
         Ok(super::exit_code(

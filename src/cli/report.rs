@@ -20,20 +20,19 @@ use report::{
 
 /// Show the record of an experiment as text, HTML, Markdown, CSV or another format
 ///
-/// The report is made from the record alone. The record of an interrupted experiment shows the runs that took place. Of the
-/// log that `farwire serve --json` writes, report shows the averages over its tests by kind, client and hour, as text, md,
-/// csv or json.
+/// report reads nothing but the record. For an interrupted experiment, it shows the runs that took place. For the log that
+/// `farwire serve --json` writes, it shows averages over the tests by kind, client and hour, as text, md, csv or json.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
     /// Directory of an experiment, or its record.jsonl, or the log of `serve --json`
     record: PathBuf,
-    /// Format of the report [default: text; with --figures no report]
+    /// Format of the report [default: text; none with --figures]
     #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     format: Option<&'static ReportFormat>,
     /// Write the report to FILE (- for standard output); for flent, a directory
     #[arg(long, value_name = "FILE", required_if_eq("format", "flent"))]
     out: Option<PathBuf>,
-    /// Write every figure of the HTML report as an SVG file into DIR
+    /// Write every chart of the HTML report as an SVG file into DIR
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
     /// With --figures, write PNG files, 1320 pixels wide, for slides
@@ -45,7 +44,7 @@ pub(crate) struct ReportArgs {
     /// In csv and parquet, include the attempts, figures and samples that do not count
     #[arg(long)]
     with_invalid: bool,
-    /// Include every detail in the text: all figures, spread, warm-up, conditions, the machine
+    /// Include every detail in the text: all figures, spread, warm-up, conditions and machine
     #[arg(long)]
     details: bool,
 }
@@ -85,7 +84,7 @@ impl ReportArgs {
     fn show_server_log(&self) -> Result<(), Failure> {
         if self.figures.is_some() {
             return Err(Failure::bad_input(
-                "--figures: the log of a far end has no figures",
+                "--figures: the report of a far end's log has no charts",
             ));
         }
         if self.selects_rows() {

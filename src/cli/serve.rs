@@ -39,12 +39,12 @@ use netio::stop::Stop;
 /// The interval at which freed memory is returned to the kernel.
 const TIDIED_EVERY: Duration = Duration::from_secs(5);
 /// The advice for a terminal that cannot show the screen.
-const ROWS_AS_JSON: &str = "read the same at /v1/tests of --metrics 127.0.0.1:9100";
+const ROWS_AS_JSON: &str = "read the running tests as JSON from /v1/tests of --metrics 127.0.0.1:9100";
 
 /// Serve as the far end of every instrument, for many clients simultaneously
 ///
-/// serve prints its addresses at startup, and a line for each test when the test ends; on a terminal also a line when a test begins, and
-/// one every second while it runs. With port 0, it uses any free port. As root, serve changes to the user nobody, and gives up all
+/// serve prints its addresses at startup, and a line for each test when the test ends. On a terminal, it also prints a line when a test
+/// begins, and one every second while the test runs. For a port of 0, it uses any free port. As root, serve changes to the user nobody, and gives up all
 /// privileges, files and system calls that it does not need.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
@@ -63,7 +63,7 @@ pub(crate) struct ServeArgs {
     /// UDP port of the UDP Speed Test Protocol (measure capacity, obudpst)
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT, help_heading = PORTS_HEADING, hide_short_help = true)]
     capacity_port: u16,
-    /// UDP port of STAMP (measure probe); 8620 without the privilege for 862
+    /// UDP port of STAMP (measure probe); without the privilege for 862, serve uses 8620
     #[arg(long, value_name = "PORT", default_value_t = 862, help_heading = PORTS_HEADING, hide_short_help = true)]
     stamp_port: u16,
     /// TCP congestion control for data that serve sends, unless the client chooses [default: the system's]
@@ -91,25 +91,25 @@ pub(crate) struct ServeArgs {
     /// Append each test to FILE as a line of JSON (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
-    /// Print the lines about running tests also where the output is no terminal
+    /// Print lines about running tests even if the output is not a terminal
     #[arg(long, conflicts_with = "tui", help_heading = headings::OUTPUT)]
     progress: bool,
     /// Look up the names of clients, and add them to the log
     ///
-    /// Look up the names of clients with the system's name services, and add them to the log, to --tui and to the JSON. The owner of an
-    /// address decides about its name. A name that is not known when a test ends is left out
+    /// Look up the names of clients with the system's name services, and add them to the log, to --tui and to the JSON. Whoever controls
+    /// the reverse DNS of an address chooses its name, so do not rely on it. A name that is not known when a test ends is left out
     #[arg(long, help_heading = headings::OUTPUT)]
     names: bool,
     /// Export counters for Prometheus at http://ADDR:PORT/metrics
     ///
     /// Export counters of tests, bytes and refusals for Prometheus at http://ADDR:PORT/metrics, and the running tests as JSON at
-    /// /v1/tests. A loopback address needs no token. Any other address requires the token of FARWIRE_TOKEN and uses TLS
+    /// /v1/tests. A loopback address needs no token. Any other address uses TLS, and requires the token in FARWIRE_TOKEN
     #[arg(long, value_name = "ADDR:PORT", help_heading = headings::OUTPUT)]
     metrics: Option<SocketAddr>,
     /// Show the running tests on this terminal; a key resets the counters
     #[arg(long, help_heading = headings::LIVE)]
     tui: bool,
-    /// As root, change to this user when all ports are open; `root` stays root [default: nobody]
+    /// As root, change to this user once all ports are open; `root` keeps root [default: nobody]
     #[arg(long, value_name = "NAME", help_heading = SANDBOX_HEADING, hide_short_help = true)]
     user: Option<String>,
     /// Keep the user and all privileges, for debugging
@@ -165,7 +165,7 @@ impl ServeArgs {
             .transpose()?;
         if let Some(address) = open_to_strangers {
             log(format_args!(
-                "warning: {address} is a public address, and anyone may run tests: restrict that with --allow CIDR"
+                "warning: {address} is a public address, and anyone can run tests against it: restrict that with --allow CIDR"
             ));
         }
         log(format_args!(
@@ -189,7 +189,7 @@ impl ServeArgs {
         }
         ensure!(
             !self.json.as_deref().is_some_and(output::is_stdout),
-            "--json -: the screen of --tui takes standard output: name a file"
+            "--json -: --tui needs standard output for its screen: name a file"
         );
         tui::check(ROWS_AS_JSON)
     }

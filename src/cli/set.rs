@@ -22,7 +22,7 @@ use record::printable::printable_lines;
 ///
 /// The conditions that you name change, and the others stay. A condition without up- or down- applies to both directions, even if one
 /// direction had its own value. With --replace, and with --link, --profile or --toffee, the new conditions replace all earlier ones.
-/// --clear removes all conditions. The output says from which instant the conditions apply, and how many packets were in flight
+/// --clear removes all conditions. The output says since when the new conditions apply, and how many packets were still in flight
 /// under the earlier ones.
 #[derive(Args, Debug)]
 #[command(
@@ -31,10 +31,10 @@ use record::printable::printable_lines;
 pub(crate) struct SetArgs {
     /// Name of the link, as `farwire links` lists it
     name: String,
-    /// Replace all conditions with the named ones; --link, --profile and --toffee always do
+    /// Replace all conditions with those given here; --link, --profile and --toffee always do
     #[arg(long, conflicts_with_all = ["clear", "revert"])]
     replace: bool,
-    /// Remove all conditions: the link then changes nothing
+    /// Remove all conditions: packets then pass unchanged
     #[arg(long, conflicts_with = "revert")]
     clear: bool,
     /// Restore the earlier conditions after this time (at most 24h), or with `connection` when this command ends
@@ -44,7 +44,7 @@ pub(crate) struct SetArgs {
     /// can change the link
     #[arg(long = "for", value_name = "TIME")]
     lease_for: Option<LeaseFor>,
-    /// Change the link under this lease; --for restarts its time
+    /// Change the link under this lease; --for restarts the lease's time
     #[arg(long, value_name = "ID", value_parser = lease_id)]
     lease: Option<LeaseId>,
     /// End the lease now and restore the earlier conditions

@@ -27,8 +27,8 @@ use report::analysis::{Analysis, Verdict};
 
 /// Run an experiment on a cluster with Slurm
 ///
-/// submit divides the runs into shards, submits them as an array of tasks, waits, submits missing shards again, joins the records and
-/// shows the report. Its whole state is in DIR and in Slurm: if submit ends early, the same command continues.
+/// submit divides the runs into shards, submits them as a job array, waits, submits missing shards again, joins the records and shows
+/// the report. Its whole state is in DIR and in Slurm: if submit ends early, run the same command again to continue.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "farwire submit [OPTIONS] --slurm --out DIR SCENARIO\n       farwire submit --status DIR\n       farwire submit --cancel DIR"
@@ -164,7 +164,7 @@ impl SubmitArgs {
             Reached::Handed => {
                 let at = out.display();
                 note(format_args!(
-                    "`farwire submit --status {at}` shows the progress; the same command without --detach waits and joins the records"
+                    "`farwire submit --status {at}` shows the progress; run the same command without --detach to wait and join the records"
                 ));
                 if self.json.is_some() {
                     self.show_status(out, notes::beside())?;
@@ -233,7 +233,7 @@ impl SubmitArgs {
             (0, verdict) => Ok(super::exit_code(verdict == Verdict::Met)),
             // A shard contains fewer runs than it says.
             (missing, _) => Err(anyhow!(
-                "{} missing; `farwire merge` lists them",
+                "{} missing; `farwire merge` names them",
                 counted(missing, "run")
             )
             .into()),
@@ -267,7 +267,7 @@ fn given_up(records: &[PathBuf], out: &Path, causes: &[String]) -> Failure {
     };
     let joined = joined.unwrap_or_else(|error| format!("{error:#}"));
     anyhow!(
-        "two arrays in a row completed no further run; {}; {joined}; the same command tries again",
+        "two arrays in a row completed no further run; {}; {joined}; run the same command to try again",
         causes.join("; ")
     )
     .into()

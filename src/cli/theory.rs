@@ -244,7 +244,7 @@ impl Theory {
                 |scale| format!("window scale {scale}"),
             );
             lines.push(format!(
-                "bandwidth-delay product at {rtt}: {bytes:.0} bytes of payload or {segments:.1} segments; the receive window must be that large ({scale})"
+                "bandwidth-delay product at {rtt}: {bytes:.0} bytes of payload or {segments:.1} segments; the receive window must be at least this large ({scale})"
             ));
         }
         if let Some(transfer) = &self.transfer {
@@ -287,7 +287,7 @@ fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
     ];
     let row = |limit: &Limit| {
         let binds = match *limit {
-            own if own == limits.binding => "limit, the lowest",
+            own if own == limits.binding => "lowest limit",
             own if Some(own) == limits.expected => {
                 "expected average (a model; transfers can be faster)"
             }
@@ -329,7 +329,7 @@ fn sizes(sizes: &[OfSize]) -> Table {
         let bytes = vec![size.bytes.to_string()];
         [bytes, cells(size.tcp, by).into(), udp.into()].concat()
     };
-    let title = "each message in its own packets (TCP messages that share packets reach the limit above at any size)";
+    let title = "goodput if each message travels in its own packets (TCP messages that share packets reach the limit above at any size)";
     Table::new(title, columns.concat()).with(sizes.iter().map(row))
 }
 
@@ -364,7 +364,7 @@ fn overheads(overheads: &[Overhead]) -> Table {
     let ceiling = 12_500_000.0 * 1448.0 / 1538.0;
     let percent = 100.0 * FASTEST_BLAST / ceiling;
     table.note = format!(
-        "its fastest blast, {FASTEST_BLAST:.0} bytes/s, is {percent:.2} % of {ceiling:.0} bytes/s (1448/1538 of 100 Mbit/s)"
+        "nettest's fastest blast, {FASTEST_BLAST:.0} bytes/s, is {percent:.2} % of {ceiling:.0} bytes/s (1448/1538 of 100 Mbit/s)"
     );
     table
 }
@@ -420,7 +420,7 @@ mod tests {
             &[
                 "shaper 47.820",
                 "receiver's window 1677.722",
-                "packets not lost 47.342 limit, the lowest",
+                "packets not lost 47.342 lowest limit",
                 "Reno-friendly CUBIC's loss model 7.094 expected average",
                 "UDP",
             ],

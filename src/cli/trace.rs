@@ -19,8 +19,8 @@ use strum::VariantNames;
 
 use crate::trace_files::{located, open};
 
-const CHANGE_HEADING: &str = "Change it";
-const SAMPLES_HEADING: &str = "Make one from samples";
+const CHANGE_HEADING: &str = "Change the trace";
+const SAMPLES_HEADING: &str = "Make a trace from samples";
 
 /// Describe a trace, convert it between formats, change it, or make one from samples
 ///
@@ -35,8 +35,8 @@ pub(crate) struct TraceArgs {
     format: Option<TraceFormat>,
     /// Write the trace in this format, in place of a description
     ///
-    /// Write the trace in this format, in place of a description. A rate becomes times at which packets are served (mahimahi), and these
-    /// become a rate for each --every (csv)
+    /// Write the trace in this format, in place of a description. For mahimahi, a rate becomes times at which packets are served; for
+    /// csv, such times become a rate for each --every
     #[arg(long, value_name = "FORMAT", value_parser = format_name())]
     to: Option<TraceFormat>,
     /// File for the trace [default: standard output]
@@ -45,10 +45,10 @@ pub(crate) struct TraceArgs {
     /// Write the description as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     json: Option<PathBuf>,
-    /// Leave out what comes before this time
+    /// Cut off the trace before this time
     #[arg(long, value_name = "TIME", help_heading = CHANGE_HEADING)]
     from: Option<Nanos>,
-    /// Leave out what comes after this time
+    /// Cut off the trace after this time
     #[arg(long, value_name = "TIME", help_heading = CHANGE_HEADING)]
     until: Option<Nanos>,
     /// Keep only these columns: rate,delay
@@ -72,10 +72,10 @@ pub(crate) struct TraceArgs {
     /// Unit of a sample: bit, kbit, mbit, gbit (per second), ms of delay, or rttms of round trip
     #[arg(long, value_name = "UNIT", default_value = "mbit", value_parser = unit(), hide_possible_values = true, requires = "from_samples", help_heading = SAMPLES_HEADING)]
     unit: SampleUnit,
-    /// Time between two samples; in csv, between two rates that are made of times [default: 1s; 100ms]
+    /// Time between samples [default: 1s]; in csv made of service times, between rates [default: 100ms]
     #[arg(long, value_name = "TIME", help_heading = SAMPLES_HEADING)]
     every: Option<Nanos>,
-    /// Divide each sample into this many lines, on the straight line to the next sample [default: 1, which holds it]
+    /// Interpolate linearly between samples, with this many lines for each [default: 1, which holds each sample]
     #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=1_000), requires = "from_samples", help_heading = SAMPLES_HEADING)]
     interpolate: u32,
 }

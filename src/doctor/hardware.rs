@@ -99,7 +99,7 @@ pub(super) fn seccomp() -> Check {
 pub(super) fn landlock() -> Check {
     let version = sandbox::landlock::version().map(|version| format!("version {version}"));
     let found =
-        version.ok_or_else(|| "this kernel does not have it, or it is switched off".to_owned());
+        version.ok_or_else(|| "the kernel has no Landlock, or it is switched off".to_owned());
     let lack = Lack {
         cost: "`serve` and `emulate` can access all files of their user",
         remedy: "use a kernel with CONFIG_SECURITY_LANDLOCK and `landlock` in its lsm=",

@@ -222,7 +222,7 @@ fn user_namespaces(privilege: &Privilege) -> Check {
     };
     let lack = Lack {
         cost: "only root can use `run` and `exec`",
-        remedy: "do what the brackets say, or run as root (in a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
+        remedy: "follow the advice in brackets, or run as root (in a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
     };
     let verdict = match privilege {
         Privilege::Root => CheckState::Degraded,

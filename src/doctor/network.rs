@@ -147,7 +147,7 @@ fn ingress(client: &NetNs) -> Check {
     };
     let tried = tried(client, || IngressDrop::new(&[WAN]));
     let found = tried
-        .map(|_| "tested: the host's network stack can be kept away from an interface".to_owned());
+        .map(|_| "tested: an nftables rule keeps the host's network stack off an interface".to_owned());
     Check::tried(INGRESS, found, CheckState::Degraded, lack)
 }
 

@@ -108,7 +108,7 @@ fn places_in(
     if ends.is_empty() {
         let network = network.unwrap_or_default();
         return Err(Failure::bad_input(format!(
-            "--network: {target} has no interface {network}, but {}",
+            "--network: {target} has no interface {network}; it has {}",
             names.join(", ")
         )));
     }
@@ -246,7 +246,7 @@ fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
         .collect();
     if found.is_empty() {
         return Err(Failure::machine(format!(
-            "{option}: neither podman nor docker is on PATH; --pid names a process of the container"
+            "{option}: neither podman nor docker is on PATH; use --pid with the ID of a process in the container"
         )));
     }
     Ok(found)
@@ -259,7 +259,7 @@ fn pid(engine: &str, name: &str) -> Result<Result<u32, String>, Failure> {
     let answer = ask(engine, &[&arguments[..], &[name]].concat())?;
     Ok(match answer {
         Ok(text) => {
-            let what = || format!("{engine} printed `{}` and no process number", text.trim());
+            let what = || format!("{engine} printed `{}` instead of a process ID", text.trim());
             Ok(text.trim().parse().with_context(what).or_machine()?)
         }
         Err(why) => Err(why),

@@ -413,7 +413,7 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
             acceptable(found, &host, force)
         }
         None if taken.contains(name) => Err(Failure::bad_input(format!(
-            "{name} is named twice: each link needs two interfaces of its own"
+            "{name} is named twice: an interface can belong to one link only"
         ))),
         // The name may be an alternative name of an interface.
         None => port::find(name, force),

@@ -118,7 +118,7 @@ impl InterfacePair {
         let [a, b] = self.ports.each_ref().map(|port| &port.interface);
         if a.mtu != b.mtu {
             warn(format_args!(
-                "{}: the smaller one loses longer frames",
+                "{}: frames longer than the smaller MTU are lost",
                 mtus([a, b])
             ));
         }

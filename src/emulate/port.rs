@@ -108,7 +108,7 @@ pub(super) fn acceptable(
         i if !i.ethernet => Err(refused(name, "is not Ethernet")),
         i if host.has_default_route(i) && !force => Err(refused(
             name,
-            "carries the default route: the host would lose its network; --force uses it nevertheless",
+            "carries the default route: the host would lose its network; add --force to use it anyway",
         )),
         i if host.is_configured(i) && !force => Err(refused(
             name,

@@ -139,7 +139,7 @@ impl HostNetwork {
         match resolver {
             Some(resolver) => files.push(resolver.file()?),
             None => warn(format_args!(
-                "the host has no {RESOLV_CONF}, so the command cannot look up names"
+                "this host has no {RESOLV_CONF}, so the command cannot look up names"
             )),
         }
         Ok(JoinedHost {
@@ -177,7 +177,7 @@ impl FromStr for Published {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is no port to publish: write HOST_PORT:PORT or ADDRESS:HOST_PORT:PORT, such as 8080:80"
+                "`{text}` does not name a port to publish: write HOST_PORT:PORT or ADDRESS:HOST_PORT:PORT, such as 8080:80"
             )
         };
         let (at, port) = text.rsplit_once(':').ok_or_else(wrong)?;

@@ -84,7 +84,7 @@ pub(crate) enum ChangeRefusal {
     /// Another client holds a lease.
     #[error(
         "another client has a lease of this link {until}: wait for its end, or end it (DELETE on the lease, farwire set \
-         --revert); its holder sends Farwire-Lease (--lease)"
+         --revert); its holder can change the link with the header Farwire-Lease (--lease)"
     )]
     Leased { until: String },
     /// The lease does not exist or has ended.
@@ -213,7 +213,7 @@ const TRACE: &str = TraceSpec::KEY;
 impl ScheduleChange {
     fn order(&self) -> Result<ScheduleOrder, ChangeRefusal> {
         if self.state.is_none() && self.to.is_none() {
-            let why = "state what to change in the schedule: state (running or stopped), to (a time such as 10s), or both";
+            let why = "write what to change in the schedule: state (running or stopped), to (a time such as 10s), or both";
             return Err(Error::other(why).into());
         }
         Ok(ScheduleOrder {

@@ -701,7 +701,7 @@ fn check_rules(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
     match differ {
         None => Ok(()),
         Some((known, name)) => Err(Error::other(format_args!(
-            "{name} takes the place of {known}, and would be counted as it: keep the order and the names of a running link's \
+            "{name} takes the place of {known}, and would continue its counters: keep the order and the names of a running link's \
              rules, and add new ones at the end"
         ))
         .at("rules")),

@@ -63,7 +63,7 @@ impl<'a> SlurmRetry<'a> {
     /// long.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
         if let Some(cause) = self.stop.cause() {
-            bail!("{cause}; the same command continues");
+            bail!("{cause}; run the same command to continue");
         }
         match self.since {
             None => {
@@ -72,7 +72,7 @@ impl<'a> SlurmRetry<'a> {
             }
             Some(since) if since.elapsed() > RETRY_LIMIT => {
                 return Err(
-                    error.context("Slurm has not answered for 10 min; the same command continues")
+                    error.context("Slurm has not answered for 10 min; run the same command to continue")
                 );
             }
             Some(_) => {}

@@ -251,7 +251,7 @@ impl Submission<'_> {
 
 /// The error of a submit that was cancelled meanwhile.
 fn cancelled() -> Failure {
-    anyhow!("the submit was cancelled; the same command continues").into()
+    anyhow!("the submit was cancelled; run the same command to continue").into()
 }
 
 #[cfg(test)]

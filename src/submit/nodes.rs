@@ -91,7 +91,7 @@ fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) ->
         .chain(by_cause)
         .collect();
     let remedy = if excluded.is_empty() {
-        "the same command continues when one of them is back".to_owned()
+        "run the same command when one of them is back".to_owned()
     } else {
         format!("when a node is repaired, remove its file NODE.{CANNOT} in {NODES}")
     };
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(none_left(&[], &nobody, false), None);
         assert_eq!(
             none_left(&nodes("drained")[1..], &nobody, false).unwrap(),
-            "no node can run the shards: node2, node3: drained (a fan); the same command continues when one of them is back"
+            "no node can run the shards: node2, node3: drained (a fan); run the same command when one of them is back"
         );
         let many: Vec<Node> = (1..=20)
             .map(|number| node(&format!("node{number}"), "down"))

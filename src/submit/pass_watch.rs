@@ -188,7 +188,7 @@ impl PassWatch<'_> {
             self.slurm
                 .cancel(&self.directory.state.job_name(self.pass))?;
             return Err(anyhow!(
-                "shard {shard} was cancelled in Slurm; the same command continues"
+                "shard {shard} was cancelled in Slurm; run the same command to continue"
             )
             .into());
         }
@@ -275,7 +275,7 @@ impl PassWatch<'_> {
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
-                "{cause}; Slurm continues the shards: the same command waits for them, `farwire submit --cancel {}` cancels them",
+                "{cause}; Slurm still runs the shards: run the same command to wait for them, or `farwire submit --cancel {}` to cancel them",
                 self.directory.path.display()
             )
             .into()),

@@ -93,11 +93,11 @@ impl Task {
     fn parse(line: &str) -> Result<Self> {
         let fields: Vec<&str> = line.split('|').collect();
         let [job, shard, state, node, reason] = fields[..] else {
-            bail!("squeue says `{line}`");
+            bail!("cannot read the output of squeue: `{line}`");
         };
         let number = |text: &str| {
             let number = text.parse();
-            number.with_context(|| format!("squeue says `{line}`"))
+            number.with_context(|| format!("cannot read the output of squeue: `{line}`"))
         };
         Ok(Self {
             job: number(job)?,
@@ -131,7 +131,7 @@ impl Node {
         // Reasons are free text and may contain the separator.
         let fields: Vec<&str> = line.splitn(3, '|').map(str::trim).collect();
         let [name, state, reason] = fields[..] else {
-            bail!("sinfo says `{line}`");
+            bail!("cannot read the output of sinfo: `{line}`");
         };
         Ok(Self {
             name: name.to_owned(),
@@ -252,7 +252,7 @@ impl Slurm {
                         .split(';')
                         .next()
                         .and_then(|job| job.parse().ok())
-                        .with_context(|| format!("sbatch says `{}`", answer.trim()))?;
+                        .with_context(|| format!("cannot read the output of sbatch: `{}`", answer.trim()))?;
                     return Ok(SubmitResult::Job(job));
                 }
                 (Err(why), CommandFailure::Refused) => return Ok(SubmitResult::Refused(why)),
@@ -276,7 +276,7 @@ impl Slurm {
             }
             if begun.elapsed() > COMMAND_TIMEOUT || self.stop.cause().is_some() {
                 return Err(why.context(
-                    "it is unknown whether Slurm accepted the array; the same command finds out",
+                    "it is unknown whether Slurm accepted the array; run the same command to find out",
                 ));
             }
             thread::sleep(RETRY_INTERVAL);

@@ -205,7 +205,7 @@ impl FarEndScreen {
             ""
         };
         let first = format!(
-            "farwire serve: counted for {since}, since {}{paused}",
+            "farwire serve: counters since {} ({since}){paused}",
             self.base.time
         );
         let tests = format!(

@@ -217,7 +217,7 @@ pub(super) async fn put_schedule(
     responses(
         (status = OK, body = ChangeResponse, description = "The lease has ended"), (status = BAD_REQUEST, body = Problem),
         (status = NOT_FOUND, body = Problem, description = "There is no such link or lease"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets on their way would be overtaken. The lease stays, and farwire ends it as soon as they have passed: do not ask again")
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets in flight would be overtaken. The lease stays, and farwire ends it as soon as they have passed: do not repeat the request")
     )
 )]
 pub(super) async fn end_lease(

@@ -187,7 +187,7 @@ fn describe_access(document: &mut Value) {
         (
             "401",
             "Unauthorized",
-            "A token is required, and this one is wrong",
+            "The token is missing or wrong",
         ),
         (
             "403",

@@ -405,7 +405,7 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'y7'\n"), &[])?;
     has(&said, "there is no interface y7")?;
     let said = try_out(one, &["--delay", "1ms"])?;
-    has(&said, "--links: the file has the conditions of each link")?;
+    has(&said, "--links: the file sets the conditions of each link")?;
     let said = try_out(one, &["--packet-log", "-"])?;
     has(&said, "cannot be used with")?;
     // 10 Gbit/s for a second are 1.25 GB in each direction.

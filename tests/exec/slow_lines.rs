@@ -8,7 +8,7 @@ use test_support::FAR_ENDS;
 use test_support::measured::figure;
 use test_support::process::has;
 
-const NOTE: &str = "100ms hold fewer than 20 full packets: the queue holds 20 packets";
+const NOTE: &str = "100ms is less than 20 full packets, so the queue holds 20 packets";
 
 /// Runs a measurement behind a link of this rate, and returns the measurement, and the link's own counts.
 fn measured(rate: &str, line: &str) -> Result<(Value, Run)> {

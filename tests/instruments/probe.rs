@@ -403,7 +403,7 @@ fn answers_without_end_end_the_measurement() -> Result<()> {
         while socket.send(&answer).is_ok() {}
         Ok(())
     })?;
-    fails(address, "-c 100 -i 100ms", "sends packets without end")?;
+    fails(address, "-c 100 -i 100ms", "keeps sending packets")?;
     let ended = reflector.join();
     ended.map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
     Ok(())

@@ -115,7 +115,7 @@ fn a_report_of_the_log_has_the_averages_over_its_tests() -> Result<()> {
         "\nclient,127.0.0.1,,transfer,received_bytes,total,up,",
     )?;
     ends_with(&report(&["--format", "html"])?, 2, "text, md, csv or json")?;
-    ends_with(&report(&["--figures", "figures"])?, 2, "has no figures")?;
+    ends_with(&report(&["--figures", "figures"])?, 2, "has no charts")?;
     Ok(())
 }
 

@@ -403,6 +403,6 @@ fn without_a_terminal_there_is_no_screen() -> Result<()> {
         );
     }
     let output = process::run(process::farwire().args(["serve", "--tui", "--json", "-"]))?;
-    process::ends_with(&output, 2, "the screen of --tui takes standard output")?;
+    process::ends_with(&output, 2, "--tui needs standard output for its screen")?;
     Ok(())
 }

@@ -145,7 +145,7 @@ fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<(
     ends_with(
         &first,
         1,
-        "the submit was cancelled; the same command continues",
+        "the submit was cancelled; run the same command to continue",
     )?;
     let ended = ended["ended"].as_u64().context("ended")?;
     ensure!((1..=4).contains(&ended), "{ended}");

@@ -142,7 +142,7 @@ fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     ensure!(output.status.code() == Some(1), "{said}");
     has(
         &said,
-        "the submit was cancelled; the same command continues",
+        "the submit was cancelled; run the same command to continue",
     )?;
     ensure!(fake.calls("sbatch ")? == 1 && fake.path("job.1").exists());
     ensure!(fake.path("ended.1").exists(), "the array lives on: {said}");

@@ -39,14 +39,14 @@ pub struct Layer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ScheduleStep {
-    /// The time from which on they hold, counted from the link's start.
+    /// The time from which the conditions apply, counted from the link's start.
     pub at: Nanos,
     /// The time over which rate, delay, the spread of jitter and loss move from what they were to what the step states. Without
     /// it, they change at `at`.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(default)]
     pub over: Nanos,
-    /// The conditions that no longer hold.
+    /// The conditions that no longer apply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub without: Vec<ConditionName>,
@@ -227,7 +227,7 @@ impl ConditionSet {
             };
             let key = kind.key;
             return Err(Error::other(format_args!(
-                "{why}: state {other} too, or leave {key} out"
+                "{why}: set {other} too, or leave {key} out"
             )))
             .at(key);
         }

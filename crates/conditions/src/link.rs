@@ -39,7 +39,7 @@ pub struct LinkSpec {
     /// The conditions in both directions.
     #[serde(flatten)]
     pub both: Layer,
-    /// TOFFEE-Mocha's box: one server that both directions share.
+    /// TOFFEE-Mocha's WAN emulator: one server that both directions share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toffee: Option<ToffeeSpec>,
     /// The seed of all random draws; 1 when absent.
@@ -234,7 +234,7 @@ impl LinkSpec {
         let mut stages = config.paths.iter().flat_map(|path| &path.stages);
         require!(
             !stages.any(|stage| stage.effects().all(is_stalled)),
-            "rate": "at 0bit nothing ever passes: state a rate, or a schedule that sets one later"
+            "rate": "at 0bit nothing ever passes: set a rate, or add a schedule that sets one later"
         );
         Ok(())
     }

@@ -108,16 +108,16 @@ fn check_number(condition: &Condition, before: &ConditionSet) -> Result<(), Erro
     );
     require!(
         moves,
-        "only rate, delay, jitter and loss change gradually: write a step of its own, without `over`"
+        "only rate, delay, jitter and loss change gradually: put the others into a separate step, without `over`"
     );
     require!(
         before.contains(condition.kind().key),
-        "it has no value before, from which it could move: state one in the same table"
+        "it has no earlier value from which it could move: set one in the same table"
     );
     if let (Condition::Loss(to), Some(from)) = (condition, before.get::<LossSpec>()) {
         require!(
             from.burst == to.burst,
-            "bursts cannot change gradually: state the same `burst` as before"
+            "bursts cannot change gradually: set the same `burst` as before"
         );
     }
     Ok(())
@@ -269,7 +269,7 @@ mod tests {
         for (step, words) in [
             (
                 "{ at = '1s', over = '1s', delay = '5ms' }",
-                "schedule 1: delay: it has no value before",
+                "schedule 1: delay: it has no earlier value",
             ),
             (
                 "{ at = '1s', over = '1us', rate = '5mbit' }",

@@ -60,7 +60,7 @@ fn of_rate<'a>(
     let cable = host.wire.and_then(|wire| {
         let own = beyond(own?, wire)?;
         Some(format!(
-            "a rate of {own} exceeds the speed of the interfaces, {wire}: no more than that passes"
+            "a rate of {own} exceeds the speed of the interfaces, {wire}, so no more than {wire} passes"
         ))
     });
     let other = slowest.and_then(|(name, least)| {
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "box.up.rate: a rate of 2gbit exceeds the speed of the interfaces, 1gbit: no more than that passes"
+                "box.up.rate: a rate of 2gbit exceeds the speed of the interfaces, 1gbit, so no more than 1gbit passes"
             ]
         );
     }

@@ -131,7 +131,7 @@ fn a_rate_may_fluctuate() {
     let fluctuation = rate(&hop, "up").fluctuation.unwrap();
     assert_eq!(fluctuation.hold, "5s".parse().unwrap());
     assert_eq!(rate(&hop, "up"), rate(&hop, "down"));
-    assert!(refusal("fluctuation = { spread = '20%', hold = '5s' }").contains("state rate"));
+    assert!(refusal("fluctuation = { spread = '20%', hold = '5s' }").contains("set rate"));
     let all = "rate = '1mbit'\nfluctuation = { spread = '100%', hold = '5s' }";
     assert!(refusal(all).contains("fluctuation: spread = 100% is out of range"));
     let brief = "rate = '1mbit'\nfluctuation = { spread = '1%', hold = '5us' }";
@@ -213,7 +213,7 @@ fn stages_are_in_their_order() {
     );
     assert_eq!(names(&tc.rest.up), ["box.up.netem-first", "box.up.rate"]);
     assert_eq!(names(&tc.rest.down), ["box.down.rate", "box.down.netem"]);
-    assert!(refusal("netem_at = 'before-rate'").contains("state netem too"));
+    assert!(refusal("netem_at = 'before-rate'").contains("set netem too"));
     assert!(refusal("netem = ''\nnetem_at = 'before'").contains("did you mean `before-rate`?"));
     let marks = RandomLoss {
         ecn: true,
@@ -284,7 +284,7 @@ fn slots_are_a_stage_of_files() {
     for case in [
         "packets = 3 => `min` is missing",
         "min = '2ms', max = '1ms' => max: 1ms is less than min, 2ms",
-        "min = '2ms', delay = '1ms' => delay: state either delay, with jitter, or min and max",
+        "min = '2ms', delay = '1ms' => delay: set either delay, with jitter, or min and max",
         "min = '2ms', jitter = '1ms' => jitter: jitter belongs to delay",
         "delay = '2ms', jitter = '1ms,free' => jitter: slots keep the order",
         "delay = '2ms', jitter = '1ms,half-life=1s' => jitter: half_life = 1s is out of range",
@@ -573,13 +573,13 @@ fn a_stage_has_the_keys_of_its_kind() {
 fn an_invalid_stage_is_refused_with_its_name() {
     for case in [
         "kind = 'gate', times = [1] => stages 1: unknown key `times`; use one of: open, queue",
-        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: state a gate's queue in packets or bytes",
+        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: set a gate's queue in packets or bytes",
         "kind = 'trace' => stages: trace: times: a trace is out of range: write at least one time",
         "kind = 'trace', times = [] => write at least one time",
         "kind = 'trace', times = [5, 3] => must be in ascending order",
         "kind = 'trace', times = [0] => above 0",
         "kind = 'trace', times = [1], queue = '1s' => \
-         stages: trace: queue: 1s is out of range: a trace has no rate, so state its queue in packets or bytes",
+         stages: trace: queue: 1s is out of range: a trace has no rate, so set its queue in packets or bytes",
         "kind = 'gemodel', p = '1%' => stages: gemodel: `r` is missing: write r = \"10%\"",
         "kind = 'mtu' => stages: mtu: `mtu` is missing: write mtu = 1400",
         "kind = 'mtu', mtu = 60 => stages: mtu: mtu: 60 is out of range",
@@ -688,7 +688,7 @@ fn a_rule_follows_the_schedules_of_conditions_that_it_does_not_state() {
 fn wrong_rules_are_refused() {
     for case in [
         "{ name = '', port = 1 } => rules: : name: ``: a rule needs a name",
-        "{ name = 'a' } => rules: a: the rule matches no packet in particular: state match",
+        "{ name = 'a' } => rules: a: the rule matches no packet in particular: set match",
         "{ name = 'a', direction = 'up' } => rules: a: the rule matches no packet in particular",
         "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => rules: a: name: two rules have the name a",
         "{ port = 1 }, { match = 'port 1' } => rules: port-1: name: two rules have the name port-1",
@@ -777,7 +777,7 @@ fn the_hosts_of_rules_are_resolved_before_a_link_is_made() {
     let refused = spec.resolve(|_| Ok(Vec::new())).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "rules: host-example-com: example.com: it has no addresses: correct the name, or state addresses"
+        "rules: host-example-com: example.com: it has no addresses: correct the name, or write addresses"
     );
     let addresses = ["fd77::2", "10.77.0.2", "10.77.0.2"].map(|text| text.parse().unwrap());
     let resolved = spec.resolve(|_| Ok(addresses.to_vec())).unwrap();
@@ -840,7 +840,7 @@ fn reordering_needs_a_delay() {
     };
     assert_eq!(delay.reorder, Some(reorder));
     assert_eq!(effect(&hop, "up.delay"), self::delay("20ms"));
-    let why = "reorder: reordered packets skip a delay: state delay too, or leave reorder out";
+    let why = "reorder: reordered packets skip a delay: set delay too, or leave reorder out";
     assert_eq!(refusal("reorder = '5%'"), why);
     assert_eq!(
         refusal("up.delay = '1ms'\ndown.reorder = '5%'"),

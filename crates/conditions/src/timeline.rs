@@ -138,7 +138,7 @@ impl<'r> Timeline<'r> {
                     None => at_first = then.clone(),
                     Some(now) => {
                         let step = then.step_from(now, self.since(at));
-                        let left_out = "this condition was removed while the link ran, which a schedule cannot express: state a value";
+                        let left_out = "this condition was removed while the link ran, which a schedule cannot express: set a value";
                         schedule.extend(step.map_err(|key| Error::other(left_out).at(key))?);
                     }
                 }

@@ -67,8 +67,8 @@ fn of_queue(behaviour: &Behaviour<'_>) -> Option<String> {
     let full = Bytes(u64::from(packets) * FULL_FRAME.0);
     (rate.bytes_in(time) < full).then(|| {
         format!(
-            "at {rate}, {time} hold fewer than {packets} full packets: the queue holds {packets} packets, of which full ones take {}; \
-             `queue` sets another size",
+            "at {rate}, {time} is less than {packets} full packets, so the queue holds {packets} packets: it delays full-sized ones by up \
+             to {}; set `queue` to change that",
             Seconds(rate.time_for(full))
         )
     })
@@ -82,8 +82,8 @@ fn of_delay(delay: &Delay) -> Vec<String> {
     // An addition of less than a twentieth of the spread is not noticeable.
     if delay.ordering == Ordering::Fifo && estimate.added.0 > jitter.spread.0 / 20 {
         lines.push(format!(
-            "order-preserving jitter adds {} on average at 1000 packets/s, with a standard deviation of {}; `free` or `per-flow` \
-             avoids that, and a half-life reduces it",
+            "order-preserving jitter adds a delay of {} on average at 1000 packets/s, with a standard deviation of {}; `free` or \
+             `per-flow` avoids that, and a half-life reduces it",
             Milliseconds(estimate.added),
             Milliseconds(estimate.deviation)
         ));
@@ -170,8 +170,8 @@ mod tests {
         let [line] = &both[..] else {
             panic!("{both:?}")
         };
-        let expected = "box.up.rate, box.down.rate: at 56kbit, 100ms hold fewer than 20 full packets: the queue holds 20 packets, \
-                        of which full ones take 4.33 s; `queue` sets another size";
+        let expected = "box.up.rate, box.down.rate: at 56kbit, 100ms is less than 20 full packets, so the queue holds 20 packets: \
+                        it delays full-sized ones by up to 4.33 s; set `queue` to change that";
         assert_eq!(line, expected);
         for quiet in [
             "rate = '2423kbit'",

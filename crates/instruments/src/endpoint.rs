@@ -169,7 +169,7 @@ pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -
             ensure!(
                 Input,
                 address.is_ipv4() == target.is_ipv4(),
-                "cannot bind to {address}: {} has the other IP version",
+                "cannot bind to {address}: {} is an address of the other IP version",
                 target.ip()
             );
             let bound = socket.bind(&SocketAddr::new(*address, 0).into());

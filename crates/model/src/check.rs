@@ -155,7 +155,7 @@ impl StageSpec {
         match effect {
             Effect::Rate(rate) => self.check_rate(rate),
             Effect::Trace(trace) => {
-                let right = "a trace has no rate, so state its queue in packets or bytes";
+                let right = "a trace has no rate, so set its queue in packets or bytes";
                 let limit = trace.queue.limit;
                 let within = !is_time(limit);
                 self.require(within, "queue", limit, right)?;
@@ -170,7 +170,7 @@ impl StageSpec {
                 self.require(*mtu >= 68, "mtu", mtu, right)
             }
             Effect::Gate(Gate { queue, .. }) => {
-                let right = "state a gate's queue in packets or bytes, above 0";
+                let right = "set a gate's queue in packets or bytes, above 0";
                 let within = !is_time(*queue) && is_queue(*queue);
                 self.require(within, "queue", queue, right)
             }
@@ -255,7 +255,7 @@ impl StageSpec {
             let within = half_life > Nanos::ZERO && half_life <= LONGEST;
             self.require(within, "jitter.half_life", half_life, right)?;
         }
-        let right = "a log-normal delay needs a mean above 0: state delay too";
+        let right = "a log-normal delay needs a mean above 0: set delay too";
         let has_mean = jitter.law != Law::LogNormal || mean > Nanos::ZERO;
         self.require(has_mean, "delay", mean, right)
     }

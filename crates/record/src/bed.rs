@@ -372,12 +372,12 @@ impl Pair {
         self.check_size()?;
         require!(
             self.clients == 1 || self.tbf.is_none(),
-            "tbf": "a bed of several clients has no tbf: state the rate in `wire` or in the `link` of a case"
+            "tbf": "a bed of several clients has no tbf: set the rate in `wire` or in the `link` of a case"
         );
         let check = || {
             require!(
                 self.wire.rules.is_empty(),
-                "rules": "the wire treats all packets alike: state rules in `link`"
+                "rules": "the wire treats all packets alike: write rules in `link`"
             );
             self.wire.check()
         };

@@ -38,7 +38,7 @@ pub enum ExpectationKind {
     Tested,
     /// The greatest expected value is more than [`LOOSE`] times the least, so that the figure could hardly miss them.
     Loose,
-    /// The emulated conditions were fitted to the expected value, so that meeting it tests nothing.
+    /// The emulated conditions were chosen to produce the expected value. Meeting it proves nothing.
     Fitted,
 }
 
@@ -57,17 +57,17 @@ pub struct Judgement {
     pub met: Met,
 }
 
-/// The evidence for which a rule counts as met. The intervals contain the true value in 99.9 % of experiments
+/// The evidence for which an expectation counts as met. The intervals contain the true value in 99.9 % of experiments
 /// ([`stats::deciding`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Met {
-    /// The value itself satisfies the rule.
+    /// The value itself meets the expectation.
     #[default]
     ByValue,
-    /// Some value in its interval satisfies the rule.
+    /// Some value in its interval meets the expectation.
     UnlessContradicted,
-    /// All values in its interval satisfy the rule.
+    /// All values in its interval meet the expectation.
     WhenShown,
 }
 
@@ -322,24 +322,24 @@ impl fmt::Display for Expectation {
                     unit
                 };
                 let (gain, within) = (shown(gain), shown(within));
-                write!(f, "the reference's {gain:+} ± {within} {unit}")
+                write!(f, "the reference's value {gain:+} ± {within} {unit}")
             }
             ExpectationRule::Ratio { ratio, within } => {
-                write!(f, "{ratio} times the reference's ± {} %", within * 100.0)
+                write!(f, "{ratio} times the reference's value ± {} %", within * 100.0)
             }
             ExpectationRule::RatioRange { least, most } => {
-                write!(f, "{} times the reference's", between(least, most))
+                write!(f, "{} times the reference's value", between(least, most))
             }
             ExpectationRule::Published { within } => {
-                write!(f, "the published ± {} %", within * 100.0)
+                write!(f, "the published value ± {} %", within * 100.0)
             }
             ExpectationRule::PublishedFactor { factor } => {
-                write!(f, "the published within a factor of {factor}")
+                write!(f, "the published value within a factor of {factor}")
             }
             ExpectationRule::Spread { least, most } => {
                 write!(
                     f,
-                    "a spread over the runs, without the lowest and the highest, of {} %",
+                    "a spread over the runs of {} %, without the lowest and the highest run",
                     between(least, most)
                 )
             }

@@ -302,7 +302,7 @@ pub fn advice(late: &[LatePackets]) -> Option<String> {
     if late.iter().map(|one| one.departed.late).sum::<u64>() == 1 {
         return of(Limit::Tail).map(|cause| {
             format!(
-                "{cause}, because this machine was busy for a moment: what it carried took longer by that. Measure again, or allow it \
+                "{cause}, because this machine was busy for a moment; the round trip of that packet took longer. Measure again, or allow it \
                  with --late-budget"
             )
         });

@@ -57,9 +57,9 @@ words! {
     Statistic {
         /// Their sum, or the count of the events that the metric counts.
         Total,
-        /// Their sum over their number; of a rate, the whole amount over the whole time.
+        /// The sum of the values divided by their number; for a rate, the total amount divided by the total time.
         Mean,
-        /// The middle one; of an even number, the midpoint of the two in the middle.
+        /// The middle value; for an even number of values, the mean of the two middle ones.
         Median,
         /// The least.
         Min,
@@ -71,13 +71,13 @@ words! {
         MeanDeviation,
         /// The square root of the mean square minus the squared mean, as in ping(8).
         Mdev,
-        /// The 10th percentile: one value in ten is not above it.
+        /// The 10th percentile: 10 of 100 values are at most this.
         P10,
-        /// The 90th percentile: nine values in ten are not above it.
+        /// The 90th percentile: 90 of 100 values are at most this.
         P90,
-        /// The 95th percentile: 95 values in a hundred are not above it.
+        /// The 95th percentile: 95 of 100 values are at most this.
         P95,
-        /// The 99th percentile: 99 values in a hundred are not above it.
+        /// The 99th percentile: 99 of 100 values are at most this.
         P99,
     }
 }
@@ -107,11 +107,11 @@ words! {
         DuplicateRttMs,
         /// Packets or probes sent.
         SentPackets,
-        /// Packets or answers received in time, duplicates left out.
+        /// Packets or answers received in time, without duplicates.
         ReceivedPackets,
         /// Answers that came after the time-out.
         LatePackets,
-        /// Second and further copies received.
+        /// Copies of a packet received after the first one.
         DuplicatePackets,
         /// Packets that arrived after one that was sent later (RFC 4737).
         ReorderedPackets,
@@ -143,7 +143,7 @@ words! {
         GoodputVariationPercent,
         /// Payload over the end of a download, the last three seconds or more, as in wget's progress bar.
         FinalGoodputBitPerS,
-        /// The longest time of a download without payload, after its first payload.
+        /// The longest time in a download in which no payload arrived, after the first payload.
         LongestStallS,
         /// IP packets over time (L3), their headers included.
         L3RateBitPerS,
@@ -176,7 +176,7 @@ words! {
         ReceiverUserCpuPercent,
         /// Number of packets by which a reordered one was late (RFC 4737 §4.2.1, reordering extent).
         ReorderingExtentPackets,
-        /// Data that arrived on a stream and was none of its packets.
+        /// Data that arrived on a stream but was not one of its packets.
         GarbagePackets,
         /// Absolute difference between the gap of two neighbouring trains of packets and the ideal gap, at the sender.
         PacingErrorUs,
@@ -217,7 +217,7 @@ words! {
         /// Equality of the goodputs of several clients (Jain's index): 1 if all are equal, 1/n if one of n clients has
         /// everything.
         FairnessIndex,
-        /// Median round-trip or one-way time under a load less the median on the idle path.
+        /// Median round-trip time or one-way delay under a load, minus the median on the idle path.
         LatencyIncreaseMs,
         /// Responsiveness under a load (draft-ietf-ippm-responsiveness): round trips per minute.
         ResponsivenessPerMin,

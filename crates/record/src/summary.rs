@@ -339,7 +339,7 @@ impl OwnLoss {
         match self.cause.as_str() {
             "memory limit" => Some("increase --held-memory"),
             cause if cause.starts_with("receive ring of") => Some(
-                "it did not run for longer than its receive rings last: give it its own core, or real-time priority (as root)",
+                "it got no processor until its receive rings were full: give it its own core, or real-time priority (as root)",
             ),
             _ => None,
         }
@@ -525,7 +525,7 @@ impl fmt::Display for Summary {
         }
         write!(
             f,
-            "memory: {} held at most (limit {}), receive rings {}",
+            "memory: frames {} at most (limit {}), receive rings {}",
             size(self.peak_held_bytes as u64),
             size(self.held_limit_bytes as u64),
             size(self.ring_bytes as u64)
@@ -603,7 +603,7 @@ impl fmt::Display for DelaySummary {
             0 => Ok(()),
             clamped => write!(
                 f,
-                "; {clamped} of {} would have been negative and are 0",
+                "; {clamped} of {} delays would have been negative and were set to 0",
                 self.packets
             ),
         }
@@ -635,7 +635,7 @@ impl fmt::Display for CaptureSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b] = [self.a, self.b].map(|of| counted(of, "packet"));
         write!(f, "{a} at side a, {b} at side b")?;
-        let why = "captures reached their share of the emulator's time, or the writer was too slow";
+        let why = "the captures used up their share of the emulator's time, or the writer was too slow";
         write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }

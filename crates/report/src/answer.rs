@@ -92,7 +92,7 @@ fn asked(comparisons: &SweepComparisons) -> Option<String> {
     };
     let compared = counted(family(&comparisons.all), "comparison");
     Some(format!(
-        "{first}{more} (in brackets: intervals that hold for {compared} together)."
+        "{first}{more} (in brackets: simultaneous 95 % intervals for {compared})."
     ))
 }
 
@@ -140,7 +140,7 @@ fn compared(analysis: &Analysis<'_>, key: &KeyFigure<'_>) -> Option<String> {
     }
     if let Some(places) = places(key, &alike, total) {
         clauses.push(if clauses.is_empty() {
-            format!("no difference of the {} was found {places}", key.in_words())
+            format!("no difference in the {} was found {places}", key.in_words())
         } else {
             format!("no difference was found {places}")
         });
@@ -167,7 +167,7 @@ fn differences(key: &KeyFigure<'_>, rows: &[RowChange<'_>], total: usize) -> Opt
     let [most, least] = extremes(key, rows)?;
     let amount = |(_, change): RowChange<'_>| amount(change, key.name.metric);
     Some(format!(
-        "differs in {} of {total} comparisons: most {}, where it is {}, and least {}, where it is {}",
+        "differs in {} of {total} comparisons: most strongly {}, where it is {}, and least {}, where it is {}",
         rows.len(),
         key.place(most.0),
         amount(most),
@@ -188,7 +188,7 @@ fn changes_of_few_runs(
     }
     let [most, least] = extremes(key, rows)?.map(|row| stated_one(key, row));
     Some(format!(
-        "is from {least} to {most}, with too few runs for an interval in {} of {total} comparisons",
+        "ranges from {least} to {most}, with too few runs for an interval in {} of {total} comparisons",
         rows.len()
     ))
 }
@@ -221,7 +221,7 @@ fn stated_one(key: &KeyFigure<'_>, (row, change): RowChange<'_>) -> String {
     format!("{} {}", amount(change, key.name.metric), key.place(row))
 }
 
-/// Formats a change with its interval in brackets: "12.3 % [11.8, 12.9] slower", "3.20 [3.05, 3.35] times as long".
+/// Formats a change with its interval in brackets: "12.3 % [11.8, 12.9] lower", "3.20 [3.05, 3.35] times as long".
 fn amount(change: &Change, metric: Metric) -> String {
     let display = unit(change, metric);
     let (estimate, unit) = change.printed(display);
@@ -282,7 +282,7 @@ fn values(key: &KeyFigure<'_>) -> Option<String> {
     }
     let has_interval = low.interval.or(high.interval).is_some();
     Some(format!(
-        "The {words} is lowest {} with {low_words}, and highest {} with {high_words}{}.",
+        "The {words} is lowest {} ({low_words}) and highest {} ({high_words}){}.",
         key.place(lowest),
         key.place(highest),
         if has_interval {
@@ -364,7 +364,7 @@ fn published(key: &KeyFigure<'_>) -> Option<String> {
     });
     let certainty = match of {
         0 => String::new(),
-        _ => format!("; the measured 95 % intervals contain {within} of {of}"),
+        _ => format!("; the measured 95 % interval contains the published value in {within} of {of}"),
     };
     Some(match all.len() {
         1 => format!(
@@ -378,7 +378,7 @@ fn published(key: &KeyFigure<'_>) -> Option<String> {
             }
         ),
         count => format!(
-            "The measured {} differs from the {count} published values by {} to {} %, most {place}{certainty}.",
+            "The measured {} differs from the {count} published values by {} to {} %, most strongly {place}{certainty}.",
             key.in_words(),
             signed(least.percent),
             signed(most.percent)
@@ -417,7 +417,7 @@ fn limits(
     .flatten()
     .collect();
     if clauses.is_empty() {
-        return "Limits: the intervals describe repetitions on the same machine; another machine or another day can differ."
+        return "Limits: the intervals describe repetitions on this machine at this time; another machine or another day can give other values."
             .to_owned();
     }
     format!("Limits: {}.", clauses.join("; "))
@@ -443,7 +443,7 @@ fn of_fitted_expectations(analysis: &Analysis<'_>) -> Option<String> {
     };
     let names = names(analysis.cases.iter().filter(is_fitted))?;
     Some(format!(
-        "in {names} the conditions were fitted to expected values, so that meeting these tests nothing"
+        "in {names} the conditions were chosen to produce the expected values, so meeting those expectations proves nothing"
     ))
 }
 
@@ -452,7 +452,7 @@ fn of_loose_expectations(analysis: &Analysis<'_>) -> Option<String> {
     let accept = if loose == 1 { "accepts" } else { "accept" };
     (loose > 0).then(|| {
         let all = counted(loose, "loose expectation");
-        format!("{all} {accept} values that are more than a factor of {LOOSE} apart")
+        format!("{all} {accept} a range whose ends are more than a factor of {LOOSE} apart")
     })
 }
 
@@ -463,7 +463,7 @@ fn of_the_machine(analysis: &Analysis<'_>) -> Option<String> {
         .map(|one| format!("{} in {}", one.instrument, one.case));
     (!near.is_empty()).then(|| {
         format!(
-            "the figures of {} describe this machine more than the link",
+            "the figures of {} describe the machine more than the link",
             listed(all)
         )
     })
@@ -474,7 +474,7 @@ fn of_single_runs(analysis: &Analysis<'_>) -> Option<String> {
     let valid = runs.filter(|run| run.outcome == RunOutcome::Ok).count();
     let most = analysis.cases.iter().map(|case| case.runs.len()).max()?;
     (valid > 0 && most == 1).then(|| {
-        "no case has more than one run, so that the scatter between runs is unknown".to_owned()
+        "no case has more than one run, so the variation between runs is unknown".to_owned()
     })
 }
 
@@ -501,7 +501,7 @@ fn of_fields_that_change_together(comparisons: &SweepComparisons) -> Option<Stri
         .iter()
         .find(|one| !one.together.is_empty())?;
     Some(format!(
-        "{} changes together with the {}, so that a difference may be due to either",
+        "{} changes together with the {}, so a difference may be due to either",
         field_words::listed(&together.together),
         together.field
     ))
@@ -513,7 +513,7 @@ fn of_missing_reference(analysis: &Analysis<'_>, key: Option<&KeyFigure<'_>>) ->
     let is_compared =
         plan.reference.is_some() || !plan.trends.is_empty() || !plan.compare.by.is_empty();
     (has_several_cases && !is_compared && analysis.bottlenecks.is_empty()).then(|| {
-        "no case is named as the reference, so that no difference between cases was tested"
+        "the scenario names no reference case, so no difference between cases was tested"
             .to_owned()
     })
 }
@@ -585,11 +585,11 @@ mod tests {
         assert_eq!(
             sentences(&record()),
             [
-                "Compared with base (Nothing added), the goodput of download is 48.8 % slower in slow (Slower & <lossy>), \
+                "Compared with base (Nothing added), the goodput of download is 48.8 % lower in slow (Slower & <lossy>), \
                  with too few runs for an interval.",
-                "The measured goodput of download differs from the 2 published values by +0.0 to +2.5 %, most in slow \
-                 (Slower & <lossy>); the measured 95 % intervals contain 1 of 1.",
-                "Limits: 1 loose expectation accepts values that are more than a factor of 1.5 apart.",
+                "The measured goodput of download differs from the 2 published values by +0.0 to +2.5 %, most strongly in slow \
+                 (Slower & <lossy>); the measured 95 % interval contains the published value in 1 of 1.",
+                "Limits: 1 loose expectation accepts a range whose ends are more than a factor of 1.5 apart.",
             ]
         );
     }
@@ -599,7 +599,7 @@ mod tests {
         let found = sentences(&of(&[("base", 1.0), ("triple", 3.0), ("alike", 1.001)]));
         assert_eq!(
             found[0],
-            "Compared with base, the goodput of download is 3.000 [2.932, 3.070] times as fast in triple; no difference \
+            "Compared with base, the goodput of download is 3.000 [2.932, 3.070] times as high in triple; no difference \
              was found in alike (in brackets: 95 % intervals)."
         );
         assert!(
@@ -609,11 +609,11 @@ mod tests {
         let found = sentences(&of(&[("base", 1.0), ("alike", 1.001)]));
         assert_eq!(
             found[0],
-            "Compared with base, no difference of the goodput of download was found in alike."
+            "Compared with base, no difference in the goodput of download was found in alike."
         );
         let less = &sentences(&of(&[("base", 1.0), ("less", 0.8)]))[0];
         assert!(
-            less.contains("is 20.0 % [18.1, 21.8] slower in less"),
+            less.contains("is 20.0 % [18.1, 21.8] lower in less"),
             "{less}"
         );
     }
@@ -630,7 +630,7 @@ mod tests {
         ];
         let found = &sentences(&of(&cases))[0];
         for part in [
-            "differs in 4 of 5 comparisons: most in c, where it is 5.00",
+            "differs in 4 of 5 comparisons: most strongly in c, where it is 5.00",
             "and least in a, where it is 2.500",
             "; no difference was found in alike",
         ] {
@@ -645,11 +645,11 @@ mod tests {
         let found = sentences(&record);
         assert!(
             found[0].starts_with(
-                "The goodput of download is lowest in slow with 100.0 Mbit/s ± 2.0 Mbit/s, and highest in fast with 300.0"
+                "The goodput of download is lowest in slow (100.0 Mbit/s ± 2.0 Mbit/s) and highest in fast (300.0"
             ),
             "{found:?}"
         );
-        assert!(found[1].contains("no case is named as the reference"));
+        assert!(found[1].contains("the scenario names no reference case"));
         record.runs.retain(|run| run.repeat == 1);
         for case in &mut record.head.plan.cases {
             case.repeats = Repeats::fixed(1);
@@ -671,7 +671,7 @@ mod tests {
             "{found:?}"
         );
         let end = "; differences were also found between bbr and reno; none was found between reno and cubic (in brackets: \
-                   intervals that hold for 18 comparisons together).";
+                   simultaneous 95 % intervals for 18 comparisons).";
         assert!(found[0].ends_with(end), "{found:?}");
         assert!(!found[1].contains("reference"), "{found:?}");
         let found = sentences(&sweep(3, 0.01, 1, factor));
@@ -696,10 +696,10 @@ mod tests {
         let found = sentences(&record);
         assert_eq!(
             found[1],
-            "Not met: slow: ping.rtt_ms.median: the reference's +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)."
+            "Not met: slow: ping.rtt_ms.median: the reference's value +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)."
         );
         assert!(
-            found[2].starts_with("Limits: in base the conditions were fitted to expected values"),
+            found[2].starts_with("Limits: in base the conditions were chosen to produce the expected values"),
             "{found:?}"
         );
     }

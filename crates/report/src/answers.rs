@@ -132,7 +132,7 @@ impl<'a> Answer<'a> {
         let together = &self.comparison.together;
         if !together.is_empty() {
             all.push(format!(
-                "{} changes together with the {}, so that a difference may be due to either",
+                "{} changes together with the {}, so a difference may be due to either",
                 listed(together),
                 self.comparison.field
             ));

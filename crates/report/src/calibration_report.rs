@@ -19,13 +19,14 @@ use record::table::{Column, Table};
 use record::{Direction, Metric, Statistic};
 
 /// Title of the table of [`found`].
-const FOUND: &str = "share of the line's capacity that instruments find, in percent at L2";
+const FOUND: &str = "capacity that each instrument measures, in percent of the line's capacity at L2";
 
 /// Explanation of the report's words.
-const LEGEND: &str = "holds: number of cells (a figure under one set of conditions) whose 95 % intervals contain the value of the emulator's \
-                      packet log, the truth; trusted: holds, and deviates by at most 1 % of the truth, or by 0.1 ms for a delay and 0.1 \
-                      points for a loss if that is at most a tenth of it; within: the range of each condition among the trusted cells; \
-                      RTT: propagation in both directions; this is advice: of a hundred cells with this few runs, some miss by chance";
+const LEGEND: &str = "a cell is a figure under one set of conditions; the truth is the value from the emulator's packet log; holds: number of \
+                      cells whose 95 % intervals contain the truth; trusted: number of these that also deviate by at most 1 % of the \
+                      truth, or by 0.1 ms for a delay and 0.1 points for a loss where that is at most a tenth of the truth; within: the \
+                      range of each condition among the trusted cells; RTT: propagation in both directions; take this as advice: of a \
+                      hundred cells with this few runs, some miss by chance";
 
 /// Formats the report for a terminal: the summary of each instrument, and every untrusted cell with its cause.
 pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> String {
@@ -284,7 +285,7 @@ fn exception(cell: &CalibrationCell) -> String {
     };
     let values = cell.truth.zip(cell.value).map(|(truth, value)| {
         let shown = |value| quantity(cell.figure.metric, value);
-        format!(" {}, the truth is {},", shown(value), shown(truth))
+        format!(" {} instead of {},", shown(value), shown(truth))
     });
     format!(
         "{stands}: {}: {}:{} {}",
@@ -379,7 +380,7 @@ mod tests {
         .replace("\n  ", " ");
         for part in [
             "ping: intervals contain the truth in 0 of 1 cell",
-            "misses: line: ping: rtt median: 25.00 ms, the truth is 24.00 ms, outside by 0.900 ms",
+            "misses: line: ping: rtt median: 25.00 ms instead of 24.00 ms, outside by 0.900 ms",
             "below 90 %: ping",
         ] {
             assert!(text.contains(part), "{part} in {text}");

@@ -12,7 +12,7 @@ pub(crate) struct CellChange {
     pub(crate) is_of_few: bool,
 }
 
-/// Formats the change of the means: "12.3 % slower, 95 % interval 11.8 to 12.9". If the shift between the two samples
+/// Formats the change of the means: "12.3 % lower, 95 % interval 11.8 to 12.9". If the shift between the two samples
 /// points in the opposite direction beyond chance, the text says that the distributions differ in shape.
 pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -> String {
     let (by, unit) = unit(change, metric);

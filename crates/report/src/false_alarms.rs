@@ -5,10 +5,10 @@ use crate::analysis::chance::{DRAWS, FalseAlarms, false_alarms};
 use record::table::{Cell, Column, Table};
 
 /// Note on how to read the table.
-const NOTE: &str = "not met by chance: the number of 10,000 simulated experiments like the recorded one that would have ended NOT MET. Their \
-                    runs, as many as recorded, are drawn from the normal distribution of the logarithms of the recorded runs, or (*) from the \
-                    runs themselves if one is not above 0. Five runs determine the standard deviation to a factor of 0.6 to 2.9, ten to a \
-                    factor of 0.7 to 1.8; the runs themselves show nothing rarer than one of them";
+const NOTE: &str = "not met by chance: the number of 10,000 simulated experiments that would end NOT MET. Each has as many runs as the recorded \
+                    one, drawn from a log-normal distribution fitted to the recorded runs or, if one of \
+                    them is not above 0 (*), from the recorded runs themselves. Five runs determine the standard deviation to a factor of \
+                    0.6 to 2.9, ten to a factor of 0.7 to 1.8; draws from the recorded runs cannot show anything rarer than one of them";
 
 /// Returns a table with a row for each rule whose cases have at least five runs; `None` if there is none.
 pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {

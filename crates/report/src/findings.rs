@@ -14,11 +14,11 @@ use record::{Baseline, LateBudgetChange, Record};
 use stats::repeats;
 
 /// Explanation of the numbers.
-pub(super) const LEGEND: &str = "values: means over the runs with their 95 % intervals, as ± or, if the ends are not equally far from the \
-                                 value, as [low, high]; over N runs: the scatter of the runs (Student's t, or Stein's for the figure that \
-                                 decides their number); in the run: what the network did in the only run, as the instrument states \
-                                 it; Δ: change of the mean compared with the reference, in percent, for percentages in percentage \
-                                 points, beyond a factor of two as a factor (×), for values near 0 as a difference; \
+pub(super) const LEGEND: &str = "values: means over the runs with their 95 % intervals, written with ± if they are symmetric, else as \
+                                 [low, high]; over N runs: the interval comes from the variation between the runs (Student's t, or Stein's \
+                                 for the figure that decides the number of runs); in the run: the interval of what the network did in the \
+                                 only run, as the instrument states it; Δ: change of the mean from the reference: in percent, in percentage \
+                                 points for percentages, as a factor (×) if it exceeds two, as a difference for values near 0; \
                                  goodput: payload that arrived (L7); sent rate: payload that the sender handed to its socket";
 
 /// Returns the text after the title of an experiment whose counts and sizes were reduced.
@@ -29,7 +29,7 @@ pub(super) fn quick(quick: bool) -> &'static str {
 /// Formats the machine's limits without emulated conditions; `None` without a baseline.
 pub(super) fn machine(baselines: &[Baseline]) -> Option<String> {
     let words = baselines::in_words(baselines);
-    (!words.is_empty()).then(|| format!("this machine without emulation: {words}"))
+    (!words.is_empty()).then(|| format!("the machine without emulation: {words}"))
 }
 
 /// Formats the machine's limits of a record; `None` if it has several hosts, whose table shows them.
@@ -139,7 +139,7 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
         Verdict::Met => "Met",
         Verdict::Incomplete => "Incomplete",
         Verdict::NotMet => "Not met",
-        Verdict::Invalid => "Invalid: this machine did not keep up",
+        Verdict::Invalid => "Invalid: the machine did not keep up",
         Verdict::Failed => "Failed",
     };
     match counts {
@@ -184,7 +184,7 @@ pub(super) fn results(analysis: &Analysis<'_>) -> Vec<String> {
     let mut faults = analysis.cases.iter().flat_map(|figures| &figures.faults);
     if faults.any(|fault| fault.verdict == Verdict::Invalid) {
         lines.push(
-            "to repeat invalid runs, use --resume with the record's directory and --redo-invalid"
+            "to repeat the invalid runs: farwire run --resume DIR --redo-invalid, with the record's directory"
                 .to_owned(),
         );
     }
@@ -192,7 +192,7 @@ pub(super) fn results(analysis: &Analysis<'_>) -> Vec<String> {
         lines.push(unfinished(analysis));
     } else if let Some(shard) = &analysis.record.plan().shard {
         lines.push(format!(
-            "these are the runs of shard {}; `farwire merge` joins them with those of the other shards",
+            "this record has only the runs of shard {}; `farwire merge` joins it with the records of the other shards",
             shard.number
         ));
     }
@@ -220,7 +220,7 @@ fn late_budgets(record: &Record) -> Vec<String> {
         let budget = change.late_budget;
         match change.after_runs {
             Some(runs) => format!(
-                "after {}, the late budget is {budget} instead of {former}",
+                "from then on, after {}, the late budget is {budget} instead of {former}",
                 counted(runs, "run")
             ),
             None => format!(
@@ -243,7 +243,7 @@ fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String>
     (beyond && !figures.has_pending_runs).then(|| {
         let takes = needed.map_or("more".to_owned(), |needed| needed.to_string());
         format!(
-            "{}: {} within ± {} % needs {takes} runs; there are {} valid runs",
+            "{}: for {} to be known within ± {} %, {takes} runs are needed; {} are valid",
             case.name,
             narrow.of,
             narrow.percent,
@@ -259,7 +259,7 @@ fn unfinished(analysis: &Analysis<'_>) -> String {
         .iter()
         .filter(|figures| figures.has_pending_runs);
     format!(
-        "the experiment is unfinished: {} of {} cases are incomplete; --resume with the record's directory continues it",
+        "the experiment is unfinished: {} of {} cases are incomplete; `farwire run --resume DIR` continues it",
         unfinished.count(),
         analysis.cases.len()
     )
@@ -281,7 +281,7 @@ mod tests {
         // It is half of the published value, and the rule accepts 10 % to either side.
         record.runs[0].measurements[1].measurement.figures[0].value = 8e6;
         let analysis = Analysis::of(&record);
-        let words = "base: download.goodput_bit_per_s.mean: the published ± 10 % (fitted): NOT MET";
+        let words = "base: download.goodput_bit_per_s.mean: the published value ± 10 % (fitted): NOT MET";
         let found = results(&analysis);
         assert!(
             found.iter().any(|line| line.starts_with(words)),
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(analysis.verdict, Verdict::Invalid);
         let words = headline(&analysis);
         assert!(
-            words.starts_with("Invalid: this machine did not keep up: "),
+            words.starts_with("Invalid: the machine did not keep up: "),
             "{words}"
         );
         assert!(words.ends_with(", but not reliable."), "{words}");

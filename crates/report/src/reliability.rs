@@ -54,7 +54,7 @@ impl Reliability {
     /// Formats the grade and its reasons in one line.
     pub(crate) fn in_words(&self) -> String {
         let mut reasons = match (self.grade, self.attempts.all) {
-            (Grade::Good, 0) => "no run took place yet".to_owned(),
+            (Grade::Good, 0) => "no run has taken place yet".to_owned(),
             (Grade::Good, 1) => "the machine kept up in the only run".to_owned(),
             (Grade::Good, all) => format!("the machine kept up in all {}", counted(all, "run")),
             (Grade::Disturbed | Grade::Invalid, _) => {

@@ -8,8 +8,8 @@ use record::table::{Cell, Column, Table};
 use stats::sample_summary::SampleSummary;
 
 /// Note on how to read the table.
-const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, for ten runs or more. Far out: outside Tukey's fences, 1.5 \
-                               interquartile ranges beyond the quartiles; such runs are shown, and count like any other run";
+const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, for ten runs or more. Outliers: runs outside Tukey's fences, 1.5 \
+                               interquartile ranges beyond the quartiles; they count like any other run";
 
 /// Fewest values for which the 10 % and 90 % quantiles are shown.
 const FEWEST_FOR_TENTHS: usize = 10;
@@ -72,7 +72,7 @@ fn spread(table: &FigureTable<'_>) -> Table {
     let numbers = ["n", "mean", "SD", "median", "least", "greatest"]
         .into_iter()
         .chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
-    columns.extend(numbers.chain(["far out"]).map(Column::numbers));
+    columns.extend(numbers.chain(["outliers"]).map(Column::numbers));
     let rows = found.iter().map(|figure| {
         let cells = figure.cells(tenths).into_iter().map(Cell::from);
         let labels = figure.labels.iter().cloned();

@@ -16,12 +16,12 @@ use stats::order_statistics;
 
 /// Note on how to read the table.
 const NOTE: &str = "Reached: the time at which the rate of an interval first reached the steady rate, median over the runs (least to greatest). \
-                               Steady: the mean after the warm-up with its 95 % interval. Over N runs, it is Student's t interval of the runs' \
+                               Steady: the mean rate after the warm-up, with its 95 % interval. Over N runs, it is Student's t interval of the runs' \
                                means. Over the run's intervals, it is the interval of the mean that a run of any length would have had under the \
                                same conditions, by batch means over the autocorrelation; an asterisk marks an interval that is uncertain because \
                                the run's intervals are too few or too similar. It is wider than the interval beside the goodput, which describes \
-                               what the network did in the run. A sent rate is what the sender handed to its socket: not all of it need have \
-                               arrived. Warm-up: as the scenario has it, or found by MSER-5";
+                               what the network did in the run. A sent rate is what the sender handed to its socket; some of it may not have \
+                               arrived. Warm-up: set by the scenario, or found by MSER-5";
 
 /// Returns a table for each instrument that has intervals, with a row for each case and direction.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {

@@ -155,7 +155,7 @@ impl Change {
         }
     }
 
-    /// Writes it in plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; "3.2 times as long"; "10.00 ms slower".
+    /// Writes it in plain words: "12.3 % lower, 95 % interval 11.8 to 12.9"; "3.2 times as long"; "10.00 ms longer".
     /// The last argument has the display unit of the values, and its size in the values' own unit.
     pub fn words(&self, sense: Sense, (by, unit): (f64, &str)) -> String {
         let form = self.form(unit);
@@ -301,18 +301,18 @@ fn signed(value: f64, places: i32) -> String {
 pub fn as_much(sense: Sense) -> &'static str {
     match sense {
         Sense::Time => "as long",
-        Sense::Rate => "as fast",
+        Sense::Rate => "as high",
         Sense::Amount => "as much",
     }
 }
 
-/// Returns the word for a change in this direction, as in "12.3 % slower".
+/// Returns the word for a change in this direction, as in "12.3 % lower".
 pub fn more(sense: Sense, is_greater: bool) -> &'static str {
     match (sense, is_greater) {
-        (Sense::Time, true) | (Sense::Rate, false) => "slower",
-        (Sense::Time, false) | (Sense::Rate, true) => "faster",
-        (Sense::Amount, true) => "more",
-        (Sense::Amount, false) => "less",
+        (Sense::Time, true) => "longer",
+        (Sense::Time, false) => "shorter",
+        (Sense::Rate | Sense::Amount, true) => "higher",
+        (Sense::Rate | Sense::Amount, false) => "lower",
     }
 }
 
@@ -381,7 +381,7 @@ mod tests {
         let words = found.words(Sense::Amount, PERCENT);
         assert_eq!(
             words,
-            "2.7 percentage points more, 95 % interval 1.6 to 3.8"
+            "2.7 percentage points higher, 95 % interval 1.6 to 3.8"
         );
         assert_eq!(found.in_column(PERCENT), "+2.7");
     }
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(found.form("ms"), ChangeForm::Difference);
         let words = found.words(Sense::Time, MS);
         assert!(
-            words.starts_with("9.995 ms slower, 95 % interval 9.9"),
+            words.starts_with("9.995 ms longer, 95 % interval 9.9"),
             "{words}"
         );
         let found = change(&[2.0, 2.1, 1.9, 2.0], &[6.4, 6.3, 6.5, 6.4]);
@@ -409,12 +409,12 @@ mod tests {
         let less = change(&[6.4, 6.3, 6.5, 6.4], &[2.0, 2.1, 1.9, 2.0]);
         let words = less.words(Sense::Rate, MBIT);
         assert!(
-            words.starts_with("0.312 times as fast") || words.starts_with("0.313 times as fast"),
+            words.starts_with("0.312 times as high") || words.starts_with("0.313 times as high"),
             "{words}"
         );
         assert_eq!(
             change(&[0.0; 4], &[5.0; 4]).words(Sense::Amount, (1.0, "packets")),
-            "5.0 packets more, 95 % interval 5.0 to 5.0"
+            "5.0 packets higher, 95 % interval 5.0 to 5.0"
         );
     }
 

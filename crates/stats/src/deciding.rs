@@ -14,7 +14,7 @@ pub const BEYOND: u32 = 2_000;
 /// The least number of values for which Student's t is usable: 8.6 for five values, but 31.6 for three.
 const MIN_VALUES: usize = 5;
 
-/// The centre of several values that a rule refers to.
+/// The centre of several values that an expectation refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Centre {

@@ -54,7 +54,7 @@ pub(crate) struct ApiArgs {
     /// unix:PATH [default: the socket of `--listen` without an address, or this user's only socket, else 127.0.0.1:7700]
     #[arg(long, value_name = "ADDR:PORT", help_heading = HEADING)]
     at: Option<At>,
-    /// File with its token [default: $FARWIRE_TOKEN]
+    /// File with the token of the running farwire [default: $FARWIRE_TOKEN]
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     token_file: Option<PathBuf>,
     /// Certificate fingerprint, printed at startup: sha256:1f2e...

@@ -31,7 +31,7 @@ pub(crate) struct ListenArg {
     /// Serve a page and an API at ADDR:PORT or unix:PATH [default: a Unix socket]
     ///
     /// Serve a page and an API at ADDR:PORT or unix:PATH [default: a Unix socket, where `farwire links` and `farwire set` look
-    /// first]. The URL of an address contains a token
+    /// first]. With ADDR:PORT, the URL that farwire prints contains a token
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, help_heading = headings::LIVE)]
     listen: Option<Option<Listen>>,
     /// Require no token on loopback, so that every user here can change the links

@@ -10,7 +10,7 @@ use conditions::filter::{Filter, FilterError};
 /// The filter and the size limit of captures.
 #[derive(Args, Debug)]
 pub(crate) struct CaptureArgs {
-    /// Capture only matching packets, in tcpdump's words: "tcp port 443"
+    /// Capture only packets that match a filter in tcpdump's syntax: "tcp port 443"
     #[arg(
         long,
         value_name = "FILTER",

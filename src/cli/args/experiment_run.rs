@@ -65,7 +65,7 @@ pub(crate) struct ExperimentArgs {
     only: Vec<String>,
     /// Run every case this many times, whatever the scenario says
     ///
-    /// Run every case this many times, whatever the scenario says, also the cases whose first runs would decide how many they need
+    /// Run every case this many times, whatever the scenario says, even the cases whose first runs would decide how many follow
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUNS_HEADING)]
     repeats: Option<u32>,
     /// Continue the experiment in DIR with the runs that its record lacks
@@ -76,7 +76,7 @@ pub(crate) struct ExperimentArgs {
         help_heading = RUNS_HEADING
     )]
     resume: Option<PathBuf>,
-    /// With --resume, also repeat the runs that are invalid because of this machine
+    /// With --resume, also repeat the runs that are invalid because the machine did not keep up
     #[arg(long, requires = "resume", help_heading = RUNS_HEADING, hide_short_help = true)]
     redo_invalid: bool,
     /// Skip the baseline, which measures this machine without conditions before and after the runs
@@ -96,7 +96,7 @@ pub(crate) struct ExperimentArgs {
     /// Write the results as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     pub(crate) json: Option<PathBuf>,
-    /// Processor time that the emulator uses to be on time
+    /// Method by which the emulator waits for departures
     #[arg(
         long,
         value_name = "USE",
@@ -105,10 +105,10 @@ pub(crate) struct ExperimentArgs {
         hide_short_help = true
     )]
     cpu: CpuArg,
-    /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
+    /// Count a packet as late if it leaves more than this after its due time; at most 1s [default: the scenario's, else 1ms]
     ///
-    /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]. With
-    /// --resume, it applies to the runs that follow, and the record says so [default: the last one of the record]
+    /// Count a packet as late if it leaves more than this after its due time; at most 1s [default: the scenario's, else 1ms]. With
+    /// --resume, it applies to the remaining runs, and the record notes the change [default: the record's latest]
     #[arg(
         long,
         value_name = "TIME",

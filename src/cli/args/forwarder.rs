@@ -22,7 +22,7 @@ use record::lateness::LateBudget;
 /// Options of the emulator: processor time, memory, and records of packets.
 #[derive(Args, Debug)]
 pub(crate) struct ForwarderArgs {
-    /// Processor time to be on time: spin (busy-wait the last microseconds) or gentle
+    /// Wait for departures by spin (busy-wait the last microseconds) or gentle (sleep only)
     #[arg(
         long,
         value_name = "USE",
@@ -32,7 +32,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     cpu: CpuArg,
-    /// Count a packet as late this long after its due time; at most 1s
+    /// Count a packet as late if it leaves more than this after its due time; at most 1s
     #[arg(
         long,
         value_name = "TIME",
@@ -41,7 +41,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_budget: LateBudget,
-    /// Most memory for frames in flight; conditions that need more are refused
+    /// Maximum memory for frames in flight; conditions that need more are refused
     #[arg(
         long,
         value_name = "SIZE",
@@ -50,7 +50,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     held_memory: Bytes,
-    /// Write a line for every packet to FILE.csv or FILE.parquet[,limit=SIZE]
+    /// Log every packet to FILE.csv or FILE.parquet, up to a size with ,limit=SIZE
     #[arg(long, value_name = "FILE", value_parser = log_target(), help_heading = headings::OUTPUT)]
     packet_log: Option<LogTarget>,
     /// Capture both ends of each link to PREFIX.pcapng, with verdicts as comments

@@ -19,7 +19,7 @@ pub(crate) struct HostNetworkArgs {
         hide_possible_values = true
     )]
     net: Option<Network>,
-    /// Let this TCP port of the command's localhost be that of the host's
+    /// Forward this TCP port of the command's localhost to the host's localhost
     #[arg(
         long,
         value_name = "PORT",
@@ -29,7 +29,7 @@ pub(crate) struct HostNetworkArgs {
         hide_short_help = true
     )]
     host_port: Vec<u16>,
-    /// Publish a TCP port on the host, as HOST_PORT:PORT or ADDRESS:HOST_PORT:PORT
+    /// Publish a TCP port of the command on the host: HOST_PORT:PORT or ADDRESS:HOST_PORT:PORT
     #[arg(
         short = 'p',
         long = "publish",

@@ -36,7 +36,7 @@ const LATEST_WAKE_UP: Nanos = Nanos::from_millis(1);
 pub(crate) struct ConditionsArgs {
     #[command(flatten)]
     conditions: ConditionFlags,
-    /// TOFFEE-Mocha's box, both ways: delay=1ms,dynamic=1,drop=2
+    /// Conditions of TOFFEE-Mocha's WAN emulator, in both directions: delay=1ms,dynamic=1,drop=2
     #[arg(
         long,
         value_name = "KEY=VALUE,...",
@@ -184,7 +184,7 @@ pub(crate) fn warn_of_rules_without_hits(link: Option<&str>, summary: &Summary) 
     let link = link.map(|name| format!("{name}: ")).unwrap_or_default();
     for rule in &rules {
         warn(format_args!(
-            "{link}rule {rule} matched no packet: correct its filter or its place among the rules, or remove it"
+            "{link}rule {rule} matched no packet: correct its filter, move it before the rules that match its packets, or remove it"
         ));
     }
     !rules.is_empty()

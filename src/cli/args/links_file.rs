@@ -113,7 +113,7 @@ impl fmt::Display for AllLinks {
         let worst = links.clone().map(|of| of.departure_error.p99_ns).max();
         write!(
             f,
-            "{}, {} without traffic: {}, {} delivered, {} dropped; departure error: p99 of the worst link {} us",
+            "{}, {} of them without traffic: {}, {} delivered, {} dropped; departure error: p99 of the worst link {} us",
             counted(self.links.len() as u64, "link"),
             links.clone().filter(silent).count(),
             counted(sum(|way| way.packets), "packet"),
@@ -124,7 +124,7 @@ impl fmt::Display for AllLinks {
         if let Some(of) = links.clone().next() {
             write!(
                 f,
-                "\nmemory of all links: {} held at most (limit {}), receive rings {}",
+                "\nmemory of all links: frames {} at most (limit {}), receive rings {}",
                 size(of.peak_held_bytes as u64),
                 size(of.held_limit_bytes as u64),
                 size(of.ring_bytes as u64)
@@ -164,7 +164,7 @@ fn check(links: &[LinkBetween]) -> Result<()> {
                     .any(|other| [&other.a, &other.b].contains(&name));
                 require!(
                     !is_taken && (key == "a" || between.a != *name),
-                    key => "{name} belongs to another link: each link needs two interfaces of its own"
+                    key => "{name} belongs to another link: an interface can belong to one link only"
                 );
             }
             let name = between.name();

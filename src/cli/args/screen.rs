@@ -15,7 +15,7 @@ const LIVE_PAGE: &str = "open the live page of --listen 127.0.0.1:7700";
 /// The option that shows links on the terminal.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
-    /// Show live curves on this terminal; keys change the link (exec, emulate)
+    /// Show live charts on this terminal; except for run, keys change the link
     #[arg(long, help_heading = headings::LIVE)]
     tui: bool,
 }

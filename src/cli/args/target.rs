@@ -14,7 +14,7 @@ const HEADING: &str = "Containers and processes";
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("target").conflicts_with_all(["a", "b", "links", "on_exit"]))]
 pub(crate) struct TargetArgs {
-    /// Insert the link at the network of this process, where a veth pair joins a bridge
+    /// Insert the link at the network of this process, whose veth pair must end at a bridge
     #[arg(long, value_name = "PID", group = "target", help_heading = HEADING)]
     pid: Option<u32>,
     /// Insert the link at this network namespace, such as /run/netns/NAME
@@ -26,7 +26,7 @@ pub(crate) struct TargetArgs {
     /// Insert a link at each running container of Podman or Docker with this label
     #[arg(long, value_name = "KEY=VALUE", group = "target", help_heading = HEADING)]
     label: Option<String>,
-    /// Only at this interface inside, such as eth0 [default: one link at each]
+    /// Insert a link only at this interface of the target, such as eth0 [default: at each]
     #[arg(long, value_name = "INTERFACE", requires = "target", help_heading = HEADING)]
     network: Option<String>,
 }
@@ -38,7 +38,7 @@ impl TargetArgs {
     /// A process number is 0.
     pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
         if self.pid == Some(0) {
-            return Err(Failure::bad_input("--pid 0: no process has this number"));
+            return Err(Failure::bad_input("--pid 0: no process has this ID"));
         }
         let process = self.pid.map(Target::Process);
         let namespace = || self.netns.clone().map(Target::Namespace);

@@ -175,7 +175,7 @@ pub(super) struct ExpectTable {
     /// The criterion for meeting the expectation; the value itself when absent.
     #[serde(default)]
     met: Met,
-    /// Whether the conditions were fitted to the expected value, so that meeting it tests nothing.
+    /// True if the conditions were chosen to produce the expected value. Meeting it then proves nothing.
     #[serde(default)]
     fitted: bool,
 }
@@ -255,7 +255,7 @@ pub(super) struct TrendTable {
     /// The criterion for meeting the trend; the values themselves when absent.
     #[serde(default)]
     met: Met,
-    /// Whether the conditions were fitted to the trend, so that meeting it tests nothing.
+    /// True if the conditions were chosen to produce the trend. Meeting it then proves nothing.
     #[serde(default)]
     fitted: bool,
 }
@@ -288,7 +288,7 @@ impl ExpectTable {
         ];
         ensure!(
             is_given.into_iter().filter(|is_given| *is_given).count() == 1,
-            "state one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
+            "write one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
         );
         let amount = |text: &AmountText| self.of.value(&text.0);
         if let Some(value) = &self.value {
@@ -320,7 +320,7 @@ impl ExpectTable {
         if let Some(RatioText::Between(RatioTable { least, most })) = self.ratio {
             require!(
                 least.is_some() || most.is_some(),
-                "ratio": "state `least`, `most` or both"
+                "ratio": "write `least`, `most` or both"
             );
             return Ok(ExpectationRule::RatioRange { least, most });
         }
@@ -367,7 +367,7 @@ impl SpreadTable {
         let (least, most) = (least?, most?);
         ensure!(
             least.is_some() || most.is_some(),
-            "state least, most or both"
+            "write least, most or both"
         );
         Ok(ExpectationRule::Spread { least, most })
     }
@@ -401,7 +401,7 @@ impl TrendTable {
         let (key, names, way) = match (&self.rising, &self.falling) {
             (Some(names), None) => ("rising", names, TrendWay::Rising),
             (None, Some(names)) => ("falling", names, TrendWay::Falling),
-            _ => bail!("state either rising or falling, as a list of cases"),
+            _ => bail!("write either rising or falling, as a list of cases"),
         };
         let mut named = Vec::new();
         for (index, name) in names.iter().enumerate() {

@@ -534,12 +534,12 @@ fn another_tool_does_not_report_the_stalls_of_a_download() {
 #[test]
 fn expectations_that_cannot_be_judged_are_refused() {
     for case in [
-        "{ of = 'ping.rtt_ms.median' } => state one of least and most",
+        "{ of = 'ping.rtt_ms.median' } => write one of least and most",
         "{ of = 'ping.rtt_ms.median', value = '1ms' } => say `within`",
         "{ of = 'ping.rtt.median', value = 1, within = 1 } => did you mean `rtt_ms`?",
         "{ of = 'pong.rtt_ms.median', value = 1, within = 1 } => no instrument `pong`",
         "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 } => name one in `reference`",
-        "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: state `least`, `most` or both",
+        "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: write `least`, `most` or both",
         "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' } => a range needs no value",
         "{ of = 'ping.rtt_ms.median', ratio = { last = 1 } } => `last`",
         "{ of = 'ping.rtt_ms.median', ratio = '1' } => a number, or { least, most }",

@@ -45,7 +45,7 @@ export class Fields {
       return input;
     });
     const step = (up) => element("button", {
-      type: "button", class: "step", tabindex: -1, "aria-hidden": "true", title: `${up ? "Greater" : "Less"}: arrow key`, click: () => this.step(inputs[0], up, false),
+      type: "button", class: "step", tabindex: -1, "aria-hidden": "true", title: `${up ? "Increase (up arrow key)" : "Decrease (down arrow key)"}`, click: () => this.step(inputs[0], up, false),
     }, up ? "+" : "\u2212");
     const steps = [step(false), step(true)];
     inputs[0].steps = steps;

@@ -8,14 +8,14 @@ const percent = (value) => `${number(value)} %`;
 const LINES = [
   ["lowest rate", "of full frames, L2", (way) => way.rate_bit_per_s !== undefined && rate(way.rate_bit_per_s)],
   ["policer rate", "faster traffic is dropped", (way) => way.police_bit_per_s !== undefined && rate(way.police_bit_per_s)],
-  ["BDP", "bandwidth-delay product: bytes in flight that fill the rate", (way) => way.bdp_bytes !== undefined && size(way.bdp_bytes)],
-  ["queue size", "of the lowest rate", (way) => way.queue_bytes !== undefined && size(way.queue_bytes)],
+  ["BDP", "bandwidth-delay product: bytes in flight that keep the bottleneck busy", (way) => way.bdp_bytes !== undefined && size(way.bdp_bytes)],
+  ["queue size", "before the lowest rate", (way) => way.queue_bytes !== undefined && size(way.queue_bytes)],
   ["delay of a full queue", "for its last packet", (way) => way.queue_ms !== undefined && ms(way.queue_ms)],
   ["AQM target", "the delay that the queue management aims at", (way) => way.aqm_target_ms !== undefined && ms(way.aqm_target_ms)],
   ["random loss", "in the long run", (way) => way.loss_percent !== undefined && percent(way.loss_percent)],
   ["burst of losses", "on average", (way) => way.burst_packets !== undefined && way.burst_packets > 1.005 && `${number(way.burst_packets)} packets`],
   ["dropped", "of 10,000 simulated packets", (way) => percent(way.tried.dropped_percent)],
-  ["delay", "mean and standard deviation of these packets", (way) => way.tried.delay_ms && `${ms(way.tried.delay_ms.mean)} ± ${number(way.tried.delay_ms.deviation, 2)}`],
+  ["delay", "mean and standard deviation of these packets", (way) => way.tried.delay_ms && `${ms(way.tried.delay_ms.mean)}, SD ${ms(way.tried.delay_ms.deviation)}`],
   ["overtaken", "of these packets, by RFC 4737", (way) => way.tried.reordered_percent > 0 && percent(way.tried.reordered_percent)],
 ];
 

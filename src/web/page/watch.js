@@ -16,7 +16,7 @@ const TILES = [
   ["wait", "Queue delay", "the longest delay in the bottleneck's queue in the last second"],
   ["trip", "Round trip", `the latest in the last seconds: ${TRIP}`],
   ["lost", "Lost", "share of dropped packets in the last second"],
-  ["error", "Departure error", "how much later than due packets left the emulator since its start: median and 99th percentile"],
+  ["error", "Departure error", "how long after their due times packets left the emulator, since its start: median and 99th percentile"],
 ];
 // The first looks belong to up and down.
 const FIRST_CAUSE = 2;
@@ -177,7 +177,7 @@ export class Watch {
       line("in the queue now", queue),
     ]);
     const late = error.late ? `${count(error.late)} packets left more than ${us(error.budget_us)} late, so measurements may show this machine and not the link` : `none left more than ${us(error.budget_us)} late`;
-    say(byId("departures"), `Departure error: median ${us(error.p50_us)}, p99 ${us(error.p99_us)}, max ${us(error.max_us)}; ${late}. Memory held now: ${size(held)}.`);
+    say(byId("departures"), `Departure error: median ${us(error.p50_us)}, p99 ${us(error.p99_us)}, max ${us(error.max_us)}; ${late}. Memory for frames now: ${size(held)}.`);
     byId("departures").classList.toggle("bad", error.late > 0);
     this.drawRules();
   }

@@ -26,7 +26,7 @@ pub struct DuplicateSpec {
 
 describe! {
     DuplicateSpec: "duplicate" = "PERCENT[,delay=TIME]", as in "1%,delay=5ms", shapes Duplicate;
-    "Share of packets that are duplicated: 1%" + "The copy follows immediately, or after a delay: 1%,delay=5ms"
+    "Share of packets that are duplicated: 1%" + "The copy follows immediately, or with delay=5ms after this time: 1%,delay=5ms"
 }
 
 impl DuplicateSpec {

@@ -35,8 +35,8 @@ pub struct HandoverSpec {
 describe! {
     HandoverSpec: "handover" = "KEY=VALUE,...", as in "every=15s,hold=60ms,loss=1%,delay=5ms", shapes Handover;
     "Handovers to another cell or satellite: every=15s,hold=60ms"
-    + "Packets are held during a handover and leave in order. loss=1% loses a share of those that come meanwhile; delay=5ms moves the \
-       delay by up to 5 ms up or down each time: every=15s,hold=60ms,loss=1%,delay=5ms"
+    + "Packets are held during a handover and leave in order. loss=1% drops this share of the packets that arrive during a handover; \
+       delay=5ms changes the delay by up to 5 ms, up or down, at each handover: every=15s,hold=60ms,loss=1%,delay=5ms"
 }
 
 impl HandoverSpec {

@@ -21,7 +21,7 @@ pub enum NetemAtSpec {
 describe! {
     NetemAtSpec: "netem_at" = "PLACE", as in "before-rate", shapes Netem needs Needs::Netem("`netem_at` is the place of netem");
     "Place of netem: before-rate, as in tc [default: after-rate]"
-    + "With before-rate, packets meet netem first and then wait for the rate: whether netem is above or below tbf or htb, tc shapes what netem has let go"
+    + "With before-rate, packets pass netem first and then wait for the rate. tc does so whether netem is above or below tbf or htb"
 }
 
 impl fmt::Display for NetemAtSpec {

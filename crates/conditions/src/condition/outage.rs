@@ -42,7 +42,7 @@ pub struct Recurrence {
 
 describe! {
     OutageSpec: "outage" = "TIME/TIME[,OPTION...]", as in "200ms/10s,hold", shapes Outage;
-    "Outages, here of 200 ms every 10 s: 200ms/10s"
+    "Periodic outages: 200ms/10s is one of 200 ms every 10 s"
     + "All packets are lost during an outage. With `hold`, packets wait until the outage is over. jitter=1s lets each outage begin up to 1 s later: 200ms/10s,hold,jitter=1s"
 }
 

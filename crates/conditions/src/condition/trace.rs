@@ -122,8 +122,8 @@ impl TraceColumn {
 describe! {
     TraceSpec: "trace" = "FILE[,FORMAT][,END]", as in "drive.csv,hold", shapes Trace;
     "Follow a trace of rates, delays or losses in FILE: drive.csv"
-    + "The format is detected (mahimahi, csv, theaterq, netem-trace). delays=FILE2 adds the delays of LeoReplayer's pair. At its end the trace begins again (loop), keeps its last conditions (hold) \
-       or has none (clear): drive.csv,hold. It replaces the conditions that it states"
+    + "The format is detected (mahimahi, csv, theaterq, netem-trace). delays=FILE2 reads delays from a second file, as LeoReplayer has them. At its end, the trace starts again (loop, the default), holds its last \
+       values (hold) or stops applying (clear): drive.csv,hold. The trace overrides conditions of the same kind"
 }
 
 impl TraceSpec {

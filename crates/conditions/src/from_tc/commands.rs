@@ -178,7 +178,7 @@ fn size_table(words: &mut Words<'_>) -> Result<String, String> {
         words.next();
         words.need(option, "tc needs one")?;
     }
-    Ok("stab: state overhead, mpu and linklayer at tbf or htb, or rate_at in the file".to_owned())
+    Ok("stab: set overhead, mpu and linklayer at tbf or htb, or rate_at in the file".to_owned())
 }
 
 fn class(verb: Verb, words: &mut Words<'_>) -> Result<TcCommand, String> {

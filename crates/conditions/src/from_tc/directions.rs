@@ -208,7 +208,7 @@ impl<'d> Converter<'d> {
     /// Returns the queue of a rate above netem: the packets that netem holds.
     fn queue_of_netem(&mut self, netem: &Netem) -> QueueLimit {
         self.report.remark(
-            "In tc, packets that wait for the rate also count towards netem's limit. Here the queue of the rate holds as many in addition.",
+            "In tc, packets that wait for the rate also count towards netem's limit. In farwire, the queue of the rate holds as many packets again.",
         );
         QueueLimit::Packets(netem.limit)
     }
@@ -244,7 +244,7 @@ impl<'d> Converter<'d> {
             self.report.lack(
                 parent.line,
                 format!(
-                    "the rate that classes share in class {}: here each class has a bottleneck of its own",
+                    "the rate that classes share in class {}: here each class has a separate bottleneck",
                     parent.id
                 ),
             );

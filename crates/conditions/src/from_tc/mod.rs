@@ -65,7 +65,7 @@ impl FromTc {
         link.check()?;
         if !link.rules.is_empty() {
             report.remark(
-                "The port of a rule is a port at either end, and a rule without addresses has packets of IPv4 and of IPv6.",
+                "The port of a rule matches either end, and a rule without addresses matches both IPv4 and IPv6.",
             );
         }
         let Report { mut lacks, remarks } = report;
@@ -309,7 +309,7 @@ fn add_down(classes: &mut Vec<Class>, down: &Direction, own: &OwnPath, report: &
         class.down.is_none() && has_down && class.matched.overlaps(own.matched)
     };
     if before.iter().any(is_taken) {
-        let what = "packets that a filter of the other direction also matches in part";
+        let what = "packets, some of which a filter of the other direction matches too";
         report.lack(own.line, what);
         return;
     }

@@ -336,7 +336,7 @@ fn what_classes_share_in_tc_is_named() {
     assert_eq!(
         lacks(&one),
         [
-            "2: the rate that classes share in class 1:1: here each class has a bottleneck of its own"
+            "2: the rate that classes share in class 1:1: here each class has a separate bottleneck"
         ]
     );
     let two = format!("{one}{}", filter(81));
@@ -412,7 +412,7 @@ fn classes_of_both_directions_are_one_list() {
     );
     assert_eq!(
         lack(&both("ip_proto tcp", "ip_proto tcp dst_port 80")),
-        "6: packets that a filter of the other direction also matches in part"
+        "6: packets, some of which a filter of the other direction matches too"
     );
 }
 

@@ -307,7 +307,7 @@ impl ConditionSet {
         let base = self.get().map(|DelaySpec(time)| *time).unwrap_or_default();
         require!(
             by <= base,
-            "handover": "delay: it moves the delay by up to {by} down, and the delay is {base}: state a delay of {by} at least"
+            "handover": "delay: it moves the delay by up to {by} down, and the delay is {base}: set a delay of at least {by}"
         );
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Rule {
     fn check(&self) -> Result<(), Error> {
         require!(
             !self.conditions().is_empty(),
-            "the rule matches no packet in particular: state match = \"tcp port 443\", or a field such as protocol, port or host"
+            "the rule matches no packet in particular: set match = \"tcp port 443\", or a field such as protocol, port or host"
         );
         let ports = [
             ("port", self.port),
@@ -98,11 +98,11 @@ impl Rule {
         for (key, port) in ports {
             require!(
                 self.protocol != Some(Protocol::Icmp) || port.is_none(),
-                key => "ICMP has no ports: leave {key} out, or state protocol = \"udp\" or \"tcp\""
+                key => "ICMP has no ports: leave {key} out, or set protocol = \"udp\" or \"tcp\""
             );
             require!(
                 port.is_none_or(|port| port.first > 0),
-                key => "0 is not a port: state 1 to 65535"
+                key => "0 is not a port: write 1 to 65535"
             );
         }
         Ok(())
@@ -161,7 +161,7 @@ impl LinkSpec {
                 let mut found = found
                     .map_err(|why| {
                         Error::other(format_args!(
-                            "{}: {why}: correct the name, or state addresses",
+                            "{}: {why}: correct the name, or write addresses",
                             host.name
                         ))
                     })
@@ -197,7 +197,7 @@ impl LinkSpec {
                 for HostName { name, addresses } in rule.hosts() {
                     require!(
                         !addresses.is_empty(),
-                        "{name} is the name of a host, which only exec and emulate look up, when they start: state its addresses"
+                        "{name} is the name of a host, which only exec and emulate look up, when they start: write its addresses"
                     );
                 }
                 Ok::<_, Error>(())

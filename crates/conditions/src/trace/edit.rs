@@ -196,7 +196,7 @@ impl Trace {
         }
         if self.extremes.is_unlimited {
             return Err(TraceError::whole(
-                "a time without a limit has no opportunities: state a rate in each line",
+                "a time without a limit has no opportunities: write a rate in each line",
             ));
         }
         let mut builder = Builder::new(Columns::default());

@@ -362,7 +362,7 @@ impl Builder {
         let length = end.unwrap_or(last);
         if self.columns.rate && self.rate == 0 {
             return Err(TraceError::whole(
-                "the rate is always 0, so nothing ever passes: state a rate in one line at least",
+                "the rate is always 0, so nothing ever passes: write a rate above 0 in at least one line",
             ));
         }
         let (has_opportunities, has_steps) =

@@ -21,12 +21,12 @@ use crate::stalled::stalled_limit;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum TraceEnd {
-    /// It begins again.
+    /// The trace starts again.
     #[default]
     Loop,
     /// The conditions of the last line stay.
     Hold,
-    /// Its conditions no longer hold.
+    /// The conditions of the trace no longer apply.
     Clear,
 }
 

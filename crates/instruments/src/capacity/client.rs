@@ -282,7 +282,7 @@ impl TestRequest<'_> {
         let longer = agreed.extension();
         if !longer.is_zero() {
             let text = format!(
-                "the test lasts {} s longer, because the search learns only after a round trip of {:.1} s what its load did",
+                "the test lasts {} s longer, because the search sees the effect of its load only after a round trip of {:.1} s",
                 longer.as_secs(),
                 agreed.round_trip.as_secs_f64()
             );

@@ -59,10 +59,10 @@ pub struct CapacityArgs {
     /// Search algorithm
     #[arg(short = 'A', long, value_enum, default_value_t, help_heading = SEARCH, hide_short_help = true)]
     algorithm: Algorithm,
-    /// Congestion: more datagrams than this are missing in a feedback of 50 ms
+    /// Treat a feedback (of 50 ms) as congested if more datagrams than this are missing
     #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().sequence_errors, help_heading = SEARCH, hide_short_help = true)]
     loss_threshold: u16,
-    /// Congestion: the round-trip time exceeds its least by more than HIGH; below LOW is clean
+    /// Rise of the round-trip time above its minimum: congested above HIGH, clean below LOW
     #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds, help_heading = SEARCH, hide_short_help = true)]
     delay_thresholds: (Nanos, Nanos),
     /// Raise the rate by single steps after this many congested feedbacks

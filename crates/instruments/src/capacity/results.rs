@@ -370,7 +370,7 @@ fn facts(outcome: &TestOutcome, agreed: &TestAgreement) -> BTreeMap<String, Stri
         facts.push(("trace", "rows and sending rates are the server's decisions, reconstructed from the feedback that it received".to_owned()));
     }
     if ended_rising(outcome, agreed) {
-        facts.push(("rising", "the load was still rising when the test ended, so the path carries at least this much: use a longer --time to find its capacity".to_owned()));
+        facts.push(("rising", "the load was still rising when the test ended, so this is a lower bound: use a longer --time to find the capacity".to_owned()));
     }
     if !agreed.receives_here() {
         let counted = "of the complete sub-intervals, as the far end counted them";

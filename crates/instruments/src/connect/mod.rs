@@ -103,7 +103,7 @@ pub(crate) struct ConnectPlan {
     /// Time between connections: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// Count a connection as lost if it is neither made nor refused after this time [default: 3s, and 4 round trips on a long path]
+    /// Count a connection as lost if it is neither established nor refused after this time [default: 3s, and 4 round trips on a long path]
     #[arg(short = 'W', long, value_name = "TIME", value_parser = above_zero)]
     pub(crate) timeout: Option<Nanos>,
 }
@@ -169,7 +169,7 @@ pub(crate) fn measure(
             "connect interval",
             format!("{QUANTILE_INTERVAL}; the hosts' own time is included"),
         )
-        .with_fact("loss", format!("neither made nor refused within {timeout:?}"))
+        .with_fact("loss", format!("neither established nor refused within {timeout:?}"))
         .with_fact("loss interval", measured::LOSS_INTERVAL)
 }
 

@@ -30,7 +30,7 @@ pub struct HttpArgs {
     #[arg(required = true)]
     #[serde(skip)]
     url: Vec<String>,
-    /// Path, in place of the URL's
+    /// Path to request, in place of the path of the URL
     #[arg(long, value_name = "PATH", value_parser = path)]
     path: Option<String>,
     /// Stop after this number of payload bytes

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 /// Measure TCP throughput, as iperf3 does
 ///
-/// The far end is `farwire serve` or any iperf3 server. Options have the letters of iperf3.
+/// The far end is `farwire serve` or any iperf3 server. Options have the same letters as in iperf3.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) struct Iperf3Args {
     /// Number of streams in each direction
     #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     parallel: u32,
-    /// Receive: the server sends
+    /// Reverse the direction: the server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
     /// Send in both directions simultaneously

@@ -45,7 +45,7 @@ pub(crate) struct Messages {
     /// Use the sizes and counts of a published table
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
-    /// Messages per run [default: 100]; scales the counts of a sweep so that this is the largest
+    /// Messages per run [default: 100]; with --sweep, the largest count, to which the others are scaled
     #[arg(short, long, visible_alias = "iterations", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) count: Option<u64>,
 }

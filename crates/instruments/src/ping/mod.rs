@@ -106,8 +106,8 @@ impl PingPlan {
 }
 
 /// The advice for a machine that allows no ICMP socket.
-pub const WAY_ROUND: &str = "as root, `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`; or else `measure ping --tool ping`, \
-                             `measure probe` and `measure connect`, which need none";
+pub const WAY_ROUND: &str = "as root, `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`; or use `measure ping --tool ping`, \
+                             `measure probe` or `measure connect`, which need no ICMP socket";
 
 /// Returns the first and the last group whose users may open ICMP sockets.
 pub fn group_range() -> String {
@@ -235,7 +235,7 @@ impl<'a> Pinger<'a> {
         ensure!(
             Peer,
             !self.tally.flooded(),
-            "{target} sends answers without end, more than any network makes of {sent} requests"
+            "{target} keeps sending answers, more than any network could make of {sent} requests"
         );
         Ok(())
     }

@@ -20,7 +20,8 @@ use record::{Figure, Measurement, Metric, Statistic};
 
 /// Find out whether the path is bloated: its latency, loss and throughput, idle and under load
 ///
-/// The path is probed idle, then beside TCP loads down, up and in both directions. One verdict says how much latency the loads add.
+/// quality probes the idle path, then the path under TCP loads down, up and in both directions. One verdict says how much latency the
+/// loads add.
 /// The far end is `farwire serve`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct QualityArgs {

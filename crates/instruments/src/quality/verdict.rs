@@ -155,7 +155,7 @@ pub(super) fn facts(measurement: &Measurement) -> Vec<(&'static str, String)> {
 
 fn thresholds() -> String {
     format!(
-        "less than {GOOD_BELOW_MS} ms more is good, {BLOATED_FROM_MS} ms or more is bloated ({SOURCE})"
+        "an increase below {GOOD_BELOW_MS} ms is good, one of {BLOATED_FROM_MS} ms or more means a bloated path ({SOURCE})"
     )
 }
 

@@ -340,7 +340,7 @@ fn lost(count: &AtomicU64, say: fn(u64) -> String) -> Option<String> {
 fn lost_lines(lost: u64) -> String {
     let now = now();
     format!(
-        "{now} farwire: {lost} lines of this log are missing here, because they were not read in time"
+        "{now} farwire: {lost} lines of this log are missing here, because nobody read the log in time"
     )
 }
 

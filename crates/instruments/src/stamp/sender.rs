@@ -298,7 +298,7 @@ impl Sender {
             if self.log.flooded() {
                 bail!(
                     Peer,
-                    "{} sends packets without end: {} answers to {} probes, and {} other packets",
+                    "{} keeps sending packets: {} answers to {} probes, and {} other packets",
                     self.target,
                     self.log.answers.len(),
                     self.log.probes.len(),

@@ -184,7 +184,7 @@ impl ShareSummary {
         if (low..=high).contains(&asked) {
             f.write_str(")")
         } else {
-            f.write_str(", outside of the interval, as 1 in 20 is by chance)")
+            f.write_str(", outside the interval, which happens by chance in 1 of 20 measurements)")
         }
     }
 }
@@ -280,7 +280,7 @@ mod tests {
         };
         assert_eq!(
             share.to_string(),
-            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.3] % (1 % requested, outside of the interval, as 1 in 20 is by chance)"
+            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.3] % (1 % requested, outside the interval, which happens by chance in 1 of 20 measurements)"
         );
     }
 

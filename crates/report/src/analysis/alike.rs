@@ -101,7 +101,7 @@ pub(super) fn check_cases(
             require!(
                 may_differ == Some(DifferingField::Links),
                 "the links differ: {links}; to compare links, use --by links, or make them cases of one scenario with one \
-                 of them as its `reference`; to find regressions all the same, use --across-links"
+                 of them as its `reference`; to look for regressions anyway, use --across-links"
             );
             across.push(links);
         }

@@ -80,8 +80,7 @@ pub(crate) fn near(
             let (rtt, floor) = rtt.zip(measured(|one| one.rtt_floor_ms).max_by(f64::total_cmp))?;
             (NEAR * rtt <= floor).then(|| {
                 format!(
-                    "a round trip of {rtt:.3} ms, to which hosts and emulator contribute {floor:.3} ms without emulation: \
-                     it shows them more than the link"
+                    "a round trip of {rtt:.3} ms, while hosts and emulator alone take {floor:.3} ms: it shows them more than the link"
                 )
             })
         }
@@ -113,7 +112,7 @@ pub(crate) fn near(
 fn limited(rate: f64, ceiling: f64, what: &str, shown: impl Fn(f64) -> String) -> Option<String> {
     (ceiling > 0.0 && rate >= NEAR * ceiling).then(|| {
         format!(
-            "{} is {:.0} % of what {what} reaches here without emulation ({}): this machine is the limit, not the link",
+            "{} is {:.0} % of what {what} reaches on this machine without emulation ({}): the machine is the limit, not the link",
             shown(rate),
             100.0 * rate / ceiling,
             shown(ceiling)

@@ -568,7 +568,7 @@ pub(crate) mod tests {
             Some(ConfidenceInterval { ends: stated, of })
         );
         let findings = crate::findings::findings(&Analysis::of(&record));
-        let told = "ping.rtt_ms.median within ± 1 % needs 173 runs; there are 5 valid runs";
+        let told = "for ping.rtt_ms.median to be known within ± 1 %, 173 runs are needed; 5 are valid";
         assert!(
             findings.iter().any(|line| line.contains(told)),
             "{findings:?}"
@@ -764,7 +764,7 @@ pub(crate) mod tests {
             ),
             (
                 Verdict::Met,
-                "ping.rtt_ms.median: a spread over the runs, without the lowest and the highest, of at most 50 %",
+                "ping.rtt_ms.median: a spread over the runs of at most 50 %, without the lowest and the highest run",
                 "3.33 % (published: 20.00 %)"
             )
         );

@@ -329,7 +329,7 @@ mod tests {
         let slower: Vec<_> = comparison.regressions(0.0).collect();
         assert_eq!(slower.len(), 1);
         assert!(
-            slower[0].words().contains("% slower, 95 % interval"),
+            slower[0].words().contains("% lower, 95 % interval"),
             "{}",
             slower[0].words()
         );

@@ -51,8 +51,8 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     ChartQuestion {
         heading: "Measured and theory",
         note: "The limit is the lowest of what rates, headers, loss and a shared server allow under the conditions of a case (docs/theory.md); \
-               the full box is 100 %. A loss model gives no limit but an average, for senders that wait for timeouts more often than today's: the figure calls it expected, and goodput \
-               can exceed it. Without a model (several streams, BBR), only the packets that are not lost are a limit. Cases without a limit are left out."
+               the full box is 100 %. A loss model gives an average and not a limit, and assumes senders that wait for timeouts more often than today's: the chart calls it expected, and goodput \
+               can exceed it. Without a model (several streams, BBR), loss limits goodput only by the packets that it removes. Cases without a limit are left out."
             .to_owned(),
         drawings: drawings.collect(),
     }

@@ -113,7 +113,7 @@ fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
         }
     }
     if any(TrackQuantity::RoundTrip) {
-        parts.push("RTT: of each probe, at its sending time.".to_owned());
+        parts.push("RTT: the round-trip time of each probe, at the time at which it was sent.".to_owned());
     }
     if tracks().any(|track| track.is_smoothed) {
         parts.push("The RTT of TCP is the smoothed value of the sending kernel.".to_owned());
@@ -127,7 +127,7 @@ fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
     }
     if any(TrackQuantity::Loss) {
         parts.push(
-            "Loss: the share in groups of ten or more neighbouring probes; not drawn if none was lost, or of fewer than 40 probes."
+            "Loss: the share of lost probes in groups of ten or more neighbouring ones; not drawn if no probe was lost, or if there are fewer than 40."
                 .to_owned(),
         );
     }

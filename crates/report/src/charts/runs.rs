@@ -53,10 +53,10 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     ChartQuestion {
         heading: "Every run",
         note: format!(
-            "A dot is a run, the stroke is the mean, and the band is its 95 % interval. A ring is a run that is far out, \
-             outside Tukey's fences; it counts like any other. A hollow diamond is a published value. A case of more than \
-             {MOST_DOTS} runs is a box between its quartiles with the median; its lines end at the least and the greatest run \
-             that is not far out. All cases share the axis, which need not begin at 0. At most {} cases are drawn.",
+            "A dot is a run, the stroke is the mean, and the band is its 95 % interval. A ring is an outlier, a run outside \
+             Tukey's fences; it counts like any other. A hollow diamond is a published value. A case of more than {MOST_DOTS} \
+             runs is a box plot: a box from quartile to quartile with the median, and whiskers to the least and the greatest \
+             run that is no outlier. All cases share the axis, which need not begin at 0. At most {} cases are drawn.",
             MOST_ROWS * MOST_PARTS
         ),
         drawings: drawings.collect(),

@@ -69,8 +69,8 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
             "The nodes, and the conditions between them".to_owned()
         },
         below: String::new(),
-        about: "The way of a packet from the client, on which the instruments run, to the server. Conditions without a \
-                direction are those of both directions."
+        about: "The path of a packet from the client, on which the instruments run, to the server. Conditions without a \
+                direction apply to both directions."
             .to_owned(),
         svg: bed.draw(),
     });

@@ -62,7 +62,7 @@ formats! {
     "text": Terminal(text::text),
     /// The same tables as Markdown
     "md": Document(markdown::markdown),
-    /// A self-contained page with figures
+    /// A self-contained page with charts
     "html": Document(html::html),
     /// Every sample or every run, one per line
     "csv": Data(csv::write_csv),

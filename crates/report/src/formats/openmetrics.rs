@@ -98,8 +98,8 @@ impl Part {
     fn help(self, metric: Metric) -> String {
         let value = match self {
             Self::Value => "mean over the runs of a case",
-            Self::Low => "lower end of the 95 % interval of that mean",
-            Self::High => "upper end of the 95 % interval of that mean",
+            Self::Low => "lower end of the 95 % interval of the mean over the runs of a case",
+            Self::High => "upper end of the 95 % interval of the mean over the runs of a case",
         };
         // The value is in the base unit.
         let meaning = metric

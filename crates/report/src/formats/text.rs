@@ -134,7 +134,7 @@ mod tests {
             let opening = unwrapped(text.split('─').next().unwrap());
             for part in [
                 "A small experiment\n\nMet: 3 of 3 tested",
-                "\nCompared with base (Nothing added), the goodput of download is 48.8 % slower in slow",
+                "\nCompared with base (Nothing added), the goodput of download is 48.8 % lower in slow",
                 "\nLimits: 1 loose expectation accepts",
                 "\nHow far to trust it: good; the machine kept up in all 3 runs.\n",
             ] {
@@ -180,7 +180,7 @@ mod tests {
         };
         let text = text(&record, false, COLOURED);
         let expected =
-            "slow: ping.rtt_ms.median: the reference's +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
+            "slow: ping.rtt_ms.median: the reference's value +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
         assert!(unwrapped(&text).contains(expected), "{text}");
         assert!(text.contains('\u{1b}'));
     }

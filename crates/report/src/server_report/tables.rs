@@ -128,7 +128,7 @@ fn headline(report: &ServerReport) -> String {
         .as_ref()
         .zip(report.last_ended_at.as_ref());
     let Some((first, last)) = times else {
-        return "The log has no test that ended.".to_owned();
+        return "The log contains no finished test.".to_owned();
     };
     let failed = match report.failed {
         0 => "none of which failed".to_owned(),
@@ -155,14 +155,14 @@ fn remarks(report: &ServerReport) -> Vec<String> {
         (
             report.unreadable_lines,
             format!(
-                "{} could not be read: they were cut off, or are not of a far end's log",
+                "{} could not be read: they are cut off, or do not belong to the log of a far end",
                 lines(report.unreadable_lines)
             ),
         ),
         (
             report.figures_left_out,
             format!(
-                "{} are in no average, because the log has too many different ones",
+                "{} are in no average, because the log has more different figures than report can keep",
                 counted(report.figures_left_out, "figure")
             ),
         ),
@@ -406,7 +406,7 @@ mod tests {
             "{narrow}"
         );
         let nothing = server_text(&ServerReport::default(), true, Terminal::NONE);
-        assert_eq!(nothing, "The log has no test that ended.\n");
+        assert_eq!(nothing, "The log contains no finished test.\n");
     }
 
     #[test]

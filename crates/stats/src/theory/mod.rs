@@ -52,7 +52,7 @@ pub enum Impossible {
     #[error("an RTT of 0 allows any goodput: leave the RTT out")]
     NoRtt,
     /// A value has no effect without a round-trip time.
-    #[error("{0} depends on the round-trip time: state the RTT too")]
+    #[error("{0} depends on the round-trip time: set the RTT too")]
     NeedsRtt(&'static str),
     /// Every packet is lost.
     #[error("a loss of 100% lets nothing through")]
@@ -148,7 +148,7 @@ pub(crate) mod tests {
         assert!(cause(|c| c.rtt = Some(Nanos::ZERO)).contains("RTT of 0"));
         let all_lost = cause(|c| c.loss = Some("100%".parse().unwrap()));
         assert!(all_lost.contains("nothing through"));
-        assert!(cause(|c| c.window = Some(Bytes(1))).contains("state the RTT"));
-        assert!(cause(|c| c.loss = Some(Probability::ZERO)).contains("state the RTT"));
+        assert!(cause(|c| c.window = Some(Bytes(1))).contains("set the RTT"));
+        assert!(cause(|c| c.loss = Some(Probability::ZERO)).contains("set the RTT"));
     }
 }

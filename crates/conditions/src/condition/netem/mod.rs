@@ -26,7 +26,7 @@ pub struct NetemSpec(#[schemars(with = "String")] pub Netem);
 
 describe! {
     NetemSpec: "netem" = "OPTIONS", as in "delay 100ms 10ms loss 1%", shapes Netem;
-    "Options of tc-netem(8): \"delay 100ms 10ms loss 1%\"" + "farwire does what the kernel's netem does with them"
+    "Options of tc-netem(8): \"delay 100ms 10ms loss 1%\"" + "They have the same effect as in the kernel's netem"
 }
 
 text_form!(NetemSpec);

@@ -30,7 +30,7 @@ fn limit(netem: &Netem) -> Option<String> {
         let bits = u128::from(u64::from(netem.limit) * FRAME_BITS) * 1_000_000_000;
         let rate = rate(bits / u128::from(longest));
         format!(
-            "limit {} also counts packets in flight: at most {rate} of full frames pass; a higher limit lets more pass",
+            "limit {} also counts packets in flight, so at most {rate} of full frames pass: raise the limit to let more pass",
             netem.limit
         )
     })
@@ -76,7 +76,7 @@ fn delay_correlation(netem: &Netem) -> Option<String> {
 fn jitter(netem: &Netem) -> Option<String> {
     (netem.jitter > LARGEST_JITTER).then(|| {
         let jitter = netem.jitter;
-        format!("delay: the kernel has 31 bits for a jitter, so {jitter} becomes 2.147s")
+        format!("delay: the kernel stores a jitter in 31 bits, so {jitter} becomes 2.147s")
     })
 }
 
@@ -86,9 +86,16 @@ fn loss_correlation(netem: &Netem) -> Option<String> {
     };
     let correlation = share.correlation.filter(|of| *of > Probability::ZERO)?;
     let percent = share.long_run().share * 100.0;
+    // Three decimal places, or three significant digits of a value that is too small for them.
+    let percent = if percent < 0.001 {
+        let rounded: f64 = format!("{percent:.2e}").parse().ok()?;
+        rounded.to_string()
+    } else {
+        format!("{percent:.3}")
+    };
     let NetemShare { share, .. } = share;
     Some(format!(
-        "loss: {share} with a correlation of {correlation} loses {percent:.3} % in the long run, because the correlation narrows the random draws"
+        "loss: {share} with a correlation of {correlation} loses {percent} % in the long run, because the correlation narrows the random draws"
     ))
 }
 
@@ -129,7 +136,7 @@ fn wrapped(netem: &Netem) -> Option<String> {
 fn seed(netem: &Netem) -> Option<String> {
     let seed = netem.seed?;
     Some(format!(
-        "seed {seed}: farwire draws other random numbers with it than the kernel"
+        "seed {seed}: farwire draws other random numbers from this seed than the kernel does"
     ))
 }
 

@@ -34,7 +34,7 @@ pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
     while let Some(word) = words.next() {
         let option = named(word)?;
         if given.contains(&option) {
-            return Err(format!("{option}: given twice: state it once"));
+            return Err(format!("{option}: given twice: write it once"));
         }
         given.push(option);
         set(&mut netem, option, words)?;
@@ -95,15 +95,15 @@ fn check(netem: &Netem) -> Result<(), String> {
     let wrong = if netem.limit == 0 {
         "limit: netem would drop every packet: write at least 1"
     } else if reorders && netem.delay == Nanos::ZERO {
-        "reorder: reordered packets skip a delay, and there is none: state delay too"
+        "reorder: reordered packets skip a delay, and there is none: set delay too"
     } else if netem.gap > 0 && !reorders {
         "gap: tc refuses gap without reorder: write reorder 100% gap 5 for every fifth packet"
     } else if netem.ecn && !loses {
-        "ecn: ecn marks packets instead of losing them: state loss too, or leave ecn out"
+        "ecn: ecn marks packets instead of losing them: set loss too, or leave ecn out"
     } else if netem.distribution.is_some()
         && (netem.delay == Nanos::ZERO || netem.jitter == Nanos::ZERO)
     {
-        "distribution: a distribution needs a jitter: state both times, as in delay 100ms 10ms"
+        "distribution: a distribution needs a jitter: write both times, as in delay 100ms 10ms"
     } else {
         return match netem.loss {
             NetemLoss::State(of) if is_over(of.p13, of.p14) => {
@@ -239,7 +239,7 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
             ));
         }
         if most == Nanos::ZERO {
-            return Err("slot: state the time between slots, as in slot 10ms".to_owned());
+            return Err("slot: write the time between slots, as in slot 10ms".to_owned());
         }
         NetemSlotDelay::Uniform(least, most)
     } else {

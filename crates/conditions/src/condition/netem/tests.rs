@@ -318,7 +318,7 @@ fn netem_errors_contain_advice() {
         "gap 5 delay 10ms => write reorder 100% gap 5 for every fifth packet",
         "delay 10ms 1ms distribution uniform => leave distribution out",
         "delay 10ms 1ms distribution experimental => normal, pareto or paretonormal, or leave distribution out",
-        "delay 10ms distribution normal => state both times",
+        "delay 10ms distribution normal => write both times",
         "delay 100 => 100us before iproute2 6.9, and for 100ns since",
         "delay => a time, as in delay 100ms",
         "delay 10ms 5 => delay: `5` has no unit",
@@ -329,9 +329,9 @@ fn netem_errors_contain_advice() {
         "loss random => loss random: its value is missing",
         "loss state 60% 10% 10% 10% 60% => p13 and p14 together",
         "loss state 1% 60% 60% => p31 and p32 together",
-        "ecn => state loss too",
-        "loss 0% ecn => state loss too",
-        "reorder 25% 50% => state delay too",
+        "ecn => set loss too",
+        "loss 0% ecn => set loss too",
+        "reorder 25% 50% => set delay too",
         "delay 1ms reorder 0% gap 3 => tc refuses gap without reorder",
         "slot 10ms 5ms => write the longer time second",
         "slot 0ms => as in slot 10ms",
@@ -394,7 +394,7 @@ fn deviations_of_netem_from_its_options_are_noted_once() {
         "loss 10% 25% => loses 1.7",
         "duplicate 1% 50% => the correlation of 50% has no effect",
         "loss state 1% 50% 50% => p31 and p32 add up to 100%",
-        "limit 9 seed 7 => other random numbers with it than the kernel",
+        "limit 9 seed 7 => other random numbers from this seed than the kernel does",
     ] {
         let (options, note) = case.split_once(" => ").unwrap();
         let notes = notes(&format!("netem = '{options}'\n[up]\nnetem = '{options}'"));

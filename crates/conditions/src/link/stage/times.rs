@@ -115,7 +115,7 @@ impl SlotsStage {
             }
             (true, Some(_)) => {
                 return Err(
-                    Error::other("state either delay, with jitter, or min and max").at("delay"),
+                    Error::other("set either delay, with jitter, or min and max").at("delay"),
                 );
             }
             (false, delay) => {

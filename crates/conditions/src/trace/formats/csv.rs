@@ -235,7 +235,7 @@ fn value<T: FromStr<Err: std::fmt::Display>>(
 pub(super) fn write(trace: &Trace, target: &mut impl Write) -> io::Result<()> {
     let Some(length) = trace.length_of_steps() else {
         return Err(inexpressible(
-            "the trace has times at which packets are served, and a table has a rate: convert it with --as-rate",
+            "the trace has times at which packets are served, and a table has a rate: convert these times to a rate first",
         ));
     };
     if trace.has_opportunities() {

@@ -47,8 +47,8 @@ pub(super) fn read_into(
 pub(super) fn write(trace: &Trace, target: &mut impl Write) -> io::Result<()> {
     if !trace.has_opportunities() {
         return Err(inexpressible(
-            "the trace has no times at which packets are served: mahimahi has no delay and no loss, so convert a rate with \
-             --as-opportunities",
+            "the trace has no times at which packets are served: convert its rate to such times first (mahimahi has no delay and no \
+             loss)",
         ));
     }
     for at in trace.opportunities() {

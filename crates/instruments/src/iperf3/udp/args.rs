@@ -27,7 +27,7 @@ const SHORTEST_PAYLOAD: i64 = 16;
 
 /// Measure UDP goodput, loss, jitter and reordering, as iperf3 does
 ///
-/// The far end is `farwire serve` or any iperf3 server. Options have the letters of iperf3.
+/// The far end is `farwire serve` or any iperf3 server. Options have the same letters as in iperf3.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct UdpArgs {
     #[command(flatten)]

@@ -87,7 +87,7 @@ impl ObservedRun<'_> {
         // In a download, one direction has only a few requests.
         let packet = 100.0 / link.up.packets.max(link.down.packets).max(1) as f64;
         if metric == Metric::LostPercent && beyond <= packet {
-            return format!("{by}: less than the share of one packet");
+            return format!("{by}: less than one packet");
         }
         let width = interval[1] - interval[0];
         if width.is_finite() && beyond <= BY_CHANCE * width {
@@ -96,7 +96,7 @@ impl ObservedRun<'_> {
                 "{by}, {share:.0} % of the interval's width: one 95 % interval in twenty misses by chance"
             );
         }
-        format!("{by}: the interval is too narrow here, for a reason that the record does not show")
+        format!("{by}: the interval is too narrow here, and the record does not show why")
     }
 
     /// Returns the reason why there is no interval.
@@ -113,7 +113,7 @@ impl ObservedRun<'_> {
 fn within(cell: &CalibrationCell) -> String {
     let above = cell.bias.is_some_and(|bias| bias > 0.0);
     match cell.figure.metric.unit() {
-        "ms" if above => "the figure contains the hosts' own time; the interval's lower end allows for that",
+        "ms" if above => "the figure includes time that the hosts take; the lower end of the interval allows for that",
         "bit/s" if !above => {
             "packets in flight at the end count for the emulator, not for the receiver; the interval's upper end allows for \
              that"

@@ -502,7 +502,7 @@ fn a_value_above_the_truth_within_its_interval_is_attributed_to_the_hosts() {
         cell.cause
             .as_deref()
             .unwrap()
-            .contains("the hosts' own time")
+            .contains("time that the hosts take")
     );
     assert!(report.instruments[0].figures[0].range.is_none());
 }
