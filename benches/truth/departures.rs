@@ -15,7 +15,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 
-use test_support::capture::{Passed, Tap, Way};
+use test_support::capture::{Passed, Tap, TapDirection};
 use test_support::process::{farwire, run, wait_for};
 
 /// The argument that makes this program capture at the receiving end; the file and the rate follow it.
@@ -111,7 +111,7 @@ fn datagrams(frame: &Passed) -> usize {
     let is_udp = (frame.head[14], frame.head[23]) == UDP_OVER_IPV4;
     let from = [frame.head[34], frame.head[35]];
     let is_served = u16::from_be_bytes(from) == 5201;
-    if frame.way != Way::In || !is_udp || !is_served {
+    if frame.way != TapDirection::In || !is_udp || !is_served {
         return 0;
     }
     let payload = frame.len.saturating_sub(HEADERS);

@@ -197,7 +197,9 @@ fn known(up: &DirectionInEffect, down: &DirectionInEffect) -> Vec<[String; 3]> {
 fn tried(up: &Tried, down: &Tried) -> Vec<[String; 3]> {
     let row = |name, says: fn(&Tried) -> Option<String>| row(name, [up, down], says);
     let rows = [
-        row("sending interval", |tried| Some(format!("{:.3} ms", tried.gap_ms))),
+        row("sending interval", |tried| {
+            Some(format!("{:.3} ms", tried.gap_ms))
+        }),
         row("dropped", |tried| Some(percent(tried.dropped_percent))),
         row("still held at the end", |tried| {
             above_zero(tried.held_percent)

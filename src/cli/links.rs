@@ -41,7 +41,9 @@ impl LinksArgs {
             let revision = &link["revision"];
             let lease = match link["lease"]["until"].as_str() {
                 Some(until) => format!(", lease until {until}"),
-                None if link["lease"].is_object() => ", lease until its connection closes".to_owned(),
+                None if link["lease"].is_object() => {
+                    ", lease until its connection closes".to_owned()
+                }
                 None => String::new(),
             };
             // Writing to a string does not fail.

@@ -1,6 +1,6 @@
 //! The line that shows a profile in a list: its rate over a minute, delay and loss.
 
-use conditions::outline::{Averages, Outline, Stated};
+use conditions::outline::{Averages, Outline, OutlinePeriod};
 use conditions::{Error, LinkSpec};
 use model::Nanos;
 use serde::Serialize;
@@ -93,7 +93,7 @@ impl ProfileLine {
 }
 
 /// Returns the bar of the average rate from `from` on, for `length` seconds.
-fn bar(all: &[Stated], from: f64, length: f64) -> char {
+fn bar(all: &[OutlinePeriod], from: f64, length: f64) -> char {
     let mut bits = 0.0;
     for one in all {
         let [begin, end] = [one.from, one.until].map(|at| at.0 as f64 / 1e9);

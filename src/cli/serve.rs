@@ -39,7 +39,8 @@ use netio::stop::Stop;
 /// The interval at which freed memory is returned to the kernel.
 const TIDIED_EVERY: Duration = Duration::from_secs(5);
 /// The advice for a terminal that cannot show the screen.
-const ROWS_AS_JSON: &str = "read the running tests as JSON from /v1/tests of --metrics 127.0.0.1:9100";
+const ROWS_AS_JSON: &str =
+    "read the running tests as JSON from /v1/tests of --metrics 127.0.0.1:9100";
 
 /// Serve as the far end of every instrument, for many clients simultaneously
 ///

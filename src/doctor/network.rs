@@ -146,8 +146,9 @@ fn ingress(client: &NetNs) -> Check {
         remedy: "load or build the missing part of the kernel; `run` and `exec` do not need it",
     };
     let tried = tried(client, || IngressDrop::new(&[WAN]));
-    let found = tried
-        .map(|_| "tested: an nftables rule keeps the host's network stack off an interface".to_owned());
+    let found = tried.map(|_| {
+        "tested: an nftables rule keeps the host's network stack off an interface".to_owned()
+    });
     Check::tried(INGRESS, found, CheckState::Degraded, lack)
 }
 

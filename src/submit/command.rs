@@ -71,9 +71,9 @@ impl<'a> SlurmRetry<'a> {
                 self.since = Some(Instant::now());
             }
             Some(since) if since.elapsed() > RETRY_LIMIT => {
-                return Err(
-                    error.context("Slurm has not answered for 10 min; run the same command to continue")
-                );
+                return Err(error.context(
+                    "Slurm has not answered for 10 min; run the same command to continue",
+                ));
             }
             Some(_) => {}
         }

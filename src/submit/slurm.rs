@@ -252,7 +252,9 @@ impl Slurm {
                         .split(';')
                         .next()
                         .and_then(|job| job.parse().ok())
-                        .with_context(|| format!("cannot read the output of sbatch: `{}`", answer.trim()))?;
+                        .with_context(|| {
+                            format!("cannot read the output of sbatch: `{}`", answer.trim())
+                        })?;
                     return Ok(SubmitResult::Job(job));
                 }
                 (Err(why), CommandFailure::Refused) => return Ok(SubmitResult::Refused(why)),

@@ -184,11 +184,7 @@ fn describe_access(document: &mut Value) {
         json!({"schema": {"$ref": "#/components/schemas/Problem"}}),
     )]);
     let refusals = [
-        (
-            "401",
-            "Unauthorized",
-            "The token is missing or wrong",
-        ),
+        ("401", "Unauthorized", "The token is missing or wrong"),
         (
             "403",
             "Forbidden",

@@ -87,7 +87,10 @@ fn where_all_nodes_are_drained_it_ends_and_says_so() -> Result<()> {
     slurm(&format!("{all} State=RESUME"))?;
     let output = output?;
     let said = ends_with(&output, 3, "no node can run the shards: node1")?;
-    has(&said, " (maintenance); run the same command when one of them is back")?;
+    has(
+        &said,
+        " (maintenance); run the same command when one of them is back",
+    )?;
     Ok(())
 }
 

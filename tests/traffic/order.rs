@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use model::{Bytes, Nanos};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 
-use test_support::capture::{Capture, Passed, Seen, Tap, Way};
+use test_support::capture::{Capture, Passed, Seen, Tap, TapDirection};
 use test_support::counters::Counters;
 use test_support::datagrams::Flow;
 use test_support::steering;
@@ -135,8 +135,8 @@ fn datagrams_leave_on_time(link: &str, delay: Nanos, batch: usize) -> Result<()>
     let tally = flow.run_with(bed.client(), bed.server(), || tap.read())?;
     let (passed, missed) = tap.finish()?;
     let summary = wan.stop()?;
-    let came = datagrams(&passed, Way::In);
-    let left = datagrams(&passed, Way::Out);
+    let came = datagrams(&passed, TapDirection::In);
+    let left = datagrams(&passed, TapDirection::Out);
     let told = format!("{tally:?}, {} came, {} left", came.len(), left.len());
     ensure!(
         came.is_sorted_by_key(|(number, _)| *number),
@@ -175,7 +175,7 @@ fn datagrams_leave_on_time(link: &str, delay: Nanos, batch: usize) -> Result<()>
 }
 
 /// Returns number and stamp of each datagram in this direction; GSO frames are split.
-fn datagrams(passed: &[Passed], way: Way) -> Vec<(u64, Nanos)> {
+fn datagrams(passed: &[Passed], way: TapDirection) -> Vec<(u64, Nanos)> {
     let mut found = Vec::new();
     for frame in passed.iter().filter(|frame| frame.way == way) {
         let is_udp = frame.head.get(12..14) == Some(&[8, 0]) && frame.head.get(23) == Some(&17);

@@ -88,7 +88,7 @@ impl ScheduleStep {
     fn changes(&self, before: &ConditionSet) -> impl Iterator<Item = Self> {
         let count = (self.over.0 / USUAL_GAP.0).clamp(10, 1_000);
         (1..=count).map(move |number| {
-            let way = Way { number, count };
+            let way = RampPart { number, count };
             let moved = |to: &Condition| way.moved(before, to);
             Self {
                 at: self.at + Nanos(way.between(0, self.over.0)),
@@ -125,12 +125,12 @@ fn check_number(condition: &Condition, before: &ConditionSet) -> Result<(), Erro
 
 /// A part of the way from one number to another.
 #[derive(Clone, Copy)]
-struct Way {
+struct RampPart {
     number: u64,
     count: u64,
 }
 
-impl Way {
+impl RampPart {
     /// Returns the number that is reached between `from` and `to`.
     fn between(self, from: u64, to: u64) -> u64 {
         let [from, to, number, count] = [from, to, self.number, self.count].map(i128::from);

@@ -105,7 +105,7 @@ pub(crate) fn distribution(
         };
         Some(Figure {
             interval: quantile.and_then(|quantile| quantile.interval),
-            worth: quantile.map(|quantile| quantile.worth),
+            effective_samples: quantile.map(|quantile| quantile.effective_samples),
             ..Figure::new(metric, statistic, value?)
         })
     };

@@ -20,7 +20,7 @@ pub struct Expectation {
     /// The figure.
     pub of: FigureName,
     /// The condition that the figure must meet.
-    pub rule: ExpectationRule,
+    pub rule: Criterion,
     /// The method of comparing the figures of the runs with the rule.
     #[serde(flatten)]
     pub judgement: Judgement,
@@ -74,7 +74,7 @@ pub enum Met {
 /// The condition that a figure must meet, in its metric's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ExpectationRule {
+pub enum Criterion {
     /// The value lies between these limits, both included; either may be open.
     Range {
         /// Lower limit; open when absent.
@@ -159,7 +159,7 @@ pub enum TrendWay {
     Falling,
 }
 
-impl ExpectationRule {
+impl Criterion {
     /// Returns whether the rule refers to the reference case.
     pub fn is_relative(self) -> bool {
         matches!(
@@ -222,7 +222,7 @@ impl Expectation {
     /// Returns the number of runs that each case of the rule must have at least.
     pub fn fewest_runs(&self) -> usize {
         match self.rule {
-            ExpectationRule::Spread { .. } => FEWEST_FOR_SPREAD,
+            Criterion::Spread { .. } => FEWEST_FOR_SPREAD,
             rule => self.judgement.fewest_runs(rule.is_relative(), BEYOND),
         }
     }
@@ -309,13 +309,13 @@ impl fmt::Display for Expectation {
         let shown = |value: f64| value / by;
         write!(f, "{}: ", self.of)?;
         match self.rule {
-            ExpectationRule::Range { least, most } => {
+            Criterion::Range { least, most } => {
                 write!(f, "{} {unit}", between(least.map(shown), most.map(shown)))
             }
-            ExpectationRule::Value { value, within } => {
+            Criterion::Value { value, within } => {
                 write!(f, "{} ± {} {unit}", shown(value), shown(within))
             }
-            ExpectationRule::Gain { gain, within } => {
+            Criterion::Gain { gain, within } => {
                 let unit = if unit == "%" {
                     "percentage points"
                 } else {
@@ -324,19 +324,23 @@ impl fmt::Display for Expectation {
                 let (gain, within) = (shown(gain), shown(within));
                 write!(f, "the reference's value {gain:+} ± {within} {unit}")
             }
-            ExpectationRule::Ratio { ratio, within } => {
-                write!(f, "{ratio} times the reference's value ± {} %", within * 100.0)
+            Criterion::Ratio { ratio, within } => {
+                write!(
+                    f,
+                    "{ratio} times the reference's value ± {} %",
+                    within * 100.0
+                )
             }
-            ExpectationRule::RatioRange { least, most } => {
+            Criterion::RatioRange { least, most } => {
                 write!(f, "{} times the reference's value", between(least, most))
             }
-            ExpectationRule::Published { within } => {
+            Criterion::Published { within } => {
                 write!(f, "the published value ± {} %", within * 100.0)
             }
-            ExpectationRule::PublishedFactor { factor } => {
+            Criterion::PublishedFactor { factor } => {
                 write!(f, "the published value within a factor of {factor}")
             }
-            ExpectationRule::Spread { least, most } => {
+            Criterion::Spread { least, most } => {
                 write!(
                     f,
                     "a spread over the runs of {} %, without the lowest and the highest run",
@@ -362,7 +366,7 @@ mod tests {
     use super::*;
     use strum::IntoEnumIterator as _;
 
-    fn kind(rule: ExpectationRule, reference: Option<f64>) -> ExpectationKind {
+    fn kind(rule: Criterion, reference: Option<f64>) -> ExpectationKind {
         let expectation = Expectation {
             of: "ping.rtt_ms.median".parse().unwrap(),
             rule,
@@ -374,8 +378,8 @@ mod tests {
 
     #[test]
     fn a_rule_is_loose_if_it_accepts_values_more_than_a_factor_of_1_5_apart() {
+        use Criterion as Rule;
         use ExpectationKind::{Loose, Tested};
-        use ExpectationRule as Rule;
         let range = |least, most| Rule::Range {
             least: Some(least),
             most: Some(most),
@@ -440,9 +444,9 @@ mod tests {
     fn a_rule_with_one_limit_tests_that_limit() {
         let (least, most) = (None, Some(350.0));
         for rule in [
-            ExpectationRule::Range { least, most },
-            ExpectationRule::RatioRange { least, most },
-            ExpectationRule::Spread { least, most },
+            Criterion::Range { least, most },
+            Criterion::RatioRange { least, most },
+            Criterion::Spread { least, most },
         ] {
             assert_eq!(kind(rule, Some(1.0)), ExpectationKind::Tested);
         }
@@ -450,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_gain_is_as_narrow_as_the_values_that_it_accepts() {
-        let gain = ExpectationRule::Gain {
+        let gain = Criterion::Gain {
             gain: 0.0,
             within: 0.1,
         };
@@ -463,7 +467,7 @@ mod tests {
     fn a_fitted_rule_is_fitted_however_loose_and_is_read_back() {
         let loose = Expectation {
             of: "ping.rtt_ms.median".parse().unwrap(),
-            rule: ExpectationRule::PublishedFactor { factor: 6.0 },
+            rule: Criterion::PublishedFactor { factor: 6.0 },
             judgement: Judgement::default(),
             fitted: true,
         };

@@ -90,7 +90,7 @@ pub struct Figure {
     /// The effective number of independent samples, which takes into account that neighbouring samples may be
     /// correlated. Absent for a value that is not a statistic of samples, and if it was not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worth: Option<f64>,
+    pub effective_samples: Option<f64>,
     /// The number of packets and of lost packets behind a share of losses, from which repeated runs are pooled. Absent
     /// for other figures, and for an instrument that reports only a percentage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,7 +194,7 @@ impl Figure {
             phase: None,
             value,
             interval: None,
-            worth: None,
+            effective_samples: None,
             losses: None,
             resolution: None,
         }
@@ -219,8 +219,8 @@ impl Figure {
     }
 
     /// Sets the effective number of independent samples.
-    pub fn worth(mut self, samples: f64) -> Self {
-        self.worth = Some(samples);
+    pub fn effective_samples(mut self, samples: f64) -> Self {
+        self.effective_samples = Some(samples);
         self
     }
 
@@ -233,7 +233,8 @@ impl Figure {
             Statistic::P99 => order_statistics::fewest(0.99),
             _ => order_statistics::fewest(0.5),
         };
-        self.worth.is_some_and(|worth| worth < fewest)
+        self.effective_samples
+            .is_some_and(|effective_samples| effective_samples < fewest)
     }
 
     /// Sets a lower bound for the network's own value; there is no upper one.

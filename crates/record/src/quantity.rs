@@ -148,10 +148,12 @@ mod tests {
 
     #[test]
     fn a_percentile_of_too_few_samples_has_no_value() {
-        let p99 = |worth| Figure::new(Metric::RttMs, Statistic::P99, 71.983).worth(worth);
+        let p99 = |effective_samples| {
+            Figure::new(Metric::RttMs, Statistic::P99, 71.983).effective_samples(effective_samples)
+        };
         assert_eq!(value_in_words(&p99(499.0)), NOT_AVAILABLE);
         assert_eq!(value_in_words(&p99(500.0)), "71.98 ms");
-        let median = Figure::new(Metric::RttMs, Statistic::Median, 1.0).worth(1.0);
+        let median = Figure::new(Metric::RttMs, Statistic::Median, 1.0).effective_samples(1.0);
         assert_eq!(value_in_words(&median), "1.000 ms");
     }
 

@@ -635,7 +635,8 @@ impl fmt::Display for CaptureSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b] = [self.a, self.b].map(|of| counted(of, "packet"));
         write!(f, "{a} at side a, {b} at side b")?;
-        let why = "the captures used up their share of the emulator's time, or the writer was too slow";
+        let why =
+            "the captures used up their share of the emulator's time, or the writer was too slow";
         write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }

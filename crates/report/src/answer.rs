@@ -364,7 +364,9 @@ fn published(key: &KeyFigure<'_>) -> Option<String> {
     });
     let certainty = match of {
         0 => String::new(),
-        _ => format!("; the measured 95 % interval contains the published value in {within} of {of}"),
+        _ => {
+            format!("; the measured 95 % interval contains the published value in {within} of {of}")
+        }
     };
     Some(match all.len() {
         1 => format!(
@@ -513,8 +515,7 @@ fn of_missing_reference(analysis: &Analysis<'_>, key: Option<&KeyFigure<'_>>) ->
     let is_compared =
         plan.reference.is_some() || !plan.trends.is_empty() || !plan.compare.by.is_empty();
     (has_several_cases && !is_compared && analysis.bottlenecks.is_empty()).then(|| {
-        "the scenario names no reference case, so no difference between cases was tested"
-            .to_owned()
+        "the scenario names no reference case, so no difference between cases was tested".to_owned()
     })
 }
 
@@ -541,7 +542,7 @@ mod tests {
     use crate::analysis::sweep_comparison::tests::sweep;
     use crate::analysis::tests::{record, spoil};
     use record::Record;
-    use record::expectation::ExpectationRule;
+    use record::expectation::Criterion;
     use record::plan::Repeats;
 
     fn sentences(record: &Record) -> Vec<String> {
@@ -689,7 +690,7 @@ mod tests {
     fn an_unmet_expectation_is_stated_and_fitted_ones_test_nothing() {
         let mut record = record();
         record.head.plan.cases[0].expect[0].fitted = true;
-        record.head.plan.cases[1].expect[0].rule = ExpectationRule::Gain {
+        record.head.plan.cases[1].expect[0].rule = Criterion::Gain {
             gain: 5.0,
             within: 0.15,
         };
@@ -699,7 +700,9 @@ mod tests {
             "Not met: slow: ping.rtt_ms.median: the reference's value +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)."
         );
         assert!(
-            found[2].starts_with("Limits: in base the conditions were chosen to produce the expected values"),
+            found[2].starts_with(
+                "Limits: in base the conditions were chosen to produce the expected values"
+            ),
             "{found:?}"
         );
     }

@@ -19,7 +19,8 @@ use record::table::{Column, Table};
 use record::{Direction, Metric, Statistic};
 
 /// Title of the table of [`found`].
-const FOUND: &str = "capacity that each instrument measures, in percent of the line's capacity at L2";
+const FOUND: &str =
+    "capacity that each instrument measures, in percent of the line's capacity at L2";
 
 /// Explanation of the report's words.
 const LEGEND: &str = "a cell is a figure under one set of conditions; the truth is the value from the emulator's packet log; holds: number of \

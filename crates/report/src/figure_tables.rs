@@ -524,13 +524,13 @@ mod tests {
             .iter_mut()
             .find(|f| f.metric == Metric::RttMs)
             .unwrap();
-        *median = median.clone().worth(9.0);
+        *median = median.clone().effective_samples(9.0);
         let text = text(&record, false, Terminal::NONE);
         assert!(text.contains("1.100 [n/a]"), "{text}");
-        let tail = |worth| FigureValue {
+        let tail = |effective_samples| FigureValue {
             value: Some(7.0),
             too_few: Figure::new(Metric::RttMs, Statistic::P99, 7.0)
-                .worth(worth)
+                .effective_samples(effective_samples)
                 .is_of_too_few(),
             ..FigureValue::default()
         };

@@ -281,7 +281,8 @@ mod tests {
         // It is half of the published value, and the rule accepts 10 % to either side.
         record.runs[0].measurements[1].measurement.figures[0].value = 8e6;
         let analysis = Analysis::of(&record);
-        let words = "base: download.goodput_bit_per_s.mean: the published value ± 10 % (fitted): NOT MET";
+        let words =
+            "base: download.goodput_bit_per_s.mean: the published value ± 10 % (fitted): NOT MET";
         let found = results(&analysis);
         assert!(
             found.iter().any(|line| line.starts_with(words)),

@@ -20,7 +20,7 @@ pub struct SeriesMean {
     pub interval: [f64; 2],
     /// The number of independent samples to which the series is equivalent: its length divided by its integrated
     /// autocorrelation time, at most its length.
-    pub worth: f64,
+    pub effective_samples: f64,
     /// Whether the series is long enough for its interval to be trusted: 50 values that are equivalent to 20
     /// independent samples. If not, the interval is usually too narrow; docs/statistics.md has figures.
     pub enough: bool,
@@ -31,12 +31,12 @@ impl SeriesMean {
     pub fn of(values: &[f64]) -> Option<Self> {
         let (mean, low, high) = mean_with_interval(values)?;
         let count = values.len() as f64;
-        let worth = count / autocorrelation_time(values, mean).max(1.0);
+        let effective_samples = count / autocorrelation_time(values, mean).max(1.0);
         Some(Self {
             mean,
             interval: [low, high],
-            worth,
-            enough: values.len() >= MIN_VALUES && worth >= MIN_EFFECTIVE_SAMPLES,
+            effective_samples,
+            enough: values.len() >= MIN_VALUES && effective_samples >= MIN_EFFECTIVE_SAMPLES,
         })
     }
 }
@@ -136,7 +136,7 @@ pub(crate) mod tests {
         for correlation in [0.0, 0.5, 0.8] {
             let found = SeriesMean::of(&series(3, correlation, 2000)).unwrap();
             let formula = 2000.0 * (1.0 - correlation) / (1.0 + correlation);
-            let ratio = found.worth / formula;
+            let ratio = found.effective_samples / formula;
             assert!((0.75..1.25).contains(&ratio), "{correlation}: {ratio}");
             assert!(found.enough);
         }

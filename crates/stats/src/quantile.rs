@@ -20,7 +20,7 @@ pub struct Quantile {
     /// observed value.
     pub value: f64,
     /// The number of independent samples to which the series is equivalent for this quantile; at most its length.
-    pub worth: f64,
+    pub effective_samples: f64,
     /// Its 95 % interval; `None` if the series is equivalent to fewer than [`fewest`] samples.
     pub interval: Option<[f64; 2]>,
 }
@@ -54,9 +54,9 @@ impl Quantile {
             .map(|block| block.iter().map(below).sum::<f64>() / block.len() as f64)
             .collect();
         let series = SeriesMean::of(&shares);
-        let worth = series.map_or(count, |series| series.worth);
+        let effective_samples = series.map_or(count, |series| series.effective_samples);
         let interval = series
-            .filter(|_| worth >= fewest(share))
+            .filter(|_| effective_samples >= fewest(share))
             .and_then(|series| {
                 let reach = (series.interval[1] - series.interval[0]) / 2.0 * count;
                 let low = (count * share - reach).round().max(1.0);
@@ -65,7 +65,7 @@ impl Quantile {
             });
         Some(Self {
             value,
-            worth,
+            effective_samples,
             interval,
         })
     }
@@ -147,9 +147,9 @@ mod tests {
     fn a_series_with_too_few_effective_samples_has_no_interval() {
         let rising: Vec<f64> = (0..40).map(f64::from).collect();
         let median = Quantile::of(&rising, 0.5).unwrap();
-        assert!(median.worth < fewest(0.5) && median.interval.is_none());
+        assert!(median.effective_samples < fewest(0.5) && median.interval.is_none());
         let few = Quantile::of(&series(1, 0.0, 9), 0.5).unwrap();
-        assert!(few.worth <= 9.0 && few.interval.is_none());
+        assert!(few.effective_samples <= 9.0 && few.interval.is_none());
         assert_eq!(Quantile::of(&[], 0.5), None);
     }
 

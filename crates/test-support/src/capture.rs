@@ -113,7 +113,7 @@ fn kept(received: ReceivedFrame<impl Lent>) -> Result<Seen> {
 
 /// The direction in which a frame passed a [`Tap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TapDirection {
     /// Into the namespace.
     In,
     /// Out of the namespace.
@@ -123,7 +123,7 @@ pub enum Way {
 /// A frame that passed a tap.
 #[derive(Clone, Debug)]
 pub struct Passed {
-    pub way: Way,
+    pub way: TapDirection,
     /// Number of the interface.
     pub interface: usize,
     /// The kernel's timestamp on the wall clock, which is comparable between taps.
@@ -227,9 +227,9 @@ impl Tap {
         let (interface, len) = (from.ifindex(), message.bytes);
         // PACKET_OUTGOING is defined in include/uapi/linux/if_packet.h.
         let way = if from.pkttype() == 4 {
-            Way::Out
+            TapDirection::Out
         } else {
-            Way::In
+            TapDirection::In
         };
         let at =
             Nanos(stamp.tv_sec().unsigned_abs() * 1_000_000_000 + stamp.tv_nsec().unsigned_abs());

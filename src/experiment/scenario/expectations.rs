@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use crate::experiment::Case;
 use crate::toml_file::Below;
 use conditions::{nearest, require};
-use record::expectation::{Expectation, ExpectationRule, Judgement, Met, Trend, TrendWay};
+use record::expectation::{Criterion, Expectation, Judgement, Met, Trend, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::Published;
 use record::quantity::counted;
@@ -277,7 +277,7 @@ impl ExpectTable {
         })
     }
 
-    fn rule(&self) -> Result<ExpectationRule> {
+    fn rule(&self) -> Result<Criterion> {
         let is_given = [
             self.least.is_some() || self.most.is_some(),
             self.value.is_some(),
@@ -294,16 +294,16 @@ impl ExpectTable {
         if let Some(value) = &self.value {
             let value = amount(value).below("value")?;
             let within = self.absolute(value)?;
-            return Ok(ExpectationRule::Value { value, within });
+            return Ok(Criterion::Value { value, within });
         }
         if let Some(gain) = &self.gain {
             let gain = amount(gain).below("gain")?;
             let within = self.absolute(gain)?;
-            return Ok(ExpectationRule::Gain { gain, within });
+            return Ok(Criterion::Gain { gain, within });
         }
         if let Some(RatioText::Times(ratio)) = self.ratio {
             let within = fraction(self.within.as_ref())?;
-            return Ok(ExpectationRule::Ratio { ratio, within });
+            return Ok(Criterion::Ratio { ratio, within });
         }
         if let Some(published) = &self.published {
             return published.rule().below("published");
@@ -322,9 +322,9 @@ impl ExpectTable {
                 least.is_some() || most.is_some(),
                 "ratio": "write `least`, `most` or both"
             );
-            return Ok(ExpectationRule::RatioRange { least, most });
+            return Ok(Criterion::RatioRange { least, most });
         }
-        Ok(ExpectationRule::Range {
+        Ok(Criterion::Range {
             least: self.least.as_ref().map(amount).transpose().below("least")?,
             most: self.most.as_ref().map(amount).transpose().below("most")?,
         })
@@ -345,13 +345,13 @@ impl ExpectTable {
 }
 
 impl PublishedTable {
-    fn rule(&self) -> Result<ExpectationRule> {
+    fn rule(&self) -> Result<Criterion> {
         Ok(match self.factor {
             Some(factor) if self.within.is_none() => {
                 require!(factor >= 1.0, "factor": "at least 1");
-                ExpectationRule::PublishedFactor { factor }
+                Criterion::PublishedFactor { factor }
             }
-            _ => ExpectationRule::Published {
+            _ => Criterion::Published {
                 within: fraction(self.within.as_ref())?,
             },
         })
@@ -359,7 +359,7 @@ impl PublishedTable {
 }
 
 impl SpreadTable {
-    fn rule(&self) -> Result<ExpectationRule> {
+    fn rule(&self) -> Result<Criterion> {
         let [least, most] = [("least", &self.least), ("most", &self.most)].map(|(key, text)| {
             let percent = text.as_ref().map(percentage).transpose();
             percent.below(key)
@@ -369,7 +369,7 @@ impl SpreadTable {
             least.is_some() || most.is_some(),
             "write least, most or both"
         );
-        Ok(ExpectationRule::Spread { least, most })
+        Ok(Criterion::Spread { least, most })
     }
 }
 
@@ -460,7 +460,7 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
                 }
             );
             let (key, what) = match rule {
-                ExpectationRule::Spread { .. } => ("spread", "a spread"),
+                Criterion::Spread { .. } => ("spread", "a spread"),
                 _ => ("met", "an interval"),
             };
             check_runs(case, expectation.fewest_runs(), what, quick).below(key)

@@ -11,7 +11,7 @@ use conditions::{DelaySpec, LinkProfile, LossSpec, RateSpec};
 use instruments::measure::{InstrumentArgs, read_plan, record_plan};
 use record::Record;
 use record::bed::Bed;
-use record::expectation::{ExpectationRule, Judgement, Met, TrendWay};
+use record::expectation::{Criterion, Judgement, Met, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::{Plan as RecordedPlan, PlannedInstrument as RecordedInstrument};
 use record::plan::{Published, Repeats};
@@ -411,31 +411,31 @@ rising = ['a', 'b']
 "
     );
     let plan = parse("x.toml", &text, false).unwrap();
-    let rules: Vec<ExpectationRule> = plan.cases[0].expect.iter().map(|e| e.rule).collect();
+    let rules: Vec<Criterion> = plan.cases[0].expect.iter().map(|e| e.rule).collect();
     assert_eq!(
         rules,
         [
-            ExpectationRule::Range {
+            Criterion::Range {
                 least: Some(1.0),
                 most: Some(3.0)
             },
-            ExpectationRule::Value {
+            Criterion::Value {
                 value: 2.0,
                 within: 0.2
             },
-            ExpectationRule::Gain {
+            Criterion::Gain {
                 gain: -1.0,
                 within: 0.1
             },
-            ExpectationRule::Ratio {
+            Criterion::Ratio {
                 ratio: 0.5,
                 within: 0.05
             },
-            ExpectationRule::RatioRange {
+            Criterion::RatioRange {
                 least: Some(3.0),
                 most: None
             },
-            ExpectationRule::PublishedFactor { factor: 1.5 },
+            Criterion::PublishedFactor { factor: 1.5 },
         ]
     );
     assert_eq!(plan.trends[0].way, TrendWay::Rising);

@@ -335,9 +335,7 @@ fn what_classes_share_in_tc_is_named() {
     let one = format!("{htb}{}", filter(80));
     assert_eq!(
         lacks(&one),
-        [
-            "2: the rate that classes share in class 1:1: here each class has a separate bottleneck"
-        ]
+        ["2: the rate that classes share in class 1:1: here each class has a separate bottleneck"]
     );
     let two = format!("{one}{}", filter(81));
     assert!(

@@ -15,14 +15,14 @@ use crate::route::{FULL_FRAME, PathStages};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
     /// The figures from client to server, in order of time and without gaps.
-    pub up: Vec<Stated>,
+    pub up: Vec<OutlinePeriod>,
     /// The figures from server to client, likewise.
-    pub down: Vec<Stated>,
+    pub down: Vec<OutlinePeriod>,
 }
 
 /// The figures of one direction between two changes of its conditions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stated {
+pub struct OutlinePeriod {
     /// The time from which on they hold, counted from the link's start.
     pub from: Nanos,
     /// The time at which they end.
@@ -74,7 +74,7 @@ impl Outline {
     }
 }
 
-impl Stated {
+impl OutlinePeriod {
     /// Returns whether no packet passes.
     pub fn is_closed(&self) -> bool {
         self.rate == Some(0)
@@ -88,16 +88,17 @@ impl Stated {
 
 impl Averages {
     /// Averages the figures of a direction over time.
-    pub fn of(all: &[Stated]) -> Self {
-        let over = |which: &dyn Fn(&Stated) -> bool, value: &dyn Fn(&Stated) -> f64| {
+    pub fn of(all: &[OutlinePeriod]) -> Self {
+        let over = |which: &dyn Fn(&OutlinePeriod) -> bool,
+                    value: &dyn Fn(&OutlinePeriod) -> f64| {
             let all = all.iter().filter(|one| which(one));
             let (sum, time) = all.fold((0.0, 0.0), |(sum, time), one| {
                 (sum + value(one) * one.seconds(), time + one.seconds())
             });
             if time > 0.0 { sum / time } else { 0.0 }
         };
-        let always = |_: &Stated| true;
-        let passes = |one: &Stated| !one.is_closed();
+        let always = |_: &OutlinePeriod| true;
+        let passes = |one: &OutlinePeriod| !one.is_closed();
         let is_limited = all.iter().all(|one| one.rate.is_some());
         let closed = over(&always, &|one| f64::from(u8::from(one.is_closed())));
         let stalled = over(&passes, &|one| one.stalled);
@@ -113,7 +114,7 @@ impl Averages {
 }
 
 /// Returns the figures of these stages, one for each time at which any of them changes.
-fn stated(stages: &[StageSpec], length: Nanos) -> Vec<Stated> {
+fn stated(stages: &[StageSpec], length: Nanos) -> Vec<OutlinePeriod> {
     let mut times = vec![Nanos::ZERO];
     for stage in stages {
         match &stage.schedule {
@@ -152,7 +153,7 @@ fn then(stages: &[StageSpec], time: Nanos) -> PathStages {
     PathStages(stages.collect())
 }
 
-fn figures(stages: &PathStages, from: Nanos, until: Nanos) -> Stated {
+fn figures(stages: &PathStages, from: Nanos, until: Nanos) -> OutlinePeriod {
     let is_closed = |stage: Behaviour<'_>| {
         let has_no_rate = match stage.bottleneck {
             Some(Bottleneck::Rate(rate)) => rate.rate.is_none(),
@@ -182,7 +183,7 @@ fn figures(stages: &PathStages, from: Nanos, until: Nanos) -> Stated {
     let spreads = stages
         .behaviours()
         .filter_map(|stage| Some(stage.delay?.jitter.as_ref()?.spread));
-    Stated {
+    OutlinePeriod {
         from,
         until,
         rate,

@@ -2,7 +2,7 @@
 
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, QueueLimit, Side};
 
-use super::{Averages, Outline, Stated};
+use super::{Averages, Outline, OutlinePeriod};
 use crate::link::profiles::{LinkProfile, PROFILES};
 use crate::{Direction, LinkSpec};
 
@@ -20,7 +20,7 @@ const BURST: f64 = 8.0;
 struct Measured<'p> {
     direction: Direction,
     config: &'p LinkConfig,
-    stated: &'p [Stated],
+    stated: &'p [OutlinePeriod],
 }
 
 /// The outcomes of packets that were sent at regular intervals.
@@ -75,7 +75,8 @@ fn figures_follow_schedules_gates_and_stalls() {
         [[stages]]\nkind = 'stall'\ndirection = 'up'\nevery = '10s'\nlasts = '1s'\n";
     let spec: LinkSpec = crate::read::toml_text(text).unwrap();
     let Outline { up, down } = Outline::of(&spec, MINUTE).unwrap();
-    let rates = |all: &[Stated]| -> Vec<Option<u64>> { all.iter().map(|one| one.rate).collect() };
+    let rates =
+        |all: &[OutlinePeriod]| -> Vec<Option<u64>> { all.iter().map(|one| one.rate).collect() };
     assert_eq!(rates(&up), [8, 4, 0, 4].map(|mbit| Some(mbit * 1_000_000)));
     assert_eq!(up.first().unwrap().until, Nanos::from_secs(15));
     assert_eq!(up.last().unwrap().until, MINUTE);
@@ -151,7 +152,8 @@ impl Measured<'_> {
         });
         let differences: Vec<f64> = differences.collect();
         let mean = differences.iter().sum::<f64>() / differences.len() as f64;
-        let most = |value: fn(&Stated) -> f64| self.stated.iter().map(value).fold(0.0, f64::max);
+        let most =
+            |value: fn(&OutlinePeriod) -> f64| self.stated.iter().map(value).fold(0.0, f64::max);
         let spread = most(|one| one.jitter.0 as f64 / 1e6);
         // Neighbouring delays are similar: at most 1.5 s of them count as one.
         let apart = (gap.0 as f64 / 1e9).max(if spread > 0.0 { 1.5 } else { 0.0 });
@@ -171,14 +173,14 @@ impl Measured<'_> {
         let length = (fastest / 8 / 200).max(1_514);
         let gap = Nanos(length * 8 * 1_000_000_000 / fastest / 2);
         let passed = self.send(Bytes(length), gap);
-        let mean = |value: &dyn Fn(&Stated) -> f64| {
+        let mean = |value: &dyn Fn(&OutlinePeriod) -> f64| {
             self.stated
                 .iter()
                 .map(|one| value(one) * one.seconds())
                 .sum::<f64>()
                 / 60.0
         };
-        let rate = |one: &Stated| one.rate.unwrap() as f64 * (1.0 - one.loss);
+        let rate = |one: &OutlinePeriod| one.rate.unwrap() as f64 * (1.0 - one.loss);
         let most = mean(&rate);
         let least = mean(&|one| rate(one) * (1.0 - one.stalled));
         let delay = Averages::of(self.stated).delay_ms;
@@ -219,7 +221,7 @@ impl Measured<'_> {
 
     fn share_closed(&self) -> f64 {
         let closed = self.stated.iter().filter(|one| one.is_closed());
-        closed.map(Stated::seconds).sum::<f64>() / 60.0
+        closed.map(OutlinePeriod::seconds).sum::<f64>() / 60.0
     }
 
     /// Returns by how much the share of lost packets may differ from a stated one, when losses come in bursts.

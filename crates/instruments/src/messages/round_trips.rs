@@ -96,10 +96,10 @@ impl MessageRoundTrips {
         }
         let figure = |statistic, share| Figure::new(Metric::RttMs, statistic, self.at_ms(share));
         let quantile = |statistic, share| {
-            let (interval, worth) = self.interval_ms(share);
+            let (interval, effective_samples) = self.interval_ms(share);
             Figure {
                 interval: network_part(interval, hosts_ms),
-                ..figure(statistic, share).worth(worth)
+                ..figure(statistic, share).effective_samples(effective_samples)
             }
         };
         vec![
@@ -125,7 +125,7 @@ impl MessageRoundTrips {
     fn interval_ms(&self, share: f64) -> (Option<[f64; 2]>, f64) {
         let kept: Vec<f64> = self.kept.iter().map(|(_, rtt_s)| rtt_s * 1e3).collect();
         if let Some(quantile) = Quantile::of(&kept, share) {
-            return (quantile.interval, quantile.worth);
+            return (quantile.interval, quantile.effective_samples);
         }
         let ranks = order_statistics::quantile_ranks(self.answered, share);
         // Half a rank less prevents that rounding leads to the next value.

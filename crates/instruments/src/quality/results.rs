@@ -287,7 +287,7 @@ fn is_kept(figure: &Figure) -> bool {
         _ => false,
     };
     // A percentile of the session's own has the number of independent probes that it would need.
-    let is_estimate = figure.statistic.is_tail() && figure.worth.is_some();
+    let is_estimate = figure.statistic.is_tail() && figure.effective_samples.is_some();
     is_kept && figure.stream.is_none() && !is_estimate
 }
 
@@ -337,7 +337,7 @@ mod tests {
         assert!(!table.has(&up.during(Phase::LoadedDown)));
         let p95 = Figure::new(Metric::NetworkRttMs, Statistic::P95, 1.0);
         assert!(table.has(&p95.clone().during(Phase::Idle)));
-        assert!(is_kept(&p95) && !is_kept(&p95.worth(9.0)));
+        assert!(is_kept(&p95) && !is_kept(&p95.effective_samples(9.0)));
         let mean = Figure::new(Metric::NetworkRttMs, Statistic::Mean, 1.0);
         assert!(!is_kept(&mean) && !is_kept(&goodput.stream(2)));
     }

@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn the_summary_has_no_percentile_of_too_few_probes() {
-        let p99 = |phase, worth| {
+        let p99 = |phase, effective_samples| {
             let figure = Figure::new(Metric::NetworkRttMs, Statistic::P99, 71.983);
-            figure.worth(worth).during(phase)
+            figure.effective_samples(effective_samples).during(phase)
         };
         let measurement = Measurement {
             figures: vec![p99(Phase::Idle, 500.0), p99(Phase::Loaded, 30.0)],

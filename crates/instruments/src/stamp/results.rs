@@ -495,7 +495,7 @@ fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec
             let is_enough = median.is_some_and(|median| median.interval.is_some());
             let mean = mean_with_interval(values).filter(|_| is_enough);
             figure.interval = mean.map(|(_, interval)| interval);
-            figure.worth = median.map(|median| median.worth);
+            figure.effective_samples = median.map(|median| median.effective_samples);
         }
         figure.interval = figure.interval.map(widened);
     }

@@ -166,7 +166,7 @@ mod tests {
     use crate::analysis::Verdict;
     use crate::analysis::tests::{draws, record};
     use record::Record;
-    use record::expectation::{Expectation, ExpectationRule, Judgement, Met, Trend, TrendWay};
+    use record::expectation::{Criterion, Expectation, Judgement, Met, Trend, TrendWay};
     use record::figure_name::FigureName;
     use record::plan::Repeats;
     use stats::deciding::Centre;
@@ -292,7 +292,7 @@ mod tests {
         let values = unit.map(|value: f64| (0.1 * value / 2.5_f64.sqrt()).exp());
         let mut record = of(&[values.to_vec()]);
         let most = (0.1 * 1.645 / 5.0_f64.sqrt()).exp();
-        let rule = ExpectationRule::Range {
+        let rule = Criterion::Range {
             least: None,
             most: Some(most),
         };
@@ -319,7 +319,7 @@ mod tests {
         let mut record = of(&[vec![0.0, 0.0, 0.0, 0.0, 10.0]]);
         record.head.plan.cases[0].expect = vec![Expectation {
             of: goodput(),
-            rule: ExpectationRule::Range {
+            rule: Criterion::Range {
                 least: Some(1.0),
                 most: None,
             },

@@ -1,6 +1,6 @@
 //! Decides whether the figures of several runs meet a rule.
 
-use record::expectation::{ExpectationRule, FEWEST_FOR_SPREAD, Judgement, Met, TrendWay};
+use record::expectation::{Criterion, FEWEST_FOR_SPREAD, Judgement, Met, TrendWay};
 use stats::deciding::{Centre, above_zero};
 use stats::sample_summary::SampleSummary;
 
@@ -44,7 +44,7 @@ pub(super) enum Decision {
 impl<'a> RuleTest<'a> {
     /// Returns the comparison that `rule` requires; `None` if the reference or the published value is missing.
     pub(super) fn of_rule(
-        rule: ExpectationRule,
+        rule: Criterion,
         values: &'a [f64],
         base: Option<&'a [f64]>,
         published: Option<f64>,
@@ -55,26 +55,22 @@ impl<'a> RuleTest<'a> {
             [least.unwrap_or(lowest), most.unwrap_or(highest)]
         };
         let (tested, asked) = match rule {
-            ExpectationRule::Range { least, most } => (TestedValue::Value, between(least, most)),
-            ExpectationRule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
-            ExpectationRule::Value { value, within } => (TestedValue::Value, about(value, within)),
-            ExpectationRule::Gain { gain, within } => {
-                (TestedValue::Difference, about(gain, within))
-            }
-            ExpectationRule::Ratio { ratio, within } => {
+            Criterion::Range { least, most } => (TestedValue::Value, between(least, most)),
+            Criterion::Spread { least, most } => (TestedValue::Spread, between(least, most)),
+            Criterion::Value { value, within } => (TestedValue::Value, about(value, within)),
+            Criterion::Gain { gain, within } => (TestedValue::Difference, about(gain, within)),
+            Criterion::Ratio { ratio, within } => {
                 (TestedValue::Ratio, about(ratio, ratio.abs() * within))
             }
-            ExpectationRule::RatioRange { least, most } => {
-                (TestedValue::Ratio, between(least, most))
-            }
-            ExpectationRule::Published { within } => {
+            Criterion::RatioRange { least, most } => (TestedValue::Ratio, between(least, most)),
+            Criterion::Published { within } => {
                 let published = published?;
                 (
                     TestedValue::Value,
                     about(published, published.abs() * within),
                 )
             }
-            ExpectationRule::PublishedFactor { factor } => {
+            Criterion::PublishedFactor { factor } => {
                 let published = published?;
                 (TestedValue::Value, [published / factor, published * factor])
             }
@@ -177,41 +173,41 @@ mod tests {
     /// Values around 100 that scatter by about 2 %; their 99.9 % interval is 93 to 107.
     const RUNS: [f64; 5] = [98.0, 99.0, 100.0, 101.0, 102.0];
 
-    fn range(least: f64, most: f64) -> ExpectationRule {
-        ExpectationRule::Range {
+    fn range(least: f64, most: f64) -> Criterion {
+        Criterion::Range {
             least: Some(least),
             most: Some(most),
         }
     }
 
-    const fn value(value: f64, within: f64) -> ExpectationRule {
-        ExpectationRule::Value { value, within }
+    const fn value(value: f64, within: f64) -> Criterion {
+        Criterion::Value { value, within }
     }
 
-    const fn gain(gain: f64, within: f64) -> ExpectationRule {
-        ExpectationRule::Gain { gain, within }
+    const fn gain(gain: f64, within: f64) -> Criterion {
+        Criterion::Gain { gain, within }
     }
 
-    const fn ratio(ratio: f64, within: f64) -> ExpectationRule {
-        ExpectationRule::Ratio { ratio, within }
+    const fn ratio(ratio: f64, within: f64) -> Criterion {
+        Criterion::Ratio { ratio, within }
     }
 
-    const fn at_least(times: f64) -> ExpectationRule {
-        ExpectationRule::RatioRange {
+    const fn at_least(times: f64) -> Criterion {
+        Criterion::RatioRange {
             least: Some(times),
             most: None,
         }
     }
 
-    const fn at_most(times: f64) -> ExpectationRule {
-        ExpectationRule::RatioRange {
+    const fn at_most(times: f64) -> Criterion {
+        Criterion::RatioRange {
             least: None,
             most: Some(times),
         }
     }
 
     /// Returns the verdict on a case whose reference is half of it.
-    fn is_met(rule: ExpectationRule, values: &[f64], judgement: Judgement) -> bool {
+    fn is_met(rule: Criterion, values: &[f64], judgement: Judgement) -> bool {
         let base = RUNS.map(|value| value / 2.0);
         let question = RuleTest::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
         match question.decide(judgement, BEYOND) {
@@ -250,28 +246,19 @@ mod tests {
             (at_most(1.95), [false, true, false]),
             (at_most(1.5), [false, false, false]),
             // The published value is 80.
+            (Criterion::Published { within: 0.2 }, [false, true, false]),
+            (Criterion::Published { within: 0.4 }, [true, true, true]),
+            (Criterion::Published { within: 0.1 }, [false, false, false]),
             (
-                ExpectationRule::Published { within: 0.2 },
+                Criterion::PublishedFactor { factor: 1.2 },
                 [false, true, false],
             ),
             (
-                ExpectationRule::Published { within: 0.4 },
+                Criterion::PublishedFactor { factor: 1.5 },
                 [true, true, true],
             ),
             (
-                ExpectationRule::Published { within: 0.1 },
-                [false, false, false],
-            ),
-            (
-                ExpectationRule::PublishedFactor { factor: 1.2 },
-                [false, true, false],
-            ),
-            (
-                ExpectationRule::PublishedFactor { factor: 1.5 },
-                [true, true, true],
-            ),
-            (
-                ExpectationRule::PublishedFactor { factor: 1.1 },
+                Criterion::PublishedFactor { factor: 1.1 },
                 [false, false, false],
             ),
         ] {
@@ -287,7 +274,7 @@ mod tests {
     #[test]
     fn a_spread_is_compared_in_percent_of_the_median() {
         let decide = |least, most, values: &[f64]| {
-            let rule = ExpectationRule::Spread { least, most };
+            let rule = Criterion::Spread { least, most };
             let question = RuleTest::of_rule(rule, values, None, None).unwrap();
             question.decide(Judgement::default(), BEYOND)
         };
@@ -365,13 +352,7 @@ mod tests {
         );
         assert!(RuleTest::of_rule(ratio, &RUNS, None, None).is_none());
         assert!(
-            RuleTest::of_rule(
-                ExpectationRule::Published { within: 0.1 },
-                &RUNS,
-                None,
-                None
-            )
-            .is_none()
+            RuleTest::of_rule(Criterion::Published { within: 0.1 }, &RUNS, None, None).is_none()
         );
     }
 }

@@ -235,7 +235,7 @@ fn without_size(name: &FigureName) -> FigureName {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use record::expectation::{Expectation, ExpectationRule, Judgement};
+    use record::expectation::{Criterion, Expectation, Judgement};
     use record::{Figure, Record, RunOutcome, Statistic};
 
     fn key(record: &Record) -> String {
@@ -246,7 +246,7 @@ mod tests {
     fn expect(record: &mut Record, of: &str) {
         record.head.plan.cases[1].expect.push(Expectation {
             of: of.parse().unwrap(),
-            rule: ExpectationRule::Range {
+            rule: Criterion::Range {
                 least: Some(0.0),
                 most: None,
             },

@@ -425,7 +425,7 @@ fn faults(latest: &Latest<'_>, case: &Case, has_pending_runs: bool) -> (Vec<Faul
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use record::expectation::{Expectation, ExpectationRule, Judgement};
+    use record::expectation::{Criterion, Expectation, Judgement};
     use record::lateness::{self, Departed, LatePackets};
     use record::plan::{Narrow, Published, Repeats};
     use record::{Direction, Figure, Sample, Statistic};
@@ -568,7 +568,8 @@ pub(crate) mod tests {
             Some(ConfidenceInterval { ends: stated, of })
         );
         let findings = crate::findings::findings(&Analysis::of(&record));
-        let told = "for ping.rtt_ms.median to be known within ± 1 %, 173 runs are needed; 5 are valid";
+        let told =
+            "for ping.rtt_ms.median to be known within ± 1 %, 173 runs are needed; 5 are valid";
         assert!(
             findings.iter().any(|line| line.contains(told)),
             "{findings:?}"
@@ -703,7 +704,7 @@ pub(crate) mod tests {
         slow.expect = [Centre::Median, Centre::Mean]
             .map(|over| Expectation {
                 of: of.clone(),
-                rule: ExpectationRule::Published { within: 0.1 },
+                rule: Criterion::Published { within: 0.1 },
                 judgement: Judgement {
                     over,
                     ..Judgement::default()
@@ -729,7 +730,7 @@ pub(crate) mod tests {
         slow.repeats = Repeats::fixed(5);
         slow.expect = vec![Expectation {
             of,
-            rule: ExpectationRule::Spread {
+            rule: Criterion::Spread {
                 least: None,
                 most: Some(50.0),
             },
@@ -777,7 +778,7 @@ pub(crate) mod tests {
         let expectation = &mut record.head.plan.cases[0].expect;
         expectation.push(Expectation {
             of: p99.clone(),
-            rule: ExpectationRule::Range {
+            rule: Criterion::Range {
                 least: None,
                 most: Some(20.0),
             },

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::decided::{Decision, RuleTest};
 use super::{CaseFigures, FigureOverRuns};
-use record::expectation::{Expectation, ExpectationKind, ExpectationRule, Trend};
+use record::expectation::{Criterion, Expectation, ExpectationKind, Trend};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity;
@@ -63,12 +63,12 @@ pub(super) struct CaseRuns {
 
 impl RunsToJudge {
     /// Returns whether runs that `rule` needs are still to come.
-    fn are_pending_for(self, rule: ExpectationRule) -> bool {
+    fn are_pending_for(self, rule: Criterion) -> bool {
         self.of_case.are_pending || (rule.is_relative() && self.of_reference.are_pending)
     }
 
     /// Returns whether the runs that `rule` needs are reliable.
-    fn are_reliable_for(self, rule: ExpectationRule) -> bool {
+    fn are_reliable_for(self, rule: Criterion) -> bool {
         self.of_case.are_reliable && (!rule.is_relative() || self.of_reference.are_reliable)
     }
 }
@@ -206,16 +206,16 @@ fn measured(
     };
     let base = base.and_then(|base| judgement.over.of(base));
     let beside = match rule {
-        ExpectationRule::Range { .. } | ExpectationRule::Value { .. } => None,
-        ExpectationRule::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
-        ExpectationRule::Ratio { .. } | ExpectationRule::RatioRange { .. } => {
+        Criterion::Range { .. } | Criterion::Value { .. } => None,
+        Criterion::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
+        Criterion::Ratio { .. } | Criterion::RatioRange { .. } => {
             base.map(|base| format!("{:.3} times", value / base))
         }
-        ExpectationRule::Published { .. } | ExpectationRule::PublishedFactor { .. } => {
+        Criterion::Published { .. } | Criterion::PublishedFactor { .. } => {
             let published = published.and_then(|published| published.over(judgement.over));
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
         }
-        ExpectationRule::Spread { .. } => {
+        Criterion::Spread { .. } => {
             let published = published
                 .and_then(|published| Some(published.runs()?.1))
                 .and_then(|summary| spread_words(&summary));
@@ -239,7 +239,7 @@ fn measured(
         })
         .map(|words| format!("{}: {words}", percent(BEYOND)));
     let own = match rule {
-        ExpectationRule::Spread { .. } => {
+        Criterion::Spread { .. } => {
             SampleSummary::of(values).and_then(|summary| spread_words(&summary))
         }
         _ => None,

@@ -113,7 +113,9 @@ fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
         }
     }
     if any(TrackQuantity::RoundTrip) {
-        parts.push("RTT: the round-trip time of each probe, at the time at which it was sent.".to_owned());
+        parts.push(
+            "RTT: the round-trip time of each probe, at the time at which it was sent.".to_owned(),
+        );
     }
     if tracks().any(|track| track.is_smoothed) {
         parts.push("The RTT of TCP is the smoothed value of the sending kernel.".to_owned());

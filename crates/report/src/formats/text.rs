@@ -79,7 +79,7 @@ fn opening(analysis: &Analysis<'_>, terminal: Terminal) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::{late_pings, record};
-    use record::expectation::ExpectationRule;
+    use record::expectation::Criterion;
 
     const COLOURED: Terminal = Terminal {
         coloured: true,
@@ -174,13 +174,12 @@ mod tests {
     #[test]
     fn unmet_expectations_are_listed_below_the_table() {
         let mut record = record();
-        record.head.plan.cases[1].expect[0].rule = ExpectationRule::Gain {
+        record.head.plan.cases[1].expect[0].rule = Criterion::Gain {
             gain: 5.0,
             within: 0.15,
         };
         let text = text(&record, false, COLOURED);
-        let expected =
-            "slow: ping.rtt_ms.median: the reference's value +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
+        let expected = "slow: ping.rtt_ms.median: the reference's value +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
         assert!(unwrapped(&text).contains(expected), "{text}");
         assert!(text.contains('\u{1b}'));
     }

@@ -80,7 +80,7 @@ fn each_listed_size_has_a_completion_time() {
         measurement
             .figures
             .iter()
-            .any(|figure| figure.size == Some(size) && figure.worth.is_some())
+            .any(|figure| figure.size == Some(size) && figure.effective_samples.is_some())
     };
     assert!(of_size(1_000) && of_size(100_000));
 }
