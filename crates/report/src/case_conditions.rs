@@ -102,7 +102,7 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
         }
     }
     // These are the defaults of every bed.
-    others.retain(|other| !["mtu 1500", "offloads true"].contains(&other.as_str()));
+    others.retain(|other| !["mtu 1500", "offloads on"].contains(&other.as_str()));
     CaseConditions { swept, others }
 }
 
@@ -159,9 +159,10 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
             Value::Array(all) => {
                 let (tables, plain): (Vec<_>, Vec<_>) = all.iter().partition(|v| v.is_object());
                 for table in tables {
-                    let mut own = Vec::new();
-                    flatten("", table, &mut own);
-                    parts.push(format!("{name} ({})", own.join(", ")));
+                    parts.push(match key.as_str() {
+                        "rules" => rule_words(prefix, table),
+                        _ => format!("{name} ({})", self::parts("", table).join(", ")),
+                    });
                 }
                 let texts: Vec<String> = plain
                     .iter()
@@ -177,9 +178,21 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
                 }
             }
             Value::Null => {}
+            Value::Bool(is_on) => {
+                parts.push(format!("{name} {}", if *is_on { "on" } else { "off" }));
+            }
             other => parts.push(format!("{name} {other}")),
         }
     }
+}
+
+/// Formats a rule by its name, or its filter if it has no name, and the conditions of its packets: "rule web: loss 1%".
+fn rule_words(prefix: &str, rule: &Value) -> String {
+    let mut rest = rule.as_object().cloned().unwrap_or_default();
+    let filter = rest.remove("match");
+    let name = rest.remove("name").or(filter);
+    let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
+    format!("{prefix}rule {name}: {}", parts("", &rest).join(", "))
 }
 
 /// Formats a trace by its file, its length and its end: "drive.csv (45s, then hold)".
@@ -248,6 +261,9 @@ mod tests {
             line.contains("jitter values (100 values from 8192 to 8192)"),
             "{line}"
         );
+        let spec = "[[rules]]\nmatch = 'tcp port 443'\nname = 'web'\nloss = '1%'\n[[rules]]\nmatch = 'udp'\ndelay = '5ms'";
+        let line = link(&toml::from_str(spec).unwrap());
+        assert_eq!(line, "rule web: loss 1%, rule udp: delay 5ms");
         let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\
                     stages = [{ kind = 'trace', times = [1, 2] }]";
         let line = link(&toml::from_str(spec).unwrap());
