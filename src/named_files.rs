@@ -18,7 +18,7 @@ pub(crate) struct NamedFilesArgs {
     /// Allow a scenario or link file to name files below DIR too (repeatable)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) allow_files: Vec<PathBuf>,
-    /// Look for profiles in DIR first, before ./profiles and those that ship with farwire
+    /// Look for profiles in DIR first, before ./profiles and those that ship
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) profiles: Option<PathBuf>,
 }

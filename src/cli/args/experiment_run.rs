@@ -105,9 +105,9 @@ pub(crate) struct ExperimentArgs {
         hide_short_help = true
     )]
     cpu: CpuArg,
-    /// Count a packet as late if it leaves more than this after its due time; at most 1s [default: the scenario's, else 1ms]
+    /// Count a packet as late above this departure error; at most 1s [default: the scenario's, else 1ms]
     ///
-    /// Count a packet as late if it leaves more than this after its due time; at most 1s [default: the scenario's, else 1ms]. With
+    /// Count a packet as late above this departure error; at most 1s [default: the scenario's, else 1ms]. With
     /// --resume, it applies to the remaining runs, and the record notes the change [default: the record's latest]
     #[arg(
         long,

@@ -22,7 +22,7 @@ use record::lateness::LateBudget;
 /// Options of the emulator: processor time, memory, and records of packets.
 #[derive(Args, Debug)]
 pub(crate) struct ForwarderArgs {
-    /// Wait for departures by spin (busy-wait the last microseconds) or gentle (sleep only)
+    /// Wait for departures by spin (busy-wait) or gentle (sleep)
     #[arg(
         long,
         value_name = "USE",
@@ -32,7 +32,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     cpu: CpuArg,
-    /// Count a packet as late if it leaves more than this after its due time; at most 1s
+    /// Count a packet as late above this departure error; at most 1s
     #[arg(
         long,
         value_name = "TIME",

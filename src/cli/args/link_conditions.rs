@@ -36,7 +36,7 @@ const LATEST_WAKE_UP: Nanos = Nanos::from_millis(1);
 pub(crate) struct ConditionsArgs {
     #[command(flatten)]
     conditions: ConditionFlags,
-    /// Conditions of TOFFEE-Mocha's WAN emulator, in both directions: delay=1ms,dynamic=1,drop=2
+    /// TOFFEE-Mocha's conditions, both ways: delay=1ms,drop=2
     #[arg(
         long,
         value_name = "KEY=VALUE,...",
