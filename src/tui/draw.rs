@@ -16,12 +16,13 @@ use super::run;
 use super::steps::AdjustableCondition;
 use crate::live::{DirectionSample, LinkSample};
 
-const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x remove  Enter type  u undo  p pause  Tab next link  q leave";
-const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the scenario sets the conditions)";
-/// The lines of counters: a head, two directions, the drops and the departure error.
-const COUNTERS: u16 = 5;
+const HELP: &str = "\u{2190} \u{2192} choose  \u{2191} \u{2193} change  x remove  Enter type  u undo  p pause  Tab link  q leave";
+const HELP_OF_RUN: &str =
+    "\u{2191} \u{2193} figures  p pause  Tab link  q leave  (the scenario sets the conditions)";
+/// The lines of counters: a head, two directions, the drops, the departure error and what the emulator itself lost.
+const COUNTERS: u16 = 6;
 /// The lines of a command's output or of an experiment's figures, with the frame.
-const OUTPUT: u16 = 8;
+const OUTPUT: u16 = 7;
 /// The lines of an experiment's progress.
 const PROGRESS: u16 = 2;
 
@@ -208,26 +209,30 @@ fn table(sample: &LinkSample) -> Paragraph<'static> {
             .queue_packets
             .map_or("-".to_owned(), |packets| packets.to_string());
         format!(
-            "{name:<6}{:>13}{:>13}{:>10}{:>9}{:>12.3}{:>12.3}  {}",
+            "{name:<6}{:>13}{:>13}{:>11}{:>9}{:>12.3}{:>12.3}",
             of.packets,
             of.delivered,
             of.in_flight,
             queue,
             direction.offered_bit_per_s / 1e6,
-            direction.delivered_bit_per_s / 1e6,
-            causes(&of.dropped)
+            direction.delivered_bit_per_s / 1e6
         )
     };
     let error = &sample.departure_error;
+    let dropped = [&sample.up, &sample.down].map(|direction| causes(&direction.counters.dropped));
     let lost =
         [&sample.up, &sample.down].map(|direction| causes(&direction.counters.emulator_lost));
     let mut lines = vec![
         Line::raw(format!(
-            "{:<6}{:>13}{:>13}{:>10}{:>9}{:>12}{:>12}  dropped by cause",
+            "{:<6}{:>13}{:>13}{:>11}{:>9}{:>12}{:>12}",
             "", "packets", "delivered", "in flight", "queued", "in Mbit/s", "out Mbit/s"
         )),
         Line::styled(row("up", &sample.up), colours()[0]),
         Line::styled(row("down", &sample.down), colours()[1]),
+        Line::raw(format!(
+            "dropped by the conditions: up {}; down {}",
+            dropped[0], dropped[1]
+        )),
         Line::raw(format!(
             "departure error: median {:.0} us, p99 {:.0} us, max {:.0} us; {} packets late",
             error.p50_us, error.p99_us, error.max_us, error.late
@@ -235,7 +240,7 @@ fn table(sample: &LinkSample) -> Paragraph<'static> {
     ];
     if lost.iter().any(|lost| lost != "none") {
         lines.push(Line::raw(format!(
-            "lost by the emulator itself: up {}, down {}",
+            "lost by the emulator itself: up {}; down {}",
             lost[0], lost[1]
         )));
     }
