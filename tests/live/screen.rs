@@ -232,7 +232,7 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     screen.await_text("[loss 100%]")?;
     ensure!(screen.conditions()?["loss"] == "100%");
     screen.await_line("pings that are lost", |line| {
-        line.starts_with("up ") && line.contains("loss ")
+        line.starts_with("dropped by the conditions: up loss ")
     })?;
     screen.press("\rlos=1%\r")?;
     screen.await_text("did you mean `loss`")?;
