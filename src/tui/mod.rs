@@ -13,6 +13,7 @@ mod run;
 mod steps;
 
 use std::io::{self, IsTerminal as _, Stdout};
+use std::os::fd::AsFd as _;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -20,6 +21,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
@@ -236,7 +239,7 @@ fn show(mut content: impl Content, is_over: &AtomicBool, leave: &dyn Fn()) {
                 terminal.draw(|frame| content.draw(frame))?;
                 drawn = Some(Instant::now());
             }
-            if !event::poll(FRAME_INTERVAL)? {
+            if !event_waits(FRAME_INTERVAL)? {
                 continue;
             }
             match event::read()? {
@@ -251,6 +254,36 @@ fn show(mut content: impl Content, is_over: &AtomicBool, leave: &dyn Fn()) {
     if shown().is_err() {
         // The user can neither see the screen nor press a key.
         leave();
+    }
+}
+
+/// Waits for a key or a new size of the terminal, for at most `time`, and returns whether there is one.
+///
+/// # Errors
+/// The terminal is gone. The library must not be asked then: it would read the end of the input for ever.
+fn event_waits(time: Duration) -> io::Result<bool> {
+    input_waits(Duration::ZERO)?;
+    if event::poll(Duration::ZERO)? {
+        return Ok(true);
+    }
+    input_waits(time)?;
+    event::poll(Duration::ZERO)
+}
+
+/// Waits for input on the terminal, or for a signal, for at most `time`.
+fn input_waits(time: Duration) -> io::Result<()> {
+    let input = io::stdin();
+    let mut polled = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+    let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+    match poll(&mut polled, time) {
+        // A new size of the terminal comes as a signal.
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let is_gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    match polled[0].revents() {
+        Some(found) if found.intersects(is_gone) => Err(io::ErrorKind::BrokenPipe.into()),
+        _ => Ok(()),
     }
 }
 

@@ -24,6 +24,12 @@ use test_support::scenario::TWO_CASES;
 /// The sizes of the terminal.
 const ROWS: NonZero<u16> = NonZero::new(40).expect("40 is not 0");
 const COLUMNS: NonZero<u16> = NonZero::new(140).expect("140 is not 0");
+const SIZE: Winsize = Winsize {
+    ws_row: ROWS.get(),
+    ws_col: COLUMNS.get(),
+    ws_xpixel: 0,
+    ws_ypixel: 0,
+};
 /// The right and the up arrow, as terminals send them.
 const RIGHT: &str = "\x1b[C";
 const UP: &str = "\x1b[A";
@@ -81,13 +87,7 @@ impl OnTerminal {
 
     /// Starts a command on a separate terminal.
     fn of(command: &mut Command, folder: TempDir) -> Result<Self> {
-        let size = Winsize {
-            ws_row: ROWS.get(),
-            ws_col: COLUMNS.get(),
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let pair = openpty(&size, None)?;
+        let pair = openpty(&SIZE, None)?;
         let before = tcgetattr(&pair.slave)?;
         let end = || pair.slave.try_clone().map(Stdio::from);
         let child = command
@@ -215,6 +215,33 @@ impl Drop for OnTerminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test_support::test(Namespaces)]
+fn a_terminal_that_is_gone_ends_the_command_and_the_link() -> Result<()> {
+    let pair = openpty(&SIZE, None)?;
+    let end = || pair.slave.try_clone().map(Stdio::from);
+    let mut command = process::farwire();
+    command
+        .args(["exec", "--tui", "--delay", "1ms", "--", "sleep", "1000"])
+        .env("TERM", "xterm-256color")
+        .stdin(end()?)
+        .stdout(end()?)
+        .stderr(end()?);
+    let mut child = command.spawn()?;
+    drop(command);
+    drop(pair.slave);
+    let mut master = File::from(pair.master);
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("[delay 1ms]") {
+        let mut bytes = [0; 4096];
+        let read = master.read(&mut bytes)?;
+        shown.extend_from_slice(&bytes[..read]);
+    }
+    drop(master);
+    let status = process::end_of(&mut child)?;
+    ensure!(status.code() == Some(TERMINATED), "{status}");
+    Ok(())
 }
 
 #[test_support::test(Namespaces, Tool("ping"))]

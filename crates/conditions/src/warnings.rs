@@ -136,7 +136,7 @@ mod tests {
         let [line] = &both[..] else {
             panic!("{both:?}")
         };
-        let begin = "box.up.delay, box.down.delay: order-preserving jitter adds 4.";
+        let begin = "box.up.delay, box.down.delay: order-preserving jitter adds a delay of 4.";
         assert!(line.starts_with(begin), "{line}");
         assert!(line.contains("a standard deviation of 3."), "{line}");
         let up = warnings("[up]\ndelay = '50ms'\njitter = '5ms'");

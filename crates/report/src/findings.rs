@@ -220,7 +220,7 @@ fn late_budgets(record: &Record) -> Vec<String> {
         let budget = change.late_budget;
         match change.after_runs {
             Some(runs) => format!(
-                "from then on, after {}, the late budget is {budget} instead of {former}",
+                "after {}, the late budget is {budget} instead of {former}",
                 counted(runs, "run")
             ),
             None => format!(

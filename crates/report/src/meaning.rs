@@ -62,7 +62,7 @@ mod tests {
         for part in [
             "(L7)",
             "In Mbit/s.",
-            "Mean: their sum",
+            "Mean: the sum",
             "Down: from server to client.",
         ] {
             assert!(text.contains(part), "{part} in {text}");

@@ -286,7 +286,7 @@ fn what_has_no_equivalent_is_named_with_its_line() {
         "tc chain add dev eth0 => 1: tc chain",
         "tc -batch commands => 1: commands of another file",
         "tc qdisc show\niptables -A FORWARD -j DROP => 2: `iptables -A FORWARD -j DROP`, which is not tc",
-        "tc qdisc add dev eth0 stab overhead 18 linklayer atm root netem loss 1% => 1: stab: state",
+        "tc qdisc add dev eth0 stab overhead 18 linklayer atm root netem loss 1% => 1: stab: set",
     ] {
         let (script, what) = case.split_once(" => ").unwrap();
         let lack = lack(script);

@@ -347,7 +347,7 @@ mod tests {
         let of = [29.9, 30.0, 59.9, 60.0].map(|ms| Grade::of(ms).name());
         assert_eq!(of, ["good", "fair", "fair", "bloated"]);
         let text = thresholds();
-        assert!(text.contains("less than 30 ms"), "{text}");
+        assert!(text.contains("below 30 ms"), "{text}");
         assert!(text.contains("dslreports.com/faq/17930"), "{text}");
     }
 
