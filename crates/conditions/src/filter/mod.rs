@@ -473,6 +473,13 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_joins_conditions_is_no_name_of_a_host() {
+        for text in ["host and", "src host or", "host not and tcp"] {
+            assert!(text.parse::<Filter>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_filter_that_takes_fewer_packets_implies_the_other() {
         let implies = |text: &str, other: &str| {
             let [one, other]: [Filter; 2] = [text, other].map(|text| text.parse().unwrap());

@@ -231,6 +231,9 @@ impl FromStr for Addresses {
     }
 }
 
+/// The words that join the conditions of a filter. tcpdump takes none of them for the name of a host either.
+const JOINING: [&str; 3] = ["and", "or", "not"];
+
 /// Returns whether a text can be the name of a host (RFC 1123, section 2.1). Its last label has a letter, as an address in
 /// dotted decimals has not.
 fn is_host_name(text: &str) -> bool {
@@ -244,6 +247,7 @@ fn is_host_name(text: &str) -> bool {
     let labels = text.strip_suffix('.').unwrap_or(text);
     let last = labels.rsplit('.').next().unwrap_or_default();
     text.len() <= 253
+        && !JOINING.contains(&text)
         && labels.split('.').all(is_label)
         && last.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
