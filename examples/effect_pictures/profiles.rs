@@ -1,7 +1,7 @@
 //! Profiles: the download rate and the delay that packets meet in the first minute, beside what the profile states.
 
 use anyhow::{Context as _, Result};
-use conditions::outline::{Averages, Outline, Stated};
+use conditions::outline::{Averages, Outline, OutlinePeriod};
 use conditions::{LinkProfile, PROFILES};
 use model::{Nanos, Outcome, Side};
 use report::{Axis, Plot, Point, Shape, stack};
@@ -90,7 +90,7 @@ fn of_profile(profile: &LinkProfile) -> Result<Picture> {
 }
 
 /// Returns the corners of a figure that holds until the next change.
-fn steps(stated: &[Stated], value: impl Fn(&Stated) -> f64) -> Vec<Point> {
+fn steps(stated: &[OutlinePeriod], value: impl Fn(&OutlinePeriod) -> f64) -> Vec<Point> {
     let corners = stated
         .iter()
         .flat_map(|one| [one.from, one.until].map(|at| Point::at(at.0 as f64 / 1e9, value(one))));
