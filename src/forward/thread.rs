@@ -20,7 +20,7 @@ use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
 use super::round_trips::RoundTripTimes;
 use super::stats::{LatenessBuckets, QueueState, summary};
-use super::{Forwarder, NewConditions, NextStep, PortId, TURN};
+use super::{Forwarder, NewConditions, NextStep, Pace, PortId};
 
 /// The slots of the receive rings of a set of ports, which take 32 and 64 MiB. They hold the frames
 /// that arrive while all cores are busy elsewhere, for 50 ms at 300,000 packets per second or 30 ms
@@ -449,8 +449,13 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
     /// Waits until `until`, until an arrival that cannot wait that long, or until a wakeup; under
     /// high load, until the next turn.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
-        if self.forwarder.is_loaded(now) {
-            return self.waiter.coarse_sleep(now + TURN);
+        match self.forwarder.pace(now) {
+            Pace::Exact => {}
+            Pace::Turn(turn) => return self.waiter.coarse_sleep(turn),
+            Pace::TurnOrDue(turn) => match until.filter(|until| *until < turn) {
+                None => return self.waiter.coarse_sleep(turn),
+                Some(until) => return self.wait_exactly(wakeup, now, until),
+            },
         }
         if self.waiter.sleeps(now, until) {
             let alarm = iter::once(wakeup.alarm.as_fd());
@@ -465,6 +470,17 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
             if let Some(stall) = stall {
                 self.forwarder.stalled(stall);
             }
+        }
+    }
+
+    /// Waits until `until` or a wakeup, regardless of arrivals.
+    fn wait_exactly(&mut self, wakeup: &Wakeup, now: Nanos, until: Nanos) {
+        if self.waiter.sleeps(now, Some(until)) {
+            let alarm = iter::once(wakeup.alarm.as_fd());
+            return self.waiter.sleep(alarm, now, Some(until));
+        }
+        if let Some(stall) = self.waiter.spin(until, || false) {
+            self.forwarder.stalled(stall);
         }
     }
 

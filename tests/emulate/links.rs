@@ -6,9 +6,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use caps::Capability;
 use netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -88,17 +89,51 @@ impl Street {
 
     /// Sends datagrams over a link and returns how many arrive.
     fn send(&self, link: usize, count: usize) -> Result<usize> {
+        let (client, server) = self.sockets(link)?;
+        for _ in 0..count {
+            client.send(&[7; 100])?;
+        }
+        let arrives = |_: &usize| uninterrupted(|| server.recv(&mut [0; 200])).is_ok();
+        Ok((0..count).take_while(arrives).count())
+    }
+
+    /// Binds a socket at the client's end of a link and one at the server's.
+    fn sockets(&self, link: usize) -> Result<(UdpSocket, UdpSocket)> {
         let bind = |ns: &NetNs, number| {
             ns.run(|| UdpSocket::bind((address(link, number), 0)))?
                 .map_err(anyhow::Error::from)
         };
         let (client, server) = (bind(&self.clients, 1)?, bind(&self.servers, 2)?);
         server.set_read_timeout(Some(SILENCE))?;
-        for _ in 0..count {
-            client.send_to(&[7; 100], server.local_addr()?)?;
+        client.connect(server.local_addr()?)?;
+        Ok((client, server))
+    }
+
+    /// Sends `count` numbered datagrams over a link and returns the numbers of those that arrive.
+    fn numbers(&self, link: usize, count: u32) -> Result<Vec<u32>> {
+        let (client, server) = self.sockets(link)?;
+        // A datagram of the other direction first, so that no datagram waits for an address.
+        server.send_to(&[0], client.local_addr()?)?;
+        client.set_read_timeout(Some(SILENCE))?;
+        uninterrupted(|| client.recv(&mut [0]))?;
+        for number in 0..count {
+            // Neighbours of different lengths do not leave together in a train.
+            let bytes = [number.to_be_bytes(), [0; 4]].concat();
+            client.send(&bytes[..if number % 2 == 0 { 4 } else { 8 }])?;
         }
-        let arrives = |_: &usize| uninterrupted(|| server.recv(&mut [0; 200])).is_ok();
-        Ok((0..count).take_while(arrives).count())
+        server.set_read_timeout(Some(Duration::from_millis(20)))?;
+        let (mut arrived, mut bytes) = (Vec::new(), [0; 4]);
+        // The link keeps the order. After the last of these datagrams, others follow until one of them arrives.
+        for _ in 0..1_000 {
+            while uninterrupted(|| server.recv(&mut bytes)).is_ok() {
+                match u32::from_be_bytes(bytes) {
+                    number if number < count => arrived.push(number),
+                    _ => return Ok(arrived),
+                }
+            }
+            client.send(&count.to_be_bytes())?;
+        }
+        bail!("nothing passes link {link}")
     }
 
     /// Sends over a link until something arrives, because a carrier settles some time after an interface is up.
@@ -224,6 +259,36 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
         2,
         "can take the capture of one link only: name a PREFIX",
     )?;
+    Ok(())
+}
+
+/// The flood has fewer frames than the rings hold.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn quiet_links_beside_a_flooded_one_lose_nothing() -> Result<()> {
+    const FLOOD: u32 = 12_000;
+    let street = Street::build(3)?;
+    let links = file(["delay = '1ms'", "delay = '1ms'", ""])?;
+    let wan = WanBox::start_links(&street.middle, links.path())?;
+    thread::scope(|scope| -> Result<()> {
+        let busy = scope.spawn(|| street.numbers(1, FLOOD));
+        for _ in 0..100 {
+            ensure!(street.send(0, 1)? == 1 && street.send(2, 1)? == 1);
+        }
+        busy.join().expect("the sender does not panic").map(drop)
+    })?;
+    let told = wan.stop_links()?;
+    let up = &told[1].up;
+    ensure!(
+        up.packets == up.delivered + up.own_losses() + up.held_at_end,
+        "{up:?}"
+    );
+    for link in [0, 2] {
+        let up = &told[link].up;
+        ensure!(
+            (up.packets, up.delivered, up.own_losses()) == (100, 100, 0),
+            "{link}: {up:?}"
+        );
+    }
     Ok(())
 }
 
