@@ -14,7 +14,11 @@ const SHARED_INTAKE: Allowance = Allowance {
     bytes: 128 << 10,
 };
 
-/// The packets and bytes that one of several links may send in a turn.
+/// The largest number of frames that leave the rings in a step, including those that are dropped.
+const MOST_FRAMES: usize = 1_024;
+
+/// The packets and bytes that one of several links may send in a turn, and the share of a step's
+/// intake that it may use when the rings fill.
 const QUANTUM: Allowance = Allowance {
     packets: 32,
     bytes: 64 << 10,
@@ -45,6 +49,13 @@ pub(super) enum Turn {
 pub(super) struct Intake {
     frames: usize,
     of_all: Allowance,
+}
+
+/// The part of a step's intake that one of several links has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    step: Nanos,
+    left: Allowance,
 }
 
 /// The average time that a packet takes to be sent.
@@ -111,7 +122,7 @@ impl Intake {
             }
         } else {
             Self {
-                frames: usize::MAX,
+                frames: MOST_FRAMES,
                 of_all: SHARED_INTAKE,
             }
         }
@@ -121,10 +132,42 @@ impl Intake {
         self.frames == 0 || self.of_all.is_used_up()
     }
 
-    /// Counts a frame.
+    /// Counts a frame that was dropped, which takes little time.
+    pub(super) fn skip(&mut self) {
+        self.frames -= 1;
+    }
+
+    /// Counts a frame that was taken in.
     pub(super) fn take(&mut self, packets: u32, bytes: usize) {
         self.frames -= 1;
         self.of_all.spend(packets, || bytes as u64);
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            step: Nanos::ZERO,
+            left: QUANTUM,
+        }
+    }
+}
+
+impl Share {
+    /// Returns true if the link has used up its share of the step that began at `step`.
+    pub(super) fn is_used_up(&self, step: Nanos) -> bool {
+        self.step == step && self.left.is_used_up()
+    }
+
+    /// Counts packets that were taken in during the step that began at `step`.
+    pub(super) fn take(&mut self, step: Nanos, packets: u32, bytes: usize) {
+        if self.step != step {
+            *self = Self {
+                step,
+                left: QUANTUM,
+            };
+        }
+        self.left.spend(packets, || bytes as u64);
     }
 }
 
@@ -195,6 +238,21 @@ mod tests {
         assert_eq!([frames(1, 1), frames(1, 45)], [64, 64]);
         // Both limits: 128 packets, and 128 KiB.
         assert_eq!([frames(2, 45), frames(2, 1)], [3, 88]);
+    }
+
+    #[test]
+    fn a_share_of_the_intake_is_new_in_each_step_and_a_train_counts_by_its_segments() {
+        let taken = |segments| {
+            let mut share = Share::default();
+            let mut frames = 0;
+            while !share.is_used_up(Nanos(5)) {
+                share.take(Nanos(5), segments, 1_500);
+                frames += 1;
+            }
+            assert!(!share.is_used_up(Nanos(6)));
+            frames
+        };
+        assert_eq!([taken(1), taken(20), taken(45)], [32, 2, 1]);
     }
 
     #[test]

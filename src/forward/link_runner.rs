@@ -13,12 +13,13 @@ use netio::{
     is_link_control, too_big,
 };
 
-use super::allowance::{Allowance, SendCost};
+use super::allowance::{Allowance, SendCost, Share};
 use super::capture::TimeShare;
 use super::departures::{Changes, Departures, ScheduledDeparture};
 use super::held_frames::{self, FrameOrigin, HeldFrames};
 use super::observed::{ObservedPackets, PacketVerdict};
 use super::observers::Observers;
+use super::overload::{Arrears, LatenessBound};
 use super::packet_log::PacketLogWriter;
 use super::recent_arrivals::RecentArrivals;
 use super::segment_run::SegmentRun;
@@ -39,8 +40,11 @@ pub(super) struct LinkRunner {
     pub(super) observers: Observers,
     /// The arrivals at both ports.
     pub(super) load: RecentArrivals,
+    /// The link's share of the present step's intake.
+    pub(super) share: Share,
     /// True if the link waits in a list of several links for its turn.
     pub(super) waits: bool,
+    arrears: Arrears,
     cost: SendCost,
     /// The egress side that is served first in the next turn.
     first: Side,
@@ -65,7 +69,14 @@ pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) spare: Spare,
     /// The latest known time: that of the step, or the end of the latest call that sent something.
     pub(super) latest: Nanos,
+    /// The lateness at which packets are dropped if the forwarder cannot keep up.
+    pub(super) bound: LatenessBound,
+    /// Says since when frames have waited in the rings.
+    pub(super) rings: Arrears,
 }
+
+/// The largest number of packets that are dropped in one turn because they are too late.
+const MOST_DROPPED: usize = 1_024;
 
 impl LinkRunner {
     pub(super) fn new(
@@ -84,7 +95,9 @@ impl LinkRunner {
             stats,
             observers: Observers::new(log, captures),
             load: RecentArrivals::default(),
+            share: Share::default(),
             waits: false,
+            arrears: Arrears::default(),
             cost: SendCost::default(),
             first: Side::A,
         }
@@ -101,6 +114,9 @@ impl LinkRunner {
     ) -> TurnEnd {
         self.observers.follow(now, horizon);
         self.decide(shared, horizon);
+        let due = self.departures.iter().filter_map(Departures::next_due);
+        self.arrears
+            .note(due.min(), shared.latest, &mut shared.bound);
         self.depart_both(shared, now, Nanos::ZERO, allowance)
     }
 
@@ -166,6 +182,16 @@ impl LinkRunner {
             Err(_) => self.lose_whole(ingress, &frame, None, EmulatorLoss::UnsupportedGso),
         }
         segments
+    }
+
+    /// Drops a frame because the forwarder cannot keep up with its rings and this link has used up
+    /// its share of the intake.
+    #[cold]
+    pub(super) fn refuse<L: Lent>(&mut self, ingress: Side, frame: &Frame<L>) {
+        let gso = GsoFrame::of(frame).ok();
+        let segments = gso.as_ref().map_or(1, GsoFrame::segments);
+        self.observers.arrived(ingress, frame, segments);
+        self.lose_whole(ingress, frame, gso.as_ref(), EmulatorLoss::IntakeOverload);
     }
 
     /// Offers the packets of a frame to the link.
@@ -363,6 +389,9 @@ impl LinkRunner {
         allowance: &mut Allowance,
     ) -> Option<Nanos> {
         loop {
+            if self.arrears.is_overload() {
+                self.drop_too_late(shared, egress);
+            }
             let mut runs: ArrayVec<SegmentRun, BATCH> = ArrayVec::new();
             let mut wait = self.departures[egress.index()].next_due();
             while !runs.is_full() && !allowance.is_used_up() && wait.is_some_and(|due| due <= now) {
@@ -384,6 +413,27 @@ impl LinkRunner {
             if !runs.is_full() || allowance.is_used_up() {
                 return wait;
             }
+        }
+    }
+
+    /// Drops the packets at the front of the schedule that could leave only after the limit.
+    #[cold]
+    fn drop_too_late<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>, egress: Side) {
+        let limit = shared.bound.too_late_before(shared.latest);
+        let schedule = &mut self.departures[egress.index()];
+        for _ in 0..MOST_DROPPED {
+            let Some(next) = schedule.get(0).filter(|next| next.due < limit) else {
+                return;
+            };
+            schedule.pop();
+            self.stats.lose(egress.other(), EmulatorLoss::Overload, 1);
+            self.observers
+                .decided(EmulatorLoss::Overload, || ObservedPackets {
+                    due: std::slice::from_ref(&next.due),
+                    changes: next.changes,
+                    ..shared.held.observed(next.id, 1)
+                });
+            shared.held.release(next.id, 1);
         }
     }
 

@@ -15,6 +15,7 @@ mod held_frames;
 mod link_runner;
 mod observed;
 mod observers;
+pub(crate) mod overload;
 mod packet_fields;
 pub(crate) mod packet_log;
 mod recent_arrivals;
@@ -41,6 +42,7 @@ use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
 use link_runner::{ForwarderShared, LinkRunner, TurnEnd};
+use overload::{Arrears, CpuClock, LateLimit, LatenessBound};
 pub(crate) use packet_fields::packet_fields;
 use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
@@ -142,12 +144,20 @@ impl<P: PortSet> Forwarder<P> {
                 due: Vec::new(),
                 spare: Spare::default(),
                 latest: Nanos::ZERO,
+                bound: LatenessBound::in_virtual_time(),
+                rings: Arrears::default(),
             },
             load: LoadOfLinks::default(),
             captures: TimeShare::default(),
             min_delay: LONGEST_WAIT,
             served: Vec::new(),
         }
+    }
+
+    /// Sets the lateness at which packets are dropped if the forwarder cannot keep up, and the clock that
+    /// tells how long its thread has run. Without them, no packet is dropped for that reason.
+    pub(crate) fn bound_lateness(&mut self, limit: LateLimit, cpu_clock: CpuClock) {
+        self.shared.bound = LatenessBound::new(limit, cpu_clock);
     }
 
     /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
@@ -182,6 +192,7 @@ impl<P: PortSet> Forwarder<P> {
     /// within `lead` after `now`, it is prepared and sent when it is due.
     pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> NextStep {
         self.shared.latest = now;
+        self.shared.bound.step();
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
@@ -220,6 +231,7 @@ impl<P: PortSet> Forwarder<P> {
         }
         let is_alone = self.runners.len() == 1;
         let mut intake = Intake::of_step(self.runners.len());
+        let is_short = !is_alone && self.rings_fill(now);
         while !intake.is_used_up() {
             let (arrival, set) = self.next_arrival()?;
             let taken = self.shared.sets[usize::from(set)].take();
@@ -233,9 +245,15 @@ impl<P: PortSet> Forwarder<P> {
                 let runner = &mut self.runners[link as usize];
                 runner.load.arrived(arrival);
                 match received {
+                    ReceivedFrame::Frame(frame) if is_short && runner.share.is_used_up(now) => {
+                        runner.refuse(side, &frame);
+                        intake.skip();
+                        continue;
+                    }
                     ReceivedFrame::Frame(frame) => {
                         bytes = frame.bytes().len();
                         packets = runner.accept(&mut self.shared, side, frame);
+                        runner.share.take(now, packets, bytes);
                     }
                     ReceivedFrame::Truncated => {
                         runner.lose_unreadable(arrival, side, EmulatorLoss::TooLong)
@@ -254,6 +272,16 @@ impl<P: PortSet> Forwarder<P> {
             }
         }
         Some(self.next_arrival()?.0)
+    }
+
+    /// Returns true if the forwarder cannot keep up with the frames that arrive in its rings. Then each
+    /// link may take in only its share in a step, so that those that fill the rings lose their own
+    /// frames before the kernel drops those of any link.
+    fn rings_fill(&mut self, now: Nanos) -> bool {
+        let first = self.next_arrival().map(|(at, _)| at);
+        let ForwarderShared { rings, bound, .. } = &mut self.shared;
+        rings.note(first, now, bound);
+        rings.is_overload()
     }
 
     /// Returns the first arrival that is not taken in yet, and its set.

@@ -12,11 +12,13 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use conditions::EmulatedLink;
 use model::{ConfigError, Link, LinkConfig, Nanos, Side, Waiting};
+use netio::cpu::ThreadClock;
 use netio::{AfPacket, Alarm, CpuUse, PortSet, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::Summary;
 
 use super::capture::{Capture, CaptureHandle, Tap};
+use super::overload::LateLimit;
 use super::packet_log::PacketLog;
 use super::round_trips::RoundTripTimes;
 use super::stats::{LatenessBuckets, QueueState, summary};
@@ -46,6 +48,8 @@ pub(crate) struct ForwarderOptions {
     pub(crate) cpu: CpuUse,
     /// The time after the due time beyond which a departure is late.
     pub(crate) late_budget: LateBudget,
+    /// The lateness at which packets are dropped if the forwarder cannot keep up.
+    pub(crate) late_limit: LateLimit,
     /// The limit of bytes of frames held.
     pub(crate) memory: usize,
     /// The log of the first link's packets.
@@ -61,6 +65,7 @@ impl Default for ForwarderOptions {
         Self {
             cpu: CpuUse::Spin,
             late_budget: LateBudget::DEFAULT,
+            late_limit: LateLimit::DEFAULT,
             memory: HELD_MEMORY,
             packet_log: None,
             captures: Vec::new(),
@@ -241,6 +246,9 @@ impl ForwarderThread {
                 let _panic_flag = PanicFlag(options.died);
                 let waiter = Waiter::measure(options.cpu);
                 let mut forwarder = Forwarder::new(sets, options.memory);
+                let own = ThreadClock::of_this_thread();
+                let cpu_clock = move || own.elapsed().map_or(Nanos::ZERO, Nanos::from);
+                forwarder.bound_lateness(options.late_limit, Box::new(cpu_clock));
                 let logs = iter::once(log).chain(iter::repeat_with(|| None));
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
                     forwarder.add_link(ports, link, rules, options.late_budget, log);

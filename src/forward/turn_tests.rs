@@ -1,4 +1,4 @@
-//! Tests of several links, in virtual time that passes while packets are sent.
+//! Tests of several links and of overload, in virtual time that passes while packets are sent.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,6 +19,8 @@ struct BusyPorts {
     clock: Rc<Cell<Nanos>>,
     /// The frames that have not been taken, with their ports, in the order of their arrivals.
     waiting: VecDeque<(usize, Frame)>,
+    /// The time that taking a frame takes.
+    take: Nanos,
     now: Nanos,
 }
 
@@ -51,6 +53,7 @@ impl PortSet for BusyPorts {
 
     fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
         self.arrival()?;
+        self.clock.set(self.clock.get() + self.take);
         let (port, frame) = self.waiting.pop_front()?;
         Some((port, ReceivedFrame::Frame(frame)))
     }
@@ -92,9 +95,22 @@ struct Stream {
 }
 
 const DURATION: Nanos = Nanos::from_millis(200);
+/// The time for which the host does not run the forwarder in some tests.
+const STALL: Nanos = Nanos::from_millis(30);
 
-/// Passes these streams through `links` links of 5 ms each until all packets are gone.
-fn pass(links: u32, streams: &[Stream]) -> Forwarder<BusyPorts> {
+/// Passes these streams through `links` links of 5 ms each until all packets are gone. `stall` is
+/// the time at which the host stops running the forwarder for [`STALL`].
+fn pass(links: u32, streams: &[Stream], stall: Option<Nanos>) -> Forwarder<BusyPorts> {
+    pass_taking(Nanos::ZERO, links, streams, stall)
+}
+
+/// Does the same where taking a frame from the rings takes time.
+fn pass_taking(
+    take: Nanos,
+    links: u32,
+    streams: &[Stream],
+    stall: Option<Nanos>,
+) -> Forwarder<BusyPorts> {
     let mut waiting: Vec<(usize, Frame)> = Vec::new();
     for Stream { link, interval } in streams {
         let mut at = Nanos::from_millis(1) + Nanos::from_micros(100 * u64::from(*link));
@@ -111,6 +127,7 @@ fn pass(links: u32, streams: &[Stream]) -> Forwarder<BusyPorts> {
     let ports = BusyPorts {
         clock: Rc::clone(&clock),
         waiting: waiting.into(),
+        take,
         now: Nanos::ZERO,
     };
     let mut forwarder = Forwarder::new(vec![ports], usize::MAX);
@@ -125,7 +142,18 @@ fn pass(links: u32, streams: &[Stream]) -> Forwarder<BusyPorts> {
         let ends = PortId::in_one_set(number);
         forwarder.add_link(ends, link, Rules::default(), budget, None);
     }
+    // The thread runs whenever time passes, except in the stall.
+    let stalled = Rc::new(Cell::new(Nanos::ZERO));
+    let (time, without) = (Rc::clone(&clock), Rc::clone(&stalled));
+    let cpu_clock = move || time.get() - without.get();
+    forwarder.bound_lateness(LateLimit::DEFAULT, Box::new(cpu_clock));
+    let mut stall = stall;
     loop {
+        if stall.is_some_and(|at| at <= clock.get()) {
+            stall = None;
+            stalled.set(STALL);
+            clock.set(clock.get() + STALL);
+        }
         let now = clock.get();
         let next = match forwarder.step(now, Nanos::ZERO) {
             NextStep::Now => {
@@ -145,6 +173,10 @@ fn pass(links: u32, streams: &[Stream]) -> Forwarder<BusyPorts> {
     }
 }
 
+fn overloaded(forwarder: &mut Forwarder<BusyPorts>, link: usize) -> u64 {
+    forwarder.stats(link).lost(Side::A, EmulatorLoss::Overload)
+}
+
 /// Returns the latest departure error of a link.
 fn latest(forwarder: &mut Forwarder<BusyPorts>, link: usize) -> Nanos {
     Nanos(forwarder.stats(link).departure_error().max_ns)
@@ -161,13 +193,15 @@ fn beside_a_busy_link(links: u32) -> Forwarder<BusyPorts> {
         interval: Nanos::from_millis(2),
     });
     let streams: Vec<Stream> = [busy].into_iter().chain(quiet).collect();
-    pass(links, &streams)
+    pass(links, &streams, None)
 }
 
 #[test]
-fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_quantum() {
+fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_quantum_and_loses_only_its_own() {
     let mut forwarder = beside_a_busy_link(6);
+    assert!(overloaded(&mut forwarder, 0) > 10_000);
     for link in 1..6 {
+        assert_eq!(overloaded(&mut forwarder, link), 0);
         assert_eq!(forwarder.stats(link).sent[0], 100);
         // A quantum of the busy link, a packet of each of the others, and the step itself.
         let most = Nanos(32 * COST.0 + 5 * COST.0 + 2_000);
@@ -180,12 +214,74 @@ fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_quantum() {
 }
 
 #[test]
+fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_those_of_others() {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(300),
+    };
+    let quiet = Stream {
+        link: 1,
+        interval: Nanos::from_millis(2),
+    };
+    let mut forwarder = pass_taking(Nanos(200), 2, &[busy, quiet], None);
+    let of_busy = forwarder.stats(0);
+    let refused = of_busy.lost(Side::A, EmulatorLoss::IntakeOverload);
+    let taken_in = of_busy.counters(Side::A).packets;
+    assert_eq!(refused + taken_in, 663_334);
+    assert!(refused > taken_in, "{refused} {taken_in}");
+    let lost = of_busy.lost(Side::A, EmulatorLoss::Overload);
+    assert_eq!(of_busy.sent[0] + lost, taken_in);
+    let of_quiet = forwarder.stats(1);
+    assert_eq!(of_quiet.sent[0], 100);
+    // Frames never wait in the rings for as long as the limit.
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest < Nanos::from_millis(10), "{latest}");
+}
+
+#[test]
+fn lateness_is_bounded_and_the_excess_is_counted_under_its_own_cause() {
+    for links in [1, 3] {
+        let mut forwarder = beside_a_busy_link(links);
+        let latest = latest(&mut forwarder, 0);
+        let limit = Nanos::from_millis(10);
+        assert!(
+            latest > limit && latest < limit + Nanos(200_000),
+            "{latest}"
+        );
+        let lost = overloaded(&mut forwarder, 0);
+        let stats = forwarder.stats(0);
+        let offered = stats.counters(Side::A).packets;
+        assert_eq!(offered, 199_000);
+        assert_eq!(stats.sent[0] + lost, offered);
+        // Twice the packets that can be sent: about half are lost.
+        assert!(lost > offered * 4 / 10 && lost < offered * 6 / 10, "{lost}");
+        assert!(forwarder.shared.held.is_empty());
+    }
+}
+
+#[test]
+fn a_forwarder_that_was_stopped_by_its_host_catches_up_without_a_loss() {
+    let streams = [0, 1].map(|link| Stream {
+        link,
+        interval: Nanos(20_000),
+    });
+    for links in [1, 2] {
+        let stall = Some(Nanos::from_millis(50));
+        let mut forwarder = pass(links, &streams[..links as usize], stall);
+        for link in 0..links as usize {
+            assert_eq!(overloaded(&mut forwarder, link), 0);
+            assert!(latest(&mut forwarder, link) > Nanos::from_millis(20));
+        }
+    }
+}
+
+#[test]
 fn links_that_are_busy_alike_share_what_can_be_sent() {
     let busy = [0, 1, 2].map(|link| Stream {
         link,
         interval: Nanos(1_500),
     });
-    let mut forwarder = pass(3, &busy);
+    let mut forwarder = pass(3, &busy, None);
     let sent: Vec<u64> = (0..3).map(|link| forwarder.stats(link).sent[0]).collect();
     let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
     assert!(most - least < most / 20, "{sent:?}");
@@ -203,7 +299,7 @@ fn links_under_high_load_take_turns_and_others_are_paced_to_their_due_times() {
             interval: Nanos::from_millis(2),
         },
     ];
-    let mut forwarder = pass(2, &streams);
+    let mut forwarder = pass(2, &streams, None);
     // The busy link leaves every 75 us. In this test, steps also begin at every arrival.
     let busy = forwarder.stats(0).departure_error();
     assert!(busy.max_ns > 20_000 && busy.max_ns < 100_000, "{busy:?}");

@@ -22,6 +22,7 @@ use netio::stop::Stop;
 use netio::userns::{self, Privilege};
 use nix::unistd::{geteuid, getuid};
 
+use crate::forward::overload::LateLimit;
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use conditions::LinkSpec;
@@ -285,6 +286,7 @@ impl TestbedBuilder {
         Ok(ForwarderOptions {
             packet_log,
             late_budget: self.late_budget,
+            late_limit: LateLimit::beside(self.late_budget),
             ..self.cpu.into()
         })
     }

@@ -292,6 +292,45 @@ fn quiet_links_beside_a_flooded_one_lose_nothing() -> Result<()> {
     Ok(())
 }
 
+/// All packets of one link become due at the same instant, many times the number that can leave within the limit.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_link_that_must_send_too_much_loses_its_own_packets_and_no_others() -> Result<()> {
+    const BURST: u32 = 4_000;
+    let street = Street::build(3)?;
+    let slot = "duplicate = '100%', stages = [{ kind = 'duplicate', direction = 'up', duplicate = '100%' }, \
+                { kind = 'slots', direction = 'up', min = '400ms' }]";
+    let links = file(["delay = '1ms'", slot, ""])?;
+    let options = ["--late-limit", "1ms"];
+    let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
+    thread::scope(|scope| -> Result<()> {
+        let busy = scope.spawn(|| street.numbers(1, BURST));
+        for _ in 0..100 {
+            ensure!(street.send(0, 1)? == 1 && street.send(2, 1)? == 1);
+        }
+        busy.join().expect("the sender does not panic").map(drop)
+    })?;
+    let told = wan.stop_links()?;
+    let up = &told[1].up;
+    let lost: Vec<_> = up
+        .emulator_lost
+        .iter()
+        .map(|of| of.cause.as_str())
+        .collect();
+    ensure!(lost == ["overload"], "{up:?}");
+    ensure!(
+        up.packets + up.copies == up.delivered + up.own_losses() + up.held_at_end,
+        "{up:?}"
+    );
+    for link in [0, 2] {
+        let up = &told[link].up;
+        ensure!(
+            (up.packets, up.delivered, up.own_losses()) == (100, 100, 0),
+            "{link}: {up:?}"
+        );
+    }
+    Ok(())
+}
+
 #[test_support::test(Namespaces, Tool("ip"))]
 fn forty_links_leave_their_interfaces_as_they_were() -> Result<()> {
     let street = Street::build(40)?;

@@ -11,6 +11,7 @@ use netio::CpuUse;
 use super::capture::CaptureArgs;
 use super::headings;
 use crate::forward::capture::{Capture, CaptureSpec};
+use crate::forward::overload::LateLimit;
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use conditions::LinkSpec;
@@ -41,7 +42,16 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_budget: LateBudget,
-    /// Most memory for frames in flight; conditions that need more are refused
+    /// Drop packets this long after their due time if the emulator cannot keep up; 1ms to 10s [default: 10ms, or the late budget if
+    /// that is longer]
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = headings::EMULATOR,
+        hide_short_help = true
+    )]
+    late_limit: Option<LateLimit>,
+    /// Memory for frames in flight; a link that needs more is refused
     #[arg(
         long,
         value_name = "SIZE",
@@ -75,6 +85,9 @@ impl ForwarderArgs {
         let packet_log = packet_log.map(|log| PacketLog::create(&log.file, log.limit));
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
+            late_limit: self
+                .late_limit
+                .unwrap_or(LateLimit::beside(self.late_budget)),
             memory,
             captures: captures(self)?,
             packet_log: packet_log.transpose().or_bad_input()?,
