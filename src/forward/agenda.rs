@@ -34,6 +34,15 @@ impl Agenda {
         }
     }
 
+    /// Makes the appointment of `link` not later than `at`. One that is not later already stays, so
+    /// that the link keeps its place among the others.
+    pub(crate) fn at_latest(&mut self, link: u32, at: Nanos) {
+        let present = self.of_link.get(link as usize).copied().flatten();
+        if present.is_none_or(|present| present > at) {
+            self.set(link, Some(at));
+        }
+    }
+
     /// Returns the time of the earliest appointment.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         while let Some(Reverse((at, link))) = self.appointments.peek() {
@@ -71,14 +80,23 @@ mod tests {
     proptest! {
         #[test]
         fn links_are_taken_in_the_order_of_their_last_appointments(
-            ops in prop::collection::vec((0u32..20, prop::option::weighted(0.9, 0u64..100)), 1..2000),
+            ops in prop::collection::vec((0u32..20, prop::option::weighted(0.9, 0u64..100), any::<bool>()), 1..2000),
             until in 0u64..100,
         ) {
             let mut agenda = Agenda::default();
             let mut last = [None; 20];
-            for (link, at) in ops {
-                agenda.set(link, at.map(Nanos));
-                last[link as usize] = at;
+            for (link, at, at_latest) in ops {
+                let last_of = &mut last[link as usize];
+                match at.filter(|_| at_latest) {
+                    Some(at) => {
+                        agenda.at_latest(link, Nanos(at));
+                        *last_of = Some(last_of.map_or(at, |last: u64| last.min(at)));
+                    }
+                    None => {
+                        agenda.set(link, at.map(Nanos));
+                        *last_of = at;
+                    }
+                }
                 prop_assert_eq!(agenda.next(), last.iter().flatten().min().copied().map(Nanos));
             }
             prop_assert!(agenda.appointments.len() <= 64 + 4 * 20);

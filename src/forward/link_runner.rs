@@ -13,12 +13,15 @@ use netio::{
     is_link_control, too_big,
 };
 
+use super::allowance::{Allowance, SendCost, Share};
 use super::capture::TimeShare;
 use super::departures::{Changes, Departures, ScheduledDeparture};
 use super::held_frames::{self, FrameOrigin, HeldFrames};
 use super::observed::{ObservedPackets, PacketVerdict};
 use super::observers::Observers;
+use super::overload::{Arrears, LatenessBound};
 use super::packet_log::PacketLogWriter;
+use super::recent_arrivals::RecentArrivals;
 use super::segment_run::SegmentRun;
 use super::stats::{EmulatorLoss, QueueState, Stats};
 use super::{BATCH, NewConditions, PortId, QUANTUM, packet_fields};
@@ -35,6 +38,25 @@ pub(super) struct LinkRunner {
     pub(super) departures: [Departures; 2],
     stats: Stats,
     pub(super) observers: Observers,
+    /// The arrivals at both ports.
+    pub(super) load: RecentArrivals,
+    /// The link's share of the present step's intake.
+    pub(super) share: Share,
+    /// True if the link waits in a list of several links for its turn.
+    pub(super) waits: bool,
+    arrears: Arrears,
+    cost: SendCost,
+    /// The egress side that is served first in the next turn.
+    first: Side,
+}
+
+/// The outcome of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TurnEnd {
+    /// The time of the next turn.
+    pub(super) next: Option<Nanos>,
+    /// True if the allowance was used up before all packets that were due had left.
+    pub(super) is_cut: bool,
 }
 
 /// The parts of a forwarder that all its links share.
@@ -45,7 +67,16 @@ pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) due: Vec<Nanos>,
     /// The buffers in which frames are built.
     pub(super) spare: Spare,
+    /// The latest known time: that of the step, or the end of the latest call that sent something.
+    pub(super) latest: Nanos,
+    /// The lateness at which packets are dropped if the forwarder cannot keep up.
+    pub(super) bound: LatenessBound,
+    /// Says since when frames have waited in the rings.
+    pub(super) rings: Arrears,
 }
+
+/// The largest number of packets that are dropped in one turn because they are too late.
+const MOST_DROPPED: usize = 1_024;
 
 impl LinkRunner {
     pub(super) fn new(
@@ -63,20 +94,30 @@ impl LinkRunner {
             departures: [Departures::default(), Departures::default()],
             stats,
             observers: Observers::new(log, captures),
+            load: RecentArrivals::default(),
+            share: Share::default(),
+            waits: false,
+            arrears: Arrears::default(),
+            cost: SendCost::default(),
+            first: Side::A,
         }
     }
 
-    /// Decides on the packets that arrived before `horizon` and sends those that are due by `now`.
-    /// Returns the time of the next turn.
+    /// Decides on the packets that arrived before `horizon` and sends those that are due by `now`,
+    /// as far as `allowance` goes.
     pub(super) fn turn<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
         horizon: Nanos,
         now: Nanos,
-    ) -> Option<Nanos> {
+        allowance: Allowance,
+    ) -> TurnEnd {
         self.observers.follow(now, horizon);
         self.decide(shared, horizon);
-        self.depart_both(shared, now, Nanos::ZERO)
+        let due = self.departures.iter().filter_map(Departures::next_due);
+        self.arrears
+            .note(due.min(), shared.latest, &mut shared.bound);
+        self.depart_both(shared, now, Nanos::ZERO, allowance)
     }
 
     /// Prepares the packets that are due at the future time `at` and sends them then. Returns the
@@ -86,24 +127,30 @@ impl LinkRunner {
         shared: &mut ForwarderShared<P>,
         at: Nanos,
     ) -> Option<Nanos> {
-        self.depart_both(shared, at, at)
+        self.depart_both(shared, at, at, Allowance::UNLIMITED).next
     }
 
-    /// Sends the packets that are due by `now`, but not before `not_before`. Returns the time of
-    /// the next turn.
+    /// Sends the packets that are due by `now`, but not before `not_before`.
     fn depart_both<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
         now: Nanos,
         not_before: Nanos,
-    ) -> Option<Nanos> {
-        let sides = [Side::A, Side::B];
-        let departures = sides
-            .map(|egress| self.depart(shared, egress, now, not_before))
-            .into_iter()
-            .flatten();
+        mut allowance: Allowance,
+    ) -> TurnEnd {
+        let sides = [self.first, self.first.other()];
+        let next = sides.map(|egress| self.depart(shared, egress, now, not_before, &mut allowance));
+        let departures = next.into_iter().flatten();
+        let is_cut = allowance.is_used_up() && departures.clone().any(|due| due <= now);
+        if is_cut {
+            // Otherwise one direction could use up every turn.
+            self.first = self.first.other();
+        }
         let others = [self.link.next_at(), self.observers.next_at()];
-        departures.chain(others.into_iter().flatten()).min()
+        TurnEnd {
+            next: departures.chain(others.into_iter().flatten()).min(),
+            is_cut,
+        }
     }
 
     /// Counts a frame that its port could not deliver.
@@ -120,19 +167,42 @@ impl LinkRunner {
         });
     }
 
-    /// Offers a frame's packets to the link.
+    /// Offers a frame's packets to the link. Returns their number.
     pub(super) fn accept<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
         ingress: Side,
         frame: Frame<P::Lent>,
-    ) {
+    ) -> u32 {
         let gso = GsoFrame::of(&frame);
         let segments = gso.as_ref().map_or(1, GsoFrame::segments);
         self.observers.arrived(ingress, &frame, segments);
-        let Ok(gso) = gso else {
-            return self.lose_whole(ingress, &frame, None, EmulatorLoss::UnsupportedGso);
-        };
+        match gso {
+            Ok(gso) => self.offer(shared, ingress, frame, gso),
+            Err(_) => self.lose_whole(ingress, &frame, None, EmulatorLoss::UnsupportedGso),
+        }
+        segments
+    }
+
+    /// Drops a frame because the forwarder cannot keep up with its rings and this link has used up
+    /// its share of the intake.
+    #[cold]
+    pub(super) fn refuse<L: Lent>(&mut self, ingress: Side, frame: &Frame<L>) {
+        let gso = GsoFrame::of(frame).ok();
+        let segments = gso.as_ref().map_or(1, GsoFrame::segments);
+        self.observers.arrived(ingress, frame, segments);
+        self.lose_whole(ingress, frame, gso.as_ref(), EmulatorLoss::IntakeOverload);
+    }
+
+    /// Offers the packets of a frame to the link.
+    fn offer<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        ingress: Side,
+        frame: Frame<P::Lent>,
+        gso: GsoFrame,
+    ) {
+        let segments = gso.segments();
         if is_link_control(frame.bytes()) {
             return self.pass(shared, ingress, &frame, &gso);
         }
@@ -308,21 +378,26 @@ impl LinkRunner {
         }
     }
 
-    /// Sends the packets that are due by `now` through `egress`, but not before `not_before`.
-    /// Returns the time of the next turn.
+    /// Sends the packets that are due by `now` through `egress`, but not before `not_before`, as far
+    /// as `allowance` goes. Returns the time of the next turn.
     fn depart<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
         egress: Side,
         now: Nanos,
         not_before: Nanos,
+        allowance: &mut Allowance,
     ) -> Option<Nanos> {
         loop {
+            if self.arrears.is_overload() {
+                self.drop_too_late(shared, egress);
+            }
             let mut runs: ArrayVec<SegmentRun, BATCH> = ArrayVec::new();
             let mut wait = self.departures[egress.index()].next_due();
-            while !runs.is_full() && wait.is_some_and(|due| due <= now) {
-                match self.next_run(shared, egress, now) {
+            while !runs.is_full() && !allowance.is_used_up() && wait.is_some_and(|due| due <= now) {
+                match self.next_run(shared, egress, now, allowance.packets()) {
                     Ok(run) => {
+                        allowance.spend(run.len, || run.bytes(&shared.held));
                         runs.push(run);
                         wait = self.departures[egress.index()].next_due();
                     }
@@ -335,21 +410,43 @@ impl LinkRunner {
             if !runs.is_empty() {
                 self.send_runs(shared, egress, not_before, &runs);
             }
-            if !runs.is_full() {
+            if !runs.is_full() || allowance.is_used_up() {
                 return wait;
             }
         }
     }
 
-    /// Takes the next run of segments from the schedule, or returns the time until which the run
-    /// must wait.
+    /// Drops the packets at the front of the schedule that could leave only after the limit.
+    #[cold]
+    fn drop_too_late<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>, egress: Side) {
+        let limit = shared.bound.too_late_before(shared.latest);
+        let schedule = &mut self.departures[egress.index()];
+        for _ in 0..MOST_DROPPED {
+            let Some(next) = schedule.get(0).filter(|next| next.due < limit) else {
+                return;
+            };
+            schedule.pop();
+            self.stats.lose(egress.other(), EmulatorLoss::Overload, 1);
+            self.observers
+                .decided(EmulatorLoss::Overload, || ObservedPackets {
+                    due: std::slice::from_ref(&next.due),
+                    changes: next.changes,
+                    ..shared.held.observed(next.id, 1)
+                });
+            shared.held.release(next.id, 1);
+        }
+    }
+
+    /// Takes the next run of at most `most` segments from the schedule, or returns the time until
+    /// which the run must wait.
     fn next_run<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
         egress: Side,
         now: Nanos,
+        most: u32,
     ) -> Result<SegmentRun, Nanos> {
-        let len = self.run_length(shared, egress, now)?;
+        let len = self.run_length(shared, egress, now, most)?;
         let schedule = &mut self.departures[egress.index()];
         let ScheduledDeparture { id, changes, .. } = schedule.get(0).ok_or(now)?;
         let due = (0..len).map_while(|_| schedule.pop());
@@ -361,14 +458,15 @@ impl LinkRunner {
         })
     }
 
-    /// Returns the number of neighbouring segments at the front of the schedule that are due. If
-    /// the next neighbour follows within the quantum, returns its due time as an error. Copies and
-    /// changed packets leave separately.
+    /// Returns the number of neighbouring segments at the front of the schedule that are due, up to
+    /// `most`. If the next neighbour follows within the quantum, returns its due time as an error.
+    /// Copies and changed packets leave separately.
     fn run_length<P: PortSet>(
         &self,
         shared: &ForwarderShared<P>,
         egress: Side,
         now: Nanos,
+        most: u32,
     ) -> Result<u32, Nanos> {
         let schedule = &self.departures[egress.index()];
         let front = schedule.get(0).ok_or(now)?;
@@ -379,7 +477,8 @@ impl LinkRunner {
             () if !capabilities.gso || !front.changes.is_none() => 1,
             () if capabilities.tunnel_gso => gso.longest_train(),
             () => gso.longest_run(),
-        };
+        }
+        .min(most);
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
         for len in 1..longest {
             match schedule.get(len as usize) {
@@ -415,6 +514,8 @@ impl LinkRunner {
             held,
             due,
             spare,
+            latest,
+            ..
         } = shared;
         let (port, stats) = (self.ports[egress.index()], &mut self.stats);
         let trains = sets[port.set()].capabilities().tunnel_gso;
@@ -434,6 +535,11 @@ impl LinkRunner {
             },
         );
         frames.into_iter().for_each(|sent| spare.take_back(sent));
+        if let (Some(first), Some(last)) = (sendings[0], sendings[runs.len() - 1]) {
+            let took = Nanos(last.ended.0.saturating_sub(first.begun.0));
+            self.cost.learn(took, runs.iter().map(|run| run.len).sum());
+            *latest = last.ended.max(*latest);
+        }
         let mut rest = due.as_slice();
         for (run, sending) in runs.iter().zip(sendings) {
             let (due, after) = rest.split_at(run.len as usize);
@@ -455,6 +561,11 @@ impl LinkRunner {
             held.release(run.first, run.len);
         }
         due.clear();
+    }
+
+    /// Returns the average time that a packet of this link takes to be sent.
+    pub(super) fn cost(&self) -> SendCost {
+        self.cost
     }
 
     /// Records a time in which the host did not run this thread.

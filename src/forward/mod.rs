@@ -5,6 +5,7 @@
 //! it. `thread` runs it in real time, [`run_to_end`] in virtual time.
 
 mod agenda;
+mod allowance;
 mod arena;
 pub(crate) mod capture;
 mod departures;
@@ -14,6 +15,7 @@ mod held_frames;
 mod link_runner;
 mod observed;
 mod observers;
+pub(crate) mod overload;
 mod packet_fields;
 pub(crate) mod packet_log;
 mod recent_arrivals;
@@ -27,30 +29,33 @@ mod test_writers;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
+pub(crate) mod threads;
+#[cfg(test)]
+mod turn_tests;
+mod turns;
 
 use model::{CheckedPaths, ConfigError, Link, Nanos, ScheduleClock, ScheduleOrder, Side, Waiting};
 use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
 
 use agenda::Agenda;
+use allowance::Intake;
 use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
-use link_runner::{ForwarderShared, LinkRunner};
+use link_runner::{ForwarderShared, LinkRunner, TurnEnd};
+use overload::{Arrears, CpuClock, LateLimit, LatenessBound};
 pub(crate) use packet_fields::packet_fields;
 use packet_log::PacketLogWriter;
-use recent_arrivals::RecentArrivals;
-pub(crate) use recent_arrivals::TURN;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
 use stats::{EmulatorLoss, QueueState, Stats};
+use turns::LoadOfLinks;
+pub(crate) use turns::Pace;
 
 /// Neighbouring segments that are due within this time leave as one frame, when the last of them is
 /// due.
 const QUANTUM: Nanos = Nanos(10_000);
-
-/// The largest number of frames taken in before the next check for due departures.
-const INTAKE: usize = 64;
 
 /// The largest number of frames handed to a port in one call.
 const BATCH: usize = 32;
@@ -65,13 +70,13 @@ pub(crate) struct Forwarder<P: PortSet> {
     ends: Vec<Vec<Option<(u32, Side)>>>,
     agenda: Agenda,
     shared: ForwarderShared<P>,
-    load: RecentArrivals,
+    load: LoadOfLinks,
     /// The time that captures may take.
     captures: TimeShare,
     /// The time that every arrival can wait, because no packet is due sooner.
     min_delay: Nanos,
-    /// The links that have something to do in this step.
-    due: Vec<u32>,
+    /// The links that have had a turn in this step, with the times of their next turns.
+    served: Vec<(u32, TurnEnd)>,
 }
 
 /// New conditions of a running link.
@@ -139,12 +144,21 @@ impl<P: PortSet> Forwarder<P> {
                 held: HeldFrames::new(memory),
                 due: Vec::new(),
                 spare: Spare::default(),
+                latest: Nanos::ZERO,
+                bound: LatenessBound::in_virtual_time(),
+                rings: Arrears::default(),
             },
-            load: RecentArrivals::default(),
+            load: LoadOfLinks::default(),
             captures: TimeShare::default(),
             min_delay: LONGEST_WAIT,
-            due: Vec::new(),
+            served: Vec::new(),
         }
+    }
+
+    /// Sets the lateness at which packets are dropped if the forwarder cannot keep up, and the clock that
+    /// tells how long its thread has run. Without them, no packet is dropped for that reason.
+    pub(crate) fn bound_lateness(&mut self, limit: LateLimit, cpu_clock: CpuClock) {
+        self.shared.bound = LatenessBound::new(limit, cpu_clock);
     }
 
     /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
@@ -175,24 +189,21 @@ impl<P: PortSet> Forwarder<P> {
         self.runners.push(runner);
     }
 
-    /// Does everything that is due by `now`. If the next departure is due within `lead` after
-    /// `now`, it is prepared and sent when it is due.
+    /// Does what is due by `now`, in turns if there are several links. If the next departure is due
+    /// within `lead` after `now`, it is prepared and sent when it is due.
     pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> NextStep {
+        self.shared.latest = now;
+        self.shared.bound.step();
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
-        while let Some(link) = self.agenda.take(now) {
-            self.due.push(link);
-        }
-        for link in self.due.drain(..) {
-            let next = self.runners[link as usize].turn(&mut self.shared, horizon, now);
-            self.agenda.set(link, next);
-        }
+        self.begin_common_turn(now);
+        let is_cut = self.serve(now, horizon);
         match (waiting, self.agenda.next()) {
             (Some(_), _) => NextStep::Now,
+            _ if is_cut => NextStep::Now,
             (None, Some(at)) if at > now && at <= now + lead => self.prepare_ahead(at),
-            (None, Some(at)) => NextStep::At(at),
-            (None, None) => NextStep::Arrival,
+            (None, _) => self.next_appointment(),
         }
     }
 
@@ -203,7 +214,14 @@ impl<P: PortSet> Forwarder<P> {
         };
         let next = self.runners[link as usize].turn_ahead(&mut self.shared, at);
         self.agenda.set(link, next);
-        self.agenda.next().map_or(NextStep::Arrival, NextStep::At)
+        self.next_appointment()
+    }
+
+    /// Returns the time of the next appointment of a link, or of the common turn if one waits for it.
+    fn next_appointment(&mut self) -> NextStep {
+        let turn = self.load.next_turn();
+        let next = self.agenda.next().into_iter().chain(turn).min();
+        next.map_or(NextStep::Arrival, NextStep::At)
     }
 
     /// Takes in the frames that have arrived, in the order of arrival over all ports. Returns the
@@ -212,19 +230,32 @@ impl<P: PortSet> Forwarder<P> {
         for set in &mut self.shared.sets {
             set.refresh(now);
         }
-        for _ in 0..INTAKE {
+        let is_alone = self.runners.len() == 1;
+        let mut intake = Intake::of_step(self.runners.len());
+        let is_short = !is_alone && self.rings_fill(now);
+        while !intake.is_used_up() {
             let (arrival, set) = self.next_arrival()?;
-            self.load.arrived(arrival);
             let taken = self.shared.sets[usize::from(set)].take();
             let ends = &self.ends[usize::from(set)];
             let end = taken.and_then(|(port, received)| {
                 let (link, side) = (*ends.get(port)?)?;
                 Some((link, side, received))
             });
+            let (mut packets, mut bytes) = (1, 0);
             if let Some((link, side, received)) = end {
                 let runner = &mut self.runners[link as usize];
+                runner.load.arrived(arrival);
                 match received {
-                    ReceivedFrame::Frame(frame) => runner.accept(&mut self.shared, side, frame),
+                    ReceivedFrame::Frame(frame) if is_short && runner.share.is_used_up(now) => {
+                        runner.refuse(side, &frame);
+                        intake.skip();
+                        continue;
+                    }
+                    ReceivedFrame::Frame(frame) => {
+                        bytes = frame.bytes().len();
+                        packets = runner.accept(&mut self.shared, side, frame);
+                        runner.share.take(now, packets, bytes);
+                    }
                     ReceivedFrame::Truncated => {
                         runner.lose_unreadable(arrival, side, EmulatorLoss::TooLong)
                     }
@@ -232,13 +263,26 @@ impl<P: PortSet> Forwarder<P> {
                         runner.lose_unreadable(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }
-                self.agenda.set(link, Some(Nanos::ZERO));
+                if is_alone || !self.load.arrived(arrival, link, runner) {
+                    self.agenda.at_latest(link, now);
+                }
             }
+            intake.take(packets, bytes);
             while let Some(place) = self.shared.sets[usize::from(set)].recall() {
                 self.shared.held.give_back(set, place);
             }
         }
         Some(self.next_arrival()?.0)
+    }
+
+    /// Returns true if the forwarder cannot keep up with the frames that arrive in its rings. Then each
+    /// link may take in only its share in a step, so that those that fill the rings lose their own
+    /// frames before the kernel drops those of any link.
+    fn rings_fill(&mut self, now: Nanos) -> bool {
+        let first = self.next_arrival().map(|(at, _)| at);
+        let ForwarderShared { rings, bound, .. } = &mut self.shared;
+        rings.note(first, now, bound);
+        rings.is_overload()
     }
 
     /// Returns the first arrival that is not taken in yet, and its set.
@@ -258,12 +302,6 @@ impl<P: PortSet> Forwarder<P> {
         self.runners
             .iter_mut()
             .for_each(|runner| runner.stalled(stall));
-    }
-
-    /// Returns true if the load is so high that the next turn begins [`TURN`] after this one,
-    /// regardless of arrivals and due times.
-    pub(crate) fn is_loaded(&self, now: Nanos) -> bool {
-        self.load.is_high(now)
     }
 
     /// Returns true if packets that arrive until `until` can wait until then, because none is due

@@ -46,6 +46,11 @@ pub(crate) enum PacketVerdict {
     FrameTooLong,
     /// The egress interface refused the packet.
     SendFailed,
+    /// The emulator could not keep up, and the packet would have left too late.
+    Overload,
+    /// The emulator could not keep up with its receive rings, and the link had used up its share of
+    /// the intake.
+    IntakeOverload,
 }
 
 impl<'f> ObservedPackets<'f> {
@@ -89,6 +94,8 @@ impl From<EmulatorLoss> for PacketVerdict {
             EmulatorLoss::UnsupportedGso => Self::UnsupportedGso,
             EmulatorLoss::TooLong => Self::FrameTooLong,
             EmulatorLoss::Send => Self::SendFailed,
+            EmulatorLoss::Overload => Self::Overload,
+            EmulatorLoss::IntakeOverload => Self::IntakeOverload,
         }
     }
 }

@@ -24,14 +24,21 @@ pub(crate) enum EmulatorLoss {
     TooLong,
     /// The egress interface refused the packet.
     Send,
+    /// The forwarder could not keep up, and the packet would have left later than its limit allows.
+    Overload,
+    /// The forwarder could not keep up with its rings, and the link had used up its share of the
+    /// intake. The packet never reached the link.
+    IntakeOverload,
 }
 
 impl EmulatorLoss {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Memory,
         Self::UnsupportedGso,
         Self::TooLong,
         Self::Send,
+        Self::Overload,
+        Self::IntakeOverload,
     ];
 
     /// Returns the cause in words.
@@ -41,6 +48,8 @@ impl EmulatorLoss {
             Self::UnsupportedGso => "unsupported GSO",
             Self::TooLong => "frame too long",
             Self::Send => "send failed",
+            Self::Overload => "overload",
+            Self::IntakeOverload => "intake overload",
         }
     }
 }
@@ -447,6 +456,7 @@ fn own_losses<const N: usize>(counts: [(&'static str, u64); N]) -> impl Iterator
 fn held_at_end(stats: &Stats, ingress: Side, counters: &Counters) -> u64 {
     let gone = stats.sent[ingress.index()]
         + stats.lost(ingress, EmulatorLoss::Send)
+        + stats.lost(ingress, EmulatorLoss::Overload)
         + counters.all_dropped();
     (counters.packets + counters.copies).saturating_sub(gone)
 }

@@ -1,4 +1,4 @@
-//! A box of many links: each has its own interfaces and conditions, and all share one forwarder.
+//! A box of many links: each has its own interfaces and conditions, and all share one forwarder or several.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,10 +6,12 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use caps::Capability;
+use netio::cpu;
 use netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
@@ -88,17 +90,51 @@ impl Street {
 
     /// Sends datagrams over a link and returns how many arrive.
     fn send(&self, link: usize, count: usize) -> Result<usize> {
+        let (client, server) = self.sockets(link)?;
+        for _ in 0..count {
+            client.send(&[7; 100])?;
+        }
+        let arrives = |_: &usize| uninterrupted(|| server.recv(&mut [0; 200])).is_ok();
+        Ok((0..count).take_while(arrives).count())
+    }
+
+    /// Binds a socket at the client's end of a link and one at the server's.
+    fn sockets(&self, link: usize) -> Result<(UdpSocket, UdpSocket)> {
         let bind = |ns: &NetNs, number| {
             ns.run(|| UdpSocket::bind((address(link, number), 0)))?
                 .map_err(anyhow::Error::from)
         };
         let (client, server) = (bind(&self.clients, 1)?, bind(&self.servers, 2)?);
         server.set_read_timeout(Some(SILENCE))?;
-        for _ in 0..count {
-            client.send_to(&[7; 100], server.local_addr()?)?;
+        client.connect(server.local_addr()?)?;
+        Ok((client, server))
+    }
+
+    /// Sends `count` numbered datagrams over a link and returns the numbers of those that arrive.
+    fn numbers(&self, link: usize, count: u32) -> Result<Vec<u32>> {
+        let (client, server) = self.sockets(link)?;
+        // A datagram of the other direction first, so that no datagram waits for an address.
+        server.send_to(&[0], client.local_addr()?)?;
+        client.set_read_timeout(Some(SILENCE))?;
+        uninterrupted(|| client.recv(&mut [0]))?;
+        for number in 0..count {
+            // Neighbours of different lengths do not leave together in a train.
+            let bytes = [number.to_be_bytes(), [0; 4]].concat();
+            client.send(&bytes[..if number % 2 == 0 { 4 } else { 8 }])?;
         }
-        let arrives = |_: &usize| uninterrupted(|| server.recv(&mut [0; 200])).is_ok();
-        Ok((0..count).take_while(arrives).count())
+        server.set_read_timeout(Some(Duration::from_millis(20)))?;
+        let (mut arrived, mut bytes) = (Vec::new(), [0; 4]);
+        // The link keeps the order. After the last of these datagrams, others follow until one of them arrives.
+        for _ in 0..1_000 {
+            while uninterrupted(|| server.recv(&mut bytes)).is_ok() {
+                match u32::from_be_bytes(bytes) {
+                    number if number < count => arrived.push(number),
+                    _ => return Ok(arrived),
+                }
+            }
+            client.send(&count.to_be_bytes())?;
+        }
+        bail!("nothing passes link {link}")
     }
 
     /// Sends over a link until something arrives, because a carrier settles some time after an interface is up.
@@ -197,7 +233,7 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     let links = file(["delay = '1ms'", "loss = '100%'"])?;
     let folder = tempfile::tempdir()?;
     let prefix = folder.path().join("seen").display().to_string();
-    let options = ["--pcap", &prefix, "--pcap-filter", "udp"];
+    let options = ["--pcap", &prefix, "--pcap-filter", "udp", "--threads", "2"];
     let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
     ensure!(street.send(0, 10)? == 10 && street.send(1, 5)? == 0);
     let told = wan.stop_links()?;
@@ -228,6 +264,118 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]
+fn the_same_seeds_lose_the_same_packets_whatever_the_number_of_threads() -> Result<()> {
+    const COUNT: u32 = 100;
+    let street = Street::build(3)?;
+    let links = file([
+        "up = { loss = '30%' }, seed = 3",
+        "up = { loss = '30%' }, seed = 3",
+        "up = { loss = '20%,burst=3' }, delay = '2ms', seed = 7",
+    ])?;
+    let cpu = cpu::allowed()?[0].to_string();
+    let pass = |threads: &str| -> Result<Vec<Vec<u32>>> {
+        let options = ["--threads", threads, "--cpus", &cpu];
+        let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
+        let arrived: Vec<_> = (0..3)
+            .map(|link| street.numbers(link, COUNT))
+            .collect::<Result<_>>()?;
+        let names = wan.thread_names()?;
+        let forwarders = names.iter().filter(|name| name.starts_with("forwarder"));
+        ensure!(forwarders.count().to_string() == threads, "{names:?}");
+        let told = wan.stop_links()?;
+        // Each link has its own counters, wherever it ran.
+        for (link, (of, arrived)) in told.iter().zip(&arrived).enumerate() {
+            let after = of.up.packets - u64::from(COUNT);
+            let delivered = of.up.delivered;
+            ensure!(
+                delivered > arrived.len() as u64 && delivered <= arrived.len() as u64 + after,
+                "{link}: {of:?}"
+            );
+            ensure!(of.up.own_losses() == 0, "{link}: {of:?}");
+        }
+        Ok(arrived)
+    };
+    let alone = pass("1")?;
+    for link in &alone {
+        ensure!(link.len() > 40 && link.len() < 98, "{}", link.len());
+    }
+    ensure!(alone[0] != alone[1]);
+    for threads in ["2", "3"] {
+        ensure!(pass(threads)? == alone, "{threads} threads");
+    }
+    Ok(())
+}
+
+/// The flood has fewer frames than the rings hold.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn quiet_links_beside_a_flooded_one_lose_nothing() -> Result<()> {
+    const FLOOD: u32 = 12_000;
+    let street = Street::build(3)?;
+    let links = file(["delay = '1ms'", "delay = '1ms'", ""])?;
+    let wan = WanBox::start_links(&street.middle, links.path())?;
+    thread::scope(|scope| -> Result<()> {
+        let busy = scope.spawn(|| street.numbers(1, FLOOD));
+        for _ in 0..100 {
+            ensure!(street.send(0, 1)? == 1 && street.send(2, 1)? == 1);
+        }
+        busy.join().expect("the sender does not panic").map(drop)
+    })?;
+    let told = wan.stop_links()?;
+    let up = &told[1].up;
+    ensure!(
+        up.packets == up.delivered + up.own_losses() + up.held_at_end,
+        "{up:?}"
+    );
+    for link in [0, 2] {
+        let up = &told[link].up;
+        ensure!(
+            (up.packets, up.delivered, up.own_losses()) == (100, 100, 0),
+            "{link}: {up:?}"
+        );
+    }
+    Ok(())
+}
+
+/// All packets of one link become due at the same instant, many times the number that can leave within the limit.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_link_that_must_send_too_much_loses_its_own_packets_and_no_others() -> Result<()> {
+    const BURST: u32 = 4_000;
+    let street = Street::build(3)?;
+    let slot = "duplicate = '100%', stages = [{ kind = 'duplicate', direction = 'up', duplicate = '100%' }, \
+                { kind = 'slots', direction = 'up', min = '400ms' }]";
+    let links = file(["delay = '1ms'", slot, ""])?;
+    let options = ["--late-limit", "1ms"];
+    let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
+    thread::scope(|scope| -> Result<()> {
+        let busy = scope.spawn(|| street.numbers(1, BURST));
+        for _ in 0..100 {
+            ensure!(street.send(0, 1)? == 1 && street.send(2, 1)? == 1);
+        }
+        busy.join().expect("the sender does not panic").map(drop)
+    })?;
+    let told = wan.stop_links()?;
+    let up = &told[1].up;
+    let lost: Vec<_> = up
+        .emulator_lost
+        .iter()
+        .map(|of| of.cause.as_str())
+        .collect();
+    ensure!(lost == ["overload"], "{up:?}");
+    ensure!(
+        up.packets + up.copies == up.delivered + up.own_losses() + up.held_at_end,
+        "{up:?}"
+    );
+    for link in [0, 2] {
+        let up = &told[link].up;
+        ensure!(
+            (up.packets, up.delivered, up.own_losses()) == (100, 100, 0),
+            "{link}: {up:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
 fn forty_links_leave_their_interfaces_as_they_were() -> Result<()> {
     let street = Street::build(40)?;
     let before = street.states()?;
@@ -253,7 +401,8 @@ fn forty_links_leave_their_interfaces_as_they_were() -> Result<()> {
 fn an_interface_of_one_link_of_many_goes_and_comes_back_and_the_others_go_on() -> Result<()> {
     let street = Street::build(3)?;
     let links = file(["", "delay = '1ms'", ""])?;
-    let mut wan = WanBox::start_links(&street.middle, links.path())?;
+    let threads = ["--threads", "2"];
+    let mut wan = WanBox::start_links_with(&street.middle, links.path(), &threads)?;
     for _ in 0..2 {
         street.await_passage(1)?;
         ip(&street.middle, "link delete x1")?;
@@ -283,7 +432,8 @@ fn a_killed_box_of_many_links_leaves_all_its_interfaces_down_and_restore_puts_th
     // An interface with addresses would not be set down.
     let before = street.states()?;
     let links = file((0..12).map(|_| ""))?;
-    let mut wan = WanBox::start_links(&street.middle, links.path())?;
+    let threads = ["--threads", "auto"];
+    let mut wan = WanBox::start_links_with(&street.middle, links.path(), &threads)?;
     let holder = Pid::from_raw(i32::try_from(wan.holder()?)?);
     wan.end_by(Signal::SIGKILL)?;
     wait_for("the box holder to end", || {
@@ -406,6 +556,13 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
     has(&said, "there is no interface y7")?;
     let said = try_out(one, &["--delay", "1ms"])?;
     has(&said, "--links: the file sets the conditions of each link")?;
+    let said = try_out(one, &["--threads", "0"])?;
+    has(&said, "write auto or a number from 1 to 256")?;
+    let said = try_out(one, &["--cpus", "5000"])?;
+    has(
+        &said,
+        "processor 5000 is not available to farwire: choose from ",
+    )?;
     let said = try_out(one, &["--packet-log", "-"])?;
     has(&said, "cannot be used with")?;
     // 10 Gbit/s for a second are 1.25 GB in each direction.

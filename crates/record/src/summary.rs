@@ -107,7 +107,8 @@ pub struct DirectionSummary {
     /// ICMP messages that told a sender why its packet was dropped. They are counted nowhere else.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub replies: u64,
-    /// Packets in flight when the emulator stopped: packets + copies = delivered + dropped + failed sends + this.
+    /// Packets in flight when the emulator stopped: packets + copies = delivered + dropped + failed sends + packets lost
+    /// by overload + this.
     pub held_at_end: u64,
     /// Delays of the delivered packets.
     pub delay: DelaySum,
@@ -119,8 +120,8 @@ pub struct DirectionSummary {
     /// ARP, discovery and similar packets, which pass unimpaired and are not counted above.
     pub link_control: u64,
     /// Losses in the emulator itself, by cause: frames for which the receive ring had no room, and packets that were
-    /// dropped for lack of memory, because a train could not be segmented, because they were too long, or because
-    /// sending failed.
+    /// dropped for lack of memory, because a train could not be segmented, because they were too long, because sending
+    /// failed, or because the emulator could not keep up (overload).
     pub emulator_lost: Vec<OwnLoss>,
 }
 
@@ -338,6 +339,10 @@ impl OwnLoss {
     fn help(&self) -> Option<&'static str> {
         match self.cause.as_str() {
             "memory limit" => Some("increase --held-memory"),
+            "overload" | "intake overload" => Some(
+                "it could not keep up with its packets and dropped those that waited longer than --late-limit allows: \
+                 give it less traffic or a faster processor",
+            ),
             cause if cause.starts_with("receive ring of") => Some(
                 "it got no processor until its receive rings were full: give it its own core, or real-time priority (as root)",
             ),

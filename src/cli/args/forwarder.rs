@@ -11,6 +11,7 @@ use netio::CpuUse;
 use super::capture::CaptureArgs;
 use super::headings;
 use crate::forward::capture::{Capture, CaptureSpec};
+use crate::forward::overload::LateLimit;
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use conditions::LinkSpec;
@@ -41,6 +42,15 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_budget: LateBudget,
+    /// Drop packets this long after their due time if the emulator cannot keep up; 1ms to 10s [default: 10ms, or the late budget if
+    /// that is longer]
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = headings::EMULATOR,
+        hide_short_help = true
+    )]
+    late_limit: Option<LateLimit>,
     /// Maximum memory for frames in flight; conditions that need more are refused
     #[arg(
         long,
@@ -70,12 +80,16 @@ impl ForwarderArgs {
         links: impl IntoIterator<Item = &'s LinkSpec>,
         captures: impl FnOnce(&Self) -> Result<Vec<Capture>, Failure>,
     ) -> Result<ForwarderOptions, Failure> {
-        let memory = self.memory_for(links)?;
+        let (memory, needs) = self.memory_for(links)?;
         let packet_log = self.packet_log.as_ref();
         let packet_log = packet_log.map(|log| PacketLog::create(&log.file, log.limit));
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
+            late_limit: self
+                .late_limit
+                .unwrap_or(LateLimit::beside(self.late_budget)),
             memory,
+            needs,
             captures: captures(self)?,
             packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
@@ -134,11 +148,11 @@ impl ForwarderArgs {
         Capture::create(prefix, spec)
     }
 
-    /// Returns the memory for frames in flight, if it is enough for these conditions.
+    /// Returns the memory for frames in flight, if it is enough for these conditions, and what each link needs of it.
     fn memory_for<'s>(
         &self,
         links: impl IntoIterator<Item = &'s LinkSpec>,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(usize, Vec<usize>), Failure> {
         let needs = links.into_iter().map(MemoryNeed::of);
         let needs: Result<Vec<_>, conditions::Error> = needs.collect();
         let needs = needs.or_bad_input()?;
@@ -153,7 +167,9 @@ impl ForwarderArgs {
                 sum(|of| of.down),
             )));
         }
-        usize::try_from(self.held_memory.0).or_bad_input()
+        let memory = usize::try_from(self.held_memory.0).or_bad_input()?;
+        let bytes = needs.iter().map(|need| usize::try_from(need.bytes()));
+        Ok((memory, bytes.collect::<Result<_, _>>().or_bad_input()?))
     }
 }
 

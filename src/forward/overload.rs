@@ -1,0 +1,207 @@
+//! Decides when a forwarder cannot keep up and drops packets instead of sending them ever later.
+
+use std::fmt;
+use std::str::FromStr;
+
+use model::Nanos;
+use record::lateness::LateBudget;
+
+/// The delay after its due time at which a packet is dropped if the forwarder cannot keep up. It is
+/// at least 1 ms and at most 10 s, 10 ms by default, and written as a time with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LateLimit(Nanos);
+
+/// The limit, and the clocks by which a forwarder notices that it cannot keep up.
+pub(super) struct LatenessBound {
+    limit: LateLimit,
+    cpu_clock: CpuClock,
+    /// The CPU time of the present step, if a link is in arrears.
+    cpu: Option<Nanos>,
+}
+
+/// Returns the CPU time of the forwarder's thread.
+pub(crate) type CpuClock = Box<dyn Fn() -> Nanos>;
+
+/// Says since when a link or the rings have been in arrears: each turn began with packets that were
+/// late by more than a quarter of the limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrears {
+    since: Option<Since>,
+    is_overload: bool,
+}
+
+/// The beginning of arrears.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    time: Nanos,
+    cpu: Nanos,
+}
+
+impl LateLimit {
+    /// The default limit.
+    pub(crate) const DEFAULT: Self = Self(Nanos::from_millis(10));
+    const LEAST: Nanos = Nanos::from_millis(1);
+    const MOST: Nanos = Nanos::from_secs(10);
+
+    /// Returns the limit beside this late budget unless a user has set one: the default, or the budget
+    /// if that is longer, because a user who accepts late packets does not want to lose them.
+    pub(crate) fn beside(budget: LateBudget) -> Self {
+        Self(Self::DEFAULT.0.max(budget.time()))
+    }
+}
+
+impl fmt::Display for LateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl FromStr for LateLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time: Nanos = text.parse().map_err(|cause| format!("{cause}"))?;
+        if time < Self::LEAST || time > Self::MOST {
+            return Err(format!(
+                "`{time}` is out of range: write a time of at least 1ms and at most 10s, as in 10ms"
+            ));
+        }
+        Ok(Self(time))
+    }
+}
+
+impl LatenessBound {
+    /// Creates the bound of a forwarder in virtual time, which is always on time.
+    pub(super) fn in_virtual_time() -> Self {
+        Self::new(LateLimit::DEFAULT, Box::new(|| Nanos::ZERO))
+    }
+
+    pub(super) fn new(limit: LateLimit, cpu_clock: CpuClock) -> Self {
+        Self {
+            limit,
+            cpu_clock,
+            cpu: None,
+        }
+    }
+
+    /// Notes that a step begins.
+    pub(super) fn step(&mut self) {
+        self.cpu = None;
+    }
+
+    /// Returns the due time before which packets are too late at `now`.
+    pub(super) fn too_late_before(&self, now: Nanos) -> Nanos {
+        now - self.limit.0
+    }
+
+    /// Returns the CPU time, which is read at most once in a step.
+    fn cpu(&mut self) -> Nanos {
+        *self.cpu.get_or_insert_with(&self.cpu_clock)
+    }
+}
+
+impl Arrears {
+    /// Notes at `now`, when a turn begins, the time at which the first packet was due.
+    ///
+    /// The forwarder is overloaded if the arrears have lasted while its thread ran for three quarters of
+    /// the limit. Packets that it cannot send in time become later by at most the time that passes, so
+    /// none of them reaches the limit sooner. A host that does not run the thread makes packets late,
+    /// too. That is no overload as long as the thread has run for less than half of the time.
+    #[inline]
+    pub(super) fn note(&mut self, first_due: Option<Nanos>, now: Nanos, bound: &mut LatenessBound) {
+        let quarter = Nanos(bound.limit.0.0 / 4);
+        match first_due.filter(|due| *due + quarter < now) {
+            None => *self = Self::default(),
+            Some(due) => self.last_until(now, due + quarter, bound),
+        }
+    }
+
+    #[cold]
+    fn last_until(&mut self, now: Nanos, begun: Nanos, bound: &mut LatenessBound) {
+        let cpu = bound.cpu();
+        let since = *self.since.get_or_insert(Since { time: begun, cpu });
+        let ran = cpu - since.cpu;
+        let is_starved = ran + ran < now - since.time;
+        self.is_overload = !is_starved && ran >= Nanos(bound.limit.0.0 / 4 * 3);
+    }
+
+    /// Returns true if the forwarder could not keep up when the latest turn began.
+    pub(super) fn is_overload(self) -> bool {
+        self.is_overload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn a_limit_is_written_as_a_time_in_its_range() {
+        let limit = |text: &str| text.parse::<LateLimit>();
+        assert_eq!(limit("10ms"), Ok(LateLimit::DEFAULT));
+        assert_eq!(LateLimit::DEFAULT.to_string(), "10ms");
+        assert_eq!(LateLimit::beside(LateBudget::DEFAULT), LateLimit::DEFAULT);
+        assert_eq!(LateLimit::beside("1s".parse().unwrap()).to_string(), "1s");
+        for wrong in ["999us", "11s"] {
+            assert!(
+                limit(wrong)
+                    .unwrap_err()
+                    .contains("at least 1ms and at most 10s")
+            );
+        }
+        assert!(limit("10").is_err());
+    }
+
+    /// Passes the times of steps in milliseconds, each with the CPU time, to arrears whose first packet
+    /// was due at 1 s. Returns true for each step that finds an overload.
+    fn overloads(steps: &[(u64, u64)]) -> Vec<bool> {
+        let cpu = Rc::new(Cell::new(Nanos::ZERO));
+        let clock = Rc::clone(&cpu);
+        let mut bound = LatenessBound::new(LateLimit::DEFAULT, Box::new(move || clock.get()));
+        let mut arrears = Arrears::default();
+        let due = Some(Nanos::from_millis(1_000));
+        let step = |&(now, ran): &(u64, u64)| {
+            cpu.set(Nanos::from_millis(ran));
+            bound.step();
+            arrears.note(due, Nanos::from_millis(1_000 + now), &mut bound);
+            arrears.is_overload()
+        };
+        steps.iter().map(step).collect()
+    }
+
+    #[test]
+    fn arrears_are_an_overload_when_the_thread_has_run_for_most_of_the_limit() {
+        let steps = [(2, 100), (3, 101), (10, 108), (11, 109), (20, 118)];
+        assert_eq!(overloads(&steps), [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn time_in_which_the_host_does_not_run_the_thread_is_no_overload() {
+        // The host stops the thread for 50 ms, and then the thread catches up.
+        let stop = [(50, 1), (55, 6), (70, 21), (90, 41)];
+        assert_eq!(overloads(&stop), [false; 4]);
+        // The host gives the thread a quarter of a processor, then two thirds.
+        let quarter = [(4, 1), (24, 6), (44, 11), (400, 100)];
+        assert_eq!(overloads(&quarter), [false; 4]);
+        let most = [(4, 2), (13, 8), (19, 12)];
+        assert_eq!(overloads(&most), [false, false, true]);
+    }
+
+    #[test]
+    fn arrears_end_when_the_packets_are_on_time_again() {
+        let mut bound = LatenessBound::in_virtual_time();
+        let mut arrears = Arrears {
+            since: None,
+            is_overload: true,
+        };
+        let late = Some(Nanos::from_millis(8));
+        arrears.note(late, Nanos::from_millis(10), &mut bound);
+        assert!(!arrears.is_overload());
+        arrears.is_overload = true;
+        arrears.note(None, Nanos::from_millis(10), &mut bound);
+        assert!(!arrears.is_overload());
+    }
+}

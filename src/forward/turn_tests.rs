@@ -1,0 +1,308 @@
+//! Tests of several links and of overload, in virtual time that passes while packets are sent.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::rc::Rc;
+
+use model::{Effect, LinkConfig, StageSpec};
+use netio::{Capabilities, Frame, Missed, Offload, SendTimes, TxFrame};
+
+use super::*;
+
+/// The time that a call of `send` takes for each packet.
+const COST: Nanos = Nanos(2_000);
+
+/// A set of ports at which frames arrive by a schedule, and which takes time to send.
+struct BusyPorts {
+    clock: Rc<Cell<Nanos>>,
+    /// The frames that have not been taken, with their ports, in the order of their arrivals.
+    waiting: VecDeque<(usize, Frame)>,
+    /// The time that taking a frame takes.
+    take: Nanos,
+    now: Nanos,
+}
+
+impl PortSet for BusyPorts {
+    type Lent = Infallible;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            gso: true,
+            tunnel_gso: false,
+            checksum: true,
+            vlan: false,
+            arrival_stamp: true,
+            largest_frame: usize::MAX,
+        }
+    }
+
+    fn refresh(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    fn has_arrivals(&self) -> bool {
+        self.arrival().is_some()
+    }
+
+    fn arrival(&self) -> Option<Nanos> {
+        let next = self.waiting.front()?.1.arrival;
+        (next <= self.now).then_some(next)
+    }
+
+    fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
+        self.arrival()?;
+        self.clock.set(self.clock.get() + self.take);
+        let (port, frame) = self.waiting.pop_front()?;
+        Some((port, ReceivedFrame::Frame(frame)))
+    }
+
+    fn send(
+        &mut self,
+        _: usize,
+        _: Nanos,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
+    ) {
+        for (index, frame) in frames.iter().enumerate() {
+            let begun = self.clock.get();
+            let len = frame.head.bytes().len() + frame.body.len();
+            let packets = frame
+                .offload
+                .gso
+                .map_or(1, |gso| len.div_ceil(gso.size.into()));
+            let ended = begun + Nanos(COST.0 * packets as u64);
+            self.clock.set(ended);
+            sent(index, Ok(SendTimes { begun, ended }));
+        }
+    }
+
+    fn missed(&mut self) -> Missed {
+        Missed::default()
+    }
+
+    fn rejoin(&mut self, _: usize, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Frames of single packets that arrive at side A of a link at equal intervals.
+#[derive(Clone, Copy)]
+struct Stream {
+    link: u32,
+    interval: Nanos,
+}
+
+const DURATION: Nanos = Nanos::from_millis(200);
+/// The time for which the host does not run the forwarder in some tests.
+const STALL: Nanos = Nanos::from_millis(30);
+
+/// Passes these streams through `links` links of 5 ms each until all packets are gone. `stall` is
+/// the time at which the host stops running the forwarder for [`STALL`].
+fn pass(links: u32, streams: &[Stream], stall: Option<Nanos>) -> Forwarder<BusyPorts> {
+    pass_taking(Nanos::ZERO, links, streams, stall)
+}
+
+/// Does the same where taking a frame from the rings takes time.
+fn pass_taking(
+    take: Nanos,
+    links: u32,
+    streams: &[Stream],
+    stall: Option<Nanos>,
+) -> Forwarder<BusyPorts> {
+    let mut waiting: Vec<(usize, Frame)> = Vec::new();
+    for Stream { link, interval } in streams {
+        let mut at = Nanos::from_millis(1) + Nanos::from_micros(100 * u64::from(*link));
+        while at < DURATION {
+            let mut bytes = [0; 100];
+            bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+            let frame = Frame::new(at, Offload::default(), None, &bytes);
+            waiting.push((2 * *link as usize, frame));
+            at += *interval;
+        }
+    }
+    waiting.sort_by_key(|(_, frame)| frame.arrival);
+    let clock = Rc::new(Cell::new(Nanos::ZERO));
+    let ports = BusyPorts {
+        clock: Rc::clone(&clock),
+        waiting: waiting.into(),
+        take,
+        now: Nanos::ZERO,
+    };
+    let mut forwarder = Forwarder::new(vec![ports], usize::MAX);
+    for number in 0..links {
+        let delay = Effect::Delay(model::Delay {
+            time: Nanos::from_millis(5),
+            ..model::Delay::default()
+        });
+        let stages = vec![StageSpec::new("box.up.delay", delay)];
+        let link = Link::new(&LinkConfig::new(3, stages, Vec::new())).unwrap();
+        let budget = LateBudget::DEFAULT;
+        let ends = PortId::in_one_set(number);
+        forwarder.add_link(ends, link, Rules::default(), budget, None);
+    }
+    // The thread runs whenever time passes, except in the stall.
+    let stalled = Rc::new(Cell::new(Nanos::ZERO));
+    let (time, without) = (Rc::clone(&clock), Rc::clone(&stalled));
+    let cpu_clock = move || time.get() - without.get();
+    forwarder.bound_lateness(LateLimit::DEFAULT, Box::new(cpu_clock));
+    let mut stall = stall;
+    loop {
+        if stall.is_some_and(|at| at <= clock.get()) {
+            stall = None;
+            stalled.set(STALL);
+            clock.set(clock.get() + STALL);
+        }
+        let now = clock.get();
+        let next = match forwarder.step(now, Nanos::ZERO) {
+            NextStep::Now => {
+                // A step takes time, too.
+                clock.set(clock.get() + Nanos(500));
+                continue;
+            }
+            NextStep::At(at) => Some(at),
+            NextStep::Arrival => None,
+        };
+        let ports = &forwarder.sets()[0];
+        let arrival = ports.waiting.front().map(|(_, frame)| frame.arrival);
+        let Some(at) = next.into_iter().chain(arrival).min() else {
+            return forwarder;
+        };
+        clock.set(clock.get().max(at) + Nanos(500));
+    }
+}
+
+fn overloaded(forwarder: &mut Forwarder<BusyPorts>, link: usize) -> u64 {
+    forwarder.stats(link).lost(Side::A, EmulatorLoss::Overload)
+}
+
+/// Returns the latest departure error of a link.
+fn latest(forwarder: &mut Forwarder<BusyPorts>, link: usize) -> Nanos {
+    Nanos(forwarder.stats(link).departure_error().max_ns)
+}
+
+/// The busy link has twice the packets that can be sent. Each of the others has one packet each 2 ms.
+fn beside_a_busy_link(links: u32) -> Forwarder<BusyPorts> {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(1_000),
+    };
+    let quiet = (1..links).map(|link| Stream {
+        link,
+        interval: Nanos::from_millis(2),
+    });
+    let streams: Vec<Stream> = [busy].into_iter().chain(quiet).collect();
+    pass(links, &streams, None)
+}
+
+#[test]
+fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_quantum_and_loses_only_its_own() {
+    let mut forwarder = beside_a_busy_link(6);
+    assert!(overloaded(&mut forwarder, 0) > 10_000);
+    for link in 1..6 {
+        assert_eq!(overloaded(&mut forwarder, link), 0);
+        assert_eq!(forwarder.stats(link).sent[0], 100);
+        // A quantum of the busy link, a packet of each of the others, and the step itself.
+        let most = Nanos(32 * COST.0 + 5 * COST.0 + 2_000);
+        let latest = latest(&mut forwarder, link);
+        assert!(latest <= most, "{link}: {latest}");
+        // Packets whose due time is known beforehand rarely wait for more than a packet.
+        let p50 = forwarder.stats(link).departure_error().p50_ns;
+        assert!(p50 <= 4 * COST.0, "{link}: {p50}");
+    }
+}
+
+#[test]
+fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_those_of_others() {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(300),
+    };
+    let quiet = Stream {
+        link: 1,
+        interval: Nanos::from_millis(2),
+    };
+    let mut forwarder = pass_taking(Nanos(200), 2, &[busy, quiet], None);
+    let of_busy = forwarder.stats(0);
+    let refused = of_busy.lost(Side::A, EmulatorLoss::IntakeOverload);
+    let taken_in = of_busy.counters(Side::A).packets;
+    assert_eq!(refused + taken_in, 663_334);
+    assert!(refused > taken_in, "{refused} {taken_in}");
+    let lost = of_busy.lost(Side::A, EmulatorLoss::Overload);
+    assert_eq!(of_busy.sent[0] + lost, taken_in);
+    let of_quiet = forwarder.stats(1);
+    assert_eq!(of_quiet.sent[0], 100);
+    // Frames never wait in the rings for as long as the limit.
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest < Nanos::from_millis(10), "{latest}");
+}
+
+#[test]
+fn lateness_is_bounded_and_the_excess_is_counted_under_its_own_cause() {
+    for links in [1, 3] {
+        let mut forwarder = beside_a_busy_link(links);
+        let latest = latest(&mut forwarder, 0);
+        let limit = Nanos::from_millis(10);
+        assert!(
+            latest > limit && latest < limit + Nanos(200_000),
+            "{latest}"
+        );
+        let lost = overloaded(&mut forwarder, 0);
+        let stats = forwarder.stats(0);
+        let offered = stats.counters(Side::A).packets;
+        assert_eq!(offered, 199_000);
+        assert_eq!(stats.sent[0] + lost, offered);
+        // Twice the packets that can be sent: about half are lost.
+        assert!(lost > offered * 4 / 10 && lost < offered * 6 / 10, "{lost}");
+        assert!(forwarder.shared.held.is_empty());
+    }
+}
+
+#[test]
+fn a_forwarder_that_was_stopped_by_its_host_catches_up_without_a_loss() {
+    let streams = [0, 1].map(|link| Stream {
+        link,
+        interval: Nanos(20_000),
+    });
+    for links in [1, 2] {
+        let stall = Some(Nanos::from_millis(50));
+        let mut forwarder = pass(links, &streams[..links as usize], stall);
+        for link in 0..links as usize {
+            assert_eq!(overloaded(&mut forwarder, link), 0);
+            assert!(latest(&mut forwarder, link) > Nanos::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn links_that_are_busy_alike_share_what_can_be_sent() {
+    let busy = [0, 1, 2].map(|link| Stream {
+        link,
+        interval: Nanos(1_500),
+    });
+    let mut forwarder = pass(3, &busy, None);
+    let sent: Vec<u64> = (0..3).map(|link| forwarder.stats(link).sent[0]).collect();
+    let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+    assert!(most - least < most / 20, "{sent:?}");
+}
+
+#[test]
+fn links_under_high_load_take_turns_and_others_are_paced_to_their_due_times() {
+    let streams = [
+        Stream {
+            link: 0,
+            interval: Nanos(20_000),
+        },
+        Stream {
+            link: 1,
+            interval: Nanos::from_millis(2),
+        },
+    ];
+    let mut forwarder = pass(2, &streams, None);
+    // The busy link leaves every 75 us. In this test, steps also begin at every arrival.
+    let busy = forwarder.stats(0).departure_error();
+    assert!(busy.max_ns > 20_000 && busy.max_ns < 100_000, "{busy:?}");
+    let quiet = forwarder.stats(1).departure_error();
+    assert!(quiet.p99_ns < 15_000, "{quiet:?}");
+}

@@ -1,0 +1,152 @@
+//! The order in which links take turns, and the time of the next turn.
+
+use std::collections::VecDeque;
+
+use model::Nanos;
+use netio::PortSet;
+
+use super::Forwarder;
+use super::allowance::{Allowance, Turn};
+use super::link_runner::{LinkRunner, TurnEnd};
+use super::recent_arrivals::{RecentArrivals, TURN};
+
+/// The time after which a forwarder of several links looks for arrivals again, although more links
+/// have something to do.
+const LONGEST_ROUND: Nanos = Nanos(50_000);
+
+/// The load of several links. A link under high load takes its turns together with all others under
+/// high load, every [`TURN`]; the others are paced to their due times.
+#[derive(Debug, Default)]
+pub(super) struct LoadOfLinks {
+    /// The arrivals of all links.
+    all: RecentArrivals,
+    /// The arrivals of the links that are not under high load themselves.
+    quiet: RecentArrivals,
+    /// The links that wait for the next common turn.
+    waiting: Vec<u32>,
+    /// The links that have used up their allowance and have more to send, in the order of their turns.
+    behind: VecDeque<u32>,
+    /// The time of the next common turn.
+    turn: Nanos,
+}
+
+/// The way in which the forwarder waits for its next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// The step begins at the next due time, or at an arrival before it.
+    Exact,
+    /// The step begins at this time, regardless of arrivals and due times.
+    Turn(Nanos),
+    /// The step begins at this time, regardless of arrivals, or at the next due time, which is
+    /// earlier.
+    TurnOrDue(Nanos),
+}
+
+impl<P: PortSet> Forwarder<P> {
+    /// Gives a turn to each link that has something to do by `now`. Of several links, each sends at
+    /// most its allowance. One that has used it up gets its next turn after the links that are due by
+    /// then, and only one such turn is part of a step, because frames of others may have arrived
+    /// meanwhile. Returns true if more is due now.
+    pub(super) fn serve(&mut self, now: Nanos, horizon: Nanos) -> bool {
+        if self.runners.len() == 1 {
+            if let Some(link) = self.agenda.take(now) {
+                let all = Allowance::UNLIMITED;
+                let end = self.runners[link as usize].turn(&mut self.shared, horizon, now, all);
+                self.agenda.set(link, end.next);
+            }
+            return false;
+        }
+        while self.shared.latest <= now + LONGEST_ROUND
+            && let Some(link) = self.agenda.take(now)
+        {
+            let end = self.limited_turn(link, now, horizon, Turn::Due);
+            self.served.push((link, end));
+        }
+        for place in 0..self.served.len() {
+            let (link, end) = self.served[place];
+            self.plan_next(link, end, now);
+        }
+        self.served.clear();
+        if let Some(link) = self.load.behind.pop_front() {
+            self.runners[link as usize].waits = false;
+            let end = self.limited_turn(link, now, horizon, Turn::Behind);
+            self.plan_next(link, end, now);
+        }
+        !self.load.behind.is_empty() || self.agenda.next().is_some_and(|at| at <= now)
+    }
+
+    /// Gives a turn to one of several links.
+    fn limited_turn(&mut self, link: u32, now: Nanos, horizon: Nanos, turn: Turn) -> TurnEnd {
+        let runner = &mut self.runners[link as usize];
+        let next = self.agenda.next();
+        let allowance = Allowance::of_turn(self.shared.latest, next, runner.cost(), turn);
+        runner.turn(&mut self.shared, horizon, now, allowance)
+    }
+
+    /// Plans the next turn of one of several links.
+    fn plan_next(&mut self, link: u32, TurnEnd { next, is_cut }: TurnEnd, now: Nanos) {
+        let runner = &mut self.runners[link as usize];
+        if is_cut {
+            self.load.wait_behind(link, runner);
+        } else if next.is_some_and(|at| at < self.load.turn) && runner.load.is_high(now) {
+            self.load.wait_for_turn(link, runner);
+        } else {
+            self.agenda.set(link, next);
+        }
+    }
+
+    /// Gives the links that wait for the common turn an appointment, if it is time.
+    pub(super) fn begin_common_turn(&mut self, now: Nanos) {
+        if now < self.load.turn {
+            return;
+        }
+        self.load.turn = now + TURN;
+        for link in self.load.waiting.drain(..) {
+            self.runners[link as usize].waits = false;
+            self.agenda.at_latest(link, now);
+        }
+    }
+
+    /// Returns the way to wait after a step that began at `now`.
+    pub(crate) fn pace(&self, now: Nanos) -> Pace {
+        match &self.runners[..] {
+            [runner] if runner.load.is_high(now) => Pace::Turn(now + TURN),
+            [_] => Pace::Exact,
+            _ if self.load.quiet.is_high(now) => Pace::Turn(now + TURN),
+            _ if self.load.all.is_high(now) || !self.load.waiting.is_empty() => {
+                Pace::TurnOrDue(self.load.turn)
+            }
+            _ => Pace::Exact,
+        }
+    }
+}
+
+impl LoadOfLinks {
+    /// Counts a frame of a link. Returns true if the link waits for a turn and needs no appointment.
+    pub(super) fn arrived(&mut self, at: Nanos, link: u32, runner: &mut LinkRunner) -> bool {
+        self.all.arrived(at);
+        if !runner.load.is_high(at) {
+            self.quiet.arrived(at);
+        } else if at < self.turn {
+            self.wait_for_turn(link, runner);
+        }
+        runner.waits
+    }
+
+    /// Returns the time of the next common turn if a link waits for it.
+    pub(super) fn next_turn(&self) -> Option<Nanos> {
+        (!self.waiting.is_empty()).then_some(self.turn)
+    }
+
+    fn wait_for_turn(&mut self, link: u32, runner: &mut LinkRunner) {
+        if !std::mem::replace(&mut runner.waits, true) {
+            self.waiting.push(link);
+        }
+    }
+
+    fn wait_behind(&mut self, link: u32, runner: &mut LinkRunner) {
+        if !std::mem::replace(&mut runner.waits, true) {
+            self.behind.push_back(link);
+        }
+    }
+}
