@@ -42,8 +42,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_budget: LateBudget,
-    /// Drop packets this long after their due time if the emulator cannot keep up; 1ms to 10s [default: 10ms, or the late budget if
-    /// that is longer]
+    /// Drop packets later than this if the emulator cannot keep up [default: 10ms]
     #[arg(
         long,
         value_name = "TIME",
@@ -51,7 +50,7 @@ pub(crate) struct ForwarderArgs {
         hide_short_help = true
     )]
     late_limit: Option<LateLimit>,
-    /// Maximum memory for frames in flight; conditions that need more are refused
+    /// Maximum memory for frames in flight
     #[arg(
         long,
         value_name = "SIZE",
