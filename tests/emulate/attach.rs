@@ -289,7 +289,7 @@ fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<
     ip(&bridged.host, "link set veth2 nomaster")?;
     refused("is not a port of a bridge")?;
     ip(&bridged.host, "link set veth2 master br0")?;
-    bridged.refused(&format!("{pid} --network eth9"), 2, "but eth0")?;
+    bridged.refused(&format!("{pid} --network eth9"), 2, "it has eth0")?;
     bridged.refused("--pid 0", 2, "--pid 0")?;
     bridged.refused("--netns /no/such/file", 2, "/no/such/file")?;
     let other = NetNs::create()?;

@@ -222,7 +222,7 @@ fn restore_leaves_alone_what_a_box_of_another_user_has() -> Result<()> {
     let other = bed.emulator().run(|| IngressDrop::new(&PORTS))??;
     let said = restore(&bed)?;
     for port in PORTS {
-        let line = format!("another farwire already uses interface {port}: not restored");
+        let line = format!("not restored: another farwire already uses interface {port}");
         has(&said, &line)?;
     }
     check_same(&bed, &during)?;

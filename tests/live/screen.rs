@@ -232,11 +232,11 @@ fn a_terminal_that_is_gone_ends_the_command_and_the_link() -> Result<()> {
     drop(command);
     drop(pair.slave);
     let mut master = File::from(pair.master);
-    let mut shown = Vec::new();
-    while !String::from_utf8_lossy(&shown).contains("[delay 1ms]") {
+    let mut shown = Parser::new(ROWS, COLUMNS, 0);
+    while !shown.screen().contents().contains("[delay 1ms]") {
         let mut bytes = [0; 4096];
         let read = master.read(&mut bytes)?;
-        shown.extend_from_slice(&bytes[..read]);
+        shown.process(&bytes[..read]);
     }
     drop(master);
     let status = process::end_of(&mut child)?;
