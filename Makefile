@@ -27,6 +27,7 @@ test: toolchain test-tools ## every test that this machine allows, but for the l
 
 test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest and with programs that read or validate the formats and the files for CI, and the book
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
+	$(CARGO) test --locked --manifest-path examples/rust-tests/Cargo.toml --target-dir target/rust-tests
 
 check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, documentation, licences, advisories where RustSec's database can be fetched
 	$(CARGO) fmt --all --check
