@@ -341,7 +341,8 @@ fn quiet_links_beside_a_flooded_one_lose_nothing() -> Result<()> {
 fn a_link_that_must_send_too_much_loses_its_own_packets_and_no_others() -> Result<()> {
     const BURST: u32 = 4_000;
     let street = Street::build(3)?;
-    let slot = "duplicate = '100%', stages = [{ kind = 'duplicate', direction = 'up', duplicate = '100%' }, \
+    let slot = "stages = [{ kind = 'duplicate', name = 'twice', direction = 'up', duplicate = '100%' }, \
+                { kind = 'duplicate', name = 'again', direction = 'up', duplicate = '100%' }, \
                 { kind = 'slots', direction = 'up', min = '400ms' }]";
     let links = file(["delay = '1ms'", slot, ""])?;
     let options = ["--late-limit", "1ms"];

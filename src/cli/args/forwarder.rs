@@ -23,7 +23,7 @@ use record::lateness::LateBudget;
 /// Options of the emulator: processor time, memory, and records of packets.
 #[derive(Args, Debug)]
 pub(crate) struct ForwarderArgs {
-    /// Processor time to be on time: spin (busy-wait the last microseconds) or gentle
+    /// How to wait: spin (busy-wait the last microseconds) or gentle
     #[arg(
         long,
         value_name = "USE",

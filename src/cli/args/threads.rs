@@ -8,7 +8,7 @@ use super::headings;
 use crate::forward::threads::ThreadCount;
 
 /// Options of the threads that forward.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ThreadsArgs {
     /// Number of threads that forward, at most one for each link; auto is one for each processor, up to 16
     #[arg(
