@@ -90,6 +90,7 @@ const PARTS: &[Part] = &[
     Part::usual("probe-rate", &[], instruments::probe_rate::run),
     Part::usual("capacity", &[], instruments::capacity::run),
     Part::usual("model", &[], model::run),
+    Part::paired("isolation", &["ip"], path::isolation::run),
     Part::paired("packet-log", &["iperf3"], path::paired::packet_log),
     Part::paired("start", &[], path::start::run),
     Part::paired("page", &["iperf3"], path::page::run),

@@ -17,9 +17,11 @@ use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::links_file::{self, AllLinks};
 use super::args::screen::{self, LiveScreen, TuiArg};
 use super::args::target::TargetArgs;
+use super::args::threads::ThreadsArgs;
 use crate::emulate::attach::Target;
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
-use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
+use crate::forward::thread::ForwarderOptions;
+use crate::forward::threads::Forwarders;
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::service_manager;
@@ -47,7 +49,7 @@ use serde::Serialize;
 /// farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
-/// as link = { delay = "20ms" }. All links share one thread, its receive rings and --held-memory.
+/// as link = { delay = "20ms" }. All links share --held-memory, and one thread with its receive rings unless --threads asks for more.
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "the help names a TOML table"
@@ -84,6 +86,8 @@ pub(crate) struct EmulateArgs {
     json: Option<PathBuf>,
     #[command(flatten)]
     forwarder: ForwarderArgs,
+    #[command(flatten)]
+    threads: ThreadsArgs,
     #[command(flatten)]
     listen: ListenArg,
     #[command(flatten)]
@@ -184,10 +188,11 @@ impl EmulateArgs {
             live: live.collect(),
             on_exit: OnExit::Restore,
         };
+        let threads = self.threads.count().of_links(interfaces.len());
         match *ends {
             [_] => self.stand(wanted, |mut summaries| summaries.remove(0)),
             _ => self.stand(wanted, |summaries| {
-                AllLinks::new(interfaces.iter().cloned(), summaries)
+                AllLinks::new(interfaces.clone(), threads, summaries)
             }),
         }
     }
@@ -225,9 +230,10 @@ impl EmulateArgs {
             live: live.collect(),
             on_exit: self.on_exit,
         };
+        let threads = self.threads.count().of_links(links.len());
         self.stand(wanted, |summaries| {
             let interfaces = links.iter().map(|of| [of.a.clone(), of.b.clone()]);
-            AllLinks::new(interfaces, summaries)
+            AllLinks::new(interfaces.collect(), threads, summaries)
         })
     }
 
@@ -254,15 +260,23 @@ impl EmulateArgs {
         } = wanted;
         let ends: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
         let names = ends.clone();
-        let serve = |forwarder: &ForwarderHandle| {
+        let threads = self.threads.count().of_links(links.len());
+        let options = ForwarderOptions {
+            cpus: self.threads.cpus(),
+            ..options
+        };
+        let serve = |forwarders: &Forwarders| {
             let all = live.into_iter().zip(names).enumerate();
-            let all = all.map(|(number, ((name, spec), ends))| NewLink {
-                name,
-                ends,
-                forwarder: forwarder.clone(),
-                number,
-                spec,
-                build: Ok(Box::new(move |spec| spec.to_link_of("box", number as u64))),
+            let all = all.map(|(link, ((name, spec), ends))| {
+                let (forwarder, number) = forwarders.of_link(link);
+                NewLink {
+                    name,
+                    ends,
+                    forwarder: forwarder.clone(),
+                    number,
+                    spec,
+                    build: Ok(Box::new(move |spec| spec.to_link_of("box", link as u64))),
+                }
             });
             let all: Vec<NewLink> = all.collect();
             let Some(listening) = listening else {
@@ -274,7 +288,7 @@ impl EmulateArgs {
                 has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
-        let (wan_box, live) = WanBox::up(links, self.force, on_exit, options, serve)?;
+        let (wan_box, live) = WanBox::up(links, threads, self.force, on_exit, options, serve)?;
         let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
         link_conditions::note_all(notes);

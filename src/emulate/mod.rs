@@ -16,6 +16,7 @@ mod side_by_side;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, bail};
@@ -29,10 +30,8 @@ use netio::lease::{InterfaceLease, InterfaceLeases};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::forward::PortId;
-use crate::forward::thread::{
-    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, RING_SLOTS,
-};
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions, RING_SLOTS};
+use crate::forward::threads::{Forwarders, distribute, place};
 use crate::notes::{log, warn};
 use crate::service_manager::{self, Watchdog};
 use conditions::EmulatedLink;
@@ -65,7 +64,7 @@ pub(crate) struct WanBox {
     /// Allows interfaces that have addresses or routes or lead to the default route.
     force: bool,
     watcher: LinkWatcher,
-    running: ForwarderThread,
+    running: Forwarders,
     stop: Stop,
     holder: BoxHolder,
     reported_holder_death: bool,
@@ -93,14 +92,15 @@ pub(crate) struct Insertion {
 }
 
 impl WanBox {
-    /// Takes all interfaces and starts to forward between the two of each link. `beside` starts
-    /// whatever else runs in this process and is confined together with it.
+    /// Takes all interfaces and starts to forward between the two of each link, with this number of
+    /// threads. `beside` starts whatever else runs in this process and is confined together with it.
     pub(crate) fn up<T>(
         links: Vec<BoxLink>,
+        threads: usize,
         force: bool,
         on_exit: OnExit,
         options: ForwarderOptions,
-        beside: impl FnOnce(&ForwarderHandle) -> Result<T>,
+        beside: impl FnOnce(&Forwarders) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
         let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
         let parts = links.into_iter();
@@ -108,11 +108,12 @@ impl WanBox {
         let (names, parts): (Vec<_>, Vec<_>) = parts.unzip();
         let (insertions, links): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let found = find_all(&names, force)?;
-        make_room(found.len())?;
+        make_room(found.len(), threads)?;
         // From here on, a signal or the death of the forwarder ends the box in order.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
         let leases = InterfaceLeases::open().map_err(blame)?;
-        let (mut sockets, ports) = open(&found)?;
+        let shares = distribute(found.len(), threads);
+        let mut sockets = open(&found, &shares)?;
         let indices = found.iter().map(|pair| pair.each_ref().map(|of| of.index));
         let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
@@ -130,18 +131,14 @@ impl WanBox {
             let guard = IngressDrop::new(&early).or_machine()?;
             let mut pairs = side_by_side::each(pairs, InterfacePair::raise)?;
             if let [_, _] = names[..] {
-                for (socket, name) in sockets.iter_mut().zip(&names) {
+                for (socket, name) in sockets.iter_mut().flatten().zip(&names) {
                     // If this fails, trains of tunnel packets leave in another form; `doctor`
                     // explains why.
                     let _ = socket.take_tunnels(name);
                 }
             }
             let confinement = Confinement::begin()?;
-            let placed = ports
-                .into_iter()
-                .zip(links)
-                .map(|(ports, link)| PlacedLink { ports, link });
-            let running = ForwarderThread::start_all(sockets, placed.collect(), options)?;
+            let running = Forwarders::start(place(sockets, &shares, links), shares, options)?;
             let inserted = pairs.iter_mut().filter(|pair| pair.is_inserted());
             for pair in inserted {
                 // Nothing passes from here on, until the link is inserted.
@@ -149,7 +146,7 @@ impl WanBox {
                 taken.or_machine()?;
                 pair.insert()?;
             }
-            let beside = beside(running.handle())?;
+            let beside = beside(&running)?;
             let sysctls = confinement.complete()?;
             Ok((pairs, guard, running, beside, sysctls))
         };
@@ -236,7 +233,7 @@ impl WanBox {
             }
             self.follow_all()?;
             if let Some(watchdog) = &mut watchdog {
-                watchdog.check(|| self.running.handle().ask_whether_alive());
+                watchdog.check(|| self.running.ask_whether_alive());
             }
             if self.holder.has_ended() && !std::mem::replace(&mut self.reported_holder_death, true)
             {
@@ -351,8 +348,8 @@ impl WanBox {
             self.guard.take_again(&found.name).or_machine()?;
             let keep_down = self.pairs[link].keeps_down(side);
             let raised = lease.set_up(!keep_down).map_err(blame);
-            let joined =
-                raised.and_then(|_| Ok(self.running.handle().rejoin(link, side, found.index)?));
+            let (forwarder, number) = self.running.of_link(link);
+            let joined = raised.and_then(|_| Ok(forwarder.rejoin(number, side, found.index)?));
             match joined {
                 Ok(()) => Ok((found, lease)),
                 Err(failure) => {
@@ -438,29 +435,35 @@ const DESCRIPTORS_OF_LINK: u64 = 2;
 /// many interfaces in parallel.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Makes sure that this process may have enough descriptors for a box of this number of links.
+/// The descriptors of a forwarder thread: its two rings, its alarm and its commands.
+const DESCRIPTORS_OF_THREAD: u64 = 8;
+
+/// Makes sure that this process may have enough descriptors for a box of this number of links and
+/// threads.
 ///
 /// # Errors
 /// Blames the machine if the limit is too low and cannot be raised.
-fn make_room(links: usize) -> Result<(), Failure> {
+fn make_room(links: usize, threads: usize) -> Result<(), Failure> {
     let parallel = 4 * side_by_side::threads(2 * links) as u64;
-    let needed = links as u64 * DESCRIPTORS_OF_LINK + OTHER_DESCRIPTORS + parallel;
+    let of_threads = threads as u64 * DESCRIPTORS_OF_THREAD;
+    let needed = links as u64 * DESCRIPTORS_OF_LINK + of_threads + OTHER_DESCRIPTORS + parallel;
     let what = || counted(links as u64, "link");
     descriptors::make_room(needed)
         .with_context(what)
         .or_machine()
 }
 
-/// Opens all interfaces. The two of a single link have separate rings; those of several links share
-/// rings.
-fn open(found: &[[Interface; 2]]) -> Result<(Vec<AfPacket>, Vec<[PortId; 2]>), Failure> {
+/// Opens all interfaces, for each thread those of its links. The two interfaces of a single link have
+/// separate rings; those of a thread with links from a file share rings.
+fn open(found: &[[Interface; 2]], shares: &[Range<usize>]) -> Result<Vec<Vec<AfPacket>>, Failure> {
     if let [[a, b]] = found {
         let opened = AfPacket::open_pair([&a.name, &b.name], RING_SLOTS).or_machine()?;
-        return Ok((opened.into(), vec![PortId::SEPARATE_SETS]));
+        return Ok(vec![opened.into()]);
     }
-    let names: Vec<&str> = found.iter().flatten().map(|of| of.name.as_str()).collect();
-    let together = AfPacket::open_all(&names, RING_SLOTS).or_machine()?;
-    let links = (0..).zip(found);
-    let ports = links.map(|(link, _)| PortId::in_one_set(link)).collect();
-    Ok((vec![together], ports))
+    let open_share = |share: Range<usize>| {
+        let interfaces = found[share].iter().flatten();
+        let names: Vec<&str> = interfaces.map(|of| of.name.as_str()).collect();
+        Ok(vec![AfPacket::open_all(&names, RING_SLOTS).or_machine()?])
+    };
+    side_by_side::each(shares.to_vec(), open_share)
 }

@@ -29,6 +29,7 @@ mod test_writers;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
+pub(crate) mod threads;
 #[cfg(test)]
 mod turn_tests;
 mod turns;

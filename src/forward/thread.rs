@@ -3,16 +3,17 @@
 use std::any::Any;
 use std::io;
 use std::iter;
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use conditions::EmulatedLink;
 use model::{ConfigError, Link, LinkConfig, Nanos, Side, Waiting};
-use netio::cpu::ThreadClock;
+use netio::cpu::{self, ThreadClock};
 use netio::{AfPacket, Alarm, CpuUse, PortSet, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::Summary;
@@ -52,6 +53,12 @@ pub(crate) struct ForwarderOptions {
     pub(crate) late_limit: LateLimit,
     /// The limit of bytes of frames held.
     pub(crate) memory: usize,
+    /// The bytes that the conditions of each link need of this, in the order of the links, or none.
+    pub(crate) needs: Vec<usize>,
+    /// The number of this forwarder among those of the process.
+    pub(crate) number: usize,
+    /// The processors on which the forwarders run, each on the next one; without any, on all.
+    pub(crate) cpus: Vec<usize>,
     /// The log of the first link's packets.
     pub(crate) packet_log: Option<PacketLog>,
     /// The captures in the order of the links, one per link, or none.
@@ -67,6 +74,9 @@ impl Default for ForwarderOptions {
             late_budget: LateBudget::DEFAULT,
             late_limit: LateLimit::DEFAULT,
             memory: HELD_MEMORY,
+            needs: Vec::new(),
+            number: 0,
+            cpus: Vec::new(),
             packet_log: None,
             captures: Vec::new(),
             died: Arc::default(),
@@ -80,6 +90,48 @@ impl From<CpuUse> for ForwarderOptions {
             cpu,
             ..Self::default()
         }
+    }
+}
+
+impl ForwarderOptions {
+    /// Divides these options among forwarders with these links each. The packet log belongs to the
+    /// first link. Each forwarder gets the memory that the conditions of its links need, and an equal
+    /// part of the rest.
+    pub(super) fn divide(self, links: &[Range<usize>]) -> Vec<Self> {
+        let Self {
+            cpu,
+            late_budget,
+            late_limit,
+            memory,
+            needs,
+            number: _,
+            cpus,
+            packet_log,
+            captures,
+            died,
+        } = self;
+        let need = |of: &[usize]| {
+            of.iter()
+                .fold(0_usize, |sum, need| sum.saturating_add(*need))
+        };
+        let rest = memory.saturating_sub(need(&needs)) / links.len().max(1);
+        let (mut captures, mut packet_log) = (captures.into_iter(), packet_log);
+        let part = |(number, links): (usize, &Range<usize>)| {
+            let needs = needs.get(links.clone()).unwrap_or_default().to_vec();
+            Self {
+                cpu,
+                late_budget,
+                late_limit,
+                memory: need(&needs) + rest,
+                needs,
+                number,
+                cpus: cpus.clone(),
+                packet_log: packet_log.take(),
+                captures: captures.by_ref().take(links.len()).collect(),
+                died: Arc::clone(&died),
+            }
+        };
+        links.iter().enumerate().map(part).collect()
     }
 }
 
@@ -170,6 +222,8 @@ enum ForwarderCommand {
     },
     /// Answer, which shows that the forwarder is alive.
     Answer(Sender<()>),
+    /// Answer together with other forwarders.
+    AnswerWithAll(Arc<AtomicUsize>, Sender<()>),
     /// End the forwarder.
     Stop,
 }
@@ -240,10 +294,20 @@ impl ForwarderThread {
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let waker = Arc::clone(&wakeup);
+        let name = match options.number {
+            0 => "forwarder".to_owned(),
+            number => format!("forwarder-{number}"),
+        };
+        let mut cpus = options.cpus.into_iter().cycle();
+        let own_cpu = cpus.nth(options.number);
         let thread = std::thread::Builder::new()
-            .name("forwarder".to_owned())
+            .name(name)
             .spawn(move || {
                 let _panic_flag = PanicFlag(options.died);
+                if let Some(cpu) = own_cpu {
+                    // The processors were checked when they were read.
+                    let _ = cpu::run_on(cpu);
+                }
                 let waiter = Waiter::measure(options.cpu);
                 let mut forwarder = Forwarder::new(sets, options.memory);
                 let own = ThreadClock::of_this_thread();
@@ -288,12 +352,17 @@ impl ForwarderThread {
         &self.handle
     }
 
+    /// Asks the forwarder to stop, so that several can stop side by side.
+    pub(super) fn ask_to_stop(&self) {
+        self.handle.send(ForwarderCommand::Stop);
+    }
+
     /// Stops forwarding. Packets on their way are lost. Returns the summary of each link.
     ///
     /// # Errors
     /// Fails if the forwarder has died; the error gives the cause.
     pub(crate) fn stop(self) -> Result<Vec<Summary>> {
-        self.handle.send(ForwarderCommand::Stop);
+        self.ask_to_stop();
         let ended = self.thread.join();
         let mut summaries =
             ended.map_err(|panic| anyhow!("the emulator died: {}", message(&*panic)))?;
@@ -396,11 +465,18 @@ impl ForwarderHandle {
         Ok(done?)
     }
 
-    /// Asks whether the forwarder is alive. The answer arrives when the forwarder handles its
-    /// commands, and never if it has died.
-    pub(crate) fn ask_whether_alive(&self) -> Receiver<()> {
+    /// Asks whether all these forwarders are alive. The answer arrives when the last of them handles
+    /// its commands, and never if one has died.
+    pub(crate) fn ask_whether_all_alive<'h>(
+        forwarders: impl Iterator<Item = &'h Self>,
+    ) -> Receiver<()> {
         let (answer, answered) = mpsc::channel();
-        self.send(ForwarderCommand::Answer(answer));
+        let all: Vec<_> = forwarders.collect();
+        let missing = Arc::new(AtomicUsize::new(all.len()));
+        for forwarder in all {
+            let missing = Arc::clone(&missing);
+            forwarder.send(ForwarderCommand::AnswerWithAll(missing, answer.clone()));
+        }
         answered
     }
 
@@ -526,6 +602,11 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
                     let _ = done.send(self.forwarder.rejoin(link, side, interface));
                 }
                 ForwarderCommand::Answer(done) => drop(done.send(())),
+                ForwarderCommand::AnswerWithAll(missing, done) => {
+                    if missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        let _ = done.send(());
+                    }
+                }
                 ForwarderCommand::Stop => return true,
             }
         }
@@ -646,6 +727,25 @@ pub(crate) mod tests {
             paths: CheckedPaths::new(paths(up)).unwrap(),
             ..NewConditions::default()
         }
+    }
+
+    #[test]
+    fn forwarders_divide_the_memory_by_what_their_links_need() {
+        let options = ForwarderOptions {
+            memory: 1_000,
+            needs: vec![100, 0, 500],
+            cpus: vec![3],
+            ..CpuUse::Gentle.into()
+        };
+        let parts = options.divide(&[0..2, 2..3]);
+        let each: Vec<_> = parts
+            .iter()
+            .map(|part| (part.number, part.memory, part.needs.clone()))
+            .collect();
+        assert_eq!(each, [(0, 300, vec![100, 0]), (1, 700, vec![500])]);
+        assert!(parts.iter().all(|part| part.cpus == [3]));
+        let halves = ForwarderOptions::default().divide(&[0..9, 9..18]);
+        assert_eq!(halves[0].memory, HELD_MEMORY / 2);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Many clients and one far end in namespaces of this machine: the test bed `netns` with `clients`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -13,22 +14,21 @@ use netio::stop::Stop;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, LinkSummaries, Testbed, TestbedSpec, environment};
-use crate::forward::PortId;
-use crate::forward::thread::{
-    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, RING_SLOTS,
-};
+use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions, RING_SLOTS};
+use crate::forward::threads::{Forwarders, ThreadCount, distribute, place};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::{FarEndServer, raise_descriptor_limit};
 use record::Measurement;
 use record::bed::Pair;
-use record::lateness::LinkDepartures;
+use record::lateness::{LateBudget, LinkDepartures};
 
-/// One namespace per client, and one forwarder for all their links.
+/// One namespace per client, and the forwarders of their links.
 struct Clients {
     stalls: StallWatch,
     bed: Star,
-    running: ForwarderThread,
+    running: Forwarders,
+    late_budget: LateBudget,
     died: Arc<AtomicBool>,
     /// The names of the links, in the order of the clients.
     names: Vec<String>,
@@ -43,6 +43,7 @@ pub(super) fn set_up(
     spec: &TestbedSpec<'_>,
     pair: &Pair,
     seed: u64,
+    threads: ThreadCount,
     options: ForwarderOptions,
 ) -> Result<Box<dyn Testbed>> {
     // Each namespace keeps a descriptor open, and a test needs several at each end.
@@ -57,20 +58,24 @@ pub(super) fn set_up(
     let bed = Star::build(&config, clients)?;
     let port_names = bed.ports();
     let ports: Vec<&str> = port_names.iter().map(String::as_str).collect();
-    let shared = bed
-        .emulator()
-        .run(|| AfPacket::open_all(&ports, RING_SLOTS))??;
-    let joined = (0..).zip(links).map(|(number, link)| PlacedLink {
-        ports: PortId::in_one_set(number),
-        link,
-    });
+    let shares = distribute(links.len(), threads.of_links(links.len()));
+    let sets = bed.emulator().run(|| {
+        // Each link has two ports.
+        let open = |share: &Range<usize>| -> Result<_> {
+            let own = &ports[2 * share.start..2 * share.end];
+            Ok(vec![AfPacket::open_all(own, RING_SLOTS)?])
+        };
+        shares.iter().map(open).collect::<Result<Vec<_>>>()
+    })??;
     let died = Arc::clone(&options.died);
-    let running = ForwarderThread::start_all(vec![shared], joined.collect(), options)?;
+    let late_budget = options.late_budget;
+    let running = Forwarders::start(place(sets, &shares, links), shares, options)?;
     let far_end = start_far_end(bed.server(), SERVER.v4.into(), spec.congestion, clients)?;
     Ok(Box::new(Clients {
-        stalls: StallWatch::begin(running.handle().late_budget())?,
+        stalls: StallWatch::begin(late_budget)?,
         bed,
         running,
+        late_budget,
         died,
         names,
         http: far_end.address("http")?.port(),
@@ -112,14 +117,16 @@ impl Testbed for Clients {
     /// very large.
     fn departures(&self) -> Vec<LinkDepartures> {
         let name = format!("all {} links", self.names.len());
-        let budget = self.running.handle().late_budget();
-        let links = self.running.handle().departures().unwrap_or_default();
-        vec![LinkDepartures::of_all(name, budget, links)]
+        vec![LinkDepartures::of_all(
+            name,
+            self.late_budget,
+            self.running.departures(),
+        )]
     }
 
     fn forwarders(&self) -> Vec<(ForwarderHandle, usize)> {
-        let all = 0..self.names.len();
-        all.map(|link| (self.running.handle().clone(), link))
+        let all = (0..self.names.len()).map(|link| self.running.of_link(link));
+        all.map(|(forwarder, number)| (forwarder.clone(), number))
             .collect()
     }
 

@@ -25,6 +25,7 @@ use nix::unistd::{geteuid, getuid};
 use crate::forward::overload::LateLimit;
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
+use crate::forward::threads::ThreadCount;
 use conditions::LinkSpec;
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
@@ -147,6 +148,10 @@ pub(crate) struct TestbedBuilder {
     by_flow: bool,
     /// The time after the due time beyond which a departure is late.
     late_budget: LateBudget,
+    /// The number of threads that forward the links of many clients.
+    threads: ThreadCount,
+    /// The processors on which forwarders run; without any, on all.
+    cpus: Vec<usize>,
     /// The borrowed interfaces. They stay borrowed between test beds, because hardware takes
     /// seconds to get a carrier.
     nics: Mutex<Option<Arc<HeldNics>>>,
@@ -237,8 +242,20 @@ impl TestbedBuilder {
             cpu,
             by_flow: false,
             late_budget,
+            threads: ThreadCount::ONE,
+            cpus: Vec::new(),
             nics: Mutex::default(),
         })
+    }
+
+    /// Sets the number of threads that forward the links of many clients, and the processors on which
+    /// forwarders run.
+    pub(crate) fn with_threads(self, threads: ThreadCount, cpus: Vec<usize>) -> Self {
+        Self {
+            threads,
+            cpus,
+            ..self
+        }
     }
 
     /// Says whether emulated links add up their packets by flow.
@@ -270,7 +287,7 @@ impl TestbedBuilder {
     pub(crate) fn set_up(&self, spec: &TestbedSpec<'_>, seed: u64) -> Result<Box<dyn Testbed>> {
         match spec.bed {
             Bed::Netns(pair) if pair.clients > 1 => {
-                clients::set_up(spec, pair, seed, self.forwarder()?)
+                clients::set_up(spec, pair, seed, self.threads, self.forwarder()?)
             }
             Bed::Netns(_) | Bed::Chain(_) => {
                 namespaces::set_up(spec, seed, self.late_budget, || self.forwarder())
@@ -287,6 +304,7 @@ impl TestbedBuilder {
             packet_log,
             late_budget: self.late_budget,
             late_limit: LateLimit::beside(self.late_budget),
+            cpus: self.cpus.clone(),
             ..self.cpu.into()
         })
     }

@@ -59,8 +59,15 @@ pub(super) fn set_up(
         ..BedConfig::default()
     };
     let links = spec.bed.links(spec.link, seed)?;
-    let with_options = |(name, link): (String, EmulatedLink)| Ok((name, (link, options()?)));
-    let links: Vec<_> = links.into_iter().map(with_options).collect::<Result<_>>()?;
+    let with_options = |(number, (name, link)): (usize, (String, EmulatedLink))| {
+        let options = ForwarderOptions {
+            number,
+            ..options()?
+        };
+        Ok((name, (link, options)))
+    };
+    let links = links.into_iter().enumerate().map(with_options);
+    let links: Vec<_> = links.collect::<Result<_>>()?;
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().unzip();
     let bed = EmulatedBed::up(&config, links)?;
     if let Some(bucket) = spec.bed.token_bucket() {

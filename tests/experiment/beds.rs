@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{farwire, has, stderr, succeeded};
+use test_support::process::{self, farwire, has, stderr, succeeded};
 use test_support::scenario::{PING, Small};
 
 const CHAIN: &str = "\
@@ -67,7 +67,8 @@ fn every_client_has_a_link_of_its_own_and_all_measure_at_once() -> Result<()> {
     const CASES: &str = "[[cases]]\nname = 'five'\n\
         expect = [{ of = 'tcp.client_goodput_bit_per_s.min', least = '1kbit' }]\n";
     let small = Small::written(&[&clients_head(5), PING, TCP, CASES].concat())?;
-    let output = small.run()?;
+    // The links are divided among three threads.
+    let output = process::run(small.command().args(["--threads", "3"]))?;
     let runs = small.runs()?;
     let run = runs.first().context("a run")?;
     ensure!(run["outcome"]["outcome"] != "failed", "{run}");

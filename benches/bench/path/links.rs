@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -151,7 +152,7 @@ impl Ends {
 
     /// Opens the first `links` links, lets the busy ones carry their streams, and closes all.
     fn emulate(&self, links: usize, with_idle: bool) -> Result<Came> {
-        let file = links_file(links, "delay = \"1ms\"")?;
+        let file = links_file(0..links, "delay = \"1ms\"")?;
         let mut command = Command::new(FARWIRE);
         command.args(["emulate", "--links"]).arg(&file);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -217,12 +218,12 @@ pub(crate) fn address(link: usize, number: usize) -> String {
     format!("10.{}.{}.{number}", 80 + link / 250, link % 250)
 }
 
-/// Writes the file for `emulate --links` with the first `links` links under these conditions.
-pub(crate) fn links_file(links: usize, conditions: &str) -> Result<PathBuf> {
+/// Writes the file for `emulate --links` with these links under these conditions.
+pub(crate) fn links_file(links: Range<usize>, conditions: &str) -> Result<PathBuf> {
     let file = scratch("links.toml")?;
     let table =
         |link| format!("[[links]]\na = \"a{link}\"\nb = \"b{link}\"\nlink = {{ {conditions} }}\n");
-    fs::write(&file, (0..links).map(table).collect::<String>())?;
+    fs::write(&file, links.map(table).collect::<String>())?;
     Ok(file)
 }
 

@@ -1,5 +1,6 @@
 //! The packet path beside its peers.
 
+pub(crate) mod isolation;
 pub(crate) mod lateness;
 pub(crate) mod links;
 pub(crate) mod packets;

@@ -10,109 +10,149 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use netio::netns::NetNs;
+use serde_json::Value;
 
 use crate::path::links::{Ends, address, links_file};
 use crate::processes::{FARWIRE, Running, await_thread};
 use crate::report::rows::{Better, Found, Quantity, Row, Sample};
-use crate::results::Outcome;
-use crate::rounds::rounds;
+use crate::results::{Outcome, scratch};
+use crate::rounds::{rounds, shuffled};
 
-/// The numbers of simultaneous paths.
-const PATHS: [usize; 2] = [256, 512];
-/// The rate of each path, in bit/s of L2 frames; a tenth more is offered.
-const RATE: f64 = 3e6;
+/// A number of simultaneous paths and the rate of each.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    paths: usize,
+    /// The rate in Mbit/s of L2 frames. A tenth more is offered.
+    mbit: u32,
+}
+
+const CASES: [Case; 3] = [
+    Case {
+        paths: 256,
+        mbit: 3,
+    },
+    Case {
+        paths: 512,
+        mbit: 3,
+    },
+    Case {
+        paths: 128,
+        mbit: 16,
+    },
+];
+const MOST_PATHS: usize = 512;
+/// The options that are compared.
+const THREADS: [&str; 2] = ["auto", "1"];
 const PORT: u16 = 9;
 const PAYLOAD: usize = 1472;
 const FRAME: usize = PAYLOAD + 42;
 const SETTLED: Duration = Duration::from_secs(3);
 const COUNTED: Duration = Duration::from_secs(10);
 
-/// A statistic of the errors of all paths.
-type OfAll = fn(&[f64]) -> f64;
+/// The result of all paths together.
+struct Paths {
+    /// The errors of their rates in percent.
+    errors: Vec<f64>,
+    /// The largest 99th percentile of the departure error of a path, in ms.
+    p99_ms: f64,
+}
 
 pub(crate) fn run() -> Result<Outcome> {
     let rounds = rounds(1)?;
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{} and {} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate",
-            PATHS[0],
-            PATHS[1],
+            "many links with a rate in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate, and \
+             the departure errors that the summaries state; with --threads auto beside one thread",
             COUNTED.as_secs()
         ),
     );
-    let ends = Ends::build(PATHS[1], PATHS[1])?;
-    for paths in PATHS {
-        let round = |_| errors(&ends, paths);
-        let found: Vec<Vec<f64>> = (0..rounds).map(round).collect::<Result<_>>()?;
-        outcome.rows(rows(paths, &found));
+    let ends = Ends::build(MOST_PATHS, MOST_PATHS)?;
+    for case in CASES {
+        let found = shuffled(rounds, &THREADS, |threads| measure(&ends, case, threads))?;
+        outcome.rows(rows(case, &found));
     }
     Ok(outcome)
 }
 
-/// Makes the rows for this number of paths from the errors of all rounds.
-fn rows(paths: usize, found: &[Vec<f64>]) -> Vec<Row> {
-    let rows: [(&str, &str, OfAll); 3] = [
-        ("slowest, error", "%", |all| {
-            all.iter().copied().fold(f64::MAX, f64::min)
+/// Makes the rows of a case from the results of all rounds.
+fn rows(case: Case, found: &[Vec<Paths>]) -> Vec<Row> {
+    type Value = fn(&Paths) -> f64;
+    let rows: [(&str, &str, Value); 4] = [
+        ("slowest, error", "%", |of| {
+            of.errors.iter().copied().fold(f64::MAX, f64::min)
         }),
-        ("fastest, error", "%", |all| {
-            all.iter().copied().fold(f64::MIN, f64::max)
+        ("fastest, error", "%", |of| {
+            of.errors.iter().copied().fold(f64::MIN, f64::max)
         }),
-        ("beyond 1 %", "paths", |all| {
-            all.iter().filter(|error| error.abs() > 1.0).count() as f64
+        ("beyond 1 %", "paths", |of| {
+            of.errors.iter().filter(|error| error.abs() > 1.0).count() as f64
         }),
+        ("late, p99 of the worst", "ms", |of| of.p99_ms),
     ];
-    let row = |(what, unit, of): (&str, &str, OfAll)| {
+    let row = |(what, unit, value): (&str, &str, Value)| {
+        let samples = |round: &Vec<Paths>| round.iter().map(|of| Sample::from(value(of))).collect();
         let found = Found {
-            names: vec!["farwire".to_owned()],
-            rounds: found
-                .iter()
-                .map(|all| vec![Sample::from(of(all))])
-                .collect(),
+            names: vec!["farwire --threads auto".to_owned(), "one thread".to_owned()],
+            rounds: found.iter().map(samples).collect(),
         };
+        let Case { paths, mbit } = case;
         let quantity = Quantity {
             better: Better::Neither,
-            ..Quantity::less(&format!("{paths} paths of 3mbit: {what}"), unit)
+            ..Quantity::less(&format!("{paths} paths of {mbit}mbit: {what}"), unit)
         };
-        found.alone(&quantity, 0)
+        found.row(&quantity, 0, 1, "one thread")
     };
     rows.into_iter().filter_map(row).collect()
 }
 
-/// Measures the error of the rate of each path, in percent.
-fn errors(ends: &Ends, paths: usize) -> Result<Vec<f64>> {
-    let file = links_file(paths, "rate = \"3mbit\", queue = \"50pkt\"")?;
+/// Measures all paths of a case with this value of `--threads`.
+fn measure(ends: &Ends, case: Case, threads: &str) -> Result<Paths> {
+    let Case { paths, mbit } = case;
+    let conditions = format!("rate = \"{mbit}mbit\", queue = \"50pkt\"");
+    let file = links_file(0..paths, &conditions)?;
+    let report = scratch("paths.json")?;
     let mut command = Command::new(FARWIRE);
     command.args(["emulate", "--links"]).arg(&file);
+    command.args(["--threads", threads, "--json"]).arg(&report);
     let mut emulator = Running::start(&ends.middle, &mut command)?;
     await_thread(emulator.pid(), "forwarder")?;
     // The socket drops unread datagrams; without it, each datagram would be answered by ICMP.
     let _sink = ends.server.run(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
     let is_over = AtomicBool::new(false);
+    let rate = f64::from(mbit) * 1e6;
     let counted = thread::scope(|scope| {
-        let sending = scope.spawn(|| ends.client.run(|| offer(paths, &is_over)));
+        let sending = scope.spawn(|| ends.client.run(|| offer(paths, rate, &is_over)));
         let counted = count(&ends.server, paths);
         is_over.store(true, Ordering::Relaxed);
         sending.join().expect("the sender does not panic")??;
         counted
     });
     emulator.end()?;
-    Ok(counted?
+    let summary: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
+    fs::remove_file(&report)?;
+    let links = summary["links"].as_array().context("no links")?;
+    let p99 = links
         .iter()
-        .map(|rate| 100.0 * (rate / RATE - 1.0))
-        .collect())
+        .filter_map(|link| link["departure_error"]["p99_ns"].as_f64());
+    Ok(Paths {
+        errors: counted?
+            .iter()
+            .map(|of| 100.0 * (of / rate - 1.0))
+            .collect(),
+        p99_ms: p99.fold(0.0, f64::max) / 1e6,
+    })
 }
 
 /// Sends to all paths in turns until it is over.
-fn offer(paths: usize, is_over: &AtomicBool) -> Result<()> {
+fn offer(paths: usize, rate: f64, is_over: &AtomicBool) -> Result<()> {
     let connect = |path| -> Result<UdpSocket> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect((address(path, 2), PORT))?;
         Ok(socket)
     };
     let sockets: Vec<UdpSocket> = (0..paths).map(connect).collect::<Result<_>>()?;
-    let turn = Duration::from_secs_f64(FRAME as f64 * 8.0 / RATE / 1.1);
+    let turn = Duration::from_secs_f64(FRAME as f64 * 8.0 / rate / 1.1);
     let mut next = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
         for socket in &sockets {

@@ -14,6 +14,7 @@ use nix::sys::socket::sockopt::SocketError;
 use nix::sys::time::TimeSpec;
 
 use crate::clock;
+use crate::cpu;
 use crate::sleep_margin::SleepMargin;
 
 /// Whether a thread may spin to be on time.
@@ -101,7 +102,7 @@ impl Waiter {
             long: SleepMargin::up_to(LONGEST_MARGIN, LONG_SLEEPS_PER_LATE_ONE),
             median: late[PROBES / 2],
             real_time,
-            has_few_cores: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
+            has_few_cores: cpu::available() <= 2,
             has_left_real_time: false,
             awake: clock::now(),
         }
@@ -238,7 +239,7 @@ pub(crate) fn reduce_wake_up_delay() {
 /// Gives the calling thread real-time priority (`SCHED_FIFO`), if that is allowed and another core is left for other
 /// threads. Otherwise a box would forward late whenever the machine is busy. Returns whether it did.
 pub(crate) fn run_in_real_time() -> bool {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cpu::available();
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: `priority` is a complete sched_param; thread 0 is the calling one.
     cores > 1 && unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } == 0

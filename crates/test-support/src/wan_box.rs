@@ -240,6 +240,17 @@ impl WanBox {
         self.child.id()
     }
 
+    /// Returns the names of the threads of the box.
+    pub fn thread_names(&self) -> Result<Vec<String>> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()))?;
+        let name = |task: std::io::Result<std::fs::DirEntry>| {
+            Ok(std::fs::read_to_string(task?.path().join("comm"))?
+                .trim()
+                .to_owned())
+        };
+        tasks.map(name).collect()
+    }
+
     /// Returns the process that restores the box's interfaces when the box has ended.
     pub fn holder(&self) -> Result<u32> {
         let of_box = format!("PPid:\t{}\n", self.child.id());

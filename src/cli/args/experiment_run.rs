@@ -13,6 +13,7 @@ use super::api_server::LiveRuns;
 use super::forwarder::CpuArg;
 use super::headings;
 use super::link_conditions::{self, once_each};
+use super::threads::ThreadsArgs;
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::machine_facts;
 use crate::experiment::observer::RunObserver;
@@ -105,6 +106,8 @@ pub(crate) struct ExperimentArgs {
         hide_short_help = true
     )]
     cpu: CpuArg,
+    #[command(flatten)]
+    threads: ThreadsArgs,
     /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]
     ///
     /// Count a packet as late if it leaves later than this after its due time; at most 1s [default: the scenario's, else 1ms]. With
@@ -294,6 +297,7 @@ impl ExperimentArgs {
     fn testbeds(&self, plan: &Plan) -> Result<TestbedBuilder, Failure> {
         let specs = testbeds(plan);
         let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
+        let builder = builder.with_threads(self.threads.count(), self.threads.cpus());
         builder.try_out(&specs, plan.seed)?;
         Ok(builder.keeping_flows(plan.by_flow))
     }

@@ -23,7 +23,7 @@ use record::lateness::LateBudget;
 /// Options of the emulator: processor time, memory, and records of packets.
 #[derive(Args, Debug)]
 pub(crate) struct ForwarderArgs {
-    /// Processor time to be on time: spin (busy-wait the last microseconds) or gentle
+    /// How to wait: spin (busy-wait the last microseconds) or gentle
     #[arg(
         long,
         value_name = "USE",
@@ -80,7 +80,7 @@ impl ForwarderArgs {
         links: impl IntoIterator<Item = &'s LinkSpec>,
         captures: impl FnOnce(&Self) -> Result<Vec<Capture>, Failure>,
     ) -> Result<ForwarderOptions, Failure> {
-        let memory = self.memory_for(links)?;
+        let (memory, needs) = self.memory_for(links)?;
         let packet_log = self.packet_log.as_ref();
         let packet_log = packet_log.map(|log| PacketLog::create(&log.file, log.limit));
         Ok(ForwarderOptions {
@@ -89,6 +89,7 @@ impl ForwarderArgs {
                 .late_limit
                 .unwrap_or(LateLimit::beside(self.late_budget)),
             memory,
+            needs,
             captures: captures(self)?,
             packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
@@ -147,11 +148,11 @@ impl ForwarderArgs {
         Capture::create(prefix, spec)
     }
 
-    /// Returns the memory for frames in flight, if it is enough for these conditions.
+    /// Returns the memory for frames in flight, if it is enough for these conditions, and what each link needs of it.
     fn memory_for<'s>(
         &self,
         links: impl IntoIterator<Item = &'s LinkSpec>,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(usize, Vec<usize>), Failure> {
         let needs = links.into_iter().map(MemoryNeed::of);
         let needs: Result<Vec<_>, conditions::Error> = needs.collect();
         let needs = needs.or_bad_input()?;
@@ -166,7 +167,9 @@ impl ForwarderArgs {
                 sum(|of| of.down),
             )));
         }
-        usize::try_from(self.held_memory.0).or_bad_input()
+        let memory = usize::try_from(self.held_memory.0).or_bad_input()?;
+        let bytes = needs.iter().map(|need| usize::try_from(need.bytes()));
+        Ok((memory, bytes.collect::<Result<_, _>>().or_bad_input()?))
     }
 }
 

@@ -10,6 +10,7 @@ use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::emulate::BoxLink;
+use crate::forward::threads::distribute;
 use crate::named_files::NamedFiles;
 use crate::toml_file::{Below, SourceFile, read_checked};
 
@@ -81,18 +82,32 @@ pub(crate) struct AllLinks {
 struct LinkTold {
     a: String,
     b: String,
+    /// The number of the thread that forwarded the link, from 0; absent if there was only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<usize>,
     #[serde(flatten)]
     summary: Summary,
 }
 
 impl AllLinks {
-    /// Names the summaries by the interfaces of each link.
+    /// Names the summaries by the interfaces of each link and, if there are several, by its thread.
     pub(crate) fn new(
-        interfaces: impl IntoIterator<Item = [String; 2]>,
+        interfaces: Vec<[String; 2]>,
+        threads: usize,
         summaries: Vec<Summary>,
     ) -> Self {
-        let told = interfaces.into_iter().zip(summaries);
-        let told = told.map(|([a, b], summary)| LinkTold { a, b, summary });
+        let shares = distribute(interfaces.len(), threads)
+            .into_iter()
+            .enumerate();
+        let threads_of_links =
+            shares.flat_map(|(thread, share)| share.map(move |_| (threads > 1).then_some(thread)));
+        let told = interfaces.into_iter().zip(threads_of_links).zip(summaries);
+        let told = told.map(|(([a, b], thread), summary)| LinkTold {
+            a,
+            b,
+            thread,
+            summary,
+        });
         Self {
             links: told.collect(),
         }
@@ -121,15 +136,19 @@ impl fmt::Display for AllLinks {
             sum(DirectionSummary::dropped_all),
             worst.unwrap_or(0) / 1_000,
         )?;
-        if let Some(of) = links.clone().next() {
-            write!(
-                f,
-                "\nmemory of all links: {} held at most (limit {}), receive rings {}",
-                size(of.peak_held_bytes as u64),
-                size(of.held_limit_bytes as u64),
-                size(of.ring_bytes as u64)
-            )?;
-        }
+        // The links of a thread share its memory.
+        let threads = self.links.chunk_by(|a, b| a.thread == b.thread);
+        let threads: Vec<&Summary> = threads.map(|of_thread| &of_thread[0].summary).collect();
+        let sum = |bytes: fn(&Summary) -> usize| {
+            size(threads.iter().map(|of| bytes(of) as u64).sum::<u64>())
+        };
+        write!(
+            f,
+            "\nmemory of all links: {} held at most (limit {}), receive rings {}",
+            sum(|of| of.peak_held_bytes),
+            sum(|of| of.held_limit_bytes),
+            sum(|of| of.ring_bytes)
+        )?;
         let invalid = |link: &LinkTold| {
             Some(format!(
                 "{} <-> {}: {}",

@@ -11,3 +11,4 @@ pub(crate) mod link_conditions;
 pub(crate) mod links_file;
 pub(crate) mod screen;
 pub(crate) mod target;
+pub(crate) mod threads;
