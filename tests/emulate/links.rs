@@ -339,7 +339,7 @@ fn quiet_links_beside_a_flooded_one_lose_nothing() -> Result<()> {
 /// All packets of one link become due at the same instant, many times the number that can leave within the limit. A host that
 /// runs the forwarder for less than half of the time makes them late instead, and nothing is lost.
 #[test_support::test(Namespaces, Tool("ip"))]
-fn a_link_that_must_send_too_much_loses_its_own_packets_and_no_others() -> Result<()> {
+fn a_link_that_must_send_too_much_takes_no_packet_of_the_others() -> Result<()> {
     const BURST: u32 = 4_000;
     let street = Street::build(3)?;
     let slot = "stages = [{ kind = 'duplicate', name = 'twice', direction = 'up', duplicate = '100%' }, \

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
@@ -220,6 +221,8 @@ impl Drop for OnTerminal {
 #[test_support::test(Namespaces)]
 fn a_terminal_that_is_gone_ends_the_command_and_the_link() -> Result<()> {
     let pair = openpty(&SIZE, None)?;
+    // The program must not hold the end that this test closes.
+    fcntl(&pair.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     let end = || pair.slave.try_clone().map(Stdio::from);
     let mut command = process::farwire();
     command
