@@ -744,8 +744,8 @@ pub(crate) mod tests {
             .collect();
         assert_eq!(each, [(0, 300, vec![100, 0]), (1, 700, vec![500])]);
         assert!(parts.iter().all(|part| part.cpus == [3]));
-        let whole = ForwarderOptions::default().divide(&[0..9]);
-        assert_eq!(whole[0].memory, HELD_MEMORY);
+        let halves = ForwarderOptions::default().divide(&[0..9, 9..18]);
+        assert_eq!(halves[0].memory, HELD_MEMORY / 2);
     }
 
     #[test]

@@ -57,6 +57,7 @@ struct Quiet {
 }
 
 pub(crate) fn run() -> Result<Outcome> {
+    type Figure = fn(&Quiet) -> f64;
     let rounds = rounds(3)?;
     let quiet = LINKS - 1;
     let mut outcome = Outcome::new(
@@ -71,7 +72,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let ends = Ends::build(LINKS, LINKS)?;
     for load in LOADS {
         let found = shuffled(rounds, &PLACES, |place| beside(&ends, *place, load))?;
-        let of = |value: fn(&Quiet) -> f64| Found {
+        let of = |value: Figure| Found {
             names: ["farwire", "farwire --threads auto", "two processes"]
                 .map(str::to_owned)
                 .into(),
@@ -85,7 +86,7 @@ pub(crate) fn run() -> Result<Outcome> {
                 })
                 .collect(),
         };
-        let rows: [(&str, &str, fn(&Quiet) -> f64); 3] = [
+        let rows: [(&str, &str, Figure); 3] = [
             ("late, median", "us", |quiet| quiet.late_us[0]),
             ("late, p99", "us", |quiet| quiet.late_us[1]),
             ("lost", "%", |quiet| quiet.lost_percent),
