@@ -72,3 +72,19 @@ fn a_relative_prefix_is_refused() -> Result<()> {
     );
     Ok(())
 }
+
+#[test_support::test]
+fn the_version_is_written_in_one_place() -> Result<()> {
+    let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+    let manifest = fs::read_to_string(root().join("Cargo.toml"))?;
+    ensure!(manifest.matches(&version).count() == 1, "Cargo.toml");
+    let mut others = vec![root().join("pyproject.toml")];
+    for entry in fs::read_dir(root().join("crates"))? {
+        others.push(entry?.path().join("Cargo.toml"));
+    }
+    for other in others {
+        let text = fs::read_to_string(&other)?;
+        ensure!(!text.contains(&version), "{}", other.display());
+    }
+    Ok(())
+}
