@@ -6,6 +6,8 @@ OUT ?= out
 # Where `make install` puts files; DESTDIR comes before PREFIX, for packages.
 PREFIX ?= /usr/local
 DESTDIR ?=
+# The processors that `make dist` builds for.
+ARCHITECTURES ?= x86_64 aarch64
 # Seconds that every fuzz target has.
 FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
@@ -17,7 +19,7 @@ FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures docs build install base toolchain test-tools format-tools ci-files soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom dist dist-check pictures docs build install base toolchain test-tools format-tools ci-files soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -25,9 +27,10 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
 	CARGO='$(CARGO)' scripts/test
 
-test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest and with programs that read or validate the formats and the files for CI, and the book
+test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest and with programs that read or validate the formats and the files for CI, the book, the examples for Rust, and the packages for x86-64
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 	$(CARGO) test --locked --manifest-path examples/rust-tests/Cargo.toml --target-dir target/rust-tests
+	$(MAKE) dist-check ARCHITECTURES=x86_64
 
 check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, documentation, licences, advisories where RustSec's database can be fetched
 	$(CARGO) fmt --all --check
@@ -90,6 +93,13 @@ miri: toolchain ## the model and the parsers in an interpreter that knows undefi
 	$(MIRI) -p farwire-model --lib
 	$(MIRI) -p farwire-netio --lib -- fuzzing
 	$(MIRI) -p farwire-instruments --lib -- fuzzing
+
+dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels, archives, Debian packages, RPMs, SBOM and checksums; ARCHITECTURES=x86_64 for one processor
+	@scripts/need python3 python3 git git
+	CARGO='$(CARGO)' scripts/dist '$(OUT)/dist' $(ARCHITECTURES)
+
+dist-check: dist ## the files of `make dist` installed, used and removed in clean Debians, and their programs on old ones; as root
+	scripts/dist_check '$(OUT)/dist'
 
 sbom: toolchain ## what the program is built of, as CycloneDX, in $(OUT)/farwire.cdx.json
 	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --version 0.10.0 --locked

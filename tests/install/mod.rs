@@ -1,4 +1,4 @@
-//! The files that `make install` puts in place.
+//! The files that `make install` puts in place, and those of the packages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,4 +71,75 @@ fn a_relative_prefix_is_refused() -> Result<()> {
         "it wrote files"
     );
     Ok(())
+}
+
+#[test_support::test]
+fn the_version_is_written_in_one_place() -> Result<()> {
+    let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+    let manifest = fs::read_to_string(root().join("Cargo.toml"))?;
+    ensure!(manifest.matches(&version).count() == 1, "Cargo.toml");
+    let mut others = vec![root().join("pyproject.toml")];
+    for entry in fs::read_dir(root().join("crates"))? {
+        others.push(entry?.path().join("Cargo.toml"));
+    }
+    for other in others {
+        let text = fs::read_to_string(&other)?;
+        ensure!(!text.contains(&version), "{}", other.display());
+    }
+    Ok(())
+}
+
+#[test_support::test]
+fn both_packages_have_every_file_that_is_installed() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    process::succeeds(&mut make_install("/usr", directory.path()))?;
+    let mut installed = BTreeSet::new();
+    let mut folders = vec![directory.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                installed.insert(path.strip_prefix(directory.path())?.to_owned());
+            }
+        }
+    }
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml"))?.parse()?;
+    let metadata = &manifest["package"]["metadata"];
+    for package in ["deb", "generate-rpm"] {
+        let assets = metadata[package]["assets"].as_array().context(package)?;
+        let mut packed = BTreeSet::new();
+        for asset in assets {
+            let asset = match asset {
+                toml::Value::Array(parts) => parts.first(),
+                other => other.get("source"),
+            };
+            let asset = asset.and_then(toml::Value::as_str).context(package)?;
+            let Some(asset) = asset.strip_prefix("target/dist/package/") else {
+                ensure!(matches(asset)?, "{package}: there is no {asset}");
+                continue;
+            };
+            let (folder, name) = asset.rsplit_once('/').context(package)?;
+            let found = installed.iter().filter(|path| {
+                path.parent() == Some(Path::new(folder)) && (name == "*" || path.ends_with(name))
+            });
+            let before = packed.len();
+            packed.extend(found.cloned());
+            ensure!(packed.len() > before, "{package}: nothing is {asset}");
+        }
+        ensure!(packed == installed, "{package}: {packed:?}, {installed:?}");
+    }
+    Ok(())
+}
+
+/// Returns whether a file of the repository has this name, whose last character may be `*`.
+fn matches(pattern: &str) -> Result<bool> {
+    let Some(start) = pattern.strip_suffix('*') else {
+        return Ok(root().join(pattern).is_file());
+    };
+    let mut names = fs::read_dir(root())?.map(|entry| Ok(entry?.file_name()));
+    names.try_fold(false, |found, name: Result<_>| {
+        Ok(found || name?.to_string_lossy().starts_with(start))
+    })
 }
