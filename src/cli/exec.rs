@@ -90,6 +90,8 @@ const BED_HEADING: &str = "Test bed";
 pub(super) const SERVER_VARIABLE: &str = "FARWIRE_SERVER";
 /// The longest time until the far end's command listens.
 const FAR_PATIENCE: Duration = Duration::from_secs(2);
+/// The exit code if the user leaves before the command runs: 128 plus the number of SIGTERM.
+const TERMINATED: u8 = 128 + 15;
 /// The exit code, as a shell has it, of a command that SIGKILL ended.
 const KILLED: u8 = 128 + 9;
 /// The interval at which the end of the command and signals are checked.
@@ -177,10 +179,11 @@ impl ExecArgs {
         let missed = Unreachable::so_far(bed.client())?.since(before);
         let hint = missing_network(missed).filter(|_| joined.is_none());
         drop((screen, far, live, joined));
-        if let Some(output) = output {
-            output
-                .print()
-                .context("cannot print the output of the command")?;
+        // A terminal that is gone does not change the exit code of the command.
+        if let Some(Err(error)) = output.map(|output| output.print()) {
+            note(format_args!(
+                "farwire: cannot print the output of the command: {error}"
+            ));
         }
         let sockets = full_sockets(&bed);
         let judged = [judged_departures(&bed), host.spoilt(), sockets, hint];
@@ -229,6 +232,9 @@ impl ExecArgs {
         // A signal that came meanwhile may have reached no process. Dropping the child ends it.
         if let Some(code) = signals.interrupted() {
             return Ok(code);
+        }
+        if leaves.load(Ordering::Relaxed) > 0 {
+            return Ok(TERMINATED);
         }
         let stop = Stop::default().or(bed.died(), EMULATOR_DIED);
         let mut is_told = 0;

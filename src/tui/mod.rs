@@ -13,6 +13,7 @@ mod run;
 mod steps;
 
 use std::io::{self, IsTerminal as _, Stdout};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd as _;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -226,8 +227,10 @@ fn drawing() -> MutexGuard<'static, ()> {
 /// Draws and reads keys until the screen ends or the terminal is gone.
 fn show(mut content: impl Content, is_over: &AtomicBool, leave: &dyn Fn()) {
     let mut shown = || -> io::Result<()> {
-        let mut terminal: Terminal<CrosstermBackend<Stdout>> =
+        let terminal: Terminal<CrosstermBackend<Stdout>> =
             Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        // Its drop would print an error to standard error, and panic if that is gone as well. The cursor is shown by `restore`.
+        let mut terminal = ManuallyDrop::new(terminal);
         let mut drawn: Option<Instant> = None;
         while !is_over.load(Ordering::Relaxed) {
             if drawn.is_none_or(|at| at.elapsed() >= content.interval()) {

@@ -226,7 +226,8 @@ fn a_terminal_that_is_gone_ends_the_command_and_the_link() -> Result<()> {
     let end = || pair.slave.try_clone().map(Stdio::from);
     let mut command = process::farwire();
     command
-        .args(["exec", "--tui", "--delay", "1ms", "--", "sleep", "1000"])
+        .args(["exec", "--tui", "--delay", "1ms", "--", "sh", "-c"])
+        .arg("echo first words; exec sleep 1000")
         .env("TERM", "xterm-256color")
         .stdin(end()?)
         .stdout(end()?)
@@ -236,7 +237,7 @@ fn a_terminal_that_is_gone_ends_the_command_and_the_link() -> Result<()> {
     drop(pair.slave);
     let mut master = File::from(pair.master);
     let mut shown = Parser::new(ROWS, COLUMNS, 0);
-    while !shown.screen().contents().contains("[delay 1ms]") {
+    while !shown.screen().contents().contains("first words") {
         let mut bytes = [0; 4096];
         let read = master.read(&mut bytes)?;
         shown.process(&bytes[..read]);
