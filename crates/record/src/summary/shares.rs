@@ -5,12 +5,10 @@ use std::fmt;
 use model::{Effect, LongRunLoss, LossLaw, QueueLimit, StageReport};
 use serde::{Deserialize, Serialize};
 use stats::losses::{Losses, inflation};
-use stats::proportion::percent;
+use stats::proportion::{percent, wilson};
 
 use crate::quantity::{ThreeDigits, counted};
 
-/// The two-sided 95 % quantile of the normal distribution.
-const Z: f64 = 1.959_964;
 /// Mean length of a burst in a stage that loses every packet.
 const ENDLESS_RUN: f64 = 1e9;
 /// Fewest bursts for which the mean length has an interval.
@@ -96,12 +94,11 @@ impl ShareSummary {
     /// one packet were requested.
     pub fn run(&self) -> Option<AchievedMean> {
         let is_said = self.runs >= FEWEST_RUNS && self.asked_run > 1.05;
-        let mean = self.count as f64 / self.runs as f64;
-        // The length of a burst has a geometric distribution.
-        let half = Z * (mean * (mean - 1.0) / self.runs as f64).sqrt();
+        // The length of a burst has a geometric distribution: each loss is followed by another one with the same probability.
+        let followed = wilson(self.count - self.runs.min(self.count), self.count)?;
         is_said.then(|| AchievedMean {
-            mean,
-            interval: [(mean - half).max(1.0), mean + half],
+            mean: self.count as f64 / self.runs as f64,
+            interval: followed.map(|share| 1.0 / (1.0 - share)),
         })
     }
 }
@@ -247,6 +244,25 @@ mod tests {
         assert!(run.interval[0] < 8.0 && 8.0 < run.interval[1], "{run:?}");
         // The interval would be 0.06 wide for as many independent losses.
         assert!(share.interval[1] - share.interval[0] > 0.2, "{share:?}");
+    }
+
+    #[test]
+    fn the_interval_of_the_mean_burst_contains_the_requested_one_also_if_all_bursts_are_alike() {
+        for (packets, loss) in [(300, "5%"), (2_000, "5%,burst=4"), (20_000, "2%,burst=20")] {
+            let (mut contained, mut stated) = (0, 0);
+            for seed in 1..=1_000 {
+                let all = after(packets, &format!("seed = {seed}\nup.loss = '{loss}'"));
+                if let Some(run) = all[0].run() {
+                    let [low, high] = run.interval;
+                    stated += 1;
+                    contained += u32::from((low..=high).contains(&all[0].asked_run));
+                }
+            }
+            assert!(
+                stated > 500 && 100 * contained >= 93 * stated,
+                "{loss}: {contained} of {stated}"
+            );
+        }
     }
 
     #[test]
