@@ -112,6 +112,8 @@ pub(crate) fn start(
             "bidir": u8::from(plan.direction == TestDirection::Both),
             "tos": plan.tos.unwrap_or(0),
             "target_bitrate": plan.bitrate.unwrap_or(0),
+            // Pacing by the kernel, which farwire does not use.
+            "fqrate": 0,
         },
     })
 }
