@@ -32,7 +32,7 @@ test-all: toolchain test-tools format-tools ci-files docs ## the same with the l
 	$(CARGO) test --locked --manifest-path examples/rust-tests/Cargo.toml --target-dir target/rust-tests
 	$(MAKE) dist-check ARCHITECTURES=x86_64
 
-check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, documentation, licences, advisories where RustSec's database can be fetched
+check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, fuzz targets, documentation, licences, advisories where RustSec's database can be fetched
 	$(CARGO) fmt --all --check
 	@scripts/need python3 python3
 	python3 -B scripts/import_circles_test.py
@@ -47,6 +47,8 @@ check: toolchain deny ## format, circles of imports, prose, links, generated pag
 	python3 -B scripts/messages.py
 	python3 -B scripts/book_pages_test.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@scripts/need c++ g++
+	RUSTFLAGS="--cfg fuzzing" $(CARGO) check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz-check --locked --bins
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	$(CARGO) deny --locked check licenses bans sources
 	@if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \

@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use instruments::serve::{self, Ports, ServeConfig, Server};
+use instruments::serve::{self, FarEndServer, ServeConfig, ServicePorts};
 
 /// A conversation that is silent for this time waits for more input, which does not come.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -17,10 +17,10 @@ const HEARD: usize = 64 * 1024;
 const LOOKS: usize = 64;
 const SERVICES: [&str; 3] = ["http", "messages", "iperf3"];
 
-static FAR_END: LazyLock<Server> = LazyLock::new(|| {
+static FAR_END: LazyLock<FarEndServer> = LazyLock::new(|| {
     let config = ServeConfig {
         bind: "127.0.0.1".parse().ok(),
-        ports: Ports::free(),
+        ports: ServicePorts::free(),
         ..ServeConfig::default()
     };
     serve::start(config).expect("loopback has free ports")

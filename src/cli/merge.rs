@@ -184,7 +184,7 @@ enum Owner<'a> {
 }
 
 /// Returns the commands for the missing runs, each with its runs. It makes texts that many runs share only once, because a record from a
-/// stranger may lack a million runs.
+/// stranger may lack a hundred thousand runs.
 fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     if merge.missing().is_empty() {
         return Ok(Vec::new());

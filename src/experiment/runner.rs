@@ -160,13 +160,14 @@ pub(crate) fn missing(
 ) -> BTreeMap<String, Vec<u32>> {
     let pending = PendingRuns::of(plan, record, redo_invalid);
     let latest = record.latest();
-    let rounds = (1..=plan.rounds()).flat_map(|round| plan.round(round));
-    let mut missing: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    for planned in rounds.filter(|planned| pending.is_missing(&latest, planned)) {
-        let repeats = missing.entry(planned.case.name.clone()).or_default();
-        repeats.push(planned.repeat);
-    }
-    missing
+    let missing = plan.cases.iter().map(|case| {
+        let of_shard = (1..=plan.rounds()).filter(|repeat| plan.has(&case.name, *repeat));
+        let repeats = of_shard
+            .filter(|repeat| pending.is_missing(&latest, &plan.run(case, *repeat)))
+            .collect::<Vec<_>>();
+        (case.name.clone(), repeats)
+    });
+    missing.filter(|(_, repeats)| !repeats.is_empty()).collect()
 }
 
 /// Measures the baseline and adds it to the record.
@@ -190,24 +191,22 @@ fn keep_baseline(
 
 /// The data that decides whether a run must still be done.
 struct PendingRuns {
-    /// The allowed attempts of each run where they differ from [`MOST_ATTEMPTS`].
-    attempts: HashMap<(String, u32), u32>,
+    /// The allowed attempts of each case's runs where they differ from [`MOST_ATTEMPTS`].
+    attempts: HashMap<String, HashMap<u32, u32>>,
     /// The expected time of each run.
     times: RunTimes,
 }
 
 impl PendingRuns {
     fn of(plan: &Plan, record: &Record, redo_invalid: bool) -> Self {
-        let invalid = record
-            .runs
-            .iter()
-            .filter(|run| redo_invalid && run.is_invalid());
-        let again = invalid.map(|run| {
-            let name = (run.case.clone(), run.repeat);
-            (name, run.attempt + MOST_ATTEMPTS)
-        });
+        let mut attempts: HashMap<_, HashMap<_, _>> = HashMap::new();
+        let runs = record.runs.iter();
+        for run in runs.filter(|run| redo_invalid && run.is_invalid()) {
+            let of_case = attempts.entry(run.case.clone()).or_default();
+            of_case.insert(run.repeat, run.attempt + MOST_ATTEMPTS);
+        }
         Self {
-            attempts: again.collect(),
+            attempts,
             times: RunTimes::of(plan, record),
         }
     }
@@ -247,9 +246,9 @@ impl PendingRuns {
     /// Returns true if the run is not in the record, or is there but invalid and may be attempted
     /// again.
     fn is_missing(&self, latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
-        let name = (planned.case.name.clone(), planned.repeat);
-        let attempts = self.attempts.get(&name).copied();
-        latest.lacks(planned, attempts.unwrap_or(MOST_ATTEMPTS))
+        let of_case = self.attempts.get(&planned.case.name);
+        let attempts = of_case.and_then(|attempts| attempts.get(&planned.repeat));
+        latest.lacks(planned, attempts.copied().unwrap_or(MOST_ATTEMPTS))
     }
 }
 

@@ -108,7 +108,7 @@ const BAD_FILES: [BadFile; 5] = [
             let most = small("\"least\":1,\"most\":1", "\"least\":1,\"most\":4294967295")?;
             Ok(fs::write(path, most)?)
         },
-        ":1: repeats: 2 cases with up to 4294967295 repeats each: at most 1000000 runs in all",
+        ":1: repeats: 2 cases with up to 4294967295 repeats each: at most 100000 runs in all",
     ),
 ];
 
@@ -122,7 +122,7 @@ fn a_record_that_is_no_regular_file_has_no_end_or_counts_too_far_is_refused_by_e
     }
     let shard = r#""seed":1,"shard":{"index":1,"of":4294967295,"by":"run","runs":{}}"#;
     records.with("shard", &small("\"seed\":1", shard)?)?;
-    records.all_refuse("shard", ":1: the number of shards must be 1 to 10000")?;
+    records.all_refuse("shard", ":1: the number of shards must be 1 to 1000")?;
     for (number, name) in ["a\\u001b[2J", "a\\nb", "a\\u202eb"]
         .into_iter()
         .enumerate()

@@ -23,7 +23,7 @@ use conditions::{EmulatedLink, Error, LinkSpec, require};
 
 /// Largest number of runs of an experiment: the number of cases multiplied by the largest number of repeats of any
 /// case.
-pub const MOST_RUNS: u64 = 1_000_000;
+pub const MOST_RUNS: u64 = 100_000;
 
 /// An experiment. `A` is the type of an instrument's arguments: [`RecordedArguments`] in a record, and the parsed
 /// arguments where the instruments are used.

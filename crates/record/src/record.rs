@@ -884,7 +884,7 @@ mod tests {
             (
                 repeats,
                 count(4_294_967_295, 4_294_967_295),
-                "2 cases with up to 4294967295 repeats each: at most 1000000 runs",
+                "2 cases with up to 4294967295 repeats each: at most 100000 runs",
             ),
             (
                 repeats,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use strum::Display as Words;
 
 /// Largest number of shards, which is more than anyone has hosts.
-const MOST: u32 = 10_000;
+const MOST: u32 = 1_000;
 
 /// The number of a shard among all shards, as on a command line: "3/16".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -103,8 +103,8 @@ mod tests {
         for (text, cause) in [
             ("0/4", "shards are numbered from 1"),
             ("5/4", "the last 4/4"),
-            ("1/0", "the number of shards must be 1 to 10000"),
-            ("1/10001", "the number of shards must be 1 to 10000"),
+            ("1/0", "the number of shards must be 1 to 1000"),
+            ("1/1001", "the number of shards must be 1 to 1000"),
             ("x", "as in 3/16"),
             ("1/x", "as in 3/16"),
             ("-1/4", "as in 3/16"),
