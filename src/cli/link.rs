@@ -19,7 +19,7 @@ use crate::notes::note;
 
 /// Show the effect of a link's conditions, without sending a packet
 ///
-/// link takes the conditions of `exec` and `emulate`. It calculates what follows from them, and simulates 10,000 packets in each
+/// link takes the conditions of `exec` and `emulate`. It calculates what follows from them, and simulates up to 10,000 packets in each
 /// direction with the seed. Schedules and rules are left out. The formulas are in docs/theory.md, and docs/conditions.md
 /// describes every condition.
 #[derive(Args, Debug)]

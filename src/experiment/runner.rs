@@ -203,7 +203,7 @@ impl PendingRuns {
         let runs = record.runs.iter();
         for run in runs.filter(|run| redo_invalid && run.is_invalid()) {
             let of_case = attempts.entry(run.case.clone()).or_default();
-            of_case.insert(run.repeat, run.attempt + MOST_ATTEMPTS);
+            of_case.insert(run.repeat, run.attempt.saturating_add(MOST_ATTEMPTS));
         }
         Self {
             attempts,

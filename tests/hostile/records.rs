@@ -169,17 +169,17 @@ fn bad_records_in_a_folder_are_named_by_view_and_hide_no_other() -> Result<()> {
 }
 
 #[test_support::test(Tool("prlimit"))]
-fn a_scenario_that_repeats_more_than_a_million_runs_is_refused_with_its_line() -> Result<()> {
+fn a_scenario_that_repeats_too_many_runs_is_refused_with_its_line() -> Result<()> {
     let records = Records::new()?;
     let cases = "[[cases]]\nname = 'a'\nrepeats = 4294967295\n";
     for (repeats, why) in [
         (
             "4294967295",
-            "x.toml:8: repeats: `4294967295` is not a number of runs from 1 to 1000000",
+            "x.toml:8: repeats: `4294967295` is not a number of runs from 1 to 100000",
         ),
         (
-            "1000000\n[[cases]]\nname = 'b'",
-            "x.toml:1: repeats: 2 cases with up to 1000000 repeats each",
+            "100000\n[[cases]]\nname = 'b'",
+            "x.toml:1: repeats: 2 cases with up to 100000 repeats each",
         ),
     ] {
         let text = format!("name = 'x'\n{PING}{cases}");

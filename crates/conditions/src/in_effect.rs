@@ -262,6 +262,28 @@ mod tests {
     }
 
     #[test]
+    fn fewer_packets_are_passed_if_each_costs_much() {
+        let passed = |text: &str| of(text).up.tried.packets;
+        assert_eq!(
+            passed("rate = '8mbit'\ndelay = '25ms'\nloss = '1%'"),
+            10_000
+        );
+        let copied: String = (0..4)
+            .map(|name| {
+                format!("[[stages]]\nname = 'd{name}'\nkind = 'duplicate'\nduplicate = '100%'\n")
+            })
+            .chain((0..28).map(|name| {
+                format!("[[stages]]\nname = 'l{name}'\nkind = 'loss'\nloss = '0.1%'\n")
+            }))
+            .collect();
+        assert_eq!(passed(&copied), 500);
+        assert_eq!(
+            passed("rate = '1bit'\nfluctuation = 'spread=99%,hold=13s'"),
+            625
+        );
+    }
+
+    #[test]
     fn memory_covers_the_packets_in_flight() {
         let need = |text: &str| MemoryNeed::of(&toml::from_str(text).unwrap()).unwrap();
         let both = need("rate = '8mbit'\ndelay = '1s'\n[down]\ndelay = '10ms'");

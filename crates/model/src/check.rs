@@ -549,7 +549,7 @@ mod tests {
         );
         let mut long = loss("box.up.loss", "1%");
         long.schedule = vec![(Nanos(1), Effect::Nothing); MOST_STEPS + 1].into();
-        assert!(refusal(vec![long]).starts_with("262145 steps of a link's schedules"));
+        assert!(refusal(vec![long]).starts_with("65537 steps of a link's schedules"));
         let fair = |number: usize| {
             let fq = crate::spec::FqCodel {
                 flows: u16::MAX,

@@ -13,7 +13,7 @@ pub const MOST_STAGES_IN_ALL: usize = 256;
 pub const MOST_CLASSES: u16 = 128;
 
 /// The most steps of all schedules of a link together.
-pub const MOST_STEPS: usize = 1 << 18;
+pub const MOST_STEPS: usize = 1 << 16;
 
 /// The most flow queues of all FQ-CoDel queues of a link together.
 pub const MOST_FLOW_QUEUES: usize = 1 << 17;

@@ -929,7 +929,7 @@ mod tests {
             (
                 r#""seed":1"#,
                 shard(1, 4_294_967_295),
-                "the number of shards must be 1 to 10000",
+                "the number of shards must be 1 to 1000",
             ),
             (r#""seed":1"#, shard(5, 4), "the first is 1/4"),
             (

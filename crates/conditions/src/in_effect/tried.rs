@@ -11,8 +11,14 @@ use serde::Serialize;
 use super::ms;
 use crate::Direction;
 
-/// The number of packets that are passed.
+/// The number of packets that are passed, if that costs little.
 const PACKETS: u64 = 10_000;
+/// The least number of packets.
+const LEAST_PACKETS: u64 = 500;
+/// The most passages of packets and their copies through stages, unless the least number of packets needs more.
+const MOST_PASSAGES: u64 = 200_000;
+/// The longest model time, in which a rate may change every millisecond, unless the least number of packets needs more.
+const LONGEST: Nanos = Nanos::from_secs(10_000_000);
 /// The L2 bytes of each.
 const LENGTH: Bytes = Bytes(1_000);
 /// The time between two packets, unless a server would then be busy for more than half of the time.
@@ -62,17 +68,23 @@ pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, E
     let mut config = config.clone();
     config.paths.retain(|path| path.class == 0);
     let mut gap = GAP;
+    // The packets that one packet becomes, and the stages that they pass.
+    let (mut copies, mut passages) = (1, 1);
     for path in &mut config.paths {
         for stage in &mut path.stages {
             stage.schedule = model::Schedule::default();
             if path.side == side {
                 gap = gap.max(time_for(&stage.effect).saturating_mul(2));
+                passages += copies;
+                copies <<= u32::from(stage.effect.behaviour().copies.is_some());
             }
         }
     }
+    let packets = (MOST_PASSAGES / passages).min(LONGEST.0 / gap.0);
+    let packets = packets.clamp(LEAST_PACKETS, PACKETS);
     let mut link = Link::new(&config)?;
     let mut outcomes = PacketOutcomes::default();
-    for id in 0..PACKETS {
+    for id in 0..packets {
         let at = gap.saturating_mul(id);
         link.offer(at, side, Packet::new(PacketId(id), LENGTH));
         while let Some(outcome) = link.poll(at) {
@@ -82,7 +94,7 @@ pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, E
     while let Some(outcome) = link.poll(Nanos::MAX) {
         outcomes.take(&outcome, gap);
     }
-    Ok(outcomes.tried(gap))
+    Ok(outcomes.tried(packets, gap))
 }
 
 /// Returns the approximate time that a stage serves a packet, or that its policer's bucket takes to fill for one.
@@ -127,7 +139,7 @@ impl PacketOutcomes {
         }
     }
 
-    fn tried(mut self, gap: Nanos) -> Tried {
+    fn tried(mut self, packets: u64, gap: Nanos) -> Tried {
         self.dropped.sort_unstable();
         let dropped = self.dropped.len() as u64;
         let follows = |pair: &&[u64]| pair[0] + 1 == pair[1];
@@ -140,13 +152,13 @@ impl PacketOutcomes {
         }
         let of = |count: u64, all: u64| 100.0 * count as f64 / all.max(1) as f64;
         Tried {
-            packets: PACKETS,
+            packets,
             gap_ms: ms(gap),
-            dropped_percent: of(dropped, PACKETS),
-            held_percent: of(PACKETS - dropped - self.came.len() as u64, PACKETS),
+            dropped_percent: of(dropped, packets),
+            held_percent: of(packets - dropped - self.came.len() as u64, packets),
             burst_packets: (runs > 0).then(|| dropped as f64 / runs as f64),
-            copied_percent: of(self.copies, PACKETS),
-            corrupted_percent: of(self.corrupted, PACKETS),
+            copied_percent: of(self.copies, packets),
+            corrupted_percent: of(self.corrupted, packets),
             reordered_percent: of(reordered, self.came.len() as u64),
             delay_ms: Delays::of(self.came.values().map(|took| ms(*took))),
         }

@@ -120,7 +120,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"median" = "31ms""#, r#"median" = ["31ms", "31"]"#, "published: latency.rtt_ms.median", "has no unit"),
     mistake(r#"median" = "31ms""#, r#"median" = []"#, "published: latency.rtt_ms.median", "a value for each run"),
     // Impossible counts.
-    mistake("repeats = 2\n", "repeats = 0 # here\n", "repeats", "from 1 to 1000000"),
+    mistake("repeats = 2\n", "repeats = 0 # here\n", "repeats", "from 1 to 100000"),
     mistake("[quick]\nrepeats = 1", "[quick]\nrepeats = 0 # here", "quick: repeats", "at least 1"),
     mistake("repeats = 2\n", "repeats = { of = \"latency.rtt_ms.median\", within = \"5%\", most = 99 } # here\n",
         "repeats: most", "the first 5 decide it"),
