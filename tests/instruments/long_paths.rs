@@ -123,6 +123,19 @@ fn add(suite: &mut Suite) {
             move || beside_a_load(line, delay, seconds),
         );
     }
+    for options in ["", " -R", " --bidir", " -P 4"] {
+        let needs = [Need::Namespaces, Need::Tool("iperf3"), Need::All];
+        suite.test(
+            format!("iperf3{options} gets to farwire serve over 3 s and back"),
+            &needs,
+            move || iperf3_to_serve(options),
+        );
+        suite.test(
+            format!("measure tcp{options} gets to iperf3 -s over 3 s and back"),
+            &needs,
+            move || measure_to_iperf3(options),
+        );
+    }
     for direction in ["--down", "--up"] {
         for (delay, seconds, _) in DELAYS {
             // It sends as fast as it can for seconds, so it runs alone.
@@ -243,7 +256,7 @@ fn beside_a_load(line: &str, delay: &str, seconds: f64) -> Result<()> {
     } else {
         &["loaded"]
     };
-    for phase in loaded {
+    for phase in loaded.iter().copied() {
         let probes = times("network_rtt_ms", phase);
         let first = probes.iter().copied().fold(f64::INFINITY, f64::min);
         let last = probes.iter().copied().fold(0.0, f64::max);
@@ -266,6 +279,54 @@ fn beside_a_load(line: &str, delay: &str, seconds: f64) -> Result<()> {
     for figure in medians {
         let value = figure["value"].as_f64();
         ensure!(value >= Some(2_000.0 * seconds), "{figure}: {output}");
+    }
+    Ok(())
+}
+
+/// iperf3 is the client, and `farwire serve` the far end.
+fn iperf3_to_serve(options: &str) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("measured");
+    // The JSON has the error of a test that failed.
+    let script = format!(
+        "iperf3 -c 10.77.0.2 -J -t 20{options} > {0} || cat {0}",
+        file.display()
+    );
+    let output = behind(&["--delay", "3s"], &script, 3.0)?;
+    let text = fs::read_to_string(&file)?;
+    let theirs: Value = serde_json::from_str(&text).with_context(|| output.clone())?;
+    ensure!(theirs["error"].is_null(), "{}", theirs["error"]);
+    let both = ["sum_received", "sum_received_bidir_reverse"];
+    let sums = if options.contains("--bidir") {
+        &both[..]
+    } else {
+        &both[..1]
+    };
+    for sum in sums {
+        let bytes = &theirs["end"][*sum]["bytes"];
+        ensure!(bytes.as_u64() > Some(0), "{sum}: {bytes}: {output}");
+    }
+    Ok(())
+}
+
+/// `farwire measure tcp` is the client, and `iperf3 -s` the far end.
+fn measure_to_iperf3(options: &str) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("measured");
+    let script = format!(
+        "$farwire measure tcp 10.77.0.2 -t 20{options} --quiet --json {}",
+        file.display()
+    );
+    let link = ["--delay", "3s", "--far", "iperf3 -s"];
+    let output = behind(&link, &script, 3.0)?;
+    let ways: &[&str] = match options {
+        " -R" => &["down"],
+        " --bidir" => &["up", "down"],
+        _ => &["up"],
+    };
+    for way in ways {
+        let bytes = measured(&file, "received_bytes", Some(*way)).context(output.clone())?;
+        ensure!(bytes > 0.0, "{way}: {bytes}: {output}");
     }
     Ok(())
 }
