@@ -190,14 +190,16 @@ impl ExecArgs {
         // If the emulator died, its cause comes before the consequences.
         let links = bed.down()?;
         let code = code?;
-        let summary = links.first().context("the test bed has no link")?;
+        let mut links = links.into_iter();
+        let mut summary = links.next().context("the test bed has no link")?;
         note(format_args!("farwire: {summary}"));
-        for cause in judged.into_iter().flatten() {
+        summary.notes = judged.into_iter().flatten().collect();
+        for cause in &summary.notes {
             note(format_args!("farwire: {cause}"));
         }
-        let lacks_hits = link_conditions::warn_of_rules_without_hits(None, summary);
+        let lacks_hits = link_conditions::warn_of_rules_without_hits(None, &summary);
         if let Some(file) = &self.json {
-            write_json(file, summary)?;
+            write_json(file, &summary)?;
         }
         let is_refused = self.require_hits && lacks_hits && code == 0;
         Ok(ExitCode::from(if is_refused { ENV_FAILED } else { code }))

@@ -397,6 +397,7 @@ pub(super) fn summary(
         packet_log: None,
         capture: None,
         interfaces: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Summary {
     #[serde(default)]
     pub interfaces: Vec<Happened>,
     pub capture: Option<Captured>,
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// Number of packets that a capture kept at each end.
