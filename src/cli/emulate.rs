@@ -147,10 +147,12 @@ impl EmulateArgs {
 
     /// Inserts a link at each interface of what runs already.
     fn emulate_attached(&self, target: &Target) -> Result<ExitCode, Failure> {
-        let spec = self.link.to_spec().or_bad_input()?;
-        let config = spec.to_link("box").or_bad_input()?.config;
-        let mut notes = warnings::of_link(&config);
-        notes.extend(link_conditions::beyond_host(&config, []));
+        let mut spec = self.link.to_spec().or_bad_input()?;
+        link_conditions::resolve_hosts_and_containers(&mut spec).or_bad_input()?;
+        let link = spec.to_link("box").or_bad_input()?;
+        link_conditions::warn_of_hidden_rules(None, &link.rules);
+        let mut notes = warnings::of_link(&link.config);
+        notes.extend(link_conditions::beyond_host(&link.config, []));
         let attached = target.attach(self.target.network())?;
         if attached.len() > 1 && self.forwarder.logs_packets() {
             return Err(Failure::bad_input(

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use netio::bridge_port::{BridgePort, BridgePortError};
@@ -14,11 +13,8 @@ use netio::lease::{InterfaceLease, InterfaceLeases};
 use netio::netns::NetNs;
 use netio::veth::{self, HostEnd};
 
-use super::Insertion;
+use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
-
-/// The programs that know containers.
-const ENGINES: [&str; 2] = ["podman", "docker"];
 
 /// Something that runs in its own network namespace.
 #[derive(Clone, Debug)]
@@ -64,11 +60,11 @@ impl Target {
                 places.extend(places_in(&there, self, network, &leases)?);
             }
             Self::Container(name) => {
-                let there = NetNs::of_pid(process_of(name)?).or_machine()?;
+                let there = NetNs::of_pid(engines::process_of(name)?).or_machine()?;
                 places.extend(places_in(&there, self, network, &leases)?);
             }
             Self::Label(label) => {
-                for (container, pid) in labelled(label)? {
+                for (container, pid) in engines::labelled(label)? {
                     let there = NetNs::of_pid(pid).or_machine()?;
                     let this = Self::Container(container.clone());
                     let mut found = places_in(&there, &this, network, &leases)?;
@@ -192,91 +188,4 @@ fn blame(error: BridgePortError) -> Failure {
         | BridgePortError::SpanningTree(_)
         | BridgePortError::Vlans(_) => Failure::bad_input(error),
     }
-}
-
-/// Returns the first process of the container `name`, whichever engine knows it.
-fn process_of(name: &str) -> Result<u32, Failure> {
-    let mut found = Vec::new();
-    let mut refusals = Vec::new();
-    for engine in engines("--container")? {
-        match pid(engine, name)? {
-            Ok(pid) => found.push(pid),
-            Err(why) => refusals.push(format!("{engine}: {why}")),
-        }
-    }
-    let why = match *found {
-        [0] => "the container is not running".to_owned(),
-        [pid] => return Ok(pid),
-        [] => refusals.join("; "),
-        _ => "podman and docker both have a container of this name; choose it by --pid".to_owned(),
-    };
-    Err(Failure::bad_input(format!("--container {name}: {why}")))
-}
-
-/// Returns the names and first processes of all running containers with this label.
-fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
-    let filter = format!("label={label}");
-    let mut all = Vec::new();
-    for engine in engines("--label")? {
-        let listed = ask(
-            engine,
-            &["ps", "--filter", &filter, "--format", "{{.Names}}"],
-        )?;
-        let listed = listed.map_err(|why| Failure::machine(format!("{engine}: {why}")))?;
-        for name in listed.lines().map(str::trim) {
-            // A container that has ended since it was listed gets no link.
-            if let Ok(pid @ 1..) = pid(engine, name)? {
-                all.push((name.to_owned(), pid));
-            }
-        }
-    }
-    if all.is_empty() {
-        return Err(Failure::bad_input(format!(
-            "--label {label}: no running container has this label"
-        )));
-    }
-    Ok(all)
-}
-
-/// Returns the engines on this machine.
-fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
-    let engines = ENGINES.into_iter();
-    let found: Vec<_> = engines
-        .filter(|engine| which::which(engine).is_ok())
-        .collect();
-    if found.is_empty() {
-        return Err(Failure::machine(format!(
-            "{option}: neither podman nor docker is on PATH; use --pid with the ID of a process in the container"
-        )));
-    }
-    Ok(found)
-}
-
-/// Returns the first process of a container, which is 0 if the container does not run, or the engine's words if it
-/// knows no such container.
-fn pid(engine: &str, name: &str) -> Result<Result<u32, String>, Failure> {
-    let arguments = ["container", "inspect", "--format", "{{.State.Pid}}", "--"];
-    let answer = ask(engine, &[&arguments[..], &[name]].concat())?;
-    Ok(match answer {
-        Ok(text) => {
-            let what = || format!("{engine} printed `{}` instead of a process ID", text.trim());
-            Ok(text.trim().parse().with_context(what).or_machine()?)
-        }
-        Err(why) => Err(why),
-    })
-}
-
-/// Returns what the engine prints, or the first line of its refusal.
-fn ask(engine: &str, arguments: &[&str]) -> Result<Result<String, String>, Failure> {
-    let output = Command::new(engine)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| engine.to_owned())
-        .or_machine()?;
-    if output.status.success() {
-        return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    Ok(Err(text.lines().next().unwrap_or("refused").to_owned()))
 }

@@ -9,6 +9,7 @@
 pub(crate) mod attach;
 mod carrier;
 mod confinement;
+pub(crate) mod engines;
 mod holder;
 mod pair;
 mod port;

@@ -13,6 +13,7 @@ use netio::netns::NetNs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, wait_for};
 use test_support::wan_box::WanBox;
@@ -90,6 +91,33 @@ impl Bridged {
         emulate.arg("emulate").args(line.split_whitespace());
         let output = run_in(&self.host, &mut emulate)?;
         ends_with(&output, code, words).map(drop)
+    }
+}
+
+/// A directory with programs that answer as container engines do.
+struct Engines {
+    dir: TempDir,
+}
+
+impl Engines {
+    fn new() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        Ok(Self { dir })
+    }
+
+    /// Adds the engine `name`, or replaces it. It runs this script of sh.
+    fn add(&self, name: &str, script: &str) -> Result<()> {
+        let path = self.dir.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+        let permissions = fs::Permissions::from_mode(0o755);
+        Ok(fs::set_permissions(&path, permissions)?)
+    }
+
+    /// Returns the program under test, which finds these engines and no others.
+    fn farwire(&self) -> Command {
+        let mut command = farwire();
+        command.env("PATH", self.dir.path());
+        command
     }
 }
 
@@ -236,28 +264,19 @@ fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
 fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
-    let engines = tempfile::tempdir()?;
-    let engine = |name: &str, script: &str| -> Result<()> {
-        let path = engines.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
-        Ok(fs::set_permissions(
-            &path,
-            fs::Permissions::from_mode(0o755),
-        )?)
-    };
+    let engines = Engines::new()?;
     let emulate = || {
-        let mut command = farwire();
+        let mut command = engines.farwire();
         command.args(["emulate", "--container", "web"]);
-        command.env("PATH", engines.path());
         run_in(&bridged.host, &mut command)
     };
     ends_with(&emulate()?, 3, "neither podman nor docker")?;
     let asked = "test \"$*\" = 'container inspect --format {{.State.Pid}} -- web' || exit 9";
-    engine("docker", "echo 'no such container: web' >&2; exit 1")?;
+    engines.add("docker", "echo 'no such container: web' >&2; exit 1")?;
     ends_with(&emulate()?, 2, "docker: no such container: web")?;
-    engine("podman", &format!("{asked}; echo 0"))?;
+    engines.add("podman", &format!("{asked}; echo 0"))?;
     ends_with(&emulate()?, 2, "is not running")?;
-    engine("docker", &format!("{asked}; echo {}", own.pid()))?;
+    engines.add("docker", &format!("{asked}; echo {}", own.pid()))?;
     ends_with(&emulate()?, 2, "podman and docker both")?;
     let path = format!("/proc/{}/ns/net", own.pid());
     let wan = WanBox::start_at(
@@ -266,6 +285,50 @@ fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> 
         &format!("--netns {path} --network eth0"),
     )?;
     wan.stop()?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_rule_has_the_name_of_a_container_or_of_a_host() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (own, neighbour) = (bridged.connect(2)?, bridged.connect(3)?);
+    let engines = Engines::new()?;
+    let networks = r#"
+        case "$*" in
+            *"{{json .NetworkSettings.Networks}} -- db")
+                echo '{"front": {"IPAddress": "10.9.0.3", "GlobalIPv6Address": ""},
+                       "back": {"IPAddress": "10.9.9.3", "GlobalIPv6Address": "fd09::3"}}';;
+            *" -- idle") echo '{"front": {"IPAddress": ""}}';;
+            *) echo "Error: no such container" >&2; exit 1;;
+        esac"#;
+    engines.add("podman", networks)?;
+    engines.add("docker", "echo 'Cannot connect to the daemon' >&2; exit 1")?;
+    let file = engines.dir.path().join("rules.toml");
+    let rules = "[[rules]]\nmatch = 'host db'\nloss = '100%'\n[[rules]]\nmatch = 'host localhost'\nloss = '1%'\n";
+    fs::write(&file, rules)?;
+    let line = format!("--pid {} --link {}", own.pid(), file.display());
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, &line)?;
+    wan.await_line("rule host-db: db is 10.9.0.3, 10.9.9.3, fd09::3")?;
+    wan.await_line("rule host-localhost: localhost is ")?;
+    let ping = |to: &str, wait: &str| {
+        let ping = ["-q", "-c", "1", "-W", wait, to];
+        run_in(&own.ns, Command::new("ping").args(ping))
+    };
+    let lost = ping("10.9.0.3", "1")?;
+    ensure!(!lost.status.success(), "{}", stdout(&lost));
+    process::succeeded(ping(Bridged::HOST, "10")?)?;
+    wan.stop()?;
+
+    let pid = own.pid().to_string();
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--pid", &pid, "--rule", "host idle: loss=1%"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    ends_with(
+        &refused,
+        2,
+        "idle: the container of this name has no address",
+    )?;
+    drop(neighbour);
     Ok(())
 }
 

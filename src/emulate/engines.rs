@@ -1,0 +1,140 @@
+//! Asks the container engines, Podman and Docker, for processes and addresses of containers.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use instruments::failure::Failure;
+
+/// The programs that know containers.
+const ENGINES: [&str; 2] = ["podman", "docker"];
+
+/// A container's place in a network of its engine. A text is empty if there is no such address.
+#[derive(Debug, Deserialize)]
+struct Place {
+    #[serde(rename = "IPAddress", default)]
+    v4: String,
+    #[serde(rename = "GlobalIPv6Address", default)]
+    v6: String,
+}
+
+/// Returns the first process of the container `name`, whichever engine knows it.
+pub(super) fn process_of(name: &str) -> Result<u32, Failure> {
+    let mut found = Vec::new();
+    let mut refusals = Vec::new();
+    for engine in engines("--container")? {
+        match pid(engine, name) {
+            Ok(pid) => found.push(pid),
+            Err(why) => refusals.push(format!("{engine}: {why}")),
+        }
+    }
+    let why = match *found {
+        [0] => "the container is not running".to_owned(),
+        [pid] => return Ok(pid),
+        [] => refusals.join("; "),
+        _ => "podman and docker both have a container of this name; choose it by --pid".to_owned(),
+    };
+    Err(Failure::bad_input(format!("--container {name}: {why}")))
+}
+
+/// Returns the names and first processes of all running containers with this label.
+pub(super) fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
+    let filter = format!("label={label}");
+    let list = ["ps", "--filter", filter.as_str(), "--format", "{{.Names}}"];
+    let mut all = Vec::new();
+    for engine in engines("--label")? {
+        let listed = ask(engine, &list);
+        let listed = listed.map_err(|why| Failure::machine(format!("{engine}: {why}")))?;
+        for name in listed.lines().map(str::trim) {
+            // A container that has ended since it was listed gets no link.
+            if let Ok(pid @ 1..) = pid(engine, name) {
+                all.push((name.to_owned(), pid));
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(Failure::bad_input(format!(
+            "--label {label}: no running container has this label"
+        )));
+    }
+    Ok(all)
+}
+
+/// Returns the addresses of the container `name` in all its networks; `None` if no engine knows a container of this
+/// name.
+///
+/// # Errors
+/// The container has no address, in words.
+pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
+    let known = present().filter_map(|engine| places(engine, name).ok());
+    let known: Vec<_> = known.collect();
+    if known.is_empty() {
+        return None;
+    }
+    let texts = known.iter().flat_map(BTreeMap::values);
+    let texts = texts.flat_map(|place| [&place.v4, &place.v6]);
+    let addresses: Vec<IpAddr> = texts.filter_map(|text| text.parse().ok()).collect();
+    if addresses.is_empty() {
+        let why = "the container of this name has no address: start it on a network";
+        return Some(Err(why.to_owned()));
+    }
+    Some(Ok(addresses))
+}
+
+/// Returns the engines on this machine, of which the option `option` needs one.
+fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
+    let found: Vec<_> = present().collect();
+    if found.is_empty() {
+        return Err(Failure::machine(format!(
+            "{option}: neither podman nor docker is on PATH; use --pid with the ID of a process in the container"
+        )));
+    }
+    Ok(found)
+}
+
+/// Returns the engines on this machine.
+fn present() -> impl Iterator<Item = &'static str> {
+    let engines = ENGINES.into_iter();
+    engines.filter(|engine| which::which(engine).is_ok())
+}
+
+/// Returns the first process of a container, which is 0 if the container does not run, or why the engine does not say
+/// that.
+fn pid(engine: &str, name: &str) -> Result<u32, String> {
+    let text = inspect(engine, name, "{{.State.Pid}}")?;
+    let what = || format!("printed `{}` instead of a process ID", text.trim());
+    text.trim().parse().map_err(|_| what())
+}
+
+/// Returns the places of a container by the engine's names of the networks, or why the engine does not say that.
+fn places(engine: &str, name: &str) -> Result<BTreeMap<String, Place>, String> {
+    let text = inspect(engine, name, "{{json .NetworkSettings.Networks}}")?;
+    let places: Result<Option<_>, _> = serde_json::from_str(&text);
+    let places = places.map_err(|error| format!("printed no list of networks: {error}"))?;
+    Ok(places.unwrap_or_default())
+}
+
+/// Returns a part of what the engine knows of a container, or the engine's words if it knows no such container.
+fn inspect(engine: &str, name: &str, format: &str) -> Result<String, String> {
+    let arguments = ["container", "inspect", "--format", format, "--", name];
+    ask(engine, &arguments)
+}
+
+/// Returns what the engine prints, or the line of its refusal.
+fn ask(engine: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(engine)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot be started: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    // Warnings may come before the error.
+    let mut errors = text.lines().filter(|line| line.starts_with("Error"));
+    let line = errors.next().or_else(|| text.lines().next());
+    Err(line.unwrap_or("refused").to_owned())
+}
