@@ -49,7 +49,7 @@ impl Target {
     pub(crate) fn attach(&self, network: Option<&str>) -> Result<Vec<Attached>, Failure> {
         let leases = InterfaceLeases::open().map_err(super::blame)?;
         // All are checked before anything is made.
-        let mut places = Vec::new();
+        let mut places: Vec<Place> = Vec::new();
         match self {
             Self::Process(pid) => {
                 let there = NetNs::of_pid(*pid).or_bad_input()?;
@@ -67,14 +67,23 @@ impl Target {
                 for (container, pid) in engines::labelled(label)? {
                     let there = NetNs::of_pid(pid).or_machine()?;
                     let this = Self::Container(container.clone());
-                    let mut found = places_in(&there, &this, network, &leases)?;
-                    for place in &mut found {
-                        place.name = format!("{container}-{}", place.name);
+                    let mut ends = ends_in(&there, &this, network)?;
+                    let is_only = ends.len() == 1;
+                    // Containers that share a namespace, such as those of a pod, get its links once.
+                    let is_known = |end: &HostEnd| {
+                        let mut known = places.iter();
+                        known.any(|place| place.end.host.index == end.host.index)
+                    };
+                    ends.retain(|end| !is_known(end));
+                    for end in ends {
+                        let mut place = Place::of(end, &leases)?;
+                        place.name = if is_only {
+                            container.clone()
+                        } else {
+                            format!("{container}-{}", place.name)
+                        };
+                        places.push(place);
                     }
-                    if let [only] = &mut *found {
-                        only.name = container;
-                    }
-                    places.extend(found);
                 }
             }
         }
@@ -90,6 +99,16 @@ fn places_in(
     network: Option<&str>,
     leases: &InterfaceLeases,
 ) -> Result<Vec<Place>, Failure> {
+    let ends = ends_in(namespace, target, network)?.into_iter();
+    ends.map(|end| Place::of(end, leases)).collect()
+}
+
+/// Returns the host's ends of all interfaces in the namespace of `target`, or of the interface `network` alone.
+fn ends_in(
+    namespace: &NetNs,
+    target: &Target,
+    network: Option<&str>,
+) -> Result<Vec<HostEnd>, Failure> {
     let ends = HostEnd::all_of(namespace);
     let ends = ends.with_context(|| target.to_string()).or_machine()?;
     if ends.is_empty() {
@@ -108,8 +127,7 @@ fn places_in(
             names.join(", ")
         )));
     }
-    let places = ends.into_iter().map(|end| Place::of(end, leases));
-    places.collect()
+    Ok(ends)
 }
 
 impl fmt::Display for Target {

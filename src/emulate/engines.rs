@@ -26,6 +26,8 @@ pub(super) fn process_of(name: &str) -> Result<u32, Failure> {
     let mut refusals = Vec::new();
     for engine in engines("--container")? {
         match pid(engine, name) {
+            // Debian's podman-docker is Podman under the name of Docker.
+            Ok(pid) if found.contains(&pid) => {}
             Ok(pid) => found.push(pid),
             Err(why) => refusals.push(format!("{engine}: {why}")),
         }
@@ -39,20 +41,36 @@ pub(super) fn process_of(name: &str) -> Result<u32, Failure> {
     Err(Failure::bad_input(format!("--container {name}: {why}")))
 }
 
-/// Returns the names and first processes of all running containers with this label.
+/// Returns the names and first processes of all running containers with this label. An engine that does not answer has no
+/// containers, unless none answers.
 pub(super) fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
     let filter = format!("label={label}");
     let list = ["ps", "--filter", filter.as_str(), "--format", "{{.Names}}"];
-    let mut all = Vec::new();
-    for engine in engines("--label")? {
-        let listed = ask(engine, &list);
-        let listed = listed.map_err(|why| Failure::machine(format!("{engine}: {why}")))?;
+    let mut all: Vec<(String, u32)> = Vec::new();
+    let mut refusals = Vec::new();
+    let engines = engines("--label")?;
+    for engine in &engines {
+        let listed = match ask(engine, &list) {
+            Ok(listed) => listed,
+            Err(why) => {
+                refusals.push(format!("{engine}: {why}"));
+                continue;
+            }
+        };
         for name in listed.lines().map(str::trim) {
-            // A container that has ended since it was listed gets no link.
-            if let Ok(pid @ 1..) = pid(engine, name) {
+            // A container that has ended since it was listed gets no link. Two engines are one if they know the same process.
+            if let Ok(pid @ 1..) = pid(engine, name)
+                && all.iter().all(|(_, known)| *known != pid)
+            {
                 all.push((name.to_owned(), pid));
             }
         }
+    }
+    if refusals.len() == engines.len() {
+        return Err(Failure::machine(format!(
+            "--label {label}: no container engine answers: {}",
+            refusals.join("; ")
+        )));
     }
     if all.is_empty() {
         return Err(Failure::bad_input(format!(

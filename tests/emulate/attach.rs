@@ -123,11 +123,19 @@ impl Engines {
 
 impl Container {
     fn start() -> Result<Self> {
-        let ns = NetNs::create()?;
+        Self::start_in(NetNs::create()?)
+    }
+
+    fn start_in(ns: NetNs) -> Result<Self> {
         let mut command = Command::new("sleep");
         command.arg("1000").stdin(Stdio::null());
         let process = ns.run(|| command.spawn())??;
         Ok(Self { ns, process })
+    }
+
+    /// Returns a container that shares the namespace of this one.
+    fn beside(&self) -> Result<Self> {
+        Self::start_in(self.ns.try_clone()?)
     }
 
     fn pid(&self) -> u32 {
@@ -285,6 +293,53 @@ fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> 
         &format!("--netns {path} --network eth0"),
     )?;
     wan.stop()?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn every_labelled_container_gets_its_links_once_whichever_engine_answers() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (web, db) = (bridged.connect(2)?, bridged.connect(3)?);
+    let side = web.beside()?;
+    let engines = Engines::new()?;
+    let knows_all = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=app=shop --format {{{{.Names}}}}") printf 'web
+side
+db
+';;
+            "ps "*) ;;
+            *" -- web") echo {};;
+            *" -- side") echo {};;
+            *" -- db") echo {};;
+        esac"#,
+        web.pid(),
+        side.pid(),
+        db.pid()
+    );
+    let no_daemon = "echo 'Cannot connect to the daemon' >&2; exit 1";
+    engines.add("podman", &knows_all)?;
+    // The second one is Podman under another name, as Debian's podman-docker is.
+    for docker in [no_daemon, &knows_all] {
+        engines.add("docker", docker)?;
+        let line = "--label app=shop --delay 1ms";
+        let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+        wan.await_line("link at web, db of the containers with label app=shop")?;
+        let links = wan.stop_links()?;
+        ensure!(links.len() == 2, "{links:?}");
+    }
+    WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?.stop()?;
+    let emulate = |label: &str| {
+        let mut command = engines.farwire();
+        command.args(["emulate", "--label", label]);
+        run_in(&bridged.host, &mut command)
+    };
+    ends_with(&emulate("app=none")?, 2, "no running container")?;
+    engines.add("docker", no_daemon)?;
+    engines.add("podman", "echo 'Error: no storage' >&2; exit 125")?;
+    let why = "podman: Error: no storage; docker: Cannot connect to the daemon";
+    ends_with(&emulate("app=shop")?, 3, why)?;
     Ok(())
 }
 
