@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
+use netio::veth::HostEnd;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -265,6 +266,29 @@ fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
     ensure!(status.code() == Some(1), "{status}");
     let left = ip(&bridged.host, "-brief link show type veth")?;
     ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Device("bridge"), Tool("ip"))]
+fn a_container_inside_another_is_not_taken_for_one_of_the_host() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = Container::start()?;
+    let (outer, inner) = (Container::start()?, Container::start()?);
+    // Numbers of interfaces are unique only within a namespace.
+    for (host, container) in [(&bridged.host, &own), (&outer.ns, &inner)] {
+        let pid = container.pid();
+        let pair = format!("link add veth9 index 71 type veth peer name eth0 index 72 netns {pid}");
+        ip(host, &pair)?;
+    }
+    // The kernel numbers the namespaces to which an interface of the host leads.
+    let pid = inner.pid();
+    let pair = format!("link add veth8 type veth peer name eth1 netns {pid}");
+    ip(&bridged.host, &pair)?;
+    for (container, only) in [(&own, "veth9"), (&inner, "veth8")] {
+        let found = bridged.host.run(|| HostEnd::all_of(&container.ns))??;
+        let names: Vec<&str> = found.iter().map(|end| end.host.name.as_str()).collect();
+        ensure!(names == [only], "{found:?}");
+    }
     Ok(())
 }
 
