@@ -13,6 +13,7 @@ use netio::lease::{InterfaceLease, InterfaceLeases};
 use netio::netns::NetNs;
 use netio::veth::{self, HostEnd};
 
+use super::containers::ContainerEnd;
 use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
 
@@ -61,7 +62,9 @@ impl Target {
             }
             Self::Container(name) => {
                 let there = NetNs::of_pid(engines::process_of(name)?).or_machine()?;
-                places.extend(places_in(&there, self, network, &leases)?);
+                for place in places_in(&there, self, network, &leases)? {
+                    places.push(place.of_container(name));
+                }
             }
             Self::Label(label) => {
                 for (container, pid) in engines::labelled(label)? {
@@ -82,7 +85,7 @@ impl Target {
                         } else {
                             format!("{container}-{}", place.name)
                         };
-                        places.push(place);
+                        places.push(place.of_container(&container));
                     }
                 }
             }
@@ -90,6 +93,25 @@ impl Target {
         let attached = places.into_iter().map(|place| place.attach(&leases));
         attached.collect()
     }
+}
+
+/// Makes a pair for the host's end with the number `index`, to which a container is connected anew. Returns the name of
+/// that end and of the near end of the pair.
+///
+/// # Errors
+/// The interface is gone, or no link can be inserted there.
+pub(super) fn again(
+    index: u32,
+    leases: &InterfaceLeases,
+) -> Result<([String; 2], Insertion), Failure> {
+    let end = HostEnd {
+        inside: String::new(),
+        host: Interface::by_index(index).or_machine()?,
+    };
+    let Attached {
+        names, insertion, ..
+    } = Place::of(end, leases)?.attach(leases)?;
+    Ok((names, insertion))
 }
 
 /// Returns the places of all interfaces in the namespace of `target`, or of the interface `network` alone.
@@ -145,6 +167,8 @@ impl fmt::Display for Target {
 struct Place {
     /// Name of the link.
     name: String,
+    /// Name of the container, if it is one.
+    container: Option<String>,
     end: HostEnd,
     lease: InterfaceLease,
     place: BridgePort,
@@ -158,16 +182,25 @@ impl Place {
         let place = BridgePort::of(&host).map_err(blame)?;
         Ok(Self {
             name: end.inside.clone(),
+            container: None,
             end: HostEnd { host, ..end },
             lease,
             place,
         })
     }
 
+    fn of_container(self, container: &str) -> Self {
+        Self {
+            container: Some(container.to_owned()),
+            ..self
+        }
+    }
+
     /// Makes the pair.
     fn attach(self, leases: &InterfaceLeases) -> Result<Attached, Failure> {
         let Self {
             name,
+            container,
             end,
             lease,
             place,
@@ -185,6 +218,7 @@ impl Place {
             // The first failure counts.
             let _ = veth::remove_pair(&near);
         })?;
+        let inside = end.inside;
         Ok(Attached {
             name,
             names: [end.host.name, near],
@@ -192,6 +226,7 @@ impl Place {
                 place,
                 far,
                 leases: [lease, of_near],
+                container: container.map(|container| ContainerEnd { container, inside }),
             },
         })
     }

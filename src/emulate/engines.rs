@@ -80,6 +80,30 @@ pub(super) fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
     Ok(all)
 }
 
+/// The state of a container, as far as the engines say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContainerState {
+    /// It runs, and this is its first process.
+    Running(u32),
+    /// It does not run, or an engine does not answer.
+    Stopped,
+    /// No engine knows it.
+    Removed,
+}
+
+/// Returns the state of the container `name`.
+pub(super) fn state_of(name: &str) -> ContainerState {
+    let mut state = ContainerState::Removed;
+    for engine in present() {
+        match pid(engine, name) {
+            Ok(pid @ 1..) => return ContainerState::Running(pid),
+            Err(why) if why.to_ascii_lowercase().contains("no such container") => {}
+            Ok(0) | Err(_) => state = ContainerState::Stopped,
+        }
+    }
+    state
+}
+
 /// Returns the addresses of the container `name` in all its networks; `None` if no engine knows a container of this
 /// name.
 ///

@@ -45,20 +45,25 @@ impl Bridged {
     /// Connects a new container, whose address has this number and whose interface on the host is `vethNUMBER`.
     fn connect(&self, number: u8) -> Result<Container> {
         let container = Container::start()?;
-        let pid = container.process.id();
+        ip(&container.ns, "link set lo up")?;
+        self.join(&container, number)?;
+        Ok(container)
+    }
+
+    /// Connects a container, which has no interface `eth0`.
+    fn join(&self, container: &Container, number: u8) -> Result<()> {
+        let pid = container.pid();
         let pair = format!("link add veth{number} type veth peer name eth0 netns {pid}");
         ip(&self.host, &pair)?;
         ip(&self.host, &format!("link set veth{number} master br0 up"))?;
         let inside = &container.ns;
-        ip(inside, "link set lo up")?;
         ip(inside, &format!("addr add 10.9.0.{number}/24 dev eth0"))?;
         ip(inside, "link set eth0 up")?;
         wait_for("the container's network", || {
             let ping = ["-q", "-c", "1", "-W", "1", Self::HOST];
             let output = run_in(inside, Command::new("ping").args(ping))?;
             Ok(output.status.success().then_some(()))
-        })?;
-        Ok(container)
+        })
     }
 
     /// Returns the name, address, MTU, flags and bridge of each of the host's interfaces, and the settings of its port.
@@ -108,10 +113,11 @@ impl Engines {
 
     /// Adds the engine `name`, or replaces it. It runs this script of sh.
     fn add(&self, name: &str, script: &str) -> Result<()> {
-        let path = self.dir.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
-        let permissions = fs::Permissions::from_mode(0o755);
-        Ok(fs::set_permissions(&path, permissions)?)
+        let (path, new) = (self.dir.path().join(name), self.dir.path().join("new"));
+        fs::write(&new, format!("#!/bin/sh\n{script}\n"))?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+        // The one that is replaced may be running.
+        Ok(fs::rename(new, path)?)
     }
 
     /// Returns the program under test, which finds these engines and no others.
@@ -266,6 +272,70 @@ fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
     ensure!(status.code() == Some(1), "{status}");
     let left = ip(&bridged.host, "-brief link show type veth")?;
     ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_restarts_is_attached_again_and_one_that_is_removed_ends_its_link() -> Result<()>
+{
+    let bridged = Bridged::start()?;
+    let mut own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    let file = engines.dir.path().join("pid");
+    let answer = |pid: &str| fs::write(&file, pid);
+    answer(&own.pid().to_string())?;
+    let reads = format!("read pid < {}; echo $pid", file.display());
+    engines.add("podman", &reads)?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    for _ in 0..2 {
+        answer("0")?;
+        drop(own);
+        wan.await_line("veth2 is gone: waiting for container web")?;
+        own = bridged.connect(2)?;
+        answer(&own.pid().to_string())?;
+        wan.await_line("container web is back: its link is inserted at veth2")?;
+        let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+        let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+        let least = least_rtt_ms(&stdout(&output))?;
+        ensure!(least >= 40.0, "{least} ms");
+        wan.forget_lines();
+    }
+    // The engine is asked after the interface is gone, so the container may still seem to run.
+    drop(own);
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    engines.add(
+        "podman",
+        "echo 'Error: no such container web' >&2; exit 125",
+    )?;
+    let (status, said) = wan.end()?;
+    has(&said, "container web was removed, and with it the network")?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
+    let left = ip(&bridged.host, "-brief link show type veth")?;
+    ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_leaves_its_network_and_joins_it_again_keeps_its_link() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    ip(&bridged.host, "link del veth2")?;
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    bridged.join(&own, 2)?;
+    wan.await_line("container web is back: its link is inserted at veth2")?;
+    let state = bridged.state()?;
+    wan.end_by(Signal::SIGKILL)?;
+    wait_for("the state before", || {
+        let now = bridged.state()?;
+        Ok((now != state && !now.contains("farw")).then_some(()))
+    })?;
+    let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
+    process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
     Ok(())
 }
 
