@@ -116,6 +116,8 @@ impl Drop for Podman {
     Device("bridge"),
     Tool("podman"),
     Tool("runc"),
+    Tool("/usr/lib/podman/netavark"),
+    Tool("iptables"),
     Tool("busybox"),
     Tool("ip"),
     Tool("ping")
@@ -190,6 +192,8 @@ fn the_command_of_the_guide_impairs_a_container_and_no_other() -> Result<()> {
     Device("bridge"),
     Tool("podman"),
     Tool("runc"),
+    Tool("/usr/lib/podman/netavark"),
+    Tool("iptables"),
     Tool("busybox"),
     Tool("ip"),
     Tool("ping")
