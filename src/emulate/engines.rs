@@ -137,7 +137,7 @@ fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
 }
 
 /// Returns the engines on this machine.
-fn present() -> impl Iterator<Item = &'static str> {
+pub(crate) fn present() -> impl Iterator<Item = &'static str> {
     let engines = ENGINES.into_iter();
     engines.filter(|engine| which::which(engine).is_ok())
 }

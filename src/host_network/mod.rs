@@ -61,6 +61,16 @@ pub(crate) struct JoinedHost {
     relays: Vec<Relay>,
 }
 
+/// Returns the path and the version of pasta, if it can connect a command to the host's network. Call it before this process
+/// enters namespaces.
+///
+/// # Errors
+/// Names what is missing, and the way round.
+pub(crate) fn find_pasta() -> Result<String> {
+    let pasta = Pasta::find()?;
+    Ok(format!("{}: {}", pasta.path.display(), pasta.version))
+}
+
 impl HostNetwork {
     /// Checks what the host has, takes its ports, and starts the helper process. Call it before this process enters
     /// namespaces or starts a thread.

@@ -12,6 +12,7 @@ use netio::netns::NetNs;
 use netio::replaced_files::{ReplacedFile, replace_files};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use test_support::host::{Host, OTHER, serve_names, serve_text};
 use test_support::powerless::farwire_unprivileged;
@@ -193,6 +194,20 @@ fn a_host_that_lacks_something_is_refused_with_the_way_round() -> Result<()> {
     fs::set_permissions(&old, fs::Permissions::from_mode(0o755))?;
     let words = "is too old (--userns --netns): it has no option --no-netns-quit";
     refused(own, &[], Some(empty.path()), words)?;
+    let mut doctor = farwire_unprivileged()?;
+    doctor
+        .args(["doctor", "--json", "-"])
+        .env("PATH", empty.path());
+    let output = process::run_in(own, &mut doctor)?;
+    let text = stdout(&output);
+    let found: Value = serde_json::from_str(&text)?;
+    let checks = found["checks"].as_array().context("no checks")?;
+    let pasta = checks.iter().find(|check| check["name"] == "pasta");
+    let pasta = pasta.context("no check of pasta")?;
+    ensure!(pasta["verdict"] == "degraded", "{pasta}");
+    has(pasta["found"].as_str().context("no words")?, words)?;
+    let cannot = found["cannot"].as_array().context("no uses")?;
+    ensure!(cannot.iter().any(|of| of == "exec --net host"), "{text}");
     let failing = "#!/bin/sh\ncase $1 in --help) exec /usr/bin/pasta --help;; --version) ;; \
                    *) echo no luck; exit 1;; esac\n";
     let real = which::which("pasta")?.display().to_string();
