@@ -46,7 +46,8 @@ use serde::Serialize;
 ///
 /// --container NAME inserts a link at a running container, in both directions, on each of its networks. The host end of the container's
 /// veth pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
-/// the container. At the end, or when farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
+/// the container. At the end, or when farwire is killed, everything is restored. --label, --service, --pid and --netns do the same for other
+/// targets.
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
 /// as link = { delay = "20ms" }. All links share --held-memory, and one thread with its receive rings unless --threads asks for more.

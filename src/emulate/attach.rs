@@ -14,6 +14,7 @@ use netio::netns::NetNs;
 use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
+use super::engines::ContainerNetwork;
 use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
 
@@ -41,8 +42,8 @@ pub(crate) struct Attached {
 }
 
 impl Target {
-    /// Makes a pair for each interface of the target whose other end is on this host, or only for the interface `network`
-    /// inside.
+    /// Makes a pair for each interface of the target whose other end is on this host, or only for the one with the name
+    /// `network`, inside or as the engine names its network.
     ///
     /// # Errors
     /// Blames the user for a target that does not exist or has no such interface, and for a place where no link can be
@@ -75,11 +76,11 @@ impl Target {
                     // Containers that share a namespace, such as those of a pod, get its links once.
                     let is_known = |end: &HostEnd| {
                         let mut known = places.iter();
-                        known.any(|place| place.end.host.index == end.host.index)
+                        known.any(|place| place.host.index == end.host.index)
                     };
                     ends.retain(|end| !is_known(end));
                     for end in ends {
-                        let mut place = Place::of(end, &leases)?;
+                        let mut place = Place::of(end.inside, &end.host, &leases)?;
                         place.name = if is_only {
                             container.clone()
                         } else {
@@ -93,6 +94,14 @@ impl Target {
         let attached = places.into_iter().map(|place| place.attach(&leases));
         attached.collect()
     }
+
+    /// Returns the networks that the engine of a container names.
+    fn networks(&self) -> Vec<ContainerNetwork> {
+        match self {
+            Self::Container(name) => engines::networks_of(name),
+            Self::Process(_) | Self::Namespace(_) | Self::Label(_) => Vec::new(),
+        }
+    }
 }
 
 /// Makes a pair for the host's end with the number `index`, to which a container is connected anew. Returns the name of
@@ -104,17 +113,15 @@ pub(super) fn again(
     index: u32,
     leases: &InterfaceLeases,
 ) -> Result<([String; 2], Insertion), Failure> {
-    let end = HostEnd {
-        inside: String::new(),
-        host: Interface::by_index(index).or_machine()?,
-    };
+    let host = Interface::by_index(index).or_machine()?;
+    let place = Place::of(String::new(), &host, leases)?;
     let Attached {
         names, insertion, ..
-    } = Place::of(end, leases)?.attach(leases)?;
+    } = place.attach(leases)?;
     Ok((names, insertion))
 }
 
-/// Returns the places of all interfaces in the namespace of `target`, or of the interface `network` alone.
+/// Returns the places of all interfaces in the namespace of `target`, or of the one with the name `network`; see [`ends_in`].
 fn places_in(
     namespace: &NetNs,
     target: &Target,
@@ -122,10 +129,12 @@ fn places_in(
     leases: &InterfaceLeases,
 ) -> Result<Vec<Place>, Failure> {
     let ends = ends_in(namespace, target, network)?.into_iter();
-    ends.map(|end| Place::of(end, leases)).collect()
+    ends.map(|end| Place::of(end.inside, &end.host, leases))
+        .collect()
 }
 
-/// Returns the host's ends of all interfaces in the namespace of `target`, or of the interface `network` alone.
+/// Returns the host's ends of all interfaces in the namespace of `target`, or of the one with the name `network`, inside or
+/// as the engine names its network.
 fn ends_in(
     namespace: &NetNs,
     target: &Target,
@@ -139,17 +148,32 @@ fn ends_in(
              there is none; use a bridge network, or run the program with `farwire exec --net host`"
         )));
     }
-    let names: Vec<String> = ends.iter().map(|end| end.inside.clone()).collect();
-    let wanted = |end: &HostEnd| network.is_none_or(|name| name == end.inside);
-    let ends: Vec<HostEnd> = ends.into_iter().filter(wanted).collect();
-    if ends.is_empty() {
-        let network = network.unwrap_or_default();
+    let Some(network) = network else {
+        return Ok(ends);
+    };
+    if ends.iter().any(|end| end.inside == network) {
+        let chosen = ends.into_iter().filter(|end| end.inside == network);
+        return Ok(chosen.collect());
+    }
+    let networks = target.networks();
+    let name_of = |end: &HostEnd| {
+        let found = networks.iter().find(|of| of.mac == end.mac);
+        found.map(|of| of.name.as_str())
+    };
+    let names = ends.iter().map(|end| match name_of(end) {
+        Some(name) => format!("{} ({name})", end.inside),
+        None => end.inside.clone(),
+    });
+    let names: Vec<String> = names.collect();
+    let chosen = ends.into_iter().filter(|end| name_of(end) == Some(network));
+    let chosen: Vec<HostEnd> = chosen.collect();
+    if chosen.is_empty() {
         return Err(Failure::bad_input(format!(
-            "--network: {target} has no interface {network}; it has {}",
+            "--network: {target} has no interface or network {network}; it has {}",
             names.join(", ")
         )));
     }
-    Ok(ends)
+    Ok(chosen)
 }
 
 impl fmt::Display for Target {
@@ -169,21 +193,24 @@ struct Place {
     name: String,
     /// Name of the container, if it is one.
     container: Option<String>,
-    end: HostEnd,
+    /// Name of the interface inside.
+    inside: String,
+    host: Interface,
     lease: InterfaceLease,
     place: BridgePort,
 }
 
 impl Place {
-    fn of(end: HostEnd, leases: &InterfaceLeases) -> Result<Self, Failure> {
+    fn of(inside: String, host: &Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
         // This undoes the changes of a killed box, which may include that the end has left its bridge.
-        let lease = leases.take(&end.host).map_err(super::blame)?;
-        let host = Interface::by_index(end.host.index).or_machine()?;
+        let lease = leases.take(host).map_err(super::blame)?;
+        let host = Interface::by_index(host.index).or_machine()?;
         let place = BridgePort::of(&host).map_err(blame)?;
         Ok(Self {
-            name: end.inside.clone(),
+            name: inside.clone(),
             container: None,
-            end: HostEnd { host, ..end },
+            inside,
+            host,
             lease,
             place,
         })
@@ -201,13 +228,14 @@ impl Place {
         let Self {
             name,
             container,
-            end,
+            inside,
+            host,
             lease,
             place,
         } = self;
         // A name has at most 15 characters.
-        let [near, far] = ["a", "b"].map(|letter| format!("farw{}{letter}", end.host.index));
-        let made = veth::make_pair(&near, &far, &end.host).or_machine();
+        let [near, far] = ["a", "b"].map(|letter| format!("farw{}{letter}", host.index));
+        let made = veth::make_pair(&near, &far, &host).or_machine();
         let leased = made.and_then(|()| {
             let near = Interface::find(&near).or_machine()?;
             let mut lease = leases.take(&near).map_err(super::blame)?;
@@ -218,10 +246,9 @@ impl Place {
             // The first failure counts.
             let _ = veth::remove_pair(&near);
         })?;
-        let inside = end.inside;
         Ok(Attached {
             name,
-            names: [end.host.name, near],
+            names: [host.name, near],
             insertion: Insertion {
                 place,
                 far,

@@ -18,6 +18,16 @@ struct Place {
     v4: String,
     #[serde(rename = "GlobalIPv6Address", default)]
     v6: String,
+    #[serde(rename = "MacAddress", default)]
+    mac: String,
+}
+
+/// A network of a container.
+pub(super) struct ContainerNetwork {
+    /// The engine's name of the network.
+    pub(super) name: String,
+    /// The container's hardware address there.
+    pub(super) mac: [u8; 6],
 }
 
 /// Returns the first process of the container `name`, whichever engine knows it.
@@ -125,6 +135,23 @@ pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
     Some(Ok(addresses))
 }
 
+/// Returns the networks of the container `name` that have hardware addresses. There are none if no engine answers.
+pub(super) fn networks_of(name: &str) -> Vec<ContainerNetwork> {
+    let known = present().filter_map(|engine| places(engine, name).ok());
+    let networks = known.flatten().filter_map(|(name, place)| {
+        let mac = mac(&place.mac)?;
+        Some(ContainerNetwork { name, mac })
+    });
+    networks.collect()
+}
+
+/// Reads a hardware address such as `02:42:ac:11:00:02`.
+fn mac(text: &str) -> Option<[u8; 6]> {
+    let bytes = text.split(':').map(|byte| u8::from_str_radix(byte, 16));
+    let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().ok()?;
+    bytes.try_into().ok()
+}
+
 /// Returns the engines on this machine, of which the option `option` needs one.
 fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
     let found: Vec<_> = present().collect();
@@ -179,4 +206,25 @@ fn ask(engine: &str, arguments: &[&str]) -> Result<String, String> {
     let mut errors = text.lines().filter(|line| line.starts_with("Error"));
     let line = errors.next().or_else(|| text.lines().next());
     Err(line.unwrap_or("refused").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hardware_address_has_six_bytes() {
+        assert_eq!(
+            mac("02:42:ac:11:00:fe"),
+            Some([2, 0x42, 0xac, 0x11, 0, 0xfe])
+        );
+        for text in [
+            "",
+            "02:42:ac:11:00",
+            "02:42:ac:11:00:fe:01",
+            "02:42:ac:11:00:1fe",
+        ] {
+            assert_eq!(mac(text), None, "{text}");
+        }
+    }
 }

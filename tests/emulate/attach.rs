@@ -438,6 +438,38 @@ db
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let text = ip(&own.ns, "-brief link show eth0")?;
+    let mac = text.split_whitespace().nth(2).context("no address")?;
+    let engines = Engines::new()?;
+    let knows_networks = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=com.docker.compose.service=shop --format "*) echo web;;
+            *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '{{"front": {{"MacAddress": "{mac}"}}}}';;
+            *" -- web") echo {};;
+        esac"#,
+        own.pid()
+    );
+    engines.add("docker", &knows_networks)?;
+    for line in [
+        "--container web --network front",
+        "--service shop --network eth0",
+    ] {
+        let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+        wan.await_line("link at ")?;
+        wan.stop()?;
+    }
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--container", "web", "--network", "back"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    let words = "has no interface or network back; it has eth0 (front)";
+    ends_with(&refused, 2, words).map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_rule_has_the_name_of_a_container_or_of_a_host() -> Result<()> {
     let bridged = Bridged::start()?;
     let (own, neighbour) = (bridged.connect(2)?, bridged.connect(3)?);

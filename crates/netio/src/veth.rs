@@ -18,6 +18,8 @@ use crate::netns::{self, NetNs, NetNsError};
 pub struct HostEnd {
     /// The interface in the other namespace.
     pub inside: String,
+    /// Its hardware address.
+    pub mac: [u8; 6],
     /// Its other end.
     pub host: Interface,
 }
@@ -68,6 +70,7 @@ impl HostEnd {
             let host = outside.iter().find(is_other_end)?.clone();
             Some(Self {
                 inside: inside.name,
+                mac: inside.mac,
                 host,
             })
         });
