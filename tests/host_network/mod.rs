@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -130,6 +130,25 @@ fn names_are_looked_up_through_the_link_also_at_a_resolver_of_the_loopback() -> 
         let summary: Summary = serde_json::from_str(&summary.collect::<String>())?;
         ensure!(summary.up.delivered > 0, "{summary:?}");
     }
+    Ok(())
+}
+
+#[test_support::test(HostNetwork, Tool("getent"))]
+fn a_resolver_that_does_not_answer_is_named_when_the_command_fails() -> Result<()> {
+    let host = Host::start(false)?;
+    let _silent = host.own().run(|| UdpSocket::bind("127.0.0.1:53"))??;
+    let run = |line: &str| -> Result<Output> {
+        let mut command = farwire_unprivileged()?;
+        command.args(["exec", "--net", "host", "--", "sh", "-c", line]);
+        let text = "nameserver 127.0.0.1\noptions timeout:1 attempts:3\n";
+        let file = ReplacedFile::new(Path::new("/etc/resolv.conf"), text)?;
+        replace_files(&mut command, vec![file]);
+        process::run_in(host.own(), &mut command)
+    };
+    let words = "no resolver of this host has answered (127.0.0.1)";
+    ends_with(&run("getent ahostsv4 page.example")?, 2, words)?;
+    let unneeded = stderr(&process::succeeded(run("true")?)?);
+    ensure!(!unneeded.contains(words), "{unneeded}");
     Ok(())
 }
 
