@@ -220,6 +220,53 @@ fn both_directions_are_impaired_connections_survive_and_a_neighbour_loses_nothin
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_attached_link_is_changed_and_leased_while_connections_stay_open() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let listener = own.ns.run(|| TcpListener::bind("10.9.0.2:80"))??;
+    let mut near = bridged.host.run(|| TcpStream::connect("10.9.0.2:80"))??;
+    let (mut far, _) = listener.accept()?;
+    for end in [&near, &far] {
+        end.set_read_timeout(Some(process::PATIENCE))?;
+    }
+    let mut exchange = || -> Result<()> {
+        near.write_all(b"question")?;
+        far.read_exact(&mut [0; 8])?;
+        far.write_all(b"answer")?;
+        Ok(near.read_exact(&mut [0; 6])?)
+    };
+    let least = || -> Result<f64> {
+        let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+        let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+        least_rtt_ms(&stdout(&output))
+    };
+    let folder = tempfile::tempdir()?;
+    let at = format!("unix:{}", folder.path().join("socket").display());
+    let set = |words: &str| {
+        let mut set = farwire();
+        set.args(["set", "link", "--at", &at]);
+        process::succeeds(set.args(words.split(' ')))
+    };
+    let line = format!("--pid {} --delay 5ms --listen {at}", own.pid());
+    let wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
+    exchange()?;
+    set("--delay 30ms")?;
+    exchange()?;
+    let changed = least()?;
+    ensure!(changed >= 60.0, "{changed} ms");
+    set("--delay 60ms --for 300s")?;
+    exchange()?;
+    let leased = least()?;
+    ensure!(leased >= 120.0, "{leased} ms");
+    has(&stdout(&set("--revert")?), "delay 30ms in each direction")?;
+    // The lease ends by itself, and TCP sends again what was lost until then.
+    set("--loss 100% --for 1s")?;
+    exchange()?;
+    wan.stop()?;
+    exchange()
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_killed_emulator_leaves_the_network_as_it_was() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
