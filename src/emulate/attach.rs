@@ -235,6 +235,11 @@ impl Place {
         } = self;
         // A name has at most 15 characters.
         let [near, far] = ["a", "b"].map(|letter| format!("farw{}{letter}", host.index));
+        if let Ok(earlier) = Interface::find(&near) {
+            // A process was killed before it told its holder of the pair. This removes the pair's journal and, unless
+            // something is wrong, the pair.
+            let _ = leases.take(&earlier);
+        }
         let made = veth::make_pair(&near, &far, &host).or_machine();
         let leased = made.and_then(|()| {
             let near = Interface::find(&near).or_machine()?;
