@@ -96,7 +96,7 @@ miri: toolchain ## the model and the parsers in an interpreter that knows undefi
 	$(MIRI) -p farwire-netio --lib -- fuzzing
 	$(MIRI) -p farwire-instruments --lib -- fuzzing
 
-dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels, archives, Debian packages, RPMs, SBOM and checksums; ARCHITECTURES=x86_64 for one processor
+dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels and their sources, archives, Debian packages, RPMs, SBOM and checksums; ARCHITECTURES=x86_64 for one processor
 	@scripts/need python3 python3 git git
 	CARGO='$(CARGO)' scripts/dist '$(OUT)/dist' $(ARCHITECTURES)
 
