@@ -14,7 +14,7 @@ use netio::netns::NetNs;
 use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
-use super::engines::ContainerNetwork;
+use super::engines::{ContainerNetwork, KnownContainer};
 use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
 
@@ -62,23 +62,25 @@ impl Target {
                 places.extend(places_in(&there, self, network, &leases)?);
             }
             Self::Container(name) => {
-                let there = NetNs::of_pid(engines::process_of(name)?).or_machine()?;
+                let known = engines::named(name)?;
+                let there = NetNs::of_pid(known.pid).or_machine()?;
                 for place in places_in(&there, self, network, &leases)? {
-                    places.push(place.of_container(name));
+                    places.push(place.of_container(&known));
                 }
             }
             Self::Label(label) => {
-                for (container, pid) in engines::labelled(label)? {
-                    let there = NetNs::of_pid(pid).or_machine()?;
+                for known in engines::labelled(label)? {
+                    let container = &known.name;
+                    let there = NetNs::of_pid(known.pid).or_machine()?;
                     let this = Self::Container(container.clone());
                     let mut ends = ends_in(&there, &this, network)?;
                     let is_only = ends.len() == 1;
                     // Containers that share a namespace, such as those of a pod, get its links once.
-                    let is_known = |end: &HostEnd| {
-                        let mut known = places.iter();
-                        known.any(|place| place.host.index == end.host.index)
+                    let has_place = |end: &HostEnd| {
+                        let mut all = places.iter();
+                        all.any(|place| place.host.index == end.host.index)
                     };
-                    ends.retain(|end| !is_known(end));
+                    ends.retain(|end| !has_place(end));
                     for end in ends {
                         let mut place = Place::of(end.inside, &end.host, &leases)?;
                         place.name = if is_only {
@@ -86,7 +88,7 @@ impl Target {
                         } else {
                             format!("{container}-{}", place.name)
                         };
-                        places.push(place.of_container(&container));
+                        places.push(place.of_container(&known));
                     }
                 }
             }
@@ -191,8 +193,8 @@ impl fmt::Display for Target {
 struct Place {
     /// Name of the link.
     name: String,
-    /// Name of the container, if it is one.
-    container: Option<String>,
+    /// The engine and the name of the container, if it is one.
+    container: Option<(String, String)>,
     /// Name of the interface inside.
     inside: String,
     host: Interface,
@@ -216,9 +218,9 @@ impl Place {
         })
     }
 
-    fn of_container(self, container: &str) -> Self {
+    fn of_container(self, known: &KnownContainer) -> Self {
         Self {
-            container: Some(container.to_owned()),
+            container: Some((known.engine.to_owned(), known.name.clone())),
             ..self
         }
     }
@@ -258,7 +260,11 @@ impl Place {
                 place,
                 far,
                 leases: [lease, of_near],
-                container: container.map(|container| ContainerEnd { container, inside }),
+                container: container.map(|(engine, container)| ContainerEnd {
+                    engine,
+                    container,
+                    inside,
+                }),
             },
         })
     }

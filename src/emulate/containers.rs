@@ -39,6 +39,8 @@ const IDLE: Duration = Duration::from_secs(3_600);
 /// An interface of a container, at which a link is inserted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContainerEnd {
+    /// The engine that knows the container.
+    pub(super) engine: String,
     /// Name of the container.
     pub(super) container: String,
     /// Name of the interface inside.
@@ -205,7 +207,7 @@ pub(crate) fn watch() -> Result<()> {
 /// Returns the answer about a lost link, or `None` while there is none.
 fn look(ends: &[Option<ContainerEnd>], link: usize) -> Option<Answer> {
     let end = ends.get(link)?.as_ref()?;
-    let index = match engines::state_of(&end.container) {
+    let index = match engines::state_of(&end.engine, &end.container) {
         ContainerState::Removed => None,
         ContainerState::Stopped => return None,
         ContainerState::Running(pid) => Some(host_end(pid, &end.inside)?),

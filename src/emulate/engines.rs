@@ -30,36 +30,47 @@ pub(super) struct ContainerNetwork {
     pub(super) mac: [u8; 6],
 }
 
-/// Returns the first process of the container `name`, whichever engine knows it.
-pub(super) fn process_of(name: &str) -> Result<u32, Failure> {
-    let mut found = Vec::new();
+/// A container that an engine knows.
+#[derive(Debug)]
+pub(super) struct KnownContainer {
+    pub(super) engine: &'static str,
+    pub(super) name: String,
+    /// Its first process.
+    pub(super) pid: u32,
+}
+
+/// Returns the running container `name`, whichever engine knows it.
+pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
+    let mut found: Vec<(&'static str, u32)> = Vec::new();
     let mut refusals = Vec::new();
     for engine in engines("--container")? {
         match pid(engine, name) {
             // Debian's podman-docker is Podman under the name of Docker.
-            Ok(pid) if found.contains(&pid) => {}
-            Ok(pid) => found.push(pid),
+            Ok(pid) if found.iter().any(|(_, known)| *known == pid) => {}
+            Ok(pid) => found.push((engine, pid)),
             Err(why) => refusals.push(format!("{engine}: {why}")),
         }
     }
     let why = match *found {
-        [0] => "the container is not running".to_owned(),
-        [pid] => return Ok(pid),
+        [(_, 0)] => "the container is not running".to_owned(),
+        [(engine, pid)] => {
+            let name = name.to_owned();
+            return Ok(KnownContainer { engine, name, pid });
+        }
         [] => refusals.join("; "),
         _ => "podman and docker both have a container of this name; choose it by --pid".to_owned(),
     };
     Err(Failure::bad_input(format!("--container {name}: {why}")))
 }
 
-/// Returns the names and first processes of all running containers with this label. An engine that does not answer has no
-/// containers, unless none answers.
-pub(super) fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
+/// Returns all running containers with this label. An engine that does not answer has no containers, unless none answers.
+pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
     let filter = format!("label={label}");
     let list = ["ps", "--filter", filter.as_str(), "--format", "{{.Names}}"];
-    let mut all: Vec<(String, u32)> = Vec::new();
+    let mut all: Vec<KnownContainer> = Vec::new();
     let mut refusals = Vec::new();
     let engines = engines("--label")?;
-    for engine in &engines {
+    for &engine in &engines {
         let listed = match ask(engine, &list) {
             Ok(listed) => listed,
             Err(why) => {
@@ -70,9 +81,10 @@ pub(super) fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
         for name in listed.lines().map(str::trim) {
             // A container that has ended since it was listed gets no link. Two engines are one if they know the same process.
             if let Ok(pid @ 1..) = pid(engine, name)
-                && all.iter().all(|(_, known)| *known != pid)
+                && all.iter().all(|known| known.pid != pid)
             {
-                all.push((name.to_owned(), pid));
+                let name = name.to_owned();
+                all.push(KnownContainer { engine, name, pid });
             }
         }
     }
@@ -90,28 +102,26 @@ pub(super) fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
     Ok(all)
 }
 
-/// The state of a container, as far as the engines say.
+/// The state of a container, as far as its engine says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContainerState {
     /// It runs, and this is its first process.
     Running(u32),
-    /// It does not run, or an engine does not answer.
+    /// It does not run, or the engine does not answer.
     Stopped,
-    /// No engine knows it.
+    /// The engine does not know it.
     Removed,
 }
 
-/// Returns the state of the container `name`.
-pub(super) fn state_of(name: &str) -> ContainerState {
-    let mut state = ContainerState::Removed;
-    for engine in present() {
-        match pid(engine, name) {
-            Ok(pid @ 1..) => return ContainerState::Running(pid),
-            Err(why) if why.to_ascii_lowercase().contains("no such container") => {}
-            Ok(0) | Err(_) => state = ContainerState::Stopped,
+/// Returns the state of the container `name` of `engine`.
+pub(super) fn state_of(engine: &str, name: &str) -> ContainerState {
+    match pid(engine, name) {
+        Ok(pid @ 1..) => ContainerState::Running(pid),
+        Err(why) if why.to_ascii_lowercase().contains("no such container") => {
+            ContainerState::Removed
         }
+        Ok(0) | Err(_) => ContainerState::Stopped,
     }
-    state
 }
 
 /// Returns the addresses of the container `name` in all its networks; `None` if no engine knows a container of this
