@@ -7,7 +7,7 @@
 //! container has this interface again, or when the engine does not know the container any more. It ends when its standard
 //! input ends, however the box has ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -27,12 +27,13 @@ use super::engines::{self, ContainerState};
 
 /// The name of the hidden command.
 const CONTAINER_WATCHER: &str = "container-watcher";
-/// The interval at which the helper looks for a container after a change.
-const INTERVAL: Duration = Duration::from_millis(100);
-/// The time after a change of any interface for which the helper looks at that interval.
-const EAGER: Duration = Duration::from_secs(5);
-/// The interval at which it looks otherwise. Asking an engine costs as much as starting a program.
+/// The interval at which the helper looks for containers after a change of any interface. Each further one is twice as long,
+/// because asking an engine costs as much as starting a program.
+const SOON: Duration = Duration::from_millis(100);
+/// The longest interval.
 const SELDOM: Duration = Duration::from_secs(5);
+/// The shortest time between two answers about a link: an attempt to insert it that fails changes interfaces, too.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The time for which the helper sleeps while no container is lost.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -102,9 +103,11 @@ impl ContainerWatcher {
     /// `None` if the link is at something else.
     pub(super) fn wait_for(&mut self, link: usize) -> Option<&str> {
         let end = self.ends.get(link)?.as_ref()?;
-        // If the helper has ended, so have its answers, which the box notices.
-        let _ = writeln!(self.requests, "{link}");
-        self.lost.insert(link);
+        // A link has one request in the pipe at most, so that all of them fit and writing never waits.
+        if self.lost.insert(link) {
+            // If the helper has ended, so have its answers, which the box notices.
+            let _ = writeln!(self.requests, "{link}");
+        }
         Some(end.container.as_str())
     }
 
@@ -168,16 +171,19 @@ pub(crate) fn watch() -> Result<()> {
         let lines = io::stdin().lines().map_while(Result::ok);
         for link in lines.filter_map(|line| line.parse::<usize>().ok()) {
             if send.send(link).is_err() {
-                return;
+                break;
             }
         }
+        // The other thread may wait for an engine, whose answer nobody needs any more.
+        std::process::exit(0);
     });
     let mut changes = LinkWatcher::new()?;
     let mut lost = BTreeSet::new();
-    let mut eager_until = Instant::now();
-    let mut last_look = Instant::now();
+    // The value is when the helper last answered about the link.
+    let mut told: BTreeMap<usize, Instant> = BTreeMap::new();
+    let (mut interval, mut next_look) = (SOON, Instant::now());
     loop {
-        let wait = if lost.is_empty() { IDLE } else { INTERVAL };
+        let wait = if lost.is_empty() { IDLE } else { SOON };
         match received.recv_timeout(wait) {
             Ok(link) => {
                 // The loss itself is a change of an interface.
@@ -189,18 +195,25 @@ pub(crate) fn watch() -> Result<()> {
         }
         let now = Instant::now();
         if !changes.changes()?.is_empty() {
-            eager_until = now + EAGER;
+            (interval, next_look) = (SOON, now);
         }
-        if now < eager_until || now.duration_since(last_look) >= SELDOM {
-            last_look = now;
-            lost.retain(|link| match look(&ends, *link) {
-                Some(answer) => {
-                    tell(answer);
-                    false
-                }
-                None => true,
-            });
+        if now < next_look {
+            continue;
         }
+        lost.retain(|link| {
+            let last = told.get(link);
+            if last.is_some_and(|last| now.duration_since(*last) < AGAIN) {
+                return true;
+            }
+            let Some(answer) = look(&ends, *link) else {
+                return true;
+            };
+            told.insert(*link, now);
+            tell(answer);
+            false
+        });
+        next_look = Instant::now() + interval;
+        interval = (2 * interval).min(SELDOM);
     }
 }
 
