@@ -50,7 +50,7 @@ impl WanBox {
         let Some(containers) = &mut self.containers else {
             return Ok(());
         };
-        let Ok(answers) = containers.answers() else {
+        let Ok(mut answers) = containers.answers() else {
             self.containers = None;
             let message = "the helper process that watches containers has died: a container that restarts gets no link";
             if self.pairs.iter().all(InterfacePair::is_gone) {
@@ -59,6 +59,8 @@ impl WanBox {
             warn(message);
             return Ok(());
         };
+        // The box would end at a container that was removed, although another one is back.
+        answers.sort_by_key(|answer| answer.index.is_none());
         for Answer { link, index } in answers {
             match index {
                 Some(index) => self.insert_again(link, index)?,
