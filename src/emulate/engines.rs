@@ -130,7 +130,11 @@ pub(super) fn state_of(engine: &str, name: &str) -> ContainerState {
 /// # Errors
 /// The container has no address, in words.
 pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
-    let known = present().filter_map(|engine| places(engine, name).ok());
+    let known = present().filter_map(|engine| {
+        let (own, places) = places(engine, name).ok()?;
+        // An engine takes the first digits of an ID for the name as well, such as `db`, which may be the name of a host.
+        (own == name).then_some(places)
+    });
     let known: Vec<_> = known.collect();
     if known.is_empty() {
         return None;
@@ -148,7 +152,8 @@ pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
 /// Returns the networks of the container `name` that have hardware addresses. There are none if no engine answers.
 pub(super) fn networks_of(name: &str) -> Vec<ContainerNetwork> {
     let known = present().filter_map(|engine| places(engine, name).ok());
-    let networks = known.flatten().filter_map(|(name, place)| {
+    let networks = known.flat_map(|(_, places)| places);
+    let networks = networks.filter_map(|(name, place)| {
         let mac = mac(&place.mac)?;
         Some(ContainerNetwork { name, mac })
     });
@@ -187,12 +192,17 @@ fn pid(engine: &str, name: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| what())
 }
 
-/// Returns the places of a container by the engine's names of the networks, or why the engine does not say that.
-fn places(engine: &str, name: &str) -> Result<BTreeMap<String, Place>, String> {
-    let text = inspect(engine, name, "{{json .NetworkSettings.Networks}}")?;
-    let places: Result<Option<_>, _> = serde_json::from_str(&text);
+/// Returns the name of a container, and its places by the engine's names of the networks, or why the engine does not say
+/// that.
+fn places(engine: &str, name: &str) -> Result<(String, BTreeMap<String, Place>), String> {
+    let format = "{{.Name}} {{json .NetworkSettings.Networks}}";
+    let text = inspect(engine, name, format)?;
+    let (own, networks) = text.split_once(' ').ok_or("printed no list of networks")?;
+    // Docker's names are paths.
+    let own = own.strip_prefix('/').unwrap_or(own).to_owned();
+    let places: Result<Option<_>, _> = serde_json::from_str(networks);
     let places = places.map_err(|error| format!("printed no list of networks: {error}"))?;
-    Ok(places.unwrap_or_default())
+    Ok((own, places.unwrap_or_default()))
 }
 
 /// Returns a part of what the engine knows of a container, or the engine's words if it knows no such container.

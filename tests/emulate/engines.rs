@@ -191,7 +191,7 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
         r#"
         case "$*" in
             "ps --filter label=com.docker.compose.service=shop --format "*) echo web;;
-            *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '{{"front": {{"MacAddress": "{mac}"}}}}';;
+            *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '/web {{"front": {{"MacAddress": "{mac}"}}}}';;
             *" -- web") echo {};;
         esac"#,
         own.pid()
@@ -262,9 +262,11 @@ fn a_rule_has_the_name_of_a_container_or_of_a_host() -> Result<()> {
     let networks = r#"
         case "$*" in
             *"{{json .NetworkSettings.Networks}} -- db")
-                echo '{"front": {"IPAddress": "10.9.0.3", "GlobalIPv6Address": ""},
-                       "back": {"IPAddress": "10.9.9.3", "GlobalIPv6Address": "fd09::3"}}';;
-            *" -- idle") echo '{"front": {"IPAddress": ""}}';;
+                echo 'db {"front": {"IPAddress": "10.9.0.3", "GlobalIPv6Address": ""},
+                          "back": {"IPAddress": "10.9.9.3", "GlobalIPv6Address": "fd09::3"}}';;
+            *" -- idle") echo 'idle {"front": {"IPAddress": ""}}';;
+            # As if that were the beginning of an ID.
+            *" -- localhost") echo 'other {"front": {"IPAddress": "192.0.2.9"}}';;
             *) echo "Error: no such container" >&2; exit 1;;
         esac"#;
     engines.add("podman", networks)?;
@@ -283,7 +285,8 @@ fn a_rule_has_the_name_of_a_container_or_of_a_host() -> Result<()> {
     let lost = ping("10.9.0.3", "1")?;
     ensure!(!lost.status.success(), "{}", stdout(&lost));
     process::succeeded(ping(Bridged::HOST, "10")?)?;
-    wan.stop()?;
+    let (status, said) = wan.end_by(Signal::SIGTERM)?;
+    ensure!(status.success() && !said.contains("192.0.2.9"), "{said}");
 
     let pid = own.pid().to_string();
     let mut emulate = engines.farwire();
