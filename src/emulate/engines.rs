@@ -95,9 +95,11 @@ pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
         )));
     }
     if all.is_empty() {
-        return Err(Failure::bad_input(format!(
-            "--label {label}: no running container has this label"
-        )));
+        let mut why = format!("--label {label}: no running container has this label");
+        if !refusals.is_empty() {
+            why = format!("{why} ({})", refusals.join("; "));
+        }
+        return Err(Failure::bad_input(why));
     }
     Ok(all)
 }

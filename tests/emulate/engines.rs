@@ -174,6 +174,8 @@ db
     };
     ends_with(&emulate("app=none")?, 2, "no running container")?;
     engines.add("docker", no_daemon)?;
+    let why = "no running container has this label (docker: Cannot connect to the daemon)";
+    ends_with(&emulate("app=none")?, 2, why)?;
     engines.add("podman", "echo 'Error: no storage' >&2; exit 125")?;
     let why = "podman: Error: no storage; docker: Cannot connect to the daemon";
     ends_with(&emulate("app=shop")?, 3, why)?;
