@@ -11,9 +11,9 @@ use instruments::failure::Failure;
 /// The programs that know containers.
 const ENGINES: [&str; 2] = ["podman", "docker"];
 
-/// A container's place in a network of its engine. A text is empty if there is no such address.
+/// A container's addresses in a network of its engine. A text is empty if there is no such address.
 #[derive(Debug, Deserialize)]
-struct Place {
+struct EndpointSettings {
     #[serde(rename = "IPAddress", default)]
     v4: String,
     #[serde(rename = "GlobalIPv6Address", default)]
@@ -133,16 +133,16 @@ pub(super) fn state_of(engine: &str, name: &str) -> ContainerState {
 /// The container has no address, in words.
 pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
     let known = present().filter_map(|engine| {
-        let (own, places) = places(engine, name).ok()?;
+        let (own, endpoints) = endpoints(engine, name).ok()?;
         // An engine takes the first digits of an ID for the name as well, such as `db`, which may be the name of a host.
-        (own == name).then_some(places)
+        (own == name).then_some(endpoints)
     });
     let known: Vec<_> = known.collect();
     if known.is_empty() {
         return None;
     }
     let texts = known.iter().flat_map(BTreeMap::values);
-    let texts = texts.flat_map(|place| [&place.v4, &place.v6]);
+    let texts = texts.flat_map(|endpoint| [&endpoint.v4, &endpoint.v6]);
     let addresses: Vec<IpAddr> = texts.filter_map(|text| text.parse().ok()).collect();
     if addresses.is_empty() {
         let why = "the container of this name has no address: start it on a network";
@@ -153,10 +153,10 @@ pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
 
 /// Returns the networks of the container `name` that have hardware addresses. There are none if no engine answers.
 pub(super) fn networks_of(name: &str) -> Vec<ContainerNetwork> {
-    let known = present().filter_map(|engine| places(engine, name).ok());
-    let networks = known.flat_map(|(_, places)| places);
-    let networks = networks.filter_map(|(name, place)| {
-        let mac = mac(&place.mac)?;
+    let known = present().filter_map(|engine| endpoints(engine, name).ok());
+    let networks = known.flat_map(|(_, endpoints)| endpoints);
+    let networks = networks.filter_map(|(name, endpoint)| {
+        let mac = mac(&endpoint.mac)?;
         Some(ContainerNetwork { name, mac })
     });
     networks.collect()
@@ -194,17 +194,20 @@ fn pid(engine: &str, name: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| what())
 }
 
-/// Returns the name of a container, and its places by the engine's names of the networks, or why the engine does not say
+/// Returns the name of a container, and its addresses by the engine's names of the networks, or why the engine does not say
 /// that.
-fn places(engine: &str, name: &str) -> Result<(String, BTreeMap<String, Place>), String> {
+fn endpoints(
+    engine: &str,
+    name: &str,
+) -> Result<(String, BTreeMap<String, EndpointSettings>), String> {
     let format = "{{.Name}} {{json .NetworkSettings.Networks}}";
     let text = inspect(engine, name, format)?;
     let (own, networks) = text.split_once(' ').ok_or("printed no list of networks")?;
     // Docker's names are paths.
     let own = own.strip_prefix('/').unwrap_or(own).to_owned();
-    let places: Result<Option<_>, _> = serde_json::from_str(networks);
-    let places = places.map_err(|error| format!("printed no list of networks: {error}"))?;
-    Ok((own, places.unwrap_or_default()))
+    let endpoints: Result<Option<_>, _> = serde_json::from_str(networks);
+    let endpoints = endpoints.map_err(|error| format!("printed no list of networks: {error}"))?;
+    Ok((own, endpoints.unwrap_or_default()))
 }
 
 /// Returns a part of what the engine knows of a container, or the engine's words if it knows no such container.
