@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::attach::{Bridged, least_rtt_ms};
@@ -103,6 +104,27 @@ fn a_container_that_leaves_its_network_and_joins_it_again_keeps_its_link() -> Re
     let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
     process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
     Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?;
+    let (file, sleep) = (engines.dir.path().join("pid"), which::which("sleep")?);
+    let hangs = format!("echo $$ >{}; exec {} 1000", file.display(), sleep.display());
+    engines.add("podman", &hangs)?;
+    ip(&bridged.host, "link del veth2")?;
+    let engine = wait_for("a question to the engine", || {
+        let pid = fs::read_to_string(&file).unwrap_or_default();
+        Ok(pid.trim().parse().ok().map(Pid::from_raw))
+    })?;
+    // It waits until no process of farwire has the standard error of the emulator.
+    let ended = wan.end_by(Signal::SIGKILL);
+    kill(engine, Signal::SIGKILL)?;
+    ended.map(drop)
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
