@@ -116,10 +116,10 @@ impl WanBox {
     fn take_anew(&mut self, link: usize, index: u32) -> Result<InterfacePair, Failure> {
         let (names, insertion) = attach::again(index, &self.leases)?;
         let [a, b] = names.each_ref();
-        let found = [port::find(a, self.force)?, port::find(b, self.force)?];
-        let indices = found.each_ref().map(|of| of.index);
+        let indices = [index, Interface::find(b).or_machine()?.index];
         // If this process is killed from here on, the holder restores both.
         self.holder.set_interfaces(link, indices);
+        let found = [port::find(a, self.force)?, port::find(b, self.force)?];
         let taken = InterfacePair::take(found, Some(insertion), &self.leases);
         let inserted = taken.and_then(|pair| self.insert(link, pair));
         if inserted.is_err() {
