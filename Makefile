@@ -96,7 +96,7 @@ miri: toolchain ## the model and the parsers in an interpreter that knows undefi
 	$(MIRI) -p farwire-netio --lib -- fuzzing
 	$(MIRI) -p farwire-instruments --lib -- fuzzing
 
-dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels, archives, Debian packages, RPMs, SBOM and checksums; ARCHITECTURES=x86_64 for one processor
+dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels and their sources, archives, Debian packages, RPMs, SBOM and checksums; ARCHITECTURES=x86_64 for one processor
 	@scripts/need python3 python3 git git
 	CARGO='$(CARGO)' scripts/dist '$(OUT)/dist' $(ARCHITECTURES)
 
@@ -140,7 +140,7 @@ toolchain:
 	@scripts/need cc gcc
 
 test-tools: toolchain
-	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus pasta passt slurmctld slurm-wlm munged munge
+	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus pasta passt slurmctld slurm-wlm munged munge podman podman runc runc /usr/lib/podman/netavark netavark iptables iptables busybox busybox-static git git
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install --debug stamp-suite --version 1.0.0 --locked --root target/peers
 	@scripts/python-tools
 

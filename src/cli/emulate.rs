@@ -46,7 +46,8 @@ use serde::Serialize;
 ///
 /// --container NAME inserts a link at a running container, in both directions, on each of its networks. The host end of the container's
 /// veth pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
-/// the container. At the end, or when farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
+/// the container. At the end, or when farwire is killed, everything is restored. --label, --service, --pid and --netns do the same for other
+/// targets.
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
 /// as link = { delay = "20ms" }. All links share --held-memory, and one thread with its receive rings unless --threads asks for more.
@@ -147,10 +148,12 @@ impl EmulateArgs {
 
     /// Inserts a link at each interface of what runs already.
     fn emulate_attached(&self, target: &Target) -> Result<ExitCode, Failure> {
-        let spec = self.link.to_spec().or_bad_input()?;
-        let config = spec.to_link("box").or_bad_input()?.config;
-        let mut notes = warnings::of_link(&config);
-        notes.extend(link_conditions::beyond_host(&config, []));
+        let mut spec = self.link.to_spec().or_bad_input()?;
+        link_conditions::resolve_hosts_and_containers(&mut spec).or_bad_input()?;
+        let link = spec.to_link("box").or_bad_input()?;
+        link_conditions::warn_of_hidden_rules(None, &link.rules);
+        let mut notes = warnings::of_link(&link.config);
+        notes.extend(link_conditions::beyond_host(&link.config, []));
         let attached = target.attach(self.target.network())?;
         if attached.len() > 1 && self.forwarder.logs_packets() {
             return Err(Failure::bad_input(

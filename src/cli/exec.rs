@@ -177,7 +177,12 @@ impl ExecArgs {
         };
         let code = self.run_command(&bed, &signals, console, joined.as_ref());
         let missed = Unreachable::so_far(bed.client())?.since(before);
-        let hint = missing_network(missed).filter(|_| joined.is_none());
+        let hint = match &joined {
+            None => missing_network(missed),
+            // A command that succeeded has missed no name.
+            Some(_) if matches!(code, Ok(0)) => None,
+            Some(joined) => joined.silent_resolvers(),
+        };
         drop((screen, far, live, joined));
         // A terminal that is gone does not change the exit code of the command.
         if let Some(Err(error)) = output.map(|output| output.print()) {

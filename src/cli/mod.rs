@@ -100,6 +100,9 @@ enum Command {
         /// State in which to leave the interfaces
         on_exit: OnExit,
     },
+    /// Look for containers that restart until standard input ends (started by `emulate`)
+    #[command(hide = true)]
+    ContainerWatcher,
     /// Run pasta until standard input ends (started by `exec --net host`)
     #[command(hide = true)]
     HostGateway,
@@ -162,6 +165,9 @@ impl Cli {
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
             Command::BoxHolder { on_exit } => crate::emulate::hold(*on_exit)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Failure::from),
+            Command::ContainerWatcher => crate::emulate::watch_containers()
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
             Command::HostGateway => crate::host_network::run_gateway()

@@ -772,7 +772,7 @@ fn the_hosts_of_rules_are_resolved_before_a_link_is_made() {
     let mut spec: LinkSpec = read::toml_text(text).unwrap();
     spec.check().unwrap();
     let refused = spec.to_link("box").unwrap_err().to_string();
-    let why = "rules: host-example-com: example.com is the name of a host, which only exec and emulate look up";
+    let why = "rules: host-example-com: example.com is the name of a host, whose addresses are not known here";
     assert!(refused.starts_with(why), "{refused}");
     let refused = spec.resolve(|_| Ok(Vec::new())).unwrap_err().to_string();
     assert_eq!(

@@ -237,6 +237,12 @@ impl WanBox {
         })
     }
 
+    /// Forgets what the box has printed so far, so that [`WanBox::await_line`] waits for later lines.
+    pub fn forget_lines(&self) {
+        let printed = self.printed.lock();
+        printed.unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -16,6 +16,7 @@ use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
 use record::summary::Summary;
 
+use crate::emulate::engines;
 use crate::named_files::{NamedFiles, NamedFilesArgs};
 use crate::notes::{note, warn};
 use crate::{toml_file, trace_files};
@@ -160,12 +161,32 @@ impl ConditionsArgs {
 /// # Errors
 /// A name that does not resolve. The message has the rule and the name.
 pub(crate) fn resolve_hosts(spec: &mut LinkSpec) -> Result<()> {
-    let lookup = |name: &str| -> Result<Vec<IpAddr>, String> {
-        let found = (name, 0)
-            .to_socket_addrs()
-            .map_err(|error| error.to_string())?;
-        Ok(found.map(|address| address.ip()).collect())
-    };
+    resolve_hosts_by(spec, by_resolver)
+}
+
+/// Looks up the hosts that the rules of a link name, first among containers, then in the network of this process. Prints their
+/// addresses.
+///
+/// # Errors
+/// A name that does not resolve, or of a container without addresses. The message has the rule and the name.
+pub(crate) fn resolve_hosts_and_containers(spec: &mut LinkSpec) -> Result<()> {
+    resolve_hosts_by(spec, |name| {
+        engines::addresses_of(name).unwrap_or_else(|| by_resolver(name))
+    })
+}
+
+/// Returns the addresses of a host, which the resolver of this machine knows.
+fn by_resolver(name: &str) -> Result<Vec<IpAddr>, String> {
+    let found = (name, 0)
+        .to_socket_addrs()
+        .map_err(|error| error.to_string())?;
+    Ok(found.map(|address| address.ip()).collect())
+}
+
+fn resolve_hosts_by(
+    spec: &mut LinkSpec,
+    lookup: impl FnMut(&str) -> Result<Vec<IpAddr>, String>,
+) -> Result<()> {
     for host in spec.resolve(lookup)? {
         let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
         note(format_args!(

@@ -197,7 +197,7 @@ impl LinkSpec {
                 for HostName { name, addresses } in rule.hosts() {
                     require!(
                         !addresses.is_empty(),
-                        "{name} is the name of a host, which only exec and emulate look up, when they start: write its addresses"
+                        "{name} is the name of a host, whose addresses are not known here, because only exec and emulate look names up, when they start: write its addresses"
                     );
                 }
                 Ok::<_, Error>(())
