@@ -185,7 +185,8 @@ impl LinkRunner {
     }
 
     /// Drops a frame because the forwarder cannot keep up with its rings and this link has used up
-    /// its share of the intake.
+    /// its share of the intake. The caller does not pass link-control frames, which are never dropped
+    /// for this reason.
     #[cold]
     pub(super) fn refuse<L: Lent>(&mut self, ingress: Side, frame: &Frame<L>) {
         let gso = GsoFrame::of(frame).ok();

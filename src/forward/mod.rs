@@ -35,7 +35,7 @@ mod turn_tests;
 mod turns;
 
 use model::{CheckedPaths, ConfigError, Link, Nanos, ScheduleClock, ScheduleOrder, Side, Waiting};
-use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
+use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall, is_link_control};
 
 use agenda::Agenda;
 use allowance::Intake;
@@ -246,7 +246,11 @@ impl<P: PortSet> Forwarder<P> {
                 let runner = &mut self.runners[link as usize];
                 runner.load.arrived(arrival);
                 match received {
-                    ReceivedFrame::Frame(frame) if is_short && runner.share.is_used_up(now) => {
+                    ReceivedFrame::Frame(frame)
+                        if is_short
+                            && runner.share.is_used_up(now)
+                            && !is_link_control(frame.bytes()) =>
+                    {
                         runner.refuse(side, &frame);
                         intake.skip();
                         continue;

@@ -111,17 +111,32 @@ fn pass_taking(
     streams: &[Stream],
     stall: Option<Nanos>,
 ) -> Forwarder<BusyPorts> {
-    let mut waiting: Vec<(usize, Frame)> = Vec::new();
+    pass_frames(take, links, frames_of(streams, DURATION), stall)
+}
+
+/// Returns the frames of these streams that arrive before `end`, with their ports.
+fn frames_of(streams: &[Stream], end: Nanos) -> Vec<(usize, Frame)> {
+    let mut frames = Vec::new();
     for Stream { link, interval } in streams {
         let mut at = Nanos::from_millis(1) + Nanos::from_micros(100 * u64::from(*link));
-        while at < DURATION {
+        while at < end {
             let mut bytes = [0; 100];
             bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
             let frame = Frame::new(at, Offload::default(), None, &bytes);
-            waiting.push((2 * *link as usize, frame));
+            frames.push((2 * *link as usize, frame));
             at += *interval;
         }
     }
+    frames
+}
+
+/// Passes these frames, in the order of their arrivals.
+fn pass_frames(
+    take: Nanos,
+    links: u32,
+    mut waiting: Vec<(usize, Frame)>,
+    stall: Option<Nanos>,
+) -> Forwarder<BusyPorts> {
     waiting.sort_by_key(|(_, frame)| frame.arrival);
     let clock = Rc::new(Cell::new(Nanos::ZERO));
     let ports = BusyPorts {
@@ -236,6 +251,33 @@ fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_thos
     // Frames never wait in the rings for as long as the limit.
     let latest = latest(&mut forwarder, 1);
     assert!(latest < Nanos::from_millis(10), "{latest}");
+}
+
+#[test]
+fn link_control_of_a_link_that_fills_the_rings_passes() {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(300),
+    };
+    let end = Nanos::from_millis(40);
+    let mut frames = frames_of(&[busy], end);
+    let offered = frames.len() as u64;
+    let mut arp = [0; 60];
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let mut spanning_tree = [0; 60];
+    spanning_tree[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0]);
+    for millis in 1..40 {
+        for bytes in [&arp, &spanning_tree] {
+            let at = Nanos::from_millis(millis);
+            frames.push((0, Frame::new(at, Offload::default(), None, bytes)));
+        }
+    }
+    let mut forwarder = pass_frames(Nanos(200), 2, frames, None);
+    let stats = forwarder.stats(0);
+    let refused = stats.lost(Side::A, EmulatorLoss::IntakeOverload);
+    assert!(refused > 10_000, "{refused}");
+    assert_eq!(refused + stats.counters(Side::A).packets, offered);
+    assert_eq!(stats.control, [78, 0]);
 }
 
 #[test]
