@@ -14,8 +14,13 @@ const SHARED_INTAKE: Allowance = Allowance {
     bytes: 128 << 10,
 };
 
-/// The largest number of frames that leave the rings in a step, including those that are dropped.
-const MOST_FRAMES: usize = 1_024;
+/// The largest number of frames that leave the rings in a step of several links, including those that
+/// are dropped, each of which takes about 200 ns.
+const MOST_FRAMES: usize = 256;
+
+/// The largest number of packets that one of several links drops in a turn because they are too late.
+/// It exceeds the intake of a step, so that the packets that must be dropped do not accumulate.
+const MOST_DROPPED: u32 = 192;
 
 /// The packets and bytes that one of several links may send in a turn, and the share of a step's
 /// intake that it may use when the rings fill.
@@ -35,6 +40,10 @@ pub(crate) struct Allowance {
 /// The packets that a link which has used up its allowance may send while others wait.
 const LEAST_BEHIND: u32 = 4;
 
+/// The packets that such a link may send in a step while frames fill the rings, which the forwarder
+/// must empty faster than they arrive.
+const MOST_BESIDE_FULL_RINGS: u32 = 8;
+
 /// The reason for a turn of one of several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -42,6 +51,8 @@ pub(super) enum Turn {
     Due,
     /// The link had used up its allowance.
     Behind,
+    /// The link had used up its allowance, and the forwarder cannot keep up with its rings.
+    BesideFullRings,
 }
 
 /// The frames that one step may take in.
@@ -73,24 +84,31 @@ impl Allowance {
 
     /// Returns the allowance of a turn that begins at `now`, for a link whose packets cost `cost`. The
     /// turn ends before `next`, the time at which another link has something to do, but allows at
-    /// least one packet. If that link waits already, the turn is as long as `beside_waiting` says.
-    pub(super) fn of_turn(
-        now: Nanos,
-        next: Option<Nanos>,
-        cost: SendCost,
-        beside_waiting: Turn,
-    ) -> Self {
+    /// least one packet. If that link waits already, the length depends on the reason for the turn.
+    pub(super) fn of_turn(now: Nanos, next: Option<Nanos>, cost: SendCost, reason: Turn) -> Self {
+        let (most, beside_waiting) = match reason {
+            Turn::Due => (QUANTUM.packets, QUANTUM.packets),
+            Turn::Behind => (QUANTUM.packets, LEAST_BEHIND),
+            Turn::BesideFullRings => (MOST_BESIDE_FULL_RINGS, LEAST_BEHIND),
+        };
         let packets = match next {
-            None => QUANTUM.packets,
+            None => most,
             Some(next) if next > now => cost.packets_within(next.0 - now.0),
-            Some(_) => match beside_waiting {
-                Turn::Due => QUANTUM.packets,
-                Turn::Behind => LEAST_BEHIND,
-            },
+            Some(_) => beside_waiting,
         };
         Self {
-            packets: packets.clamp(1, QUANTUM.packets),
+            packets: packets.clamp(1, most),
             ..QUANTUM
+        }
+    }
+
+    /// Returns the number of packets that may be dropped in a turn with this allowance because they are
+    /// too late.
+    pub(crate) fn drops(self) -> u32 {
+        if self == Self::UNLIMITED {
+            u32::MAX
+        } else {
+            MOST_DROPPED
         }
     }
 
@@ -207,6 +225,20 @@ mod tests {
         assert_eq!(packets(Some(900)), 32);
         assert_eq!(of(Some(900), Turn::Behind), 4);
         assert_eq!(packets(None), 32);
+        // The rings must be emptied.
+        let beside_full_rings = |next| of(next, Turn::BesideFullRings);
+        assert_eq!(
+            [None, Some(900_000), Some(1_900), Some(900)].map(beside_full_rings),
+            [8, 8, 1, 4]
+        );
+    }
+
+    #[test]
+    fn a_link_among_others_drops_more_than_a_step_takes_in_and_a_link_alone_has_no_limit() {
+        let among_others = Allowance::of_turn(Nanos(0), None, costing(500), Turn::Due);
+        // A train of datagrams may have 64 segments.
+        assert!(among_others.drops() >= SHARED_INTAKE.packets + 64);
+        assert_eq!(Allowance::UNLIMITED.drops(), u32::MAX);
     }
 
     #[test]

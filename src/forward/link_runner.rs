@@ -55,7 +55,7 @@ pub(super) struct LinkRunner {
 pub(super) struct TurnEnd {
     /// The time of the next turn.
     pub(super) next: Option<Nanos>,
-    /// True if the allowance was used up before all packets that were due had left.
+    /// True if the turn was over before all packets that were due had left or were dropped.
     pub(super) is_cut: bool,
 }
 
@@ -74,9 +74,6 @@ pub(super) struct ForwarderShared<P: PortSet> {
     /// Says since when frames have waited in the rings.
     pub(super) rings: Arrears,
 }
-
-/// The largest number of packets that are dropped in one turn because they are too late.
-const MOST_DROPPED: usize = 1_024;
 
 impl LinkRunner {
     pub(super) fn new(
@@ -139,9 +136,12 @@ impl LinkRunner {
         mut allowance: Allowance,
     ) -> TurnEnd {
         let sides = [self.first, self.first.other()];
-        let next = sides.map(|egress| self.depart(shared, egress, now, not_before, &mut allowance));
+        let mut drops = allowance.drops();
+        let next = sides
+            .map(|egress| self.depart(shared, egress, now, not_before, &mut allowance, &mut drops));
         let departures = next.into_iter().flatten();
-        let is_cut = allowance.is_used_up() && departures.clone().any(|due| due <= now);
+        let is_over = allowance.is_used_up() || drops == 0;
+        let is_cut = is_over && departures.clone().any(|due| due <= now);
         if is_cut {
             // Otherwise one direction could use up every turn.
             self.first = self.first.other();
@@ -380,7 +380,8 @@ impl LinkRunner {
     }
 
     /// Sends the packets that are due by `now` through `egress`, but not before `not_before`, as far
-    /// as `allowance` goes. Returns the time of the next turn.
+    /// as `allowance` goes, and drops at most `drops` packets that are too late. Returns the time of the
+    /// next turn.
     fn depart<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -388,10 +389,11 @@ impl LinkRunner {
         now: Nanos,
         not_before: Nanos,
         allowance: &mut Allowance,
+        drops: &mut u32,
     ) -> Option<Nanos> {
         loop {
-            if self.arrears.is_overload() {
-                self.drop_too_late(shared, egress);
+            if self.arrears.is_overload() && !self.drop_too_late(shared, egress, drops) {
+                return self.departures[egress.index()].next_due();
             }
             let mut runs: ArrayVec<SegmentRun, BATCH> = ArrayVec::new();
             let mut wait = self.departures[egress.index()].next_due();
@@ -417,15 +419,22 @@ impl LinkRunner {
         }
     }
 
-    /// Drops the packets at the front of the schedule that could leave only after the limit.
+    /// Drops the packets at the front of the schedule that could leave only after the limit, at most
+    /// `most`, from which it subtracts their number. Returns true if it has dropped all of them.
     #[cold]
-    fn drop_too_late<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>, egress: Side) {
+    fn drop_too_late<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        egress: Side,
+        most: &mut u32,
+    ) -> bool {
         let limit = shared.bound.too_late_before(shared.latest);
         let schedule = &mut self.departures[egress.index()];
-        for _ in 0..MOST_DROPPED {
-            let Some(next) = schedule.get(0).filter(|next| next.due < limit) else {
-                return;
-            };
+        while let Some(next) = schedule.get(0).filter(|next| next.due < limit) {
+            if *most == 0 {
+                return false;
+            }
+            *most -= 1;
             schedule.pop();
             self.stats.lose(egress.other(), EmulatorLoss::Overload, 1);
             self.observers
@@ -436,6 +445,7 @@ impl LinkRunner {
                 });
             shared.held.release(next.id, 1);
         }
+        true
     }
 
     /// Takes the next run of at most `most` segments from the schedule, or returns the time until

@@ -94,6 +94,27 @@ struct Stream {
     interval: Nanos,
 }
 
+/// What some tests change about the links and the forwarder's work.
+#[derive(Clone, Copy)]
+struct Setting {
+    /// The delay of each link.
+    delay: Nanos,
+    /// The time that taking a frame from the rings takes.
+    take: Nanos,
+    /// The time that dropping a packet takes because it is too late. It passes after the step.
+    drop: Nanos,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            delay: Nanos::from_millis(5),
+            take: Nanos::ZERO,
+            drop: Nanos::ZERO,
+        }
+    }
+}
+
 const DURATION: Nanos = Nanos::from_millis(200);
 /// The time for which the host does not run the forwarder in some tests.
 const STALL: Nanos = Nanos::from_millis(30);
@@ -111,7 +132,11 @@ fn pass_taking(
     streams: &[Stream],
     stall: Option<Nanos>,
 ) -> Forwarder<BusyPorts> {
-    pass_frames(take, links, frames_of(streams, DURATION), stall)
+    let setting = Setting {
+        take,
+        ..Setting::default()
+    };
+    pass_frames(setting, links, frames_of(streams, DURATION), stall)
 }
 
 /// Returns the frames of these streams that arrive before `end`, with their ports.
@@ -132,7 +157,7 @@ fn frames_of(streams: &[Stream], end: Nanos) -> Vec<(usize, Frame)> {
 
 /// Passes these frames, in the order of their arrivals.
 fn pass_frames(
-    take: Nanos,
+    Setting { delay, take, drop }: Setting,
     links: u32,
     mut waiting: Vec<(usize, Frame)>,
     stall: Option<Nanos>,
@@ -148,7 +173,7 @@ fn pass_frames(
     let mut forwarder = Forwarder::new(vec![ports], usize::MAX);
     for number in 0..links {
         let delay = Effect::Delay(model::Delay {
-            time: Nanos::from_millis(5),
+            time: delay,
             ..model::Delay::default()
         });
         let stages = vec![StageSpec::new("box.up.delay", delay)];
@@ -163,6 +188,7 @@ fn pass_frames(
     let cpu_clock = move || time.get() - without.get();
     forwarder.bound_lateness(LateLimit::DEFAULT, Box::new(cpu_clock));
     let mut stall = stall;
+    let mut dropped: u64 = 0;
     loop {
         if stall.is_some_and(|at| at <= clock.get()) {
             stall = None;
@@ -170,7 +196,13 @@ fn pass_frames(
             clock.set(clock.get() + STALL);
         }
         let now = clock.get();
-        let next = match forwarder.step(now, Nanos::ZERO) {
+        let next = forwarder.step(now, Nanos::ZERO);
+        if drop > Nanos::ZERO {
+            let all = (0..links as usize).map(|link| overloaded(&mut forwarder, link));
+            let before = std::mem::replace(&mut dropped, all.sum::<u64>());
+            clock.set(clock.get() + Nanos(drop.0 * (dropped - before)));
+        }
+        let next = match next {
             NextStep::Now => {
                 // A step takes time, too.
                 clock.set(clock.get() + Nanos(500));
@@ -254,6 +286,65 @@ fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_thos
 }
 
 #[test]
+fn frames_that_are_refused_delay_other_links_by_little() {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(300),
+    };
+    let quiet = Stream {
+        link: 1,
+        interval: Nanos(510_000),
+    };
+    // Frames wait in the rings for less than this delay, so only the steps make packets late.
+    let setting = Setting {
+        delay: Nanos::from_millis(20),
+        take: Nanos(200),
+        ..Setting::default()
+    };
+    let frames = frames_of(&[busy, quiet], Nanos::from_millis(80));
+    let mut forwarder = pass_frames(setting, 2, frames, None);
+    let of_busy = forwarder.stats(0);
+    assert!(of_busy.lost(Side::A, EmulatorLoss::IntakeOverload) > 10_000);
+    // The intake of two steps with the largest number of frames, and a quantum between them.
+    let most = Nanos(2 * 256 * 200 + 32 * COST.0 + 2 * COST.0 + 2_000);
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest <= most, "{latest}");
+}
+
+#[test]
+fn packets_that_are_dropped_delay_other_links_by_little() {
+    // Every 8 ms, frames arrive together that take 12 ms to send. Those that are still there after 10 ms
+    // become too late at the same instant.
+    let burst = |number: u64| {
+        let at = Nanos::from_millis(1 + 8 * number);
+        let mut bytes = [0; 100];
+        bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+        (0..6_000).map(move |_| (0, Frame::new(at, Offload::default(), None, &bytes)))
+    };
+    let quiet = [1, 2].map(|link| Stream {
+        link,
+        interval: Nanos(200_000),
+    });
+    let frames = (0..10).flat_map(burst);
+    let frames = frames.chain(frames_of(&quiet, Nanos::from_millis(90)));
+    let setting = Setting {
+        drop: Nanos(200),
+        ..Setting::default()
+    };
+    let mut forwarder = pass_frames(setting, 3, frames.collect(), None);
+    assert!(overloaded(&mut forwarder, 0) > 10_000);
+    let of_busy = latest(&mut forwarder, 0);
+    assert!(of_busy < Nanos(10_300_000), "{of_busy}");
+    for link in [1, 2] {
+        assert_eq!(overloaded(&mut forwarder, link), 0);
+        // A quantum, the drops of a turn, a packet of each other link, and the steps themselves.
+        let most = Nanos(32 * COST.0 + 192 * 200 + 3 * COST.0 + 2_000);
+        let latest = latest(&mut forwarder, link);
+        assert!(latest <= most, "{link}: {latest}");
+    }
+}
+
+#[test]
 fn link_control_of_a_link_that_fills_the_rings_passes() {
     let busy = Stream {
         link: 0,
@@ -272,7 +363,11 @@ fn link_control_of_a_link_that_fills_the_rings_passes() {
             frames.push((0, Frame::new(at, Offload::default(), None, bytes)));
         }
     }
-    let mut forwarder = pass_frames(Nanos(200), 2, frames, None);
+    let setting = Setting {
+        take: Nanos(200),
+        ..Setting::default()
+    };
+    let mut forwarder = pass_frames(setting, 2, frames, None);
     let stats = forwarder.stats(0);
     let refused = stats.lost(Side::A, EmulatorLoss::IntakeOverload);
     assert!(refused > 10_000, "{refused}");

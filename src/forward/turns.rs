@@ -69,17 +69,22 @@ impl<P: PortSet> Forwarder<P> {
         self.served.clear();
         if let Some(link) = self.load.behind.pop_front() {
             self.runners[link as usize].waits = false;
-            let end = self.limited_turn(link, now, horizon, Turn::Behind);
+            let reason = if self.shared.rings.is_overload() {
+                Turn::BesideFullRings
+            } else {
+                Turn::Behind
+            };
+            let end = self.limited_turn(link, now, horizon, reason);
             self.plan_next(link, end, now);
         }
         !self.load.behind.is_empty() || self.agenda.next().is_some_and(|at| at <= now)
     }
 
     /// Gives a turn to one of several links.
-    fn limited_turn(&mut self, link: u32, now: Nanos, horizon: Nanos, turn: Turn) -> TurnEnd {
+    fn limited_turn(&mut self, link: u32, now: Nanos, horizon: Nanos, reason: Turn) -> TurnEnd {
         let runner = &mut self.runners[link as usize];
         let next = self.agenda.next();
-        let allowance = Allowance::of_turn(self.shared.latest, next, runner.cost(), turn);
+        let allowance = Allowance::of_turn(self.shared.latest, next, runner.cost(), reason);
         runner.turn(&mut self.shared, horizon, now, allowance)
     }
 
