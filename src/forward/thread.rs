@@ -59,6 +59,9 @@ pub(crate) struct ForwarderOptions {
     pub(crate) number: usize,
     /// The processors on which the forwarders run, each on the next one; without any, on all.
     pub(crate) cpus: Vec<usize>,
+    /// The instant at which the links' time begins, the same for all forwarders whose links belong
+    /// together. Without one, it begins when the forwarder is started.
+    pub(crate) start: Option<Nanos>,
     /// The log of the first link's packets.
     pub(crate) packet_log: Option<PacketLog>,
     /// The captures in the order of the links, one per link, or none.
@@ -77,6 +80,7 @@ impl Default for ForwarderOptions {
             needs: Vec::new(),
             number: 0,
             cpus: Vec::new(),
+            start: None,
             packet_log: None,
             captures: Vec::new(),
             died: Arc::default(),
@@ -106,6 +110,7 @@ impl ForwarderOptions {
             needs,
             number: _,
             cpus,
+            start,
             packet_log,
             captures,
             died,
@@ -126,6 +131,7 @@ impl ForwarderOptions {
                 needs,
                 number,
                 cpus: cpus.clone(),
+                start,
                 packet_log: packet_log.take(),
                 captures: captures.by_ref().take(links.len()).collect(),
                 died: Arc::clone(&died),
@@ -142,6 +148,13 @@ pub(crate) struct ForwarderThread {
     handle: ForwarderHandle,
     /// The captures that run from the start to the end, in the order of the links.
     captures: Vec<CaptureHandle>,
+}
+
+/// A forwarder whose thread has begun to prepare itself, which takes about 10 ms.
+#[derive(Debug)]
+pub(crate) struct StartingForwarder {
+    forwarder: ForwarderThread,
+    is_ready: Receiver<()>,
 }
 
 /// A handle that sends commands to a forwarder, from any thread. The forwarder may have ended.
@@ -239,40 +252,36 @@ struct Wakeup {
 /// Sets a flag if its thread panics.
 struct PanicFlag(Arc<AtomicBool>);
 
-impl ForwarderThread {
-    /// Starts to forward between `ports` A and B, each of which is a separate set. The link's time
-    /// begins now.
-    pub(crate) fn start(
+impl StartingForwarder {
+    /// Begins to forward between `ports` A and B, each of which is a separate set.
+    ///
+    /// # Errors
+    /// Fails if the conditions are invalid, or if the machine has no descriptor or thread left.
+    pub(crate) fn begin(
         ports: [AfPacket; 2],
         link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self> {
-        let ports_of_link = PortId::SEPARATE_SETS;
+        let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
         let joined = PlacedLink {
-            ports: ports_of_link,
+            ports: PortId::SEPARATE_SETS,
             link,
         };
-        Self::start_all(ports.into(), vec![joined], options)
+        Self::spawn(ports.into(), ring_bytes, vec![joined], options)
     }
 
-    /// Starts to forward on all links between ports of these sets. The links' time begins now.
-    pub(crate) fn start_all(
-        sets: Vec<AfPacket>,
-        links: Vec<PlacedLink>,
-        options: ForwarderOptions,
-    ) -> Result<Self> {
-        let ring_bytes = sets.iter().map(AfPacket::ring_bytes).sum();
-        Self::spawn(sets, ring_bytes, links, options)
-    }
-
-    /// Starts a forwarder between ports of any kind, whose rings take `ring_bytes`; see [`ForwarderThread::start_all`].
+    /// Begins to forward on all links between ports of these sets, which are of any kind and whose
+    /// rings take `ring_bytes`.
+    ///
+    /// # Errors
+    /// Those of [`StartingForwarder::begin`].
     pub(super) fn spawn<P: PortSet + Wakes + Send + 'static>(
         sets: Vec<P>,
         ring_bytes: usize,
         joined: Vec<PlacedLink>,
         options: ForwarderOptions,
     ) -> Result<Self> {
-        let start = clock::now();
+        let start = options.start.unwrap_or_else(clock::now);
         let build = |PlacedLink { ports, link }| -> Result<_> {
             let EmulatedLink { config, rules } = link;
             let link = Link::new(&LinkConfig { start, ..config })?;
@@ -332,7 +341,6 @@ impl ForwarderThread {
                 running.forward(&waker, &to_do)
             })
             .context("cannot start the emulator's thread")?;
-        is_ready.recv().context("the emulator ended at its start")?;
         let handle = ForwarderHandle {
             commands,
             wakeup,
@@ -340,13 +348,29 @@ impl ForwarderThread {
             late_budget,
             memory: options.memory,
         };
-        Ok(Self {
+        let forwarder = ForwarderThread {
             thread,
             handle,
             captures,
+        };
+        Ok(Self {
+            forwarder,
+            is_ready,
         })
     }
 
+    /// Waits until the forwarder passes packets.
+    ///
+    /// # Errors
+    /// Fails if it has died.
+    pub(crate) fn wait(self) -> Result<ForwarderThread> {
+        let ready = self.is_ready.recv();
+        ready.context("the emulator ended at its start")?;
+        Ok(self.forwarder)
+    }
+}
+
+impl ForwarderThread {
     /// Returns the handle for other threads.
     pub(crate) fn handle(&self) -> &ForwarderHandle {
         &self.handle
@@ -702,7 +726,8 @@ pub(crate) mod tests {
             ports: PortId::SEPARATE_SETS,
             link,
         };
-        ForwarderThread::spawn(ports.into(), 5, vec![joined], options).unwrap()
+        let starting = StartingForwarder::spawn(ports.into(), 5, vec![joined], options);
+        starting.unwrap().wait().unwrap()
     }
 
     /// Starts a forwarder of one link at which nothing arrives.
@@ -858,7 +883,8 @@ pub(crate) mod tests {
             rules: Rules::default(),
         };
         let options = ForwarderOptions::from(CpuUse::Gentle);
-        let forwarder = ForwarderThread::start(ports.unwrap(), link, options).unwrap();
+        let starting = StartingForwarder::begin(ports.unwrap(), link, options).unwrap();
+        let forwarder = starting.wait().unwrap();
         let address = (SERVER.v4, 5201);
         let listener = bed
             .server()
