@@ -9,13 +9,13 @@ use std::sync::mpsc::Receiver;
 
 use anyhow::Result;
 use conditions::EmulatedLink;
-use netio::{AfPacket, PortSet, Wakes, clock, cpu};
+use netio::{AfPacket, OpenError, PortSet, Wakes, clock, cpu};
 use record::lateness::FlowDepartures;
 use record::summary::Summary;
 
 use super::PortId;
 use super::thread::{
-    ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, StartingForwarder,
+    ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, RING_SLOTS, StartingForwarder,
 };
 
 /// The number of forwarder threads that a user asks for: `auto` or a number from 1 to
@@ -96,6 +96,19 @@ pub(crate) fn distribute(links: usize, threads: usize) -> Vec<Range<usize>> {
     (0..threads)
         .map(|thread| from(thread)..from(thread + 1))
         .collect()
+}
+
+/// Opens the interfaces of a thread's links, two for each link, in the network namespace of the calling
+/// thread. The two of a single link have separate rings, so that what the kernel drops there has a
+/// direction. Several links share rings.
+///
+/// # Errors
+/// See [`OpenError`].
+pub(crate) fn open(interfaces: &[&str]) -> Result<Vec<AfPacket>, OpenError> {
+    match interfaces {
+        [a, b] => Ok(AfPacket::open_pair([*a, *b], RING_SLOTS)?.into()),
+        _ => Ok(vec![AfPacket::open_all(interfaces, RING_SLOTS)?]),
+    }
 }
 
 /// Joins the links of each thread with its sets of ports: two separate sets of one link, or a set that

@@ -273,7 +273,7 @@ fn the_same_seeds_lose_the_same_packets_whatever_the_number_of_threads() -> Resu
         "up = { loss = '20%,burst=3' }, delay = '2ms', seed = 7",
     ])?;
     let cpu = cpu::allowed()?[0].to_string();
-    let pass = |threads: &str| -> Result<Vec<Vec<u32>>> {
+    let pass = |threads: &str| -> Result<(Vec<Vec<u32>>, Vec<u64>)> {
         let options = ["--threads", threads, "--cpus", &cpu];
         let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
         let arrived: Vec<_> = (0..3)
@@ -293,15 +293,20 @@ fn the_same_seeds_lose_the_same_packets_whatever_the_number_of_threads() -> Resu
             );
             ensure!(of.up.own_losses() == 0, "{link}: {of:?}");
         }
-        Ok(arrived)
+        Ok((arrived, told.iter().map(|of| of.ring_bytes).collect()))
     };
-    let alone = pass("1")?;
+    let (alone, rings) = pass("1")?;
+    let shared = rings[0];
+    ensure!(rings == [shared; 3]);
     for link in &alone {
         ensure!(link.len() > 40 && link.len() < 98, "{}", link.len());
     }
     ensure!(alone[0] != alone[1]);
-    for threads in ["2", "3"] {
-        ensure!(pass(threads)? == alone, "{threads} threads");
+    // The two interfaces of a link that is alone on its thread have separate rings.
+    for (threads, sets) in [("2", [2, 1, 1]), ("3", [2, 2, 2])] {
+        let (arrived, rings) = pass(threads)?;
+        ensure!(arrived == alone, "{threads} threads");
+        ensure!(rings == sets.map(|sets| sets * shared), "{rings:?}");
     }
     Ok(())
 }
