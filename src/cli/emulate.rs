@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use model::BitsPerSec;
+use netio::heap;
 use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
 
@@ -110,6 +111,7 @@ struct Wanted {
 impl EmulateArgs {
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        heap::give_back_freed_blocks();
         if let Some(target) = self.target.target()? {
             return self.emulate_attached(&target);
         }
@@ -289,6 +291,8 @@ impl EmulateArgs {
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, threads, self.force, on_exit, options, serve)?;
+        // The start has freed what it read about all interfaces and what its parallel work took.
+        heap::give_back_free_pages();
         let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
         link_conditions::note_all(notes);
