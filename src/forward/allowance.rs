@@ -5,7 +5,7 @@ use model::Nanos;
 
 /// The largest number of frames that a forwarder of one link takes in before the next check for due
 /// departures.
-const INTAKE: usize = 64;
+const INTAKE: u32 = 64;
 
 /// The packets and bytes that a forwarder of several links takes in before the next check for due
 /// departures. A train counts by its segments.
@@ -14,9 +14,13 @@ const SHARED_INTAKE: Allowance = Allowance {
     bytes: 128 << 10,
 };
 
-/// The largest number of frames that leave the rings in a step of several links, including those that
-/// are dropped, each of which takes about 200 ns.
-const MOST_FRAMES: usize = 256;
+/// The packets that such a forwarder takes in although a link has something to do sooner, so that a step
+/// is worth its own cost.
+const LEAST_INTAKE: u32 = 16;
+
+/// A link that has waited for longer than this does not limit the intake, because a forwarder that is
+/// behind with its departures must not leave frames in the rings, too.
+const LONGEST_OVERDUE: Nanos = Nanos(50_000);
 
 /// The largest number of packets that one of several links drops in a turn because they are too late.
 /// It exceeds the intake of a step, so that the packets that must be dropped do not accumulate.
@@ -58,8 +62,9 @@ pub(super) enum Turn {
 /// The frames that one step may take in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Intake {
-    frames: usize,
+    frames: u32,
     of_all: Allowance,
+    taken: u32,
 }
 
 /// The part of a step's intake that one of several links has left.
@@ -69,10 +74,18 @@ pub(super) struct Share {
     left: Allowance,
 }
 
-/// The average time that a packet takes to be sent.
+/// The average time that a packet takes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SendCost {
+pub(super) struct PacketCost {
     nanos: u64,
+}
+
+/// The average time from the beginning of a step until something is sent, for each packet taken in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IntakeCost {
+    each: PacketCost,
+    /// The beginning of the present step and the packets that it has taken in, until something is sent.
+    step: Option<(Nanos, u32)>,
 }
 
 impl Allowance {
@@ -85,7 +98,7 @@ impl Allowance {
     /// Returns the allowance of a turn that begins at `now`, for a link whose packets cost `cost`. The
     /// turn ends before `next`, the time at which another link has something to do, but allows at
     /// least one packet. If that link waits already, the length depends on the reason for the turn.
-    pub(super) fn of_turn(now: Nanos, next: Option<Nanos>, cost: SendCost, reason: Turn) -> Self {
+    pub(super) fn of_turn(now: Nanos, next: Option<Nanos>, cost: PacketCost, reason: Turn) -> Self {
         let (most, beside_waiting) = match reason {
             Turn::Due => (QUANTUM.packets, QUANTUM.packets),
             Turn::Behind => (QUANTUM.packets, LEAST_BEHIND),
@@ -131,18 +144,33 @@ impl Allowance {
 }
 
 impl Intake {
-    /// Returns the frames that one step of a forwarder with this number of links may take in.
-    pub(super) fn of_step(links: usize) -> Self {
-        if links == 1 {
-            Self {
-                frames: INTAKE,
-                of_all: Allowance::UNLIMITED,
-            }
-        } else {
-            Self {
-                frames: MOST_FRAMES,
-                of_all: SHARED_INTAKE,
-            }
+    /// Returns the frames that a forwarder of one link may take in in a step.
+    pub(super) fn of_one_link() -> Self {
+        Self {
+            frames: INTAKE,
+            of_all: Allowance::UNLIMITED,
+            taken: 0,
+        }
+    }
+
+    /// Returns the frames that a forwarder of several links may take in in a step that begins at `now`, if
+    /// each packet costs `cost`. The intake ends before `next`, the time at which a link has something to
+    /// do.
+    pub(super) fn of_several(now: Nanos, next: Option<Nanos>, cost: IntakeCost) -> Self {
+        let packets = match next {
+            Some(next) if next > now => cost.each.packets_within(next.0 - now.0),
+            Some(next) if next + LONGEST_OVERDUE > now => LEAST_INTAKE,
+            Some(_) | None => SHARED_INTAKE.packets,
+        };
+        let packets = packets.clamp(LEAST_INTAKE, SHARED_INTAKE.packets);
+        Self {
+            // As many frames may be dropped, each of which takes about 200 ns.
+            frames: 2 * packets,
+            of_all: Allowance {
+                packets,
+                ..SHARED_INTAKE
+            },
+            taken: 0,
         }
     }
 
@@ -153,12 +181,19 @@ impl Intake {
     /// Counts a frame that was dropped, which takes little time.
     pub(super) fn skip(&mut self) {
         self.frames -= 1;
+        self.taken += 1;
     }
 
     /// Counts a frame that was taken in.
     pub(super) fn take(&mut self, packets: u32, bytes: usize) {
         self.frames -= 1;
+        self.taken += packets;
         self.of_all.spend(packets, || bytes as u64);
+    }
+
+    /// Returns the number of packets taken in, including those that were dropped.
+    pub(super) fn taken(&self) -> u32 {
+        self.taken
     }
 }
 
@@ -189,7 +224,7 @@ impl Share {
     }
 }
 
-impl SendCost {
+impl PacketCost {
     /// Learns from a call that sent packets: one part in eight of the average is new.
     pub(super) fn learn(&mut self, took: Nanos, packets: u32) {
         let each = took.0 / u64::from(packets.max(1));
@@ -202,12 +237,38 @@ impl SendCost {
     }
 }
 
+impl Default for IntakeCost {
+    /// Creates a usual cost, which applies until the actual one is known.
+    fn default() -> Self {
+        Self {
+            each: PacketCost { nanos: 300 },
+            step: None,
+        }
+    }
+}
+
+impl IntakeCost {
+    /// Notes the packets that were taken in by a step that began at `step`. Few packets say more about
+    /// the cost of a step than about their own.
+    pub(super) fn took_in(&mut self, step: Nanos, packets: u32) {
+        self.step = (packets >= LEAST_INTAKE).then_some((step, packets));
+    }
+
+    /// Learns from the first call in a step that sends something.
+    pub(super) fn sent(&mut self, begun: Nanos) {
+        if let Some((step, packets)) = self.step.take() {
+            self.each
+                .learn(Nanos(begun.0.saturating_sub(step.0)), packets);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn costing(nanos: u64) -> SendCost {
-        SendCost { nanos }
+    fn costing(nanos: u64) -> PacketCost {
+        PacketCost { nanos }
     }
 
     #[test]
@@ -258,18 +319,54 @@ mod tests {
 
     #[test]
     fn a_train_counts_by_its_segments_where_links_share_an_intake() {
-        let frames = |links, segments| {
-            let mut intake = Intake::of_step(links);
+        let frames = |mut intake: Intake, segments| {
             let mut frames = 0;
             while !intake.is_used_up() {
                 intake.take(segments, 1_500);
                 frames += 1;
             }
+            assert_eq!(intake.taken(), frames * segments);
             frames
         };
-        assert_eq!([frames(1, 1), frames(1, 45)], [64, 64]);
+        let alone = Intake::of_one_link();
+        assert_eq!([frames(alone, 1), frames(alone, 45)], [64, 64]);
         // Both limits: 128 packets, and 128 KiB.
-        assert_eq!([frames(2, 45), frames(2, 1)], [3, 88]);
+        let shared = Intake::of_several(Nanos(0), None, IntakeCost::default());
+        assert_eq!([frames(shared, 45), frames(shared, 1)], [3, 88]);
+    }
+
+    #[test]
+    fn an_intake_ends_before_a_link_is_due_unless_the_forwarder_is_behind() {
+        let cost = IntakeCost {
+            each: costing(500),
+            step: None,
+        };
+        let packets = |next: u64| {
+            let intake = Intake::of_several(Nanos(100_000), Some(Nanos(next)), cost);
+            assert_eq!(intake.frames, 2 * intake.of_all.packets);
+            intake.of_all.packets
+        };
+        assert_eq!([120_000, 900_000].map(packets), [40, 128]);
+        // It is due before a step would be worth its cost, or waits already.
+        assert_eq!([101_000, 100_000, 50_001].map(packets), [16; 3]);
+        assert_eq!(packets(50_000), 128);
+    }
+
+    #[test]
+    fn the_cost_of_an_intake_is_learned_from_steps_that_take_in_enough_and_send() {
+        let mut cost = IntakeCost::default();
+        let packets = |cost: IntakeCost| cost.each.packets_within(30_000);
+        assert_eq!(packets(cost), 100);
+        for step in 0..100 {
+            let begun = Nanos(1_000_000 * step);
+            cost.took_in(begun, 32);
+            cost.sent(begun + Nanos(32_000));
+            // A second call says nothing, and neither does a step that takes in little.
+            cost.sent(begun + Nanos(900_000));
+            cost.took_in(begun, 1);
+            cost.sent(begun + Nanos(50_000));
+        }
+        assert_eq!(packets(cost), 30);
     }
 
     #[test]
@@ -289,7 +386,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_packet_follows_the_latest_calls() {
-        let mut cost = SendCost::default();
+        let mut cost = PacketCost::default();
         assert_eq!(cost.packets_within(7), 7);
         for _ in 0..100 {
             cost.learn(Nanos(32_000), 16);

@@ -13,7 +13,7 @@ use netio::{
     is_link_control, too_big,
 };
 
-use super::allowance::{Allowance, SendCost, Share};
+use super::allowance::{Allowance, IntakeCost, PacketCost, Share};
 use super::capture::TimeShare;
 use super::departures::{Changes, Departures, ScheduledDeparture};
 use super::held_frames::{self, FrameOrigin, HeldFrames};
@@ -45,7 +45,7 @@ pub(super) struct LinkRunner {
     /// True if the link waits in a list of several links for its turn.
     pub(super) waits: bool,
     arrears: Arrears,
-    cost: SendCost,
+    cost: PacketCost,
     /// The egress side that is served first in the next turn.
     first: Side,
 }
@@ -73,6 +73,8 @@ pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) bound: LatenessBound,
     /// Says since when frames have waited in the rings.
     pub(super) rings: Arrears,
+    /// The cost of taking in packets, if there are several links.
+    pub(super) intake_cost: IntakeCost,
 }
 
 impl LinkRunner {
@@ -95,7 +97,7 @@ impl LinkRunner {
             share: Share::default(),
             waits: false,
             arrears: Arrears::default(),
-            cost: SendCost::default(),
+            cost: PacketCost::default(),
             first: Side::A,
         }
     }
@@ -526,6 +528,7 @@ impl LinkRunner {
             due,
             spare,
             latest,
+            intake_cost,
             ..
         } = shared;
         let (port, stats) = (self.ports[egress.index()], &mut self.stats);
@@ -549,6 +552,9 @@ impl LinkRunner {
         if let (Some(first), Some(last)) = (sendings[0], sendings[runs.len() - 1]) {
             let took = Nanos(last.ended.0.saturating_sub(first.begun.0));
             self.cost.learn(took, runs.iter().map(|run| run.len).sum());
+            if not_before == Nanos::ZERO {
+                intake_cost.sent(first.begun);
+            }
             *latest = last.ended.max(*latest);
         }
         let mut rest = due.as_slice();
@@ -575,7 +581,7 @@ impl LinkRunner {
     }
 
     /// Returns the average time that a packet of this link takes to be sent.
-    pub(super) fn cost(&self) -> SendCost {
+    pub(super) fn cost(&self) -> PacketCost {
         self.cost
     }
 

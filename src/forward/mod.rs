@@ -38,7 +38,7 @@ use model::{CheckedPaths, ConfigError, Link, Nanos, ScheduleClock, ScheduleOrder
 use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall, is_link_control};
 
 use agenda::Agenda;
-use allowance::Intake;
+use allowance::{Intake, IntakeCost};
 use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
@@ -147,6 +147,7 @@ impl<P: PortSet> Forwarder<P> {
                 latest: Nanos::ZERO,
                 bound: LatenessBound::in_virtual_time(),
                 rings: Arrears::default(),
+                intake_cost: IntakeCost::default(),
             },
             load: LoadOfLinks::default(),
             captures: TimeShare::default(),
@@ -230,8 +231,18 @@ impl<P: PortSet> Forwarder<P> {
         for set in &mut self.shared.sets {
             set.refresh(now);
         }
+        if self.runners.len() == 1 {
+            return self.take_frames(now, &mut Intake::of_one_link());
+        }
+        let mut intake = Intake::of_several(now, self.agenda.next(), self.shared.intake_cost);
+        let waiting = self.take_frames(now, &mut intake);
+        self.shared.intake_cost.took_in(now, intake.taken());
+        waiting
+    }
+
+    /// Takes in frames as far as `intake` goes. Returns the arrival time of the next frame that waits.
+    fn take_frames(&mut self, now: Nanos, intake: &mut Intake) -> Option<Nanos> {
         let is_alone = self.runners.len() == 1;
-        let mut intake = Intake::of_step(self.runners.len());
         let is_short = !is_alone && self.rings_fill(now);
         while !intake.is_used_up() {
             let (arrival, set) = self.next_arrival()?;

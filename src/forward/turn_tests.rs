@@ -312,6 +312,35 @@ fn frames_that_are_refused_delay_other_links_by_little() {
 }
 
 #[test]
+fn frames_that_arrive_together_wait_while_a_packet_of_another_link_is_due() {
+    let burst = |number: u64| {
+        let at = Nanos::from_micros(1_595 + 1_000 * number);
+        let mut bytes = [0; 100];
+        bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+        (0..100).map(move |_| (0, Frame::new(at, Offload::default(), None, &bytes)))
+    };
+    // Its packets are due 5 us after each burst has arrived.
+    let quiet = Stream {
+        link: 1,
+        interval: Nanos::from_millis(1),
+    };
+    let setting = Setting {
+        delay: Nanos::from_micros(5_500),
+        take: Nanos(1_000),
+        ..Setting::default()
+    };
+    let frames = frames_of(&[quiet], Nanos::from_millis(50));
+    let frames = (0..50).flat_map(burst).chain(frames);
+    let mut forwarder = pass_frames(setting, 2, frames.collect(), None);
+    assert_eq!(forwarder.stats(0).sent[0], 5_000);
+    assert_eq!(forwarder.stats(1).sent[0], 49);
+    // The least intake of two steps, and the packet itself.
+    let most = Nanos(2 * 16 * 1_000 + COST.0 + 2_000);
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest <= most, "{latest}");
+}
+
+#[test]
 fn packets_that_are_dropped_delay_other_links_by_little() {
     // Every 8 ms, frames arrive together that take 12 ms to send. Those that are still there after 10 ms
     // become too late at the same instant.
