@@ -28,7 +28,7 @@ const MOST_DROPPED: u32 = 192;
 
 /// The packets and bytes that one of several links may send in a turn, and the share of a step's
 /// intake that it may use when the rings fill.
-const QUANTUM: Allowance = Allowance {
+const TURN_ALLOWANCE: Allowance = Allowance {
     packets: 32,
     bytes: 64 << 10,
 };
@@ -50,7 +50,7 @@ const MOST_BESIDE_FULL_RINGS: u32 = 8;
 
 /// The reason for a turn of one of several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum TurnReason {
     /// The link has something to do by now.
     Due,
     /// The link had used up its allowance.
@@ -98,11 +98,16 @@ impl Allowance {
     /// Returns the allowance of a turn that begins at `now`, for a link whose packets cost `cost`. The
     /// turn ends before `next`, the time at which another link has something to do, but allows at
     /// least one packet. If that link waits already, the length depends on the reason for the turn.
-    pub(super) fn of_turn(now: Nanos, next: Option<Nanos>, cost: PacketCost, reason: Turn) -> Self {
+    pub(super) fn of_turn(
+        now: Nanos,
+        next: Option<Nanos>,
+        cost: PacketCost,
+        reason: TurnReason,
+    ) -> Self {
         let (most, beside_waiting) = match reason {
-            Turn::Due => (QUANTUM.packets, QUANTUM.packets),
-            Turn::Behind => (QUANTUM.packets, LEAST_BEHIND),
-            Turn::BesideFullRings => (MOST_BESIDE_FULL_RINGS, LEAST_BEHIND),
+            TurnReason::Due => (TURN_ALLOWANCE.packets, TURN_ALLOWANCE.packets),
+            TurnReason::Behind => (TURN_ALLOWANCE.packets, LEAST_BEHIND),
+            TurnReason::BesideFullRings => (MOST_BESIDE_FULL_RINGS, LEAST_BEHIND),
         };
         let packets = match next {
             None => most,
@@ -111,7 +116,7 @@ impl Allowance {
         };
         Self {
             packets: packets.clamp(1, most),
-            ..QUANTUM
+            ..TURN_ALLOWANCE
         }
     }
 
@@ -201,7 +206,7 @@ impl Default for Share {
     fn default() -> Self {
         Self {
             step: Nanos::ZERO,
-            left: QUANTUM,
+            left: TURN_ALLOWANCE,
         }
     }
 }
@@ -217,7 +222,7 @@ impl Share {
         if self.step != step {
             *self = Self {
                 step,
-                left: QUANTUM,
+                left: TURN_ALLOWANCE,
             };
         }
         self.left.spend(packets, || bytes as u64);
@@ -277,17 +282,17 @@ mod tests {
             let next = next.map(Nanos);
             Allowance::of_turn(Nanos(1_000), next, costing(500), turn).packets()
         };
-        let packets = |next| of(next, Turn::Due);
+        let packets = |next| of(next, TurnReason::Due);
         assert_eq!(packets(Some(4_000)), 6);
-        // The next one is due before a packet can be sent, or so late that the quantum counts.
+        // The next one is due before a packet can be sent, or so late that the allowance counts.
         assert_eq!(packets(Some(1_100)), 1);
         assert_eq!(packets(Some(900_000)), 32);
         // It waits already, or there is none.
         assert_eq!(packets(Some(900)), 32);
-        assert_eq!(of(Some(900), Turn::Behind), 4);
+        assert_eq!(of(Some(900), TurnReason::Behind), 4);
         assert_eq!(packets(None), 32);
         // The rings must be emptied.
-        let beside_full_rings = |next| of(next, Turn::BesideFullRings);
+        let beside_full_rings = |next| of(next, TurnReason::BesideFullRings);
         assert_eq!(
             [None, Some(900_000), Some(1_900), Some(900)].map(beside_full_rings),
             [8, 8, 1, 4]
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_link_among_others_drops_more_than_a_step_takes_in_and_a_link_alone_has_no_limit() {
-        let among_others = Allowance::of_turn(Nanos(0), None, costing(500), Turn::Due);
+        let among_others = Allowance::of_turn(Nanos(0), None, costing(500), TurnReason::Due);
         // A train of datagrams may have 64 segments.
         assert!(among_others.drops() >= SHARED_INTAKE.packets + 64);
         assert_eq!(Allowance::UNLIMITED.drops(), u32::MAX);
@@ -304,12 +309,12 @@ mod tests {
 
     #[test]
     fn an_allowance_is_used_up_by_packets_or_by_bytes() {
-        let mut few_bytes = QUANTUM;
+        let mut few_bytes = TURN_ALLOWANCE;
         few_bytes.spend(31, || 100);
         assert!(!few_bytes.is_used_up());
         few_bytes.spend(1, || 100);
         assert!(few_bytes.is_used_up());
-        let mut one_train = QUANTUM;
+        let mut one_train = TURN_ALLOWANCE;
         one_train.spend(9, || 70_000);
         assert!(one_train.is_used_up() && one_train.packets() == 23);
         let mut unlimited = Allowance::UNLIMITED;

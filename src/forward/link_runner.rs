@@ -24,7 +24,8 @@ use super::packet_log::PacketLogWriter;
 use super::recent_arrivals::RecentArrivals;
 use super::segment_run::SegmentRun;
 use super::stats::{EmulatorLoss, QueueState, Stats};
-use super::{BATCH, NewConditions, PortId, QUANTUM, packet_fields};
+use super::turns::WaitsIn;
+use super::{BATCH, JOIN_WITHIN, NewConditions, PortId, packet_fields};
 use conditions::{Direction, Rules};
 use record::lateness::FlowDepartures;
 use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
@@ -42,8 +43,8 @@ pub(super) struct LinkRunner {
     pub(super) load: RecentArrivals,
     /// The link's share of the present step's intake.
     pub(super) share: Share,
-    /// True if the link waits in a list of several links for its turn.
-    pub(super) waits: bool,
+    /// The list in which the link waits for its turn, if there are several links.
+    pub(super) waits_in: WaitsIn,
     arrears: Arrears,
     cost: PacketCost,
     /// The egress side that is served first in the next turn.
@@ -95,7 +96,7 @@ impl LinkRunner {
             observers: Observers::new(log, captures),
             load: RecentArrivals::default(),
             share: Share::default(),
-            waits: false,
+            waits_in: WaitsIn::None,
             arrears: Arrears::default(),
             cost: PacketCost::default(),
             first: Side::A,
@@ -472,7 +473,7 @@ impl LinkRunner {
     }
 
     /// Returns the number of neighbouring segments at the front of the schedule that are due, up to
-    /// `most`. If the next neighbour follows within the quantum, returns its due time as an error.
+    /// `most`. If the next neighbour follows within [`JOIN_WITHIN`], returns its due time as an error.
     /// Copies and changed packets leave separately.
     fn run_length<P: PortSet>(
         &self,
@@ -492,7 +493,7 @@ impl LinkRunner {
             () => gso.longest_run(),
         }
         .min(most);
-        let soon = |at: Nanos| at > now && at <= due + QUANTUM;
+        let soon = |at: Nanos| at > now && at <= due + JOIN_WITHIN;
         for len in 1..longest {
             match schedule.get(len as usize) {
                 Some(next) if next.id.0 == first.0 + u64::from(len) && next.changes.is_none() => {

@@ -55,7 +55,7 @@ pub(crate) use turns::Pace;
 
 /// Neighbouring segments that are due within this time leave as one frame, when the last of them is
 /// due.
-const QUANTUM: Nanos = Nanos(10_000);
+const JOIN_WITHIN: Nanos = Nanos(10_000);
 
 /// The largest number of frames handed to a port in one call.
 const BATCH: usize = 32;
@@ -198,7 +198,7 @@ impl<P: PortSet> Forwarder<P> {
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
-        self.begin_common_turn(now);
+        self.begin_round(now);
         let is_cut = self.serve(now, horizon);
         match (waiting, self.agenda.next()) {
             (Some(_), _) => NextStep::Now,
@@ -218,10 +218,10 @@ impl<P: PortSet> Forwarder<P> {
         self.next_appointment()
     }
 
-    /// Returns the time of the next appointment of a link, or of the common turn if one waits for it.
+    /// Returns the time of the next appointment of a link, or of the next round if one waits for it.
     fn next_appointment(&mut self) -> NextStep {
-        let turn = self.load.next_turn();
-        let next = self.agenda.next().into_iter().chain(turn).min();
+        let round = self.load.next_round();
+        let next = self.agenda.next().into_iter().chain(round).min();
         next.map_or(NextStep::Arrival, NextStep::At)
     }
 

@@ -555,13 +555,13 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
     }
 
     /// Waits until `until`, until an arrival that cannot wait that long, or until a wakeup; under
-    /// high load, until the next turn.
+    /// high load, until the next round.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
         match self.forwarder.pace(now) {
             Pace::Exact => {}
-            Pace::Turn(turn) => return self.waiter.coarse_sleep(turn),
-            Pace::TurnOrDue(turn) => match until.filter(|until| *until < turn) {
-                None => return self.waiter.coarse_sleep(turn),
+            Pace::Round(round) => return self.waiter.coarse_sleep(round),
+            Pace::RoundOrDue(round) => match until.filter(|until| *until < round) {
+                None => return self.waiter.coarse_sleep(round),
                 Some(until) => return self.wait_exactly(wakeup, now, until),
             },
         }

@@ -244,13 +244,13 @@ fn beside_a_busy_link(links: u32) -> Forwarder<BusyPorts> {
 }
 
 #[test]
-fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_quantum_and_loses_only_its_own() {
+fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_turn_and_loses_only_its_own() {
     let mut forwarder = beside_a_busy_link(6);
     assert!(overloaded(&mut forwarder, 0) > 10_000);
     for link in 1..6 {
         assert_eq!(overloaded(&mut forwarder, link), 0);
         assert_eq!(forwarder.stats(link).sent[0], 100);
-        // A quantum of the busy link, a packet of each of the others, and the step itself.
+        // A turn of the busy link, a packet of each of the others, and the step itself.
         let most = Nanos(32 * COST.0 + 5 * COST.0 + 2_000);
         let latest = latest(&mut forwarder, link);
         assert!(latest <= most, "{link}: {latest}");
@@ -305,7 +305,7 @@ fn frames_that_are_refused_delay_other_links_by_little() {
     let mut forwarder = pass_frames(setting, 2, frames, None);
     let of_busy = forwarder.stats(0);
     assert!(of_busy.lost(Side::A, EmulatorLoss::IntakeOverload) > 10_000);
-    // The intake of two steps with the largest number of frames, and a quantum between them.
+    // The intake of two steps with the largest number of frames, and a turn between them.
     let most = Nanos(2 * 256 * 200 + 32 * COST.0 + 2 * COST.0 + 2_000);
     let latest = latest(&mut forwarder, 1);
     assert!(latest <= most, "{latest}");
@@ -366,7 +366,7 @@ fn packets_that_are_dropped_delay_other_links_by_little() {
     assert!(of_busy < Nanos(10_300_000), "{of_busy}");
     for link in [1, 2] {
         assert_eq!(overloaded(&mut forwarder, link), 0);
-        // A quantum, the drops of a turn, a packet of each other link, and the steps themselves.
+        // A turn and its drops, a packet of each other link, and the steps themselves.
         let most = Nanos(32 * COST.0 + 192 * 200 + 3 * COST.0 + 2_000);
         let latest = latest(&mut forwarder, link);
         assert!(latest <= most, "{link}: {latest}");

@@ -6,28 +6,40 @@ use model::Nanos;
 use netio::PortSet;
 
 use super::Forwarder;
-use super::allowance::{Allowance, Turn};
+use super::allowance::{Allowance, TurnReason};
 use super::link_runner::{LinkRunner, TurnEnd};
-use super::recent_arrivals::{RecentArrivals, TURN};
+use super::recent_arrivals::{ROUND, RecentArrivals};
 
 /// The time after which a forwarder of several links looks for arrivals again, although more links
 /// have something to do.
-const LONGEST_ROUND: Nanos = Nanos(50_000);
+const LONGEST_WITHOUT_INTAKE: Nanos = Nanos(50_000);
 
 /// The load of several links. A link under high load takes its turns together with all others under
-/// high load, every [`TURN`]; the others are paced to their due times.
+/// high load, in rounds that begin every [`ROUND`]; the others are paced to their due times.
 #[derive(Debug, Default)]
 pub(super) struct LoadOfLinks {
     /// The arrivals of all links.
     all: RecentArrivals,
     /// The arrivals of the links that are not under high load themselves.
     quiet: RecentArrivals,
-    /// The links that wait for the next common turn.
-    waiting: Vec<u32>,
+    /// The links that wait for the next round.
+    for_round: Vec<u32>,
     /// The links that have used up their allowance and have more to send, in the order of their turns.
     behind: VecDeque<u32>,
-    /// The time of the next common turn.
-    turn: Nanos,
+    /// The time of the next round.
+    round: Nanos,
+}
+
+/// The list of [`LoadOfLinks`] in which a link waits for its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WaitsIn {
+    /// The link waits in no list.
+    #[default]
+    None,
+    /// The link waits for the next round.
+    ForRound,
+    /// The link has used up its allowance.
+    Behind,
 }
 
 /// The way in which the forwarder waits for its next step.
@@ -36,10 +48,10 @@ pub(crate) enum Pace {
     /// The step begins at the next due time, or at an arrival before it.
     Exact,
     /// The step begins at this time, regardless of arrivals and due times.
-    Turn(Nanos),
+    Round(Nanos),
     /// The step begins at this time, regardless of arrivals, or at the next due time, which is
     /// earlier.
-    TurnOrDue(Nanos),
+    RoundOrDue(Nanos),
 }
 
 impl<P: PortSet> Forwarder<P> {
@@ -56,10 +68,10 @@ impl<P: PortSet> Forwarder<P> {
             }
             return false;
         }
-        while self.shared.latest <= now + LONGEST_ROUND
+        while self.shared.latest <= now + LONGEST_WITHOUT_INTAKE
             && let Some(link) = self.agenda.take(now)
         {
-            let end = self.limited_turn(link, now, horizon, Turn::Due);
+            let end = self.limited_turn(link, now, horizon, TurnReason::Due);
             self.served.push((link, end));
         }
         for place in 0..self.served.len() {
@@ -68,11 +80,11 @@ impl<P: PortSet> Forwarder<P> {
         }
         self.served.clear();
         if let Some(link) = self.load.behind.pop_front() {
-            self.runners[link as usize].waits = false;
+            self.runners[link as usize].waits_in = WaitsIn::None;
             let reason = if self.shared.rings.is_overload() {
-                Turn::BesideFullRings
+                TurnReason::BesideFullRings
             } else {
-                Turn::Behind
+                TurnReason::Behind
             };
             let end = self.limited_turn(link, now, horizon, reason);
             self.plan_next(link, end, now);
@@ -81,7 +93,13 @@ impl<P: PortSet> Forwarder<P> {
     }
 
     /// Gives a turn to one of several links.
-    fn limited_turn(&mut self, link: u32, now: Nanos, horizon: Nanos, reason: Turn) -> TurnEnd {
+    fn limited_turn(
+        &mut self,
+        link: u32,
+        now: Nanos,
+        horizon: Nanos,
+        reason: TurnReason,
+    ) -> TurnEnd {
         let runner = &mut self.runners[link as usize];
         let next = self.agenda.next();
         let allowance = Allowance::of_turn(self.shared.latest, next, runner.cost(), reason);
@@ -93,21 +111,21 @@ impl<P: PortSet> Forwarder<P> {
         let runner = &mut self.runners[link as usize];
         if is_cut {
             self.load.wait_behind(link, runner);
-        } else if next.is_some_and(|at| at < self.load.turn) && runner.load.is_high(now) {
-            self.load.wait_for_turn(link, runner);
+        } else if next.is_some_and(|at| at < self.load.round) && runner.load.is_high(now) {
+            self.load.wait_for_round(link, runner);
         } else {
             self.agenda.set(link, next);
         }
     }
 
-    /// Gives the links that wait for the common turn an appointment, if it is time.
-    pub(super) fn begin_common_turn(&mut self, now: Nanos) {
-        if now < self.load.turn {
+    /// Gives the links that wait for the next round an appointment, if it is time.
+    pub(super) fn begin_round(&mut self, now: Nanos) {
+        if now < self.load.round {
             return;
         }
-        self.load.turn = now + TURN;
-        for link in self.load.waiting.drain(..) {
-            self.runners[link as usize].waits = false;
+        self.load.round = now + ROUND;
+        for link in self.load.for_round.drain(..) {
+            self.runners[link as usize].waits_in = WaitsIn::None;
             self.agenda.at_latest(link, now);
         }
     }
@@ -115,11 +133,11 @@ impl<P: PortSet> Forwarder<P> {
     /// Returns the way to wait after a step that began at `now`.
     pub(crate) fn pace(&self, now: Nanos) -> Pace {
         match &self.runners[..] {
-            [runner] if runner.load.is_high(now) => Pace::Turn(now + TURN),
+            [runner] if runner.load.is_high(now) => Pace::Round(now + ROUND),
             [_] => Pace::Exact,
-            _ if self.load.quiet.is_high(now) => Pace::Turn(now + TURN),
-            _ if self.load.all.is_high(now) || !self.load.waiting.is_empty() => {
-                Pace::TurnOrDue(self.load.turn)
+            _ if self.load.quiet.is_high(now) => Pace::Round(now + ROUND),
+            _ if self.load.all.is_high(now) || !self.load.for_round.is_empty() => {
+                Pace::RoundOrDue(self.load.round)
             }
             _ => Pace::Exact,
         }
@@ -132,25 +150,27 @@ impl LoadOfLinks {
         self.all.arrived(at);
         if !runner.load.is_high(at) {
             self.quiet.arrived(at);
-        } else if at < self.turn {
-            self.wait_for_turn(link, runner);
+        } else if at < self.round {
+            self.wait_for_round(link, runner);
         }
-        runner.waits
+        runner.waits_in != WaitsIn::None
     }
 
-    /// Returns the time of the next common turn if a link waits for it.
-    pub(super) fn next_turn(&self) -> Option<Nanos> {
-        (!self.waiting.is_empty()).then_some(self.turn)
+    /// Returns the time of the next round if a link waits for it.
+    pub(super) fn next_round(&self) -> Option<Nanos> {
+        (!self.for_round.is_empty()).then_some(self.round)
     }
 
-    fn wait_for_turn(&mut self, link: u32, runner: &mut LinkRunner) {
-        if !std::mem::replace(&mut runner.waits, true) {
-            self.waiting.push(link);
+    fn wait_for_round(&mut self, link: u32, runner: &mut LinkRunner) {
+        if runner.waits_in == WaitsIn::None {
+            runner.waits_in = WaitsIn::ForRound;
+            self.for_round.push(link);
         }
     }
 
     fn wait_behind(&mut self, link: u32, runner: &mut LinkRunner) {
-        if !std::mem::replace(&mut runner.waits, true) {
+        if runner.waits_in == WaitsIn::None {
+            runner.waits_in = WaitsIn::Behind;
             self.behind.push_back(link);
         }
     }
