@@ -22,8 +22,9 @@ const LEAST_INTAKE: u32 = 16;
 /// behind with its departures must not leave frames in the rings, too.
 const LONGEST_OVERDUE: Nanos = Nanos(50_000);
 
-/// The largest number of packets that one of several links drops in a turn because they are too late.
-/// It exceeds the intake of a step, so that the packets that must be dropped do not accumulate.
+/// The largest number of packets that one of several links drops in a turn because they are too late,
+/// if no packet is copied. It exceeds the intake of a step, so that the packets that must be dropped do
+/// not accumulate.
 const MOST_DROPPED: u32 = 192;
 
 /// The packets and bytes that one of several links may send in a turn, and the share of a step's

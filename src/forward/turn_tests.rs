@@ -312,6 +312,20 @@ fn frames_that_are_refused_delay_other_links_by_little() {
 }
 
 #[test]
+fn a_link_that_drops_most_of_its_packets_still_sends_its_share_and_none_accumulate() {
+    // Between two turns of the first link, twice the packets arrive there that a turn may drop.
+    let streams = [0, 1, 2, 3, 4].map(|link| Stream {
+        link,
+        interval: Nanos(if link == 0 { 750 } else { 8_000 }),
+    });
+    let mut forwarder = pass(5, &streams, None);
+    let sent: Vec<u64> = (0..5).map(|link| forwarder.stats(link).sent[0]).collect();
+    assert!(sent[0] > sent[1] / 2, "{sent:?}");
+    let peak = forwarder.stats(0).peak_bytes;
+    assert!(peak < 30 << 20, "{peak}");
+}
+
+#[test]
 fn frames_that_arrive_together_wait_while_a_packet_of_another_link_is_due() {
     let burst = |number: u64| {
         let at = Nanos::from_micros(1_595 + 1_000 * number);

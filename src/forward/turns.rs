@@ -24,7 +24,8 @@ pub(super) struct LoadOfLinks {
     quiet: RecentArrivals,
     /// The links that wait for the next round.
     for_round: Vec<u32>,
-    /// The links that have used up their allowance and have more to send, in the order of their turns.
+    /// The links that have used up their allowance and have more to send or to drop, in the order of their
+    /// turns.
     behind: VecDeque<u32>,
     /// The time of the next round.
     round: Nanos,
@@ -107,9 +108,12 @@ impl<P: PortSet> Forwarder<P> {
     }
 
     /// Plans the next turn of one of several links.
-    fn plan_next(&mut self, link: u32, TurnEnd { next, is_cut }: TurnEnd, now: Nanos) {
+    fn plan_next(&mut self, link: u32, end: TurnEnd, now: Nanos) {
         let runner = &mut self.runners[link as usize];
-        if is_cut {
+        let next = end.next;
+        if end.drops_more {
+            self.load.wait_in_front(link, runner);
+        } else if end.is_cut {
             self.load.wait_behind(link, runner);
         } else if next.is_some_and(|at| at < self.load.round) && runner.load.is_high(now) {
             self.load.wait_for_round(link, runner);
@@ -165,6 +169,15 @@ impl LoadOfLinks {
         if runner.waits_in == WaitsIn::None {
             runner.waits_in = WaitsIn::ForRound;
             self.for_round.push(link);
+        }
+    }
+
+    /// Lets a link that must drop more packets go on before those that have used up their allowance.
+    /// Otherwise it could drop fewer than arrive between its turns.
+    fn wait_in_front(&mut self, link: u32, runner: &mut LinkRunner) {
+        if runner.waits_in == WaitsIn::None {
+            runner.waits_in = WaitsIn::Behind;
+            self.behind.push_front(link);
         }
     }
 

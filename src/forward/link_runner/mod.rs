@@ -54,6 +54,8 @@ pub(super) struct TurnEnd {
     pub(super) next: Option<Nanos>,
     /// True if the turn was over before all packets that were due had left or were dropped.
     pub(super) is_cut: bool,
+    /// True if the turn dropped as many packets as it may, and more may be too late.
+    pub(super) drops_more: bool,
 }
 
 /// The parts of a forwarder that all its links share.
@@ -135,7 +137,8 @@ impl LinkRunner {
         mut allowance: Allowance,
     ) -> TurnEnd {
         let sides = [self.first, self.first.other()];
-        let mut drops = allowance.drops();
+        // Each packet taken in may have become this many.
+        let mut drops = allowance.drops().saturating_mul(self.link.most_copies());
         let next = sides
             .map(|egress| self.depart(shared, egress, now, not_before, &mut allowance, &mut drops));
         let departures = next.into_iter().flatten();
@@ -149,6 +152,7 @@ impl LinkRunner {
         TurnEnd {
             next: departures.chain(others.into_iter().flatten()).min(),
             is_cut,
+            drops_more: is_cut && drops == 0,
         }
     }
 
