@@ -94,7 +94,7 @@ struct Stream {
     interval: Nanos,
 }
 
-/// What some tests change about the links and the forwarder's work.
+/// Differences of a test's links and of the forwarder's work from the usual ones.
 #[derive(Clone, Copy)]
 struct Setting {
     /// The delay of each link.

@@ -166,7 +166,7 @@ fn measure(ends: &Ends, case: Case, threads: &str) -> Result<Paths> {
     })
 }
 
-/// What passed in [`COUNTED`].
+/// The traffic and the cost of [`COUNTED`].
 struct Counted {
     /// The rate that the far interface of each path received, in bit/s.
     rates: Vec<f64>,
