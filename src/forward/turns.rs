@@ -7,7 +7,7 @@ use netio::PortSet;
 
 use super::Forwarder;
 use super::allowance::{Allowance, TurnReason};
-use super::link_runner::{LinkRunner, TurnEnd};
+use super::link_runner::{LinkRunner, TurnEnd, WaitsIn};
 use super::recent_arrivals::{ROUND, RecentArrivals};
 
 /// The time after which a forwarder of several links looks for arrivals again, although more links
@@ -29,18 +29,6 @@ pub(super) struct LoadOfLinks {
     behind: VecDeque<u32>,
     /// The time of the next round.
     round: Nanos,
-}
-
-/// The list of [`LoadOfLinks`] in which a link waits for its turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum WaitsIn {
-    /// The link waits in no list.
-    #[default]
-    None,
-    /// The link waits for the next round.
-    ForRound,
-    /// The link has used up its allowance.
-    Behind,
 }
 
 /// The way in which the forwarder waits for its next step.

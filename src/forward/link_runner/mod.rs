@@ -20,7 +20,6 @@ use super::overload::{Arrears, LatenessBound};
 use super::packet_log::PacketLogWriter;
 use super::recent_arrivals::RecentArrivals;
 use super::stats::{QueueState, Stats};
-use super::turns::WaitsIn;
 use super::{NewConditions, PortId};
 use conditions::Rules;
 use record::lateness::FlowDepartures;
@@ -45,6 +44,18 @@ pub(super) struct LinkRunner {
     cost: PacketCost,
     /// The egress side that is served first in the next turn.
     first: Side,
+}
+
+/// The list in which one of several links waits for its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WaitsIn {
+    /// The link waits in no list.
+    #[default]
+    None,
+    /// The link waits for the next round.
+    ForRound,
+    /// The link has used up its allowance.
+    Behind,
 }
 
 /// The outcome of a turn.

@@ -9,7 +9,7 @@ use model::{ConfigError, Side};
 use netio::Alarm;
 use record::lateness::FlowDepartures;
 
-use super::handle::LinkReading;
+use super::reading::LinkReading;
 use crate::forward::NewConditions;
 use crate::forward::capture::Tap;
 use crate::forward::stats::QueueState;

@@ -5,16 +5,15 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use anyhow::Result;
-use model::{ConfigError, Nanos, Side, Waiting};
+use model::{ConfigError, Nanos, Side};
 use netio::clock;
 use record::lateness::{FlowDepartures, LateBudget};
-use record::summary::Summary;
 
 use super::commands::{ForwarderCommand, Wakeup};
+use super::reading::LinkReading;
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
-use crate::forward::round_trips::RoundTripTimes;
-use crate::forward::stats::{LatenessBuckets, QueueState};
+use crate::forward::stats::QueueState;
 
 /// A handle that sends commands to a forwarder, from any thread. The forwarder may have ended.
 #[derive(Clone, Debug)]
@@ -24,24 +23,6 @@ pub(crate) struct ForwarderHandle {
     pub(super) start: Nanos,
     pub(super) late_budget: LateBudget,
     pub(super) memory: usize,
-}
-
-/// The state of a link at one instant.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkReading {
-    /// The time of the reading, on the clock of [`netio::clock::now`].
-    pub(crate) at: Nanos,
-    /// The counters up to then, without the packet log. Packets counted as held at the end are on
-    /// their way now.
-    pub(crate) summary: Summary,
-    /// The departure errors in buckets.
-    pub(crate) lateness: LatenessBuckets,
-    /// The round trips since their measurement began, by side.
-    pub(crate) round_trips: [RoundTripTimes; 2],
-    /// The backlog at the bottleneck of each direction, by ingress side.
-    pub(crate) backlogs: [Option<Waiting>; 2],
-    /// The bytes of frames that all links of the forwarder hold, bookkeeping included.
-    pub(crate) held_bytes: usize,
 }
 
 /// The forwarder was stopped or has died.

@@ -3,6 +3,7 @@
 mod commands;
 mod handle;
 mod options;
+mod reading;
 mod run;
 
 use std::any::Any;
@@ -23,8 +24,9 @@ use super::capture::CaptureHandle;
 use super::packet_log::PacketLog;
 use super::{Forwarder, PortId};
 use commands::{ForwarderCommand, Wakeup};
-pub(crate) use handle::{ChangeError, ForwarderEnded, ForwarderHandle, LinkReading};
+pub(crate) use handle::{ChangeError, ForwarderEnded, ForwarderHandle};
 pub(crate) use options::{ForwarderOptions, HELD_MEMORY, RING_SLOTS};
+pub(crate) use reading::LinkReading;
 use run::ForwarderLoop;
 
 /// The reason for stopping work that depends on a forwarder that has died.

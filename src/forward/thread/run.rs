@@ -10,7 +10,7 @@ use netio::{CpuUse, PortSet, Waiter, Wakes};
 use record::summary::Summary;
 
 use super::commands::{ForwarderCommand, Wakeup};
-use super::handle::LinkReading;
+use super::reading::LinkReading;
 use crate::forward::stats::summary;
 use crate::forward::{Forwarder, NextStep, Pace};
 
