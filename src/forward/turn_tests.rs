@@ -145,14 +145,19 @@ fn frames_of(streams: &[Stream], end: Nanos) -> Vec<(usize, Frame)> {
     for Stream { link, interval } in streams {
         let mut at = Nanos::from_millis(1) + Nanos::from_micros(100 * u64::from(*link));
         while at < end {
-            let mut bytes = [0; 100];
-            bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
-            let frame = Frame::new(at, Offload::default(), None, &bytes);
-            frames.push((2 * *link as usize, frame));
+            frames.extend(together(*link, 1, at));
             at += *interval;
         }
     }
     frames
+}
+
+/// Returns this many frames that arrive together at side A of a link, with their ports.
+fn together(link: u32, count: u32, at: Nanos) -> impl Iterator<Item = (usize, Frame)> {
+    let mut bytes = [0; 100];
+    bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+    let port = 2 * link as usize;
+    (0..count).map(move |_| (port, Frame::new(at, Offload::default(), None, &bytes)))
 }
 
 /// Passes these frames, in the order of their arrivals.
@@ -327,12 +332,7 @@ fn a_link_that_drops_most_of_its_packets_still_sends_its_share_and_none_accumula
 
 #[test]
 fn frames_that_arrive_together_wait_while_a_packet_of_another_link_is_due() {
-    let burst = |number: u64| {
-        let at = Nanos::from_micros(1_595 + 1_000 * number);
-        let mut bytes = [0; 100];
-        bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
-        (0..100).map(move |_| (0, Frame::new(at, Offload::default(), None, &bytes)))
-    };
+    let burst = |number: u64| together(0, 100, Nanos::from_micros(1_595 + 1_000 * number));
     // Its packets are due 5 us after each burst has arrived.
     let quiet = Stream {
         link: 1,
@@ -358,12 +358,7 @@ fn frames_that_arrive_together_wait_while_a_packet_of_another_link_is_due() {
 fn packets_that_are_dropped_delay_other_links_by_little() {
     // Every 8 ms, frames arrive together that take 12 ms to send. Those that are still there after 10 ms
     // become too late at the same instant.
-    let burst = |number: u64| {
-        let at = Nanos::from_millis(1 + 8 * number);
-        let mut bytes = [0; 100];
-        bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
-        (0..6_000).map(move |_| (0, Frame::new(at, Offload::default(), None, &bytes)))
-    };
+    let burst = |number: u64| together(0, 6_000, Nanos::from_millis(1 + 8 * number));
     let quiet = [1, 2].map(|link| Stream {
         link,
         interval: Nanos(200_000),
@@ -385,6 +380,26 @@ fn packets_that_are_dropped_delay_other_links_by_little() {
         let latest = latest(&mut forwarder, link);
         assert!(latest <= most, "{link}: {latest}");
     }
+}
+
+#[test]
+fn a_link_that_must_drop_much_takes_no_turn_from_one_that_sends() {
+    // These take 50 ms to send, and a packet is dropped after 10 ms.
+    let much = (0..3).flat_map(|n| together(0, 25_000, Nanos::from_millis(1 + 30 * n)));
+    // These are more than a turn sends.
+    let bursts = (0..100).flat_map(|n| together(1, 60, Nanos::from_micros(1_300 + 1_000 * n)));
+    let setting = Setting {
+        drop: Nanos(200),
+        ..Setting::default()
+    };
+    let mut forwarder = pass_frames(setting, 2, much.chain(bursts).collect(), None);
+    assert!(overloaded(&mut forwarder, 0) > 50_000);
+    assert_eq!(overloaded(&mut forwarder, 1), 0);
+    assert_eq!(forwarder.stats(1).sent[0], 6_000);
+    // A turn of the other link before each of its own two, and the drops beside them.
+    let most = Nanos(4 * 32 * COST.0 + 4 * 192 * 200 + 4_000);
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest <= most, "{latest}");
 }
 
 #[test]

@@ -24,9 +24,10 @@ pub(super) struct LoadOfLinks {
     quiet: RecentArrivals,
     /// The links that wait for the next round.
     for_round: Vec<u32>,
-    /// The links that have used up their allowance and have more to send or to drop, in the order of their
-    /// turns.
+    /// The links that have used up their allowance and have more to send, in the order of their turns.
     behind: VecDeque<u32>,
+    /// The links that have more to drop than a turn allows, in the order of their turns.
+    dropping: VecDeque<u32>,
     /// The time of the next round.
     round: Nanos,
 }
@@ -47,7 +48,9 @@ impl<P: PortSet> Forwarder<P> {
     /// Gives a turn to each link that has something to do by `now`. Of several links, each sends at
     /// most its allowance. One that has used it up gets its next turn after the links that are due by
     /// then, and only one such turn is part of a step, because frames of others may have arrived
-    /// meanwhile. Returns true if more is due now.
+    /// meanwhile. A turn that ends because a link has more to drop is none of these, so that such a link
+    /// neither keeps others from sending nor drops fewer packets than arrive. Returns true if more is due
+    /// now.
     pub(super) fn serve(&mut self, now: Nanos, horizon: Nanos) -> bool {
         if self.runners.len() == 1 {
             if let Some(link) = self.agenda.take(now) {
@@ -68,17 +71,27 @@ impl<P: PortSet> Forwarder<P> {
             self.plan_next(link, end, now);
         }
         self.served.clear();
-        if let Some(link) = self.load.behind.pop_front() {
-            self.runners[link as usize].waits_in = WaitsIn::None;
-            let reason = if self.shared.rings.is_overload() {
-                TurnReason::BesideFullRings
-            } else {
-                TurnReason::Behind
-            };
-            let end = self.limited_turn(link, now, horizon, reason);
-            self.plan_next(link, end, now);
+        let dropping = self.load.dropping.pop_front();
+        let others_may_send =
+            dropping.is_none_or(|link| self.turn_of_list(link, now, horizon).drops_more);
+        if others_may_send && let Some(link) = self.load.behind.pop_front() {
+            self.turn_of_list(link, now, horizon);
         }
-        !self.load.behind.is_empty() || self.agenda.next().is_some_and(|at| at <= now)
+        self.load.has_cut() || self.agenda.next().is_some_and(|at| at <= now)
+    }
+
+    /// Gives a turn to a link that was taken from a list of those whose turn was cut, and plans its next
+    /// one.
+    fn turn_of_list(&mut self, link: u32, now: Nanos, horizon: Nanos) -> TurnEnd {
+        self.runners[link as usize].waits_in = WaitsIn::None;
+        let reason = if self.shared.rings.is_overload() {
+            TurnReason::BesideFullRings
+        } else {
+            TurnReason::Behind
+        };
+        let end = self.limited_turn(link, now, horizon, reason);
+        self.plan_next(link, end, now);
+        end
     }
 
     /// Gives a turn to one of several links.
@@ -100,7 +113,7 @@ impl<P: PortSet> Forwarder<P> {
         let runner = &mut self.runners[link as usize];
         let next = end.next;
         if end.drops_more {
-            self.load.wait_in_front(link, runner);
+            self.load.wait_to_drop(link, runner);
         } else if end.is_cut {
             self.load.wait_behind(link, runner);
         } else if next.is_some_and(|at| at < self.load.round) && runner.load.is_high(now) {
@@ -160,12 +173,15 @@ impl LoadOfLinks {
         }
     }
 
-    /// Lets a link that must drop more packets go on before those that have used up their allowance.
-    /// Otherwise it could drop fewer than arrive between its turns.
-    fn wait_in_front(&mut self, link: u32, runner: &mut LinkRunner) {
+    /// Returns true if the turn of a link was cut.
+    fn has_cut(&self) -> bool {
+        !self.behind.is_empty() || !self.dropping.is_empty()
+    }
+
+    fn wait_to_drop(&mut self, link: u32, runner: &mut LinkRunner) {
         if runner.waits_in == WaitsIn::None {
-            runner.waits_in = WaitsIn::Behind;
-            self.behind.push_front(link);
+            runner.waits_in = WaitsIn::Dropping;
+            self.dropping.push_back(link);
         }
     }
 

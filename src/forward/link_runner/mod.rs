@@ -56,6 +56,8 @@ pub(super) enum WaitsIn {
     ForRound,
     /// The link has used up its allowance.
     Behind,
+    /// The link has more to drop than a turn allows.
+    Dropping,
 }
 
 /// The outcome of a turn.
