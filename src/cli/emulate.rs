@@ -111,7 +111,6 @@ struct Wanted {
 impl EmulateArgs {
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        heap::give_back_freed_blocks();
         if let Some(target) = self.target.target()? {
             return self.emulate_attached(&target);
         }
@@ -200,6 +199,7 @@ impl EmulateArgs {
     }
 
     fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
+        heap::give_back_freed_blocks();
         if self.link.to_spec().or_bad_input()? != LinkSpec::default() {
             return Err(Failure::bad_input(
                 "--links: the file sets the conditions of each link: leave out the conditions on the command line",
