@@ -396,7 +396,7 @@ fn a_link_that_must_drop_much_takes_no_turn_from_one_that_sends() {
     assert!(overloaded(&mut forwarder, 0) > 50_000);
     assert_eq!(overloaded(&mut forwarder, 1), 0);
     assert_eq!(forwarder.stats(1).sent[0], 6_000);
-    // A turn of the other link before each of its own two, and the drops beside them.
+    // It needs two turns. Before each of them, the other link has one, and drops packets beside both.
     let most = Nanos(4 * 32 * COST.0 + 4 * 192 * 200 + 4_000);
     let latest = latest(&mut forwarder, 1);
     assert!(latest <= most, "{latest}");
