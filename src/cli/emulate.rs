@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use model::BitsPerSec;
+use netio::heap;
 use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
 
@@ -201,6 +202,7 @@ impl EmulateArgs {
     }
 
     fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
+        heap::give_back_freed_blocks();
         if self.link.to_spec().or_bad_input()? != LinkSpec::default() {
             return Err(Failure::bad_input(
                 "--links: the file sets the conditions of each link: leave out the conditions on the command line",
@@ -292,6 +294,8 @@ impl EmulateArgs {
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, threads, self.force, on_exit, options, serve)?;
+        // The start has freed what it read about all interfaces and what its parallel work took.
+        heap::give_back_free_pages();
         let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
         link_conditions::note_all(notes);

@@ -33,8 +33,8 @@ use netio::lease::{InterfaceLease, InterfaceLeases};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions, RING_SLOTS};
-use crate::forward::threads::{Forwarders, distribute, place};
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
+use crate::forward::threads::{self, Forwarders, distribute, place};
 use crate::notes::{log, warn};
 use crate::service_manager::{self, Watchdog};
 use conditions::EmulatedLink;
@@ -443,7 +443,8 @@ const DESCRIPTORS_OF_LINK: u64 = 2;
 /// many interfaces in parallel.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// The descriptors of a forwarder thread: its two rings, its alarm and its commands.
+/// The descriptors of a forwarder thread: its two rings, or four if it has one link, its alarm and its
+/// commands.
 const DESCRIPTORS_OF_THREAD: u64 = 8;
 
 /// Makes sure that this process may have enough descriptors for a box of this number of links and
@@ -461,17 +462,12 @@ fn make_room(links: usize, threads: usize) -> Result<(), Failure> {
         .or_machine()
 }
 
-/// Opens all interfaces, for each thread those of its links. The two interfaces of a single link have
-/// separate rings; those of a thread with links from a file share rings.
+/// Opens all interfaces, for each thread those of its links.
 fn open(found: &[[Interface; 2]], shares: &[Range<usize>]) -> Result<Vec<Vec<AfPacket>>, Failure> {
-    if let [[a, b]] = found {
-        let opened = AfPacket::open_pair([&a.name, &b.name], RING_SLOTS).or_machine()?;
-        return Ok(vec![opened.into()]);
-    }
     let open_share = |share: Range<usize>| {
         let interfaces = found[share].iter().flatten();
         let names: Vec<&str> = interfaces.map(|of| of.name.as_str()).collect();
-        Ok(vec![AfPacket::open_all(&names, RING_SLOTS).or_machine()?])
+        threads::open(&names).or_machine()
     };
     side_by_side::each(shares.to_vec(), open_share)
 }

@@ -29,6 +29,7 @@ pub struct Summary {
     #[serde(default)]
     pub delays: Vec<Delays>,
     pub departure_error: Departures,
+    pub ring_bytes: u64,
     #[serde(default)]
     pub interfaces: Vec<Happened>,
     pub capture: Option<Captured>,
