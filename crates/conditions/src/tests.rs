@@ -196,15 +196,15 @@ fn names(stages: &[StageSpec]) -> Vec<&str> {
 
 #[test]
 fn stages_are_in_their_order() {
-    let text = "path_mtu = 1300\npolice = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
+    let text = "path_mtu = 1300\npolice = '9mbit,burst=9kb'\npps = 9000\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
                 toffee = 'delay=1ms,drop=2'\n\
                 stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
                 { kind = 'mtu', mtu = 1400, direction = 'down' }]";
     let hop = hop(text);
-    let up = "box.up.gate box.toffee box.up.drop box.up.path-mtu box.up.police box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
+    let up = "box.up.gate box.toffee box.up.drop box.up.path-mtu box.up.police box.up.pps box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
               box.up.delay box.up.late";
     assert_eq!(names(&hop.rest.up).join(" "), up);
-    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.path-mtu box.down.police box.down.rate box.down.loss box.down.ber \
+    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.path-mtu box.down.police box.down.pps box.down.rate box.down.loss box.down.ber \
                 box.down.duplicate box.down.corrupt box.down.delay box.down.late";
     assert_eq!(names(&hop.rest.down).join(" "), down);
     assert_eq!(effect(&hop, "up.path-mtu"), Some(Effect::Mtu(1300)));
@@ -368,6 +368,25 @@ fn a_rate_counts_bytes_at_its_layer() {
         refusal("rate_at = 'l1'").starts_with("rate_at: `rate_at` says which bytes a rate counts")
     );
     assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
+}
+
+#[test]
+fn a_packet_rate_has_its_own_queue_before_the_rate() {
+    let pps = |text: &str| match effect(&hop(text), "up.pps") {
+        Some(Effect::Rate(rate)) => rate,
+        other => panic!("{other:?}"),
+    };
+    let server = pps("pps = 1000\nrate = '1mbit'\nqueue = '9pkt'");
+    assert_eq!(server.rate, BitsPerSec::new(8_000).ok());
+    assert_eq!(server.framing, Framing::PACKETS);
+    assert_eq!(server.queue.limit, DEFAULT_QUEUE);
+    let limited = pps("pps = { packets = 1000, queue = '64KiB' }");
+    assert_eq!(limited.queue.limit, QueueLimit::Bytes(Bytes(65_536)));
+    assert!(effect(&hop("up.pps = 1000"), "down.pps").is_none());
+    let two = "pps = { packets = 9, queue = '9ms,9pkt' }";
+    assert!(refusal(two).contains("pps: queue: it has two limits: write one limit"));
+    assert!(refusal("pps = 0").starts_with("pps: `0` is not a packet rate"));
+    assert!(refusal("pps = 9\nqueue = '9pkt'").starts_with("queue: a queue needs a rate"));
 }
 
 #[test]

@@ -197,6 +197,7 @@ impl Layer {
                 Shapes::Police,
                 Shapes::Outage,
                 Shapes::Handover,
+                Shapes::Pps,
                 Shapes::Rate,
                 Shapes::Trace,
                 Shapes::Netem,

@@ -5,6 +5,7 @@
 
 use core::num::NonZeroU32;
 
+use crate::framing::Framing;
 use crate::spec::{
     BitErrorRate, Delay, Discipline, Netem, NetemRate, NetemShare, Rate, Toffee, Trace,
 };
@@ -171,11 +172,15 @@ impl Bottleneck<'_> {
         BitsPerSec::new(u64::try_from(bits).ok()?).ok()
     }
 
-    /// Returns the configured rate, in bit/s of the bytes that it counts; `None` if it varies or does not exist.
+    /// Returns the configured rate, in bit/s of the bytes that it counts; `None` if it varies, counts packets or does not
+    /// exist.
     #[must_use]
     pub fn constant_rate(&self) -> Option<BitsPerSec> {
         match self {
-            Self::Rate(rate) => rate.rate.filter(|_| rate.fluctuation.is_none()),
+            Self::Rate(rate) => {
+                let is_constant = rate.fluctuation.is_none() && rate.framing != Framing::PACKETS;
+                rate.rate.filter(|_| is_constant)
+            }
             Self::Netem(rate) => BitsPerSec::new(rate.bytes_per_s.saturating_mul(8)).ok(),
             Self::Trace(_) | Self::Toffee(_) => None,
         }

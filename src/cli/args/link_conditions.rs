@@ -75,6 +75,7 @@ const LESS_USED: &[&str] = &[
     "outage",
     "path_mtu",
     "police",
+    "pps",
     "rate_at",
     "fluctuation",
     "size_delay",

@@ -15,6 +15,7 @@ mod netem_at;
 mod outage;
 mod path_mtu;
 mod police;
+mod pps;
 mod queue;
 mod rate;
 mod rate_at;
@@ -44,6 +45,7 @@ pub use self::netem_at::NetemAtSpec;
 pub use self::outage::{OutageSpec, Recurrence};
 pub use self::path_mtu::PathMtuSpec;
 pub use self::police::PoliceSpec;
+pub use self::pps::PpsSpec;
 pub use self::queue::QueueSpec;
 pub use self::rate::RateSpec;
 pub use self::rate_at::RateAtSpec;
@@ -78,6 +80,8 @@ pub enum Shapes {
     PathMtu,
     /// A policer.
     Police,
+    /// A limit of packets per second.
+    Pps,
     /// The bottleneck.
     Rate,
     /// Linux's netem.
@@ -304,6 +308,7 @@ conditions! {
     PathMtu(PathMtuSpec),
     Police(PoliceSpec),
     Reorder(ReorderSpec),
+    Pps(PpsSpec),
     Rate(RateSpec),
     RateAt(RateAtSpec),
     Fluctuation(FluctuationSpec),

@@ -12,13 +12,14 @@ use crate::layer::{ConditionSet, Layer};
 use crate::trace::{self, Columns, Overlay, PlayedSchedule, Segment, TraceEnd};
 
 /// The stages that conditions make, in order, with the ends of their names.
-pub(super) const STAGES: [(Shapes, &str); 16] = [
+pub(super) const STAGES: [(Shapes, &str); 17] = [
     (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
     (Shapes::Outage, "outage-hold"),
     (Shapes::Handover, "handover-loss"),
     (Shapes::Handover, "handover"),
     (Shapes::Netem, "netem-first"),
+    (Shapes::Pps, "pps"),
     (Shapes::Rate, "rate"),
     (Shapes::Trace, "trace"),
     (Shapes::Netem, "netem"),

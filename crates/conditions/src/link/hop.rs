@@ -11,7 +11,8 @@ use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
     FluctuationSpec, HandoverSpec, JitterSpec, LossSpec, NetemAtSpec, NetemSpec, PathMtuSpec,
-    PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec, TraceSpec,
+    PoliceSpec, PpsSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+    TraceSpec,
 };
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
@@ -328,6 +329,7 @@ impl ConditionSet {
             Effect::Nothing,
             Effect::Nothing,
             netem_first,
+            self.effect_of(|pps: &PpsSpec| Some(Effect::Rate(pps.to_model(DEFAULT_QUEUE)))),
             self.rate(rate),
             Effect::Nothing,
             netem,
