@@ -19,6 +19,7 @@ pub mod plain;
 mod ramp;
 pub mod reach;
 pub mod read;
+mod repeat;
 pub mod route;
 mod rules;
 mod stalled;

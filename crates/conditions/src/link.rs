@@ -115,11 +115,7 @@ impl LinkSpec {
     /// come gets the time [`Nanos::MAX`].
     pub fn on_clock(mut self, clock: ScheduleClock) -> Self {
         for layer in self.layers_mut() {
-            // A gradual step may take longer on this clock, or be left in the middle.
-            layer.schedule = layer.plain_schedule().into_owned();
-            for step in &mut layer.schedule {
-                step.at = clock.link_time(step.at);
-            }
+            layer.schedule = layer.schedule_on(clock);
         }
         for step in self.stages.iter_mut().flat_map(|stage| &mut stage.schedule) {
             step.at = clock.link_time(step.at);
@@ -145,6 +141,11 @@ impl LinkSpec {
             [&layer.at_first].into_iter().chain(steps)
         });
         sets.filter_map(ConditionSet::get)
+    }
+
+    /// Returns whether any step of its schedules comes again.
+    pub(crate) fn repeats(&self) -> bool {
+        self.layers().any(Layer::repeats)
     }
 
     /// Returns whether it has traces, outages or handovers, whose times no step of a schedule states.

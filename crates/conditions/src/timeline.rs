@@ -30,6 +30,14 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
             "traces, outages and handovers count from the start of the link, so only all changes since then can be expressed"
         );
     }
+    if revisions.iter().any(|(_, spec)| spec.repeats()) {
+        require!(
+            *start == Nanos::ZERO && revisions.len() == 1,
+            "schedule": "steps that repeat count from the start of the link, so conditions that were changed since then cannot be expressed"
+        );
+        first.check()?;
+        return Ok(first.clone());
+    }
     let line = Timeline {
         start: *start,
         revisions,
@@ -314,6 +322,19 @@ mod tests {
         assert_eq!(then, spec("delay = '9ms'"));
         let again = spec(trace).then(Nanos::from_millis(2_500));
         assert_eq!(again, spec("delay = '5ms'"));
+    }
+
+    #[test]
+    fn steps_that_repeat_are_expressed_if_nothing_was_changed() {
+        let own = "loss = '1%'\nschedule = [{ at = '1s', every = '5s', loss = '2%' }]";
+        assert_eq!(ran(&[(0, own)]).unwrap(), spec(own));
+        for changed in [&[(5, own)][..], &[(0, own), (5, "loss = '1%'")]] {
+            let refused = ran(changed).unwrap_err().to_string();
+            assert!(
+                refused.starts_with("schedule: steps that repeat"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -287,7 +287,7 @@ macro_rules! conditions {
 
         /// The keys of the tables that have all conditions, and further keys.
         pub(crate) const LAYER_KEYS: &[&str] = &[$(<$type>::KEY,)+ "schedule"];
-        pub(crate) const STEP_KEYS: &[&str] = &["at", "over", "without", $(<$type>::KEY,)+];
+        pub(crate) const STEP_KEYS: &[&str] = &["at", "over", "every", "without", $(<$type>::KEY,)+];
         pub(crate) const RULE_KEYS: &[&str] = &[
             "match", "name", "protocol", "port", "source_port", "destination_port", "host", "source", "destination",
             "dscp", "vlan", "ether_type", "fragment", "direction", $(<$type>::KEY,)+ "up", "down", "schedule",

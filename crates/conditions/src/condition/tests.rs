@@ -57,7 +57,12 @@ fn every_condition_is_printed_as_it_was_written() {
         "a/b.down,mahimahi",
         "drive.csv,netem-trace,hold",
     ]);
-    as_written::<OutageSpec>(&["200ms/10s", "200ms/10s,hold", "1s/3600s,hold,jitter=30s"]);
+    as_written::<OutageSpec>(&[
+        "200ms/10s",
+        "200ms/10s,hold",
+        "1s/3600s,hold,jitter=30s",
+        "200ms/10s,random",
+    ]);
     as_written::<HandoverSpec>(&[
         "every=15s,hold=60ms",
         "every=15s,hold=60ms,loss=1%",
@@ -125,6 +130,11 @@ fn outages_and_handovers_end_before_the_next_ones_begin() {
         "1s/2s,jitter=1s",
         "does not end within 2s: write a shorter one",
     );
+    refused::<OutageSpec>(
+        "200ms/10s,random,jitter=1s",
+        "jitter: random outages have none: leave jitter or random out",
+    );
+    refused::<OutageSpec>("200us/1ms,random", "random: 1ms is out of range");
     refused::<HandoverSpec>("every=1s", "`hold` is missing");
     refused::<HandoverSpec>(
         "every=1s,hold=1s",

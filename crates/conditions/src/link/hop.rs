@@ -19,6 +19,7 @@ use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::ramp::MOST_RAMPS;
+use crate::repeat::Repetition;
 use crate::require;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
@@ -149,6 +150,7 @@ impl LinkSpec {
         );
         let check = |own: &Layer, provided: Provided| {
             own.check_schedule()?;
+            own.check_repeats()?;
             own.check_ramps()?;
             own.check_traces()?;
             own.at_first.check_needs(provided)?;
@@ -165,6 +167,7 @@ impl LinkSpec {
         check(&self.both, up.or(down))?;
         for own in [&self.up, &self.down] {
             own.ever().or(self.both.ever()).check_handover()?;
+            Repetition::check(&[own, &self.both])?;
         }
         for (number, class) in self.rules.iter().enumerate() {
             let up = up.or(Provided::by([&class.up, &class.both]));
@@ -175,6 +178,10 @@ impl LinkSpec {
                 check(&class.both, up.or(down))
             };
             all().at_item("rules", number, Some(&class.rule.name))?;
+            for (own, link) in [(&class.up, &self.up), (&class.down, &self.down)] {
+                let together = Repetition::check(&[own, &class.both, link, &self.both]);
+                together.at_item("rules", number, Some(&class.rule.name))?;
+            }
         }
         Ok(())
     }
@@ -271,11 +278,13 @@ fn over_time(
     seed: u64,
     is_wanted: impl Fn(Shapes) -> bool,
 ) -> [StageSpec; STAGES.len()] {
+    let repeats = Repetition::of(layers);
+    let until = repeats.map_or(Nanos::MAX, Repetition::until);
     let mut cursors: Vec<ScheduleCursor<'_>> = Vec::new();
     let mut decided: Vec<&str> = Vec::new();
     for layer in layers {
         let counts = |kind: &ConditionKind| is_wanted(kind.stage) && !decided.contains(&kind.key);
-        cursors.push(ScheduleCursor::with_steps(layer, |step| {
+        cursors.push(ScheduleCursor::with_steps(layer, until, |step| {
             step.kinds().any(counts)
         }));
         decided.extend(layer.always());
@@ -283,6 +292,7 @@ fn over_time(
     let scheduled = cursors.iter().flat_map(ScheduleCursor::times);
     let ends = layers.iter().copied().flat_map(followed::ends);
     let mut times: Vec<Nanos> = scheduled.chain(ends).chain([Nanos::ZERO]).collect();
+    times.retain(|time| repeats.is_none() || *time < until);
     times.sort_unstable();
     times.dedup();
     let mut moments = Vec::new();
@@ -291,7 +301,7 @@ fn over_time(
         let now = now.cloned().fold(ConditionSet::default(), ConditionSet::or);
         moments.push(Moment::new(time, now));
     }
-    followed::stages(&moments, prefix, seed)
+    followed::stages(&moments, prefix, seed, repeats)
 }
 
 impl ConditionSet {
