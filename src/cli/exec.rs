@@ -195,6 +195,7 @@ impl ExecArgs {
         for cause in judged.into_iter().flatten() {
             note(format_args!("farwire: {cause}"));
         }
+        link_conditions::warn_of_unread_traces();
         let lacks_hits = link_conditions::warn_of_rules_without_hits(None, summary);
         if let Some(file) = &self.json {
             write_json(file, summary)?;

@@ -191,6 +191,17 @@ pub(crate) fn warn_of_rules_without_hits(link: Option<&str>, summary: &Summary) 
     !rules.is_empty()
 }
 
+/// Warns of traces that a link could not follow to their end.
+pub(crate) fn warn_of_unread_traces() {
+    let failed = conditions::trace::failed_reads();
+    if failed > 0 {
+        warn(format_args!(
+            "{failed} times, lines of a trace could not be read back from the temporary file that holds them: the link no longer followed the \
+             trace from then on; see whether the folder of temporary files has an error, or use a shorter trace"
+        ));
+    }
+}
+
 /// Warns of rules that never apply because of an earlier one. `link` names the link if there are several.
 pub(crate) fn warn_of_hidden_rules(link: Option<&str>, rules: &Rules) {
     let link = link.map(|name| format!("{name}: ")).unwrap_or_default();
