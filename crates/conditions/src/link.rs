@@ -90,13 +90,20 @@ impl LinkSpec {
 
     /// Returns the time of the last step of its schedules, or of the end of its traces, if it has any.
     pub fn last_step(&self) -> Option<Nanos> {
+        let traces = self.traces().filter_map(TraceSpec::trace);
+        traces
+            .filter_map(|trace| trace.length_of_steps())
+            .chain(self.last_scheduled())
+            .max()
+    }
+
+    /// Returns the time of the last step of its schedules, if it has any. A step that repeats counts once.
+    pub(crate) fn last_scheduled(&self) -> Option<Nanos> {
         let steps = self.layers().flat_map(|layer| &layer.schedule);
         let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
-        let traces = self.traces().filter_map(TraceSpec::trace);
         steps
             .map(ScheduleStep::end)
             .chain(stages.map(|step| step.at))
-            .chain(traces.filter_map(|trace| trace.length_of_steps()))
             .max()
     }
 
