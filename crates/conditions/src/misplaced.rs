@@ -30,7 +30,7 @@ fn advice(key: &str, known: &[String]) -> Option<String> {
     let place = match key {
         "name" | "direction" => "a rule, [[rules]], or a stage, [[stages]]".to_owned(),
         "match" | "protocol" | "port" | "source_port" | "destination_port" | "host" | "source"
-        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" => {
+        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" | "weight" => {
             "a rule, [[rules]]".to_owned()
         }
         "profile" | "toffee" | "seed" | "stages" | "rules" => "the link itself".to_owned(),

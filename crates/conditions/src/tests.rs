@@ -1,6 +1,6 @@
 //! Conditions as they are written, and the stages that they make.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU8, NonZeroU32};
 
 use super::*;
 use crate::link::hop::DEFAULT_QUEUE;
@@ -12,6 +12,7 @@ use model::{
     BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
     FqCodel, Framing, Gate, GilbertElliott, HoldBack, Jitter, Law, Nanos, Ordering, Pie, Police,
     Probability, QueueLimit, RandomLoss, Rate, Red, Reorder, Side, Slots, StageSpec, Stall, Toffee,
+    Weights,
 };
 
 fn hop(text: &str) -> Hop {
@@ -741,6 +742,63 @@ fn wrong_rules_are_refused() {
 }
 
 #[test]
+fn rules_share_the_rate_by_weight() {
+    let hop = hop(
+        "rate = '10mbit'\ndelay = '5ms'\n[[rules]]\nname = 'web'\nport = 443\nweight = 3\n\
+         [[rules]]\nname = 'voice'\nmatch = 'udp'\nloss = '1%'\n\
+         [[rules]]\nname = 'bulk'\nport = 873\nrate = '1mbit'",
+    );
+    let mut weights = Weights::default();
+    weights.set(1, NonZeroU8::new(3).unwrap());
+    for way in ["up", "down"] {
+        let queue = rate(&hop, way).queue;
+        assert_eq!(queue.discipline, Discipline::Weighted(weights));
+        assert_eq!(queue.limit, DEFAULT_QUEUE);
+    }
+    for rule in 0..2 {
+        assert_eq!(hop.rules[rule].1.up[0], hop.rest.up[0]);
+    }
+    let Effect::Rate(bulk) = hop.rules[2].1.up[0].effect else {
+        panic!("{hop:?}");
+    };
+    assert_eq!(bulk.queue.discipline, Discipline::DropTail);
+    let plain = self::hop("rate = '10mbit'\n[[rules]]\nmatch = 'udp'\nloss = '1%'");
+    assert_eq!(rate(&plain, "up").queue.discipline, Discipline::DropTail);
+    let rule = |keys: &str| format!("[[rules]]\nname = 'web'\nport = 443\n{keys}");
+    for (link, keys, why) in [
+        (
+            "rate = '1mbit'",
+            "weight = 0",
+            "expected a whole number from 1 to 255",
+        ),
+        (
+            "rate = '1mbit'",
+            "weight = 256",
+            "expected a whole number from",
+        ),
+        (
+            "loss = '1%'",
+            "weight = 2",
+            "rules: web: weight: packets share a rate",
+        ),
+        (
+            "rate = '1mbit'",
+            "weight = 2\nqueue = '9pkt'",
+            "rules: web: weight: the rule has a separate bottleneck",
+        ),
+        (
+            "rate = '1mbit'\naqm = 'codel'",
+            "weight = 2",
+            "aqm: rules share the rate by weight",
+        ),
+        ("rate = '1mbit'\nweight = 2", "", "unknown key `weight`"),
+    ] {
+        let refused = refusal(&format!("{link}\n{}", rule(keys)));
+        assert!(refused.contains(why), "{keys}: {refused}");
+    }
+}
+
+#[test]
 fn a_rule_has_a_form_of_one_line() {
     let read = |text: &str| text.parse::<RuleSpec>().map_err(|error| error.to_string());
     for (line, file) in [
@@ -754,6 +812,7 @@ fn a_rule_has_a_form_of_one_line() {
              rate_at = 'l1'\nrate = '1mbit'",
         ),
         ("udp:", "match = 'udp'"),
+        ("udp: weight=3", "match = 'udp'\nweight = 3"),
         (
             "net 10.0.0.0/8: down-path-mtu=1400",
             "match = 'net 10.0.0.0/8'\ndown.path_mtu = 1400",
@@ -778,6 +837,10 @@ fn a_rule_has_a_form_of_one_line() {
         ),
         ("tcp: loss=101%", "loss: "),
         ("tcp: direction=left", "direction=left: write up or down"),
+        (
+            "tcp: weight=0",
+            "weight=0: write a whole number from 1 to 255",
+        ),
     ] {
         let refused = read(line).unwrap_err();
         assert!(refused.contains(why), "{line}: {refused}");

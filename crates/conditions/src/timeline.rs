@@ -165,15 +165,15 @@ impl<'r> Timeline<'r> {
             .max_by_key(|list| list.len())
             .map_or(&[][..], Vec::as_slice);
         let mut rules = Vec::new();
-        for (number, RuleSpec { rule, .. }) in all.iter().enumerate() {
+        for (number, RuleSpec { rule, weight, .. }) in all.iter().enumerate() {
             let refused = |why: &str| {
                 let error = Error::other(why);
                 error.at_item(number, Some(&rule.name)).at("rules")
             };
             let mut others = lists.clone().filter_map(|list| list.get(number));
-            if others.any(|other| other.rule != *rule) {
+            if others.any(|other| other.rule != *rule || other.weight != *weight) {
                 return Err(refused(
-                    "the packets of the rule were changed while the link ran, which a schedule cannot express",
+                    "the packets or the weight of the rule were changed while the link ran, which a schedule cannot express",
                 ));
             }
             let layer = |layer: fn(&RuleSpec) -> &Layer| {
@@ -181,6 +181,7 @@ impl<'r> Timeline<'r> {
             };
             let over_time = RuleSpec {
                 rule: rule.clone(),
+                weight: *weight,
                 both: layer(|rule| &rule.both),
                 up: layer(|rule| &rule.up),
                 down: layer(|rule| &rule.down),
@@ -344,7 +345,7 @@ mod tests {
             " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
              stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
-            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets of the rule",
+            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets or the weight",
             "rate = '1mbit' => \
              rate = '1mbit'\nrules = [{ name = 'web', port = 80, rate = '2mbit' }] => rules: web: the rule had its own bottleneck",
         ] {

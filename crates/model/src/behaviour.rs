@@ -235,7 +235,7 @@ impl Discipline {
     #[must_use]
     pub fn target(&self) -> Option<Nanos> {
         match self {
-            Self::DropTail | Self::DropHead | Self::Red(_) => None,
+            Self::DropTail | Self::DropHead | Self::Red(_) | Self::Weighted(_) => None,
             Self::Codel(of) => Some(of.target),
             Self::FqCodel(of) => Some(of.codel.target),
             Self::Pie(of) => Some(of.target),
@@ -246,7 +246,7 @@ impl Discipline {
     /// Returns whether it marks packets instead of dropping them, if their senders understand marks.
     pub(crate) fn marks(&self) -> bool {
         match self {
-            Self::DropTail | Self::DropHead => false,
+            Self::DropTail | Self::DropHead | Self::Weighted(_) => false,
             Self::Red(of) => of.ecn,
             Self::Codel(of) => of.ecn,
             Self::FqCodel(of) => of.codel.ecn,
@@ -257,6 +257,9 @@ impl Discipline {
 
     /// Returns whether a packet can leave its queue before one that came earlier.
     pub(crate) fn reorders(&self) -> bool {
-        matches!(self, Self::FqCodel(_) | Self::DualPi2(_))
+        matches!(
+            self,
+            Self::FqCodel(_) | Self::DualPi2(_) | Self::Weighted(_)
+        )
     }
 }

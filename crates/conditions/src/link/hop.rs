@@ -1,12 +1,12 @@
 //! The stages that conditions make, in the order in which packets meet them.
 
 use model::{
-    BitErrorRate, BitsPerSec, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec, Probability,
-    Queue, QueueLimit, Rate, Side, StageSpec,
+    BitErrorRate, BitsPerSec, Delay, Discipline, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
+    Probability, Queue, QueueLimit, Rate, Side, StageSpec, Weights,
 };
 
 use super::followed::{self, Moment, STAGES};
-use super::rule;
+use super::rule::{self, RuleSpec};
 use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
@@ -169,6 +169,11 @@ impl LinkSpec {
             own.ever().or(self.both.ever()).check_handover()?;
             Repetition::check(&[own, &self.both])?;
         }
+        let has_aqm = |layer: &&Layer| layer.ever().has::<AqmSpec>();
+        require!(
+            self.weights().is_none() || ![&self.both, &self.up, &self.down].iter().any(has_aqm),
+            "aqm": "rules share the rate by weight, from queues that no AQM manages: leave aqm out, or the weights of the rules"
+        );
         for (number, class) in self.rules.iter().enumerate() {
             let up = up.or(Provided::by([&class.up, &class.both]));
             let down = down.or(Provided::by([&class.down, &class.both]));
@@ -178,12 +183,26 @@ impl LinkSpec {
                 check(&class.both, up.or(down))
             };
             all().at_item("rules", number, Some(&class.rule.name))?;
+            let weight = class.check_weight(number, up.rate || down.rate);
+            weight.at_item("rules", number, Some(&class.rule.name))?;
             for (own, link) in [(&class.up, &self.up), (&class.down, &self.down)] {
                 let together = Repetition::check(&[own, &class.both, link, &self.both]);
                 together.at_item("rules", number, Some(&class.rule.name))?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the weights by which classes share the bottleneck, if any rule has one.
+    fn weights(&self) -> Option<Weights> {
+        let stated = (1..)
+            .zip(&self.rules)
+            .filter_map(|(class, rule)| Some((class, rule.weight?)));
+        let mut weights: Option<Weights> = None;
+        for (class, weight) in stated {
+            weights.get_or_insert_default().set(class, weight);
+        }
+        weights
     }
 
     /// Creates the stages for packets that match no rule in one direction of a hop.
@@ -214,10 +233,33 @@ impl LinkSpec {
                 &[self.layer(direction), &self.both],
                 &prefix,
                 self.seed(),
+                self.weights(),
                 |_| true,
             ),
             last: extra(Place::Last)?,
         })
+    }
+}
+
+impl RuleSpec {
+    /// Refuses a weight of a rule that shares no rate. `number` is the number of the rule, from 0.
+    fn check_weight(&self, number: usize, has_rate: bool) -> Result<(), Error> {
+        if self.weight.is_none() {
+            return Ok(());
+        }
+        require!(
+            has_rate,
+            "weight": "packets share a rate by weight: set rate for the link too, or leave weight out"
+        );
+        let own = self.up.ever().or(self.down.ever()).or(self.both.ever());
+        require!(
+            !own.shapes(Shapes::Rate) && !own.shapes(Shapes::Trace),
+            "weight": "the rule has a separate bottleneck, which it does not share: leave weight out, or its rate and queue"
+        );
+        // The packets that match no rule are a class, too.
+        let most = Weights::CLASSES - 1;
+        require!(number < most, "weight": "only the first {most} rules can have a weight: put the rule before others");
+        Ok(())
     }
 }
 
@@ -246,7 +288,7 @@ impl HopDirection {
         let differs = |stage: Shapes| {
             conditions.shapes(stage) || stage == Shapes::Trace && conditions.shapes(Shapes::Rate)
         };
-        let differing = over_time(&layers, &prefix, link.seed(), |stage| {
+        let differing = over_time(&layers, &prefix, link.seed(), None, |stage| {
             differs(stage) || stage == Shapes::Trace
         });
         let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
@@ -270,12 +312,13 @@ impl HopDirection {
 }
 
 /// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
-/// it, and `seed` the times that are drawn. Only the stages for which `is_wanted` is true follow the schedules, because
+/// it, and `seed` the times that are drawn. Classes share the bottleneck by `weights`, if there are any. Only the stages for which `is_wanted` is true follow the schedules, because
 /// each of many classes may differ in one stage only.
 fn over_time(
     layers: &[&Layer],
     prefix: &str,
     seed: u64,
+    weights: Option<Weights>,
     is_wanted: impl Fn(Shapes) -> bool,
 ) -> [StageSpec; STAGES.len()] {
     let repeats = Repetition::of(layers);
@@ -298,7 +341,10 @@ fn over_time(
     let mut moments = Vec::new();
     for time in times {
         let now = cursors.iter_mut().map(|cursor| cursor.advance_to(time));
-        let now = now.cloned().fold(ConditionSet::default(), ConditionSet::or);
+        let mut now = now.cloned().fold(ConditionSet::default(), ConditionSet::or);
+        if let Some(weights) = weights {
+            now.set(AqmSpec(Discipline::Weighted(weights)));
+        }
         moments.push(Moment::new(time, now));
     }
     followed::stages(&moments, prefix, seed, repeats)
