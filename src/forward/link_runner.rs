@@ -3,6 +3,8 @@
 
 use std::io;
 use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use model::{
@@ -48,6 +50,8 @@ pub(super) struct LinkRunner {
     cost: SendCost,
     /// The egress side that is served first in the next turn.
     first: Side,
+    /// Takes the time of the first packet, if the link begins with it and none has arrived.
+    begins: Option<Arc<AtomicU64>>,
 }
 
 /// The outcome of a turn.
@@ -100,7 +104,13 @@ impl LinkRunner {
             arrears: Arrears::default(),
             cost: SendCost::default(),
             first: Side::A,
+            begins: None,
         }
+    }
+
+    /// Stores the time of the first packet, with which the link begins, in `begins`.
+    pub(super) fn announce_start(&mut self, begins: Arc<AtomicU64>) {
+        self.begins = Some(begins);
     }
 
     /// Decides on the packets that arrived before `horizon` and sends those that are due by `now`,
@@ -211,6 +221,9 @@ impl LinkRunner {
             return self.lose_whole(ingress, &frame, Some(&gso), EmulatorLoss::Memory);
         }
         let arrival = frame.arrival;
+        if let Some(begins) = self.begins.take() {
+            begins.store(arrival.0, Ordering::Release);
+        }
         let headers = Headers::of(&frame);
         let class = self.class_of(ingress, (&frame).into(), &headers);
         let origin = FrameOrigin {

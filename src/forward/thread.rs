@@ -6,7 +6,7 @@ use std::iter;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
@@ -150,6 +150,8 @@ pub(crate) struct ForwarderHandle {
     commands: Sender<ForwarderCommand>,
     wakeup: Arc<Wakeup>,
     start: Nanos,
+    /// The times at which the links began, or [`Nanos::MAX`] while they wait for their first packet.
+    begins: Arc<[Arc<AtomicU64>]>,
     late_budget: LateBudget,
     memory: usize,
 }
@@ -273,6 +275,15 @@ impl ForwarderThread {
         options: ForwarderOptions,
     ) -> Result<Self> {
         let start = clock::now();
+        let begin = |placed: &PlacedLink| match placed.link.config.waits {
+            true => Nanos::MAX,
+            false => start,
+        };
+        let begins = joined
+            .iter()
+            .map(|placed| Arc::new(AtomicU64::new(begin(placed).0)));
+        let begins: Arc<[Arc<AtomicU64>]> = begins.collect();
+        let announced = Arc::clone(&begins);
         let build = |PlacedLink { ports, link }| -> Result<_> {
             let EmulatedLink { config, rules } = link;
             let link = Link::new(&LinkConfig { start, ..config })?;
@@ -317,6 +328,11 @@ impl ForwarderThread {
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
                     forwarder.add_link(ports, link, rules, options.late_budget, log);
                 }
+                for (link, begins) in announced.iter().enumerate() {
+                    if begins.load(Ordering::Relaxed) == Nanos::MAX.0 {
+                        forwarder.announce_start(link, Arc::clone(begins));
+                    }
+                }
                 for (link, tap) in taps.into_iter().enumerate() {
                     forwarder.capture(link, tap);
                 }
@@ -337,6 +353,7 @@ impl ForwarderThread {
             commands,
             wakeup,
             start,
+            begins,
             late_budget,
             memory: options.memory,
         };
@@ -431,6 +448,13 @@ impl ForwarderHandle {
     /// Returns the time at which the links' time began, on the clock of [`netio::clock::now`].
     pub(crate) fn start(&self) -> Nanos {
         self.start
+    }
+
+    /// Returns the time from which the schedules of a link count, on the same clock; [`Nanos::MAX`] while the link waits for its first
+    /// packet.
+    pub(crate) fn begin(&self, link: usize) -> Nanos {
+        let begins = self.begins.get(link);
+        begins.map_or(self.start, |begins| Nanos(begins.load(Ordering::Acquire)))
     }
 
     /// Returns the time beyond which departures are late.

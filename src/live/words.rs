@@ -79,7 +79,7 @@ fn assignment(key: &str, value: &Value) -> Option<String> {
 fn flags_of(prefix: &str, conditions: &Map<String, Value>) -> Option<Vec<String>> {
     let has_flag = |key: &str| {
         CONDITIONS.iter().any(|known| known.key == key)
-            || prefix.is_empty() && ["toffee", "seed"].contains(&key)
+            || prefix.is_empty() && ["toffee", "seed", "start"].contains(&key)
     };
     let flag = |(key, value): (&String, &Value)| {
         let value = match key.as_str() {

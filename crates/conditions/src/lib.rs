@@ -36,7 +36,7 @@ pub use direction::Direction;
 pub use error::{At, Error, PathStep, Problem};
 pub use from_tc::{FromTc, Lack};
 pub use layer::{ConditionName, ConditionSet, Layer, ScheduleStep};
-pub use link::LinkSpec;
+pub use link::{LinkSpec, LinkStart};
 pub use link::hop::{Hop, Stages, emulated_link, route};
 pub use link::is_name;
 pub use link::profiles::{LinkProfile, PROFILES, Unfounded, unfounded};

@@ -742,6 +742,25 @@ fn wrong_rules_are_refused() {
 }
 
 #[test]
+fn a_schedule_may_begin_with_the_first_packet() {
+    let steps = "delay = '1ms'\nschedule = [{ at = '5s', delay = '2ms' }]\n";
+    let link = |start: &str| -> LinkSpec { read::toml_text(&format!("{steps}{start}")).unwrap() };
+    for (start, waits) in [
+        ("", false),
+        ("start = 'immediately'", false),
+        ("start = 'first-packet'", true),
+    ] {
+        let spec = link(start);
+        assert_eq!(spec.to_link("box").unwrap().config.waits, waits, "{start}");
+        let again: LinkSpec = read::json(serde_json::to_value(&spec).unwrap()).unwrap();
+        assert_eq!(again, spec);
+    }
+    assert!(refusal("start = 'noon'").contains("use one of: immediately, first-packet"));
+    let both = link("start = 'immediately'").or(link("start = 'first-packet'"));
+    assert!(!both.waits());
+}
+
+#[test]
 fn rules_share_the_rate_by_weight() {
     let hop = hop(
         "rate = '10mbit'\ndelay = '5ms'\n[[rules]]\nname = 'web'\nport = 443\nweight = 3\n\

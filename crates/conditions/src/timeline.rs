@@ -48,6 +48,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
         down: line.of(|spec| Some(&spec.down)),
         toffee: first.toffee.clone(),
         seed: first.seed,
+        start: first.start,
         stages: line.stages()?,
         rules: line.rules()?,
     };

@@ -45,6 +45,8 @@ pub struct LinkConfig {
     pub link: u64,
     /// The time at which the link begins: the origin of schedules and traces.
     pub start: Nanos,
+    /// Whether the link begins when its first packet arrives, in place of `start`. Until then it has its first conditions.
+    pub waits: bool,
     /// The paths from either side, by class. A side without paths passes everything immediately.
     pub paths: Vec<PathSpec>,
 }

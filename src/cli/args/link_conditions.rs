@@ -9,8 +9,8 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use conditions::reach::{self, Host};
 use conditions::{
-    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, PROFILES, RuleSpec, Rules,
-    ToffeeSpec, warnings,
+    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, LinkStart, PROFILES, RuleSpec,
+    Rules, ToffeeSpec, warnings,
 };
 use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
@@ -65,6 +65,9 @@ pub(crate) struct ConditionsArgs {
     /// Seed of every random draw [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = SOURCES_HEADING, hide_short_help = true)]
     seed: Option<u64>,
+    /// Time from which schedules and traces count: immediately, first-packet [default: immediately]
+    #[arg(long, value_name = "WHEN", help_heading = SOURCES_HEADING, hide_short_help = true)]
+    start: Option<LinkStart>,
 }
 
 /// Conditions that `-h` leaves out.
@@ -126,6 +129,7 @@ impl ConditionsArgs {
             both: both.into(),
             toffee: self.toffee.clone(),
             seed: self.seed,
+            start: self.start,
             up: up.into(),
             down: down.into(),
             rules: self.rules.clone(),

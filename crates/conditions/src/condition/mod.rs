@@ -293,7 +293,7 @@ macro_rules! conditions {
             "dscp", "vlan", "ether_type", "fragment", "direction", "weight", $(<$type>::KEY,)+ "up", "down", "schedule",
         ];
         pub(crate) const LINK_KEYS: &[&str] = &[
-            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "rules",
+            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "start", "up", "down", "schedule", "stages", "rules",
         ];
     };
 }
