@@ -13,8 +13,10 @@ FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # Targets whose every case has 256 MB of memory and 1 s: a stranger's file or request must not cost more. Memory that was freed is given
 # back soon, or the sanitizer would keep as much as the limit.
-FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq
+FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq trace_netem trace_pair trace_samples
 FUZZ_LIMITS = -rss_limit_mb=256 -malloc_limit_mb=256 -timeout=1
+# A model of netem-trace has up to a million lines, whatever its length.
+FUZZ_MANY_LINES = -timeout=10
 FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
@@ -86,6 +88,7 @@ fuzz: toolchain ## every parser, the far end's conversations and the API's reque
 		mkdir -p fuzz/target/found/$$target && \
 		echo "fuzz $$target" && \
 		case " $(FUZZ_LIMITED) " in *" $$target "*) limits='$(FUZZ_LIMITS)';; *) limits=-timeout=10;; esac && \
+		case $$target in trace_netem) limits="$$limits $(FUZZ_MANY_LINES)";; esac && \
 		ASAN_OPTIONS=$(FUZZ_ASAN) $(CARGO) +nightly fuzz run $$target fuzz/target/found/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(FUZZ_TIME) $$limits -print_final_stats=1 -verbosity=0 || exit 1; \
 	done

@@ -9,7 +9,7 @@ use std::str;
 use std::sync::Arc;
 
 use conditions::filter::Filter;
-use conditions::trace::{self, TraceFormat};
+use conditions::trace::{self, SampleUnit, Samples, Trace, TraceFormat};
 use conditions::{LinkSpec, TraceSpec, warnings};
 use instruments::measure::{read_plan, record_plan};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
@@ -28,6 +28,12 @@ use crate::{notes, web};
 
 /// The number of packets that cross a link.
 const PACKETS: u64 = 20;
+
+/// The most lines of a trace that is also written, described and followed: a small model of netem-trace can have a million.
+const MOST_FOLLOWED: u64 = 50_000;
+
+/// The most lines that are interpolated for a sample.
+const MOST_PARTS: u32 = 20;
 
 /// The largest number of records that are merged.
 const MOST_RECORDS: usize = 3;
@@ -150,9 +156,58 @@ pub fn trace_netem(bytes: &[u8]) {
 fn follow(bytes: &[u8], format: TraceFormat) {
     // A format may be detected, too, which must not fail in another way.
     let _ = trace::read(bytes, None);
-    let Ok((read, _)) = trace::read(bytes, Some(format)) else {
+    if let Ok((read, _)) = trace::read(bytes, Some(format)) {
+        follow_trace(read);
+    }
+}
+
+/// Reads LeoReplayer's pair of files, with a byte of 0 between the times at which packets are served and the delays: a link that follows
+/// both carries packets.
+pub fn trace_pair(bytes: &[u8]) {
+    let mut files = bytes.splitn(2, |byte| *byte == 0);
+    let [times, delays] = [files.next(), files.next()].map(Option::unwrap_or_default);
+    if let Ok(read) = trace::read_delays(delays) {
+        follow_trace(read);
+    }
+    let mut spec = TraceSpec::named("x");
+    spec.format = Some(TraceFormat::Mahimahi);
+    let read = spec.read(times).and_then(|()| spec.read_delays(delays));
+    if read.is_ok() {
+        carry_by(spec);
+    }
+}
+
+/// Reads samples as a trace. The first line has the column, the unit, the time between two samples, and the number of lines for each.
+pub fn trace_samples(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let (head, table) = bytes.split_at(end.unwrap_or(bytes.len()));
+    let words: Vec<&str> = str::from_utf8(head)
+        .unwrap_or_default()
+        .split(' ')
+        .collect();
+    let [column, unit, every, parts] = words[..] else {
         return;
     };
+    let (unit, every) = (unit.parse::<SampleUnit>(), every.parse::<Nanos>());
+    let (Ok(unit), Ok(every), Ok(parts)) = (unit, every, parts.parse::<u32>()) else {
+        return;
+    };
+    let samples = Samples {
+        column: column.to_owned(),
+        unit,
+        every,
+        parts: parts.clamp(1, MOST_PARTS),
+    };
+    if let Ok(read) = samples.read(table) {
+        follow_trace(read);
+    }
+}
+
+/// Writes a trace and reads it again, describes it, cuts it, and follows it.
+fn follow_trace(read: Trace) {
+    if read.lines() > MOST_FOLLOWED {
+        return;
+    }
     let mut text = Vec::new();
     trace::write(&read, read.native_format(), &mut text).expect("every trace has a native form");
     let (again, _) = trace::read(&text[..], Some(read.native_format())).expect("it was written");
@@ -165,6 +220,11 @@ fn follow(bytes: &[u8], format: TraceFormat) {
     let _ = read.part(Nanos::ZERO, Nanos(read.length().0 / 2));
     let mut spec = TraceSpec::named("x");
     spec.set_trace(Arc::new(read));
+    carry_by(spec);
+}
+
+/// Sends packets through a link that follows a trace, if it may.
+fn carry_by(spec: TraceSpec) {
     let mut link = LinkSpec::default();
     link.both.at_first.set(spec);
     if link.check().is_ok() {
@@ -282,12 +342,14 @@ mod tests {
         include_str!("../fuzz/corpus/trace_theaterq/extended"),
         include_str!("../fuzz/corpus/trace_netem/pattern"),
     ];
+    const PAIR: &str = include_str!("../fuzz/corpus/trace_pair/leo");
+    const SAMPLES: &str = include_str!("../fuzz/corpus/trace_samples/throughput");
     const BYTES: &[u8] = b"0159-e.'\"}],:n %=[\n";
 
     /// A correct text, the number of its changed copies, and the function that reads them.
     type Case = (&'static str, usize, fn(&[u8]));
 
-    const CASES: [Case; 10] = [
+    const CASES: [Case; 12] = [
         (SCENARIO, 100, scenarios),
         (LINK, 100, links),
         (LINKS, 100, links),
@@ -298,6 +360,8 @@ mod tests {
         (TRACES[1], 100, trace_csv),
         (TRACES[2], 100, trace_theaterq),
         (TRACES[3], 100, trace_netem),
+        (PAIR, 100, trace_pair),
+        (SAMPLES, 100, trace_samples),
     ];
 
     #[test]

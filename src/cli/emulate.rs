@@ -306,6 +306,7 @@ impl EmulateArgs {
         let unhit = summaries.clone();
         let told = told(summaries);
         note(format_args!("farwire: {told}"));
+        link_conditions::warn_of_unread_traces();
         for (names, summary) in ends.iter().zip(&unhit) {
             let link = (ends.len() > 1).then(|| names.join("-"));
             link_conditions::warn_of_rules_without_hits(link.as_deref(), summary);

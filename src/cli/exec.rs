@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -138,6 +138,7 @@ impl ExecArgs {
             ..BedConfig::default()
         };
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
+        let began = Instant::now();
         let output = has_screen.then(CommandOutput::new).transpose()?;
         let far = self.start_far_end(&bed, output.as_ref())?;
         let joined = host_network.map(|host| host.join(&bed, &config));
@@ -176,6 +177,9 @@ impl ExecArgs {
             leaves: &leaves,
         };
         let code = self.run_command(&bed, &signals, console, joined.as_ref());
+        let ran = began.elapsed();
+        // A link that can be changed may have had another schedule.
+        let is_unchanged = live.is_none() && screen.is_none();
         let missed = Unreachable::so_far(bed.client())?.since(before);
         let hint = match &joined {
             None => missing_network(missed),
@@ -202,6 +206,11 @@ impl ExecArgs {
         for cause in &summary.notes {
             note(format_args!("farwire: {cause}"));
         }
+        if is_unchanged {
+            let of_time = warnings::of_time(&spec, ran.into(), "the run took");
+            link_conditions::note_all(of_time);
+        }
+        link_conditions::warn_of_unread_traces();
         let lacks_hits = link_conditions::warn_of_rules_without_hits(None, &summary);
         if let Some(file) = &self.json {
             write_json(file, &summary)?;

@@ -34,6 +34,9 @@ pub(crate) mod threads;
 mod turn_tests;
 mod turns;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use model::{CheckedPaths, ConfigError, Link, Nanos, ScheduleClock, ScheduleOrder, Side, Waiting};
 use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall, is_link_control};
 
@@ -380,6 +383,11 @@ impl<P: PortSet> Forwarder<P> {
         self.runners[link].observers.capture(tap);
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
+    }
+
+    /// Stores the time of a link's first packet in `begins`. The link waits for it.
+    pub(crate) fn announce_start(&mut self, link: usize, begins: Arc<AtomicU64>) {
+        self.runners[link].announce_start(begins);
     }
 
     /// Measures round trips on a link from now on.

@@ -9,8 +9,8 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use conditions::reach::{self, Host};
 use conditions::{
-    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, PROFILES, RuleSpec, Rules,
-    ToffeeSpec, warnings,
+    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, LinkStart, PROFILES, RuleSpec,
+    Rules, ToffeeSpec, warnings,
 };
 use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
@@ -66,6 +66,9 @@ pub(crate) struct ConditionsArgs {
     /// Seed of every random draw [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = SOURCES_HEADING, hide_short_help = true)]
     seed: Option<u64>,
+    /// Time from which schedules and traces count: immediately, first-packet [default: immediately]
+    #[arg(long, value_name = "WHEN", help_heading = SOURCES_HEADING, hide_short_help = true)]
+    start: Option<LinkStart>,
 }
 
 /// Conditions that `-h` leaves out.
@@ -76,6 +79,7 @@ const LESS_USED: &[&str] = &[
     "outage",
     "path_mtu",
     "police",
+    "pps",
     "rate_at",
     "fluctuation",
     "size_delay",
@@ -126,6 +130,7 @@ impl ConditionsArgs {
             both: both.into(),
             toffee: self.toffee.clone(),
             seed: self.seed,
+            start: self.start,
             up: up.into(),
             down: down.into(),
             rules: self.rules.clone(),
@@ -209,6 +214,17 @@ pub(crate) fn warn_of_rules_without_hits(link: Option<&str>, summary: &Summary) 
         ));
     }
     !rules.is_empty()
+}
+
+/// Warns of traces that a link could not follow to their end.
+pub(crate) fn warn_of_unread_traces() {
+    let failed = conditions::trace::failed_reads();
+    if failed > 0 {
+        warn(format_args!(
+            "{failed} times, lines of a trace could not be read back from the temporary file that holds them: the link no longer followed the \
+             trace from then on; see whether the folder of temporary files has an error, or use a shorter trace"
+        ));
+    }
 }
 
 /// Warns of rules that never apply because of an earlier one. `link` names the link if there are several.

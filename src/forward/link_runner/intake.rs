@@ -1,6 +1,7 @@
 //! The way of a frame into its link.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use conditions::Direction;
 use model::{Bytes, Nanos, Packet, PacketId, Side};
@@ -77,6 +78,9 @@ impl LinkRunner {
             return self.lose_whole(ingress, &frame, Some(&gso), EmulatorLoss::Memory);
         }
         let arrival = frame.arrival;
+        if let Some(begins) = self.begins.take() {
+            begins.store(arrival.0, Ordering::Release);
+        }
         let headers = Headers::of(&frame);
         let class = self.class_of(ingress, (&frame).into(), &headers);
         let origin = FrameOrigin {

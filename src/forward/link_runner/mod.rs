@@ -6,6 +6,8 @@ mod intake;
 
 use std::io;
 use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use model::{ConfigError, Counters, Link, Nanos, Side, Waiting};
 use netio::{PortSet, SendTimes, Spare, Stall, TxFrame};
@@ -44,6 +46,8 @@ pub(super) struct LinkRunner {
     cost: PacketCost,
     /// The egress side that is served first in the next turn.
     first: Side,
+    /// Takes the time of the first packet, if the link begins with it and none has arrived.
+    begins: Option<Arc<AtomicU64>>,
 }
 
 /// The list in which one of several links waits for its turn.
@@ -111,7 +115,13 @@ impl LinkRunner {
             arrears: Arrears::default(),
             cost: PacketCost::default(),
             first: Side::A,
+            begins: None,
         }
+    }
+
+    /// Stores the time of the first packet, with which the link begins, in `begins`.
+    pub(super) fn announce_start(&mut self, begins: Arc<AtomicU64>) {
+        self.begins = Some(begins);
     }
 
     /// Decides on the packets that arrived before `horizon` and sends those that are due by `now`,

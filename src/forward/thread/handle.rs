@@ -1,7 +1,7 @@
 //! The handle by which other threads change and read the links of a forwarder.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use anyhow::Result;
@@ -21,6 +21,8 @@ pub(crate) struct ForwarderHandle {
     pub(super) commands: Sender<ForwarderCommand>,
     pub(super) wakeup: Arc<Wakeup>,
     pub(super) start: Nanos,
+    /// The times at which the links began, or [`Nanos::MAX`] while they wait for their first packet.
+    pub(super) begins: Arc<[Arc<AtomicU64>]>,
     pub(super) late_budget: LateBudget,
     pub(super) memory: usize,
 }
@@ -99,6 +101,13 @@ impl ForwarderHandle {
     /// Returns the time at which the links' time began, on the clock of [`netio::clock::now`].
     pub(crate) fn start(&self) -> Nanos {
         self.start
+    }
+
+    /// Returns the time from which the schedules of a link count, on the same clock; [`Nanos::MAX`] while the link waits for its first
+    /// packet.
+    pub(crate) fn begin(&self, link: usize) -> Nanos {
+        let begins = self.begins.get(link);
+        begins.map_or(self.start, |begins| Nanos(begins.load(Ordering::Acquire)))
     }
 
     /// Returns the time beyond which departures are late.

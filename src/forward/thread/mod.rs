@@ -9,7 +9,7 @@ mod run;
 use std::any::Any;
 use std::iter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 
@@ -88,6 +88,15 @@ impl StartingForwarder {
         options: ForwarderOptions,
     ) -> Result<Self> {
         let start = options.start.unwrap_or_else(clock::now);
+        let begin = |placed: &PlacedLink| match placed.link.config.waits {
+            true => Nanos::MAX,
+            false => start,
+        };
+        let begins = joined
+            .iter()
+            .map(|placed| Arc::new(AtomicU64::new(begin(placed).0)));
+        let begins: Arc<[Arc<AtomicU64>]> = begins.collect();
+        let announced = Arc::clone(&begins);
         let build = |PlacedLink { ports, link }| -> Result<_> {
             let EmulatedLink { config, rules } = link;
             let link = Link::new(&LinkConfig { start, ..config })?;
@@ -132,6 +141,11 @@ impl StartingForwarder {
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
                     forwarder.add_link(ports, link, rules, options.late_budget, log);
                 }
+                for (link, begins) in announced.iter().enumerate() {
+                    if begins.load(Ordering::Relaxed) == Nanos::MAX.0 {
+                        forwarder.announce_start(link, Arc::clone(begins));
+                    }
+                }
                 for (link, tap) in taps.into_iter().enumerate() {
                     forwarder.capture(link, tap);
                 }
@@ -151,6 +165,7 @@ impl StartingForwarder {
             commands,
             wakeup,
             start,
+            begins,
             late_budget,
             memory: options.memory,
         };
