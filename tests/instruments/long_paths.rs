@@ -110,6 +110,19 @@ fn add(suite: &mut Suite) {
             move || tls(delay, seconds),
         );
     }
+    for line in [
+        "quality HOST --time 14s -P 4",
+        "probe HOST -c 100 -i 20ms --under tcp:4,both",
+        "probe HOST -c 100 -i 20ms --under udp:500kbit,both",
+    ] {
+        let (delay, seconds, _) = DELAYS[0];
+        // The loads of other tests would compete with this one's.
+        suite.serial(
+            format!("{line} has its load while it probes over {delay}"),
+            &[Need::Namespaces, Need::All],
+            move || beside_a_load(line, delay, seconds),
+        );
+    }
     for direction in ["--down", "--up"] {
         for (delay, seconds, _) in DELAYS {
             // It sends as fast as it can for seconds, so it runs alone.
@@ -197,10 +210,74 @@ fn capacity(direction: &str, delay: &str, seconds: f64) -> Result<()> {
     Ok(())
 }
 
+/// Checks that probes cross the path, beside a load that moves data in the same phase.
+fn beside_a_load(line: &str, delay: &str, seconds: f64) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("measured");
+    let script = format!(
+        "$farwire measure {} --quiet --json {}",
+        line.replace("HOST", "10.77.0.2"),
+        file.display()
+    );
+    // Three loads, each with a dozen round trips until its streams run.
+    let takes = Duration::from_secs_f64(300.0 * seconds);
+    let output = behind_for(&["--delay", delay], &script, takes)?;
+    let text = fs::read_to_string(&file)?;
+    let measured: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+    ensure!(measured["failure"].is_null(), "{}", measured["failure"]);
+    let samples = measured["samples"].as_array().context("samples")?;
+    // The seconds of the samples of a metric that are above 0 in a phase.
+    let times = |metric: &str, phase: &str| -> Vec<f64> {
+        let is_counted = |sample: &&Value| {
+            sample["metric"] == metric
+                && sample["phase"] == phase
+                && sample["value"].as_f64() > Some(0.0)
+        };
+        let counted = samples.iter().filter(is_counted);
+        counted
+            .filter_map(|sample| sample["at_s"].as_f64())
+            .collect()
+    };
+    let loaded: &[&str] = if line.starts_with("quality") {
+        &["loaded_down", "loaded_up", "loaded_both"]
+    } else {
+        &["loaded"]
+    };
+    for phase in loaded {
+        let probes = times("network_rtt_ms", phase);
+        let first = probes.iter().copied().fold(f64::INFINITY, f64::min);
+        let last = probes.iter().copied().fold(0.0, f64::max);
+        ensure!(
+            probes.len() >= 40,
+            "{phase}: {} probes: {output}",
+            probes.len()
+        );
+        let goodput = times("goodput_bit_per_s", phase);
+        let during = goodput.iter().filter(|at| (first..=last).contains(*at));
+        ensure!(
+            during.count() > 0,
+            "{phase}: {goodput:?}, {first} to {last}"
+        );
+    }
+    let figures = measured["figures"].as_array().context("figures")?;
+    let medians = figures
+        .iter()
+        .filter(|figure| figure["metric"] == "network_rtt_ms" && figure["statistic"] == "median");
+    for figure in medians {
+        let value = figure["value"].as_f64();
+        ensure!(value >= Some(2_000.0 * seconds), "{figure}: {output}");
+    }
+    Ok(())
+}
+
 /// Runs `script` behind a link with this delay, where `$farwire` is the program, and returns what it printed.
 fn behind(link: &[&str], script: &str, seconds: f64) -> Result<String> {
     // The longest measurement has a dozen round trips.
-    let takes = Duration::from_secs_f64(40.0 * seconds);
+    behind_for(link, script, Duration::from_secs_f64(40.0 * seconds))
+}
+
+/// Does the same as [`behind`] with a script that takes this time.
+fn behind_for(link: &[&str], script: &str, takes: Duration) -> Result<String> {
     let mut command = farwire();
     command
         .arg("exec")
