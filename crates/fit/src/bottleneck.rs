@@ -1,21 +1,21 @@
 //! The rate of a direction, and the queue in front of it.
 
 use conditions::Direction;
+use stats::losses;
 use stats::order_statistics::{quantile, sorted};
 use stats::quantile::Quantile;
 
 use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
-use crate::observations::{Burst, Intensity, LoadedSession, PathObservations};
+use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
 
-/// The least share of a strong load that a full path loses.
-const LEAST_EXCESS: f64 = 0.05;
+/// The least share of a load that does not arrive in the time of sending if the load fills the path.
+const LEAST_EXCESS: f64 = 0.01;
 /// The error of the rate from the clocks and from the edges of the time, as a share.
 const RATE_ERROR: f64 = 0.003;
-/// The last part of a strong load, in which the queue is full.
-const PLATEAU: [f64; 2] = [0.6, 0.95];
-/// The part of a gentle load in which active queue management is in control, and a plain queue has grown.
-const CONTROLLED: [f64; 2] = [0.55, 0.9];
+/// The part of a load in which a strong one has filled the queue; beside a gentle one, active queue management is in
+/// control, and a plain queue has grown.
+const SETTLED: [f64; 2] = [0.5, 0.95];
 /// A wait below this part of the way from CoDel's to a plain queue's is that of a managed queue.
 const MANAGED_BELOW: f64 = 0.35;
 /// A wait above this part of the way is that of a plain queue.
@@ -38,9 +38,11 @@ pub struct Bottleneck {
     pub rate: Estimate,
     /// The bytes that pass faster than the rate after silence, if they are more than a few packets.
     pub burst_bytes: Option<Estimate>,
-    /// What happens to packets that exceed the rate.
-    pub queue: QueueKind,
-    /// The observations that led to the kind of queue, as a sentence.
+    /// What happens to packets that exceed the rate; `None` if no probes were sent beside a load.
+    pub queue: Option<QueueKind>,
+    /// The observations behind the rate, in words.
+    pub rate_evidence: String,
+    /// The observations that led to the kind of queue, in words.
     pub evidence: String,
 }
 
@@ -81,22 +83,40 @@ impl QueueKind {
             Self::Unclear { .. } => "cannot be distinguished",
         }
     }
+
+    /// Returns its length in milliseconds, if it has one queue for all flows.
+    pub(crate) fn length(self) -> Option<Estimate> {
+        match self {
+            Self::Fifo { ms, .. } | Self::Unclear { ms } | Self::Managed { most_ms: ms } => {
+                Some(ms)
+            }
+            Self::PerFlow | Self::Policed => None,
+        }
+    }
 }
 
 impl Bottleneck {
     /// Fits the bottleneck of a direction; `None` if no load exceeded its rate.
-    pub(crate) fn of(observed: &PathObservations, way: Direction, random: &LossFit) -> Option<Self> {
+    pub(crate) fn of(
+        observed: &PathObservations,
+        way: Direction,
+        random: Option<&LossFit>,
+    ) -> Option<Self> {
         let of_kind = |intensity| {
             let mut loaded = observed.loaded.iter();
             loaded.find(|one| (one.direction, one.intensity) == (way, intensity))
         };
-        let strong = of_kind(Intensity::Strong)?;
-        let rate = rate(strong, random)?;
+        let Some(strong) = of_kind(Intensity::Strong) else {
+            return Self::of_throughput(observed, way);
+        };
         let gentle = of_kind(Intensity::Gentle);
-        let also = gentle.and_then(|gentle| self::rate(gentle, random));
+        let mut searches = observed.searches.iter();
+        let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
+        let burst = search.and_then(|search| burst(search, strong, random));
+        let burst_bytes = burst.map_or(0.0, |burst| burst.value);
+        let rate = rate(strong, random, burst_bytes)?;
+        let also = gentle.and_then(|gentle| self::rate(gentle, random, burst_bytes));
         let rate = also.map_or(rate, |other| both(rate, other));
-        let mut bursts = observed.bursts.iter().rev();
-        let burst = bursts.find(|burst| burst.direction == way);
         let queue = Queue {
             way,
             one_way: observed.has_one_way(),
@@ -104,70 +124,105 @@ impl Bottleneck {
             random,
             rate,
         };
-        let (kind, evidence) = queue.kind(strong, gentle)?;
+        let found = queue.kind(strong, gentle);
+        let (kind, evidence) = found.unzip();
+        let unprobed = || "too few probes were answered beside the load".to_owned();
         Some(Self {
             rate,
-            burst_bytes: burst.and_then(|burst| burst_bytes(burst, rate, strong, random)),
+            burst_bytes: burst,
             queue: kind,
-            evidence,
+            rate_evidence: "what arrived of loads above it, in L2 bytes without FCS".to_owned(),
+            evidence: evidence.unwrap_or_else(unprobed),
+        })
+    }
+
+    /// Takes the median throughput as the rate; its interval has nine of ten seconds.
+    fn of_throughput(observed: &PathObservations, way: Direction) -> Option<Self> {
+        let mut throughput = observed.throughput.iter();
+        let (_, rates) = throughput.find(|(of, _)| *of == way)?;
+        let ordered = sorted(rates);
+        let of = |share| quantile(&ordered, share);
+        let rate = Estimate::new(of(0.5)?, [of(0.05)?, of(0.95)?]);
+        (rate.value > 0.0).then(|| Self {
+            rate,
+            burst_bytes: None,
+            queue: None,
+            rate_evidence: format!(
+                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less",
+                rates.len()
+            ),
+            evidence: "throughput does not show it".to_owned(),
         })
     }
 }
 
-/// Returns the rate in bit/s that a load and its probes received; `None` if the load did not fill the path.
+/// Returns the rate in bit/s at which a path served a load and the probes beside it, after a burst of `burst_bytes` that
+/// passed faster; `None` if the load did not fill the path.
 ///
-/// Random losses happen behind the bottleneck, so that it served more than arrived.
-fn rate(loaded: &LoadedSession, random: &LossFit) -> Option<Estimate> {
-    let share = random.share();
-    let passes = 1.0 - share.value;
-    let received = loaded.load.received.value;
-    if passes <= 0.0 || received > (1.0 - LEAST_EXCESS / 5.0) * passes * loaded.load.sent {
+/// Random losses behind the bottleneck let less arrive than it served. Whether a path loses packets there is not known, so
+/// that the interval begins at the rate that arrived.
+fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst_bytes: f64) -> Option<Estimate> {
+    let load = &loaded.load;
+    let passes = loss::passes(random);
+    if passes <= 0.0 || load.received() > (1.0 - LEAST_EXCESS) * passes * load.sent {
         return None;
     }
-    let [from_s, until_s] = counted(loaded);
-    let entered = loaded.probes.probes.iter().filter(|probe| {
-        probe.at_s >= from_s && probe.at_s < until_s && probe.passed(loaded.direction)
-    });
-    let probes = entered.count() as f64 * f64::from(loaded.probes.wire_bytes) * 8.0
-        / (until_s - from_s).max(1e-3);
-    let served = |received: f64, passes: f64| (received + probes) / passes;
-    let value = served(received, passes);
-    let [low, high] = loaded.load.received.interval;
-    let [least_loss, most_loss] = share.interval;
+    let arrived = 8.0 * arrived_bytes(loaded) / load.seconds.max(1e-3);
+    let at_first = 8.0 * burst_bytes / load.seconds.max(1e-3);
+    let served = |arrived: f64, passes: f64| arrived / passes.max(0.01) - at_first;
+    let most_loss = random.map_or(0.0, |random| random.share().interval[1]);
+    let value = served(arrived, passes);
     let interval = [
-        served(low, 1.0 - least_loss),
-        served(high, (1.0 - most_loss).max(0.01)),
+        served(arrived - load.error, 1.0),
+        served(arrived + load.error, 1.0 - most_loss),
     ];
     Some(Estimate::new(value, interval).widened(RATE_ERROR * value))
 }
 
-/// Returns the time in which the received rate of a load counts, in seconds since the first probe.
-fn counted(loaded: &LoadedSession) -> [f64; 2] {
-    [loaded.from_s + loaded.omitted_s, loaded.until_s]
+/// Returns the bytes of a load and of the probes beside it that passed the direction of the load.
+fn arrived_bytes(loaded: &LoadedSession) -> f64 {
+    let probes = loaded.probes.probes.iter();
+    let passed = probes
+        .filter(|probe| probe.passed(loaded.direction))
+        .count();
+    loaded.load.bytes + passed as f64 * f64::from(loaded.probes.wire_bytes)
 }
 
-/// Returns the mean of two estimates; their difference is part of its interval.
+/// Returns the mean of two estimates. Its interval contains both of theirs, because a rate that differs between two loads
+/// is no constant.
 fn both(one: Estimate, other: Estimate) -> Estimate {
-    let ends = [one.interval, other.interval];
     let value = f64::midpoint(one.value, other.value);
-    let half = |[low, high]: [f64; 2]| (high - low) / 2.0;
-    let reach = half(ends[0]).max(half(ends[1])) / 2.0_f64.sqrt();
-    Estimate::new(value, [one.value.min(other.value), one.value.max(other.value)])
-        .widened(reach.min(half(ends[0]).min(half(ends[1]))))
+    let ([one_low, one_high], [other_low, other_high]) = (one.interval, other.interval);
+    Estimate::new(value, [one_low.min(other_low), one_high.max(other_high)])
 }
 
-/// Returns the bytes of a burst that arrived faster than the rate allows, if they are more than a few packets.
-fn burst_bytes(
-    burst: &Burst,
-    rate: Estimate,
-    loaded: &LoadedSession,
-    random: &LossFit,
+/// Returns the bytes that pass faster than the rate after silence, if they are more than a few packets.
+///
+/// With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2.
+fn burst(
+    search: &LoadTraffic,
+    strong: &LoadedSession,
+    random: Option<&LossFit>,
 ) -> Option<Estimate> {
-    let passes = 1.0 - random.share().value;
-    let beyond = |rate: f64| burst.bytes / passes - rate * burst.seconds / 8.0;
-    let packet = f64::from(loaded.load.wire_bytes);
-    let [low, high] = rate.interval;
-    let found = Estimate::new(beyond(rate.value), [beyond(high), beyond(low)]).widened(2.0 * packet);
+    let passes = loss::passes(random).max(0.01);
+    let apart_s = strong.load.seconds - search.seconds;
+    if apart_s <= 0.0 {
+        return None;
+    }
+    let difference = search.bytes * strong.load.seconds - arrived_bytes(strong) * search.seconds;
+    let value = difference / apart_s / passes;
+    let packet = f64::from(search.wire_bytes);
+    // Its error is that of both times, that of the packets at the edges, and that of the random losses of the search.
+    let lost_packets = random.map_or(0.0, |random| {
+        let (share, burst) = (
+            random.share().value,
+            random.burst.map_or(1.0, |burst| burst.value),
+        );
+        let sent = search.bytes / packet / passes;
+        2.0 * (sent * share * (1.0 - share) * losses::inflation(share, burst)).sqrt()
+    });
+    let reach = (2.0 + lost_packets) * packet + RATE_ERROR * search.bytes;
+    let found = Estimate::within(value, reach);
     (found.interval[0] > 3.0 * packet).then_some(found)
 }
 
@@ -176,7 +231,7 @@ struct Queue<'a> {
     way: Direction,
     one_way: bool,
     observed: &'a PathObservations,
-    random: &'a LossFit,
+    random: Option<&'a LossFit>,
     /// In bit/s.
     rate: Estimate,
 }
@@ -189,9 +244,9 @@ impl Queue<'_> {
         gentle: Option<&LoadedSession>,
     ) -> Option<(QueueKind, String)> {
         let packet_ms = f64::from(strong.load.wire_bytes) * 8e3 / self.rate.value;
-        let waits = self.waits(strong, PLATEAU);
+        let waits = self.waits(strong);
         let (lost, entered) = self.lost(strong);
-        let is_policed = loss::exceeds(lost, entered, self.random);
+        let is_policed = loss::exceeds(lost, entered, self.random?);
         if waits.len() < FEWEST {
             // Almost no probe passed, and those that did cannot show a queue.
             let evidence = format!("{lost} of {entered} probes were lost beside the load");
@@ -224,8 +279,13 @@ impl Queue<'_> {
         let ms = level.widened(packet_ms / 2.0);
         let is_least = self.grows(strong, level.value, packet_ms);
         let compared = gentle.and_then(|gentle| {
-            let found = median(&self.waits(gentle, CONTROLLED))?.value;
-            Some((found, Waits::of(gentle, self.rate, level.value)?, gentle))
+            let waits = self.waits(gentle);
+            let found = median(&waits).filter(|_| waits.len() >= FEWEST)?.value;
+            Some((
+                found,
+                ExpectedWaits::of(gentle, self.rate, level.value)?,
+                gentle,
+            ))
         });
         let Some((found, expected, gentle)) = compared else {
             let evidence = format!(
@@ -234,7 +294,7 @@ impl Queue<'_> {
             );
             return (QueueKind::Unclear { ms }, evidence);
         };
-        let Waits { plain, managed, .. } = expected;
+        let ExpectedWaits { plain, managed, .. } = expected;
         let evidence = format!(
             "beside a load of {:.3} times the rate, probes waited {found:.1} ms; a plain queue makes them wait {plain:.1} ms, CoDel {managed:.1} ms",
             gentle.load.sent / self.rate.value
@@ -250,16 +310,14 @@ impl Queue<'_> {
         (kind, evidence)
     }
 
-    /// Returns by how much the probes in this part of a load waited longer than on the idle path, in milliseconds.
-    fn waits(&self, loaded: &LoadedSession, part: [f64; 2]) -> Vec<f64> {
+    /// Returns by how much the probes in the settled part of a load waited longer than on the idle path, in milliseconds.
+    fn waits(&self, loaded: &LoadedSession) -> Vec<f64> {
         let way = self.one_way.then_some(self.way);
         let idle = self.observed.idle.delays(way, [0.0, f64::INFINITY]);
         let Some(idle) = quantile(&sorted(&idle), 0.5) else {
             return Vec::new();
         };
-        let lasts = loaded.until_s - loaded.from_s;
-        let during = part.map(|share| loaded.from_s + share * lasts);
-        let delays = loaded.probes.delays(way, during);
+        let delays = loaded.probes.delays(way, settled(loaded));
         delays.into_iter().map(|delay| delay - idle).collect()
     }
 
@@ -273,17 +331,17 @@ impl Queue<'_> {
 
     /// Returns whether the queue still grows at the end of a load.
     fn grows(&self, loaded: &LoadedSession, level_ms: f64, packet_ms: f64) -> bool {
-        let of = |part| median(&self.waits(loaded, part)).map(|one| one.value);
-        let [first, second] = [of([0.6, 0.75]), of([0.8, 0.95])];
+        let waits = self.waits(loaded);
+        let (first, second) = waits.split_at(waits.len() / 2);
+        let [first, second] = [first, second].map(|half| quantile(&sorted(half), 0.5));
         let grown = first.zip(second).map(|(first, second)| second - first);
         grown.is_some_and(|grown| grown > (0.05 * level_ms).max(2.0 * packet_ms))
     }
 
     /// Returns how many of the probes that entered this direction beside a load were lost there.
     fn lost(&self, loaded: &LoadedSession) -> (u64, u64) {
-        let [from_s, until_s] = counted(loaded);
         let probes = loaded.probes.probes.iter();
-        let during = probes.filter(|probe| probe.at_s >= from_s && probe.at_s < until_s);
+        let during = probes.filter(|probe| (loaded.from_s..loaded.until_s).contains(&probe.at_s));
         let entered = during.filter(|probe| probe.entered(self.way));
         entered.fold((0, 0), |(lost, all), probe| {
             (lost + u64::from(!probe.passed(self.way)), all + 1)
@@ -291,8 +349,14 @@ impl Queue<'_> {
     }
 }
 
-/// The waits in the middle of the controlled part of a gentle load, in milliseconds.
-struct Waits {
+/// Returns the settled part of a load, in seconds since the first probe.
+fn settled(loaded: &LoadedSession) -> [f64; 2] {
+    let lasts_s = loaded.until_s - loaded.from_s;
+    SETTLED.map(|share| loaded.from_s + share * lasts_s)
+}
+
+/// The expected median waits in the settled part of a gentle load, in milliseconds.
+struct ExpectedWaits {
     /// In a plain queue.
     plain: f64,
     /// In a queue that CoDel manages.
@@ -301,19 +365,25 @@ struct Waits {
     error: f64,
 }
 
-impl Waits {
+impl ExpectedWaits {
     /// Predicts the waits beside a load on a path of this rate, whose full queue lasts for `full_ms`.
     ///
     /// A plain queue grows by what exceeds the rate, until it is full. CoDel drops its n-th packet interval / sqrt(n)
     /// after the one before, so that it has dropped (t / 2 interval)^2 packets after t seconds, until the queue is at
     /// its target.
     fn of(gentle: &LoadedSession, rate: Estimate, full_ms: f64) -> Option<Self> {
+        let [from_s, until_s] = settled(gentle);
+        let probes = gentle.probes.answered().map(|probe| probe.at_s);
+        let within: Vec<f64> = probes
+            .filter(|at_s| (from_s..until_s).contains(at_s))
+            .collect();
+        // The queue has grown since the start of the load, and probes have added to it since the first one.
+        let probed_s = quantile(&sorted(&within), 0.5)?;
+        let at_s = probed_s - gentle.from_s;
         let packet = 8.0 * f64::from(gentle.load.wire_bytes);
-        let probes = 8.0 * f64::from(gentle.probes.wire_bytes) / gentle.probes.interval_s()?;
-        let offered = gentle.load.sent + probes;
-        let lasts_s = gentle.until_s - gentle.from_s;
-        let at_s = f64::midpoint(CONTROLLED[0], CONTROLLED[1]) * lasts_s;
-        let growth = |rate: f64| 1e3 * (offered / rate - 1.0) * at_s;
+        let probe_rate = 8.0 * f64::from(gentle.probes.wire_bytes) / gentle.probes.interval_s()?;
+        let offered = gentle.load.sent * at_s + probe_rate * probed_s.max(0.0);
+        let growth = |rate: f64| 1e3 * (offered / rate - at_s);
         let grown = growth(rate.value);
         if grown <= 0.0 {
             return None;
@@ -337,5 +407,8 @@ fn median(values: &[f64]) -> Option<Estimate> {
     let ordered = sorted(values);
     // A series with too few effective samples has no interval of ranks; half of its values lie between the quartiles.
     let quartiles = [quantile(&ordered, 0.25)?, quantile(&ordered, 0.75)?];
-    Some(Estimate::new(found.value, found.interval.unwrap_or(quartiles)))
+    Some(Estimate::new(
+        found.value,
+        found.interval.unwrap_or(quartiles),
+    ))
 }

@@ -1,7 +1,7 @@
 //! The delay of the idle path, and its variation.
 
 use conditions::Direction;
-use statrs::distribution::{ContinuousCDF, Normal};
+use statrs::distribution::{ContinuousCDF as _, Normal};
 use stats::autocorrelation::SeriesMean;
 use stats::order_statistics::{quantile, sorted};
 use stats::quantile::Quantile;
@@ -67,13 +67,10 @@ pub enum JitterLaw {
 
 impl DelayFit {
     /// Fits the delay of a direction to one-way delays. The bottleneck needs `served_ms` for a probe.
-    pub(crate) fn of_one_way(
-        idle: &ProbeSession,
-        way: Direction,
-        served_ms: f64,
-    ) -> Option<Self> {
+    pub(crate) fn of_one_way(idle: &ProbeSession, way: Direction, served_ms: f64) -> Option<Self> {
         let all: Vec<(f64, f64)> = idle
-            .answered()
+            .probes
+            .iter()
             .filter_map(|probe| Some((probe.at_s, probe.one_way_ms[index(way)]? - served_ms)))
             .collect();
         let skipped = Skipped::find(&all);
@@ -82,7 +79,7 @@ impl DelayFit {
             .filter(|(_, delay)| *delay > skipped.below_ms)
             .collect();
         let reorders = idle.reordered[index(way)];
-        let fit = Self::of(&kept, idle, STAMP_ERROR_MS + idle.clock_error_ms)?;
+        let fit = Self::of(&kept, STAMP_ERROR_MS + idle.clock_error_ms)?;
         Some(Self {
             skipped_percent: skipped.percent,
             reorders: reorders && skipped.percent.is_none(),
@@ -97,22 +94,23 @@ impl DelayFit {
         let all: Vec<(f64, f64)> = answered
             .filter_map(|probe| Some((probe.at_s, probe.rtt_ms? - served_ms)))
             .collect();
-        let whole = Self::of(&all, idle, 2.0 * STAMP_ERROR_MS)?;
+        let whole = Self::of(&all, 2.0 * STAMP_ERROR_MS)?;
         let half = |estimate: Estimate| estimate.map(|ms| ms / 2.0);
         Some(Self {
             ms: half(whole.ms),
             // The sum of two independent variations has the variances of both together.
             jitter: whole.jitter.map(|jitter| JitterFit {
                 spread_ms: jitter.spread_ms.map(|ms| ms / 2.0_f64.sqrt()),
+                is_clear: false,
                 ..jitter
             }),
             ..whole
         })
     }
 
-    fn of(probes: &[(f64, f64)], idle: &ProbeSession, error_ms: f64) -> Option<Self> {
+    fn of(probes: &[(f64, f64)], error_ms: f64) -> Option<Self> {
         let values: Vec<f64> = probes.iter().map(|(_, delay)| *delay).collect();
-        let jitter = JitterFit::of(probes, idle);
+        let jitter = JitterFit::of(probes);
         let found = match jitter {
             Some(_) => mean(&values)?,
             None => {
@@ -179,7 +177,7 @@ impl Skipped {
 
 impl JitterFit {
     /// Fits the variation of delays, each with its time in seconds; `None` if it does not exceed that of hosts.
-    fn of(probes: &[(f64, f64)], idle: &ProbeSession) -> Option<Self> {
+    fn of(probes: &[(f64, f64)]) -> Option<Self> {
         let values: Vec<f64> = probes.iter().map(|(_, delay)| *delay).collect();
         let ordered = sorted(&values);
         let of = |share| Quantile::of_sorted(&values, &ordered, share);
@@ -189,27 +187,30 @@ impl JitterFit {
             return None;
         }
         // The errors of both percentiles add up as those of independent values.
-        let error = |one: Quantile| one.interval.map_or(range / 2.0, |[low, high]| (high - low) / 2.0);
+        let error = |one: Quantile| {
+            one.interval
+                .map_or(range / 2.0, |[low, high]| (high - low) / 2.0)
+        };
         let range = Estimate::within(range, error(low).hypot(error(high)));
+        let [half_width, deviation] =
+            [2.0 * UNIFORM_RANGE, NORMAL_RANGE].map(|part| range.map(|range| range / part));
         let middle = f64::midpoint(low.value, high.value);
-        let (half_width, deviation) = (range.value / 2.0 / UNIFORM_RANGE, range.value / NORMAL_RANGE);
-        let uniform = |value: f64| ((value - middle) / half_width / 2.0 + 0.5).clamp(0.0, 1.0);
-        let normal = Normal::new(middle, deviation).ok()?;
-        let uniform = misfit(&ordered, uniform);
-        let normal = misfit(&ordered, |value| normal.cdf(value));
-        let (law, misfit, other, spread_ms) = if uniform <= normal {
-            let spread = range.map(|range| range / 2.0 / UNIFORM_RANGE);
-            (JitterLaw::Uniform, uniform, normal, spread)
+        let normal = Normal::new(middle, deviation.value).ok()?;
+        let of_normal = misfit(&ordered, |value| normal.cdf(value));
+        let of_uniform = misfit(&ordered, |value| {
+            ((value - middle) / half_width.value / 2.0 + 0.5).clamp(0.0, 1.0)
+        });
+        let (law, misfit, other, spread_ms) = if of_uniform <= of_normal {
+            (JitterLaw::Uniform, of_uniform, of_normal, half_width)
         } else {
-            let spread = range.map(|range| range / NORMAL_RANGE);
-            (JitterLaw::Normal, normal, uniform, spread)
+            (JitterLaw::Normal, of_normal, of_uniform, deviation)
         };
         Some(Self {
             spread_ms,
             law,
             misfit,
             is_clear: other > CLEAR * misfit,
-            half_life_ms: half_life(probes, idle),
+            half_life_ms: half_life(probes),
         })
     }
 }
@@ -230,11 +231,13 @@ fn misfit(ordered: &[f64], law: impl Fn(f64) -> f64) -> f64 {
 ///
 /// The emulator's score wanders so that two scores at a distance dt have the correlation 2^(-dt / half-life). Ranks
 /// give each delay its score, whatever the law.
-fn half_life(probes: &[(f64, f64)], idle: &ProbeSession) -> Option<Estimate> {
-    let interval_s = idle.interval_s()?;
+fn half_life(probes: &[(f64, f64)]) -> Option<Estimate> {
     if probes.len() < FEWEST {
         return None;
     }
+    let gaps = probes.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let gaps = sorted(&gaps.collect::<Vec<f64>>());
+    let interval_s = quantile(&gaps, 0.5).filter(|gap| *gap > 0.0)?;
     let mut order: Vec<usize> = (0..probes.len()).collect();
     order.sort_by(|one, other| probes[*one].1.total_cmp(&probes[*other].1));
     let mut scores = vec![0.0; probes.len()];
@@ -262,7 +265,8 @@ fn half_life(probes: &[(f64, f64)], idle: &ProbeSession) -> Option<Estimate> {
         return None;
     }
     let error = 1.96 * ((1.0 - correlation * correlation) / count).sqrt();
-    let [low, high] = [correlation - error, correlation + error].map(|one| one.clamp(0.001, 0.9999));
+    let [low, high] =
+        [correlation - error, correlation + error].map(|one| one.clamp(0.001, 0.9999));
     let half_life = |correlation: f64| -1e3 * interval_s / correlation.clamp(0.001, 0.9999).log2();
     Some(Estimate::new(
         half_life(correlation),

@@ -74,12 +74,19 @@ fn both(one: &[f64], other: &[f64]) -> [f64; 2] {
     let mut before = None;
     while at < one.len() || beside < other.len() {
         let next = [one.get(at), other.get(beside)];
-        let value = next.into_iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        let value = next
+            .into_iter()
+            .flatten()
+            .copied()
+            .fold(f64::INFINITY, f64::min);
         let share = |place: usize, all: &[f64]| place as f64 / all.len() as f64;
         let difference = (share(at, one) - share(beside, other)).abs();
         area += difference * before.map_or(0.0, |before| value - before);
         at += one[at..].iter().take_while(|one| **one <= value).count();
-        beside += other[beside..].iter().take_while(|one| **one <= value).count();
+        beside += other[beside..]
+            .iter()
+            .take_while(|one| **one <= value)
+            .count();
         largest = largest.max((share(at, one) - share(beside, other)).abs());
         before = Some(value);
     }
@@ -99,7 +106,10 @@ mod tests {
         let shifted: Vec<f64> = values.iter().map(|value| value + 20.0).collect();
         let found = distances(&values, &shifted).unwrap();
         assert!((found.wasserstein.value - 20.0).abs() < 1e-9, "{found:?}");
-        assert!((found.kolmogorov_smirnov.value - 0.1).abs() < 1e-9, "{found:?}");
+        assert!(
+            (found.kolmogorov_smirnov.value - 0.1).abs() < 1e-9,
+            "{found:?}"
+        );
         assert!(found.wasserstein.contains(20.0));
         assert_eq!(distances(&values, &[]), None);
     }

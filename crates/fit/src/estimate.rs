@@ -1,9 +1,9 @@
 //! A fitted number with its interval.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A fitted number and its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The best value.
     pub value: f64,

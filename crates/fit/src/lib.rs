@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod bottleneck;
+mod combined;
 mod comparison;
 mod delay;
 mod distance;
 mod estimate;
+mod files;
 mod loss;
 mod observations;
 mod parameters;
@@ -18,13 +20,14 @@ mod profile;
 mod simulated;
 
 pub use bottleneck::{Bottleneck, QueueKind};
-pub use comparison::{Comparison, DelayComparison, ThroughputComparison};
+pub use comparison::{Comparison, DelayComparison, LossComparison, ThroughputComparison};
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};
 pub use estimate::Estimate;
+pub use files::{FileError, read, read_record};
 pub use loss::LossFit;
 pub use observations::{
-    Burst, Intensity, LoadedSession, PathObservations, Probe, ProbeSession, TrafficRate,
+    Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession,
 };
 pub use parameters::Parameter;
 pub use profile::Origin;
@@ -50,51 +53,56 @@ pub struct LinkFit {
 /// The fitted conditions of one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectionFit {
-    /// The delay and its variation on the idle path.
-    pub delay: DelayFit,
-    /// The random loss, which occurs on the idle path too.
-    pub loss: LossFit,
+    /// The delay and its variation on the idle path; `None` if no probe was answered.
+    pub delay: Option<DelayFit>,
+    /// The random loss, which occurs on the idle path too; `None` without probes.
+    pub loss: Option<LossFit>,
     /// The rate and its queue. `None` if no load filled the path.
     pub bottleneck: Option<Bottleneck>,
 }
 
 impl LinkFit {
-    /// Fits a link to observations; `None` if no probe was answered on the idle path.
-    pub fn of(observed: &PathObservations) -> Option<Self> {
+    /// Fits a link to observations. What they do not show is absent.
+    pub fn of(observed: &PathObservations) -> Self {
         let one_way = observed.has_one_way();
         let losses = DIRECTIONS.map(|way| LossFit::of(&observed.idle, way));
-        let bottlenecks = [0, 1].map(|at| {
-            Bottleneck::of(observed, DIRECTIONS[at], &losses[at])
+        let [up, down] = [0, 1].map(|at| {
+            let loss = losses[at];
+            let bottleneck = Bottleneck::of(observed, DIRECTIONS[at], loss.as_ref());
+            (loss, bottleneck)
         });
-        let served_ms = [0, 1].map(|at| {
-            let rate = bottlenecks[at].as_ref().map(|one| one.rate.value);
+        let served_ms = [&up.1, &down.1].map(|bottleneck| {
+            let rate = bottleneck.as_ref().map(|one| one.rate.value);
             rate.map_or(0.0, |rate| f64::from(observed.idle.wire_bytes) * 8e3 / rate)
         });
-        let delays = [0, 1].map(|at| match one_way {
-            true => DelayFit::of_one_way(&observed.idle, DIRECTIONS[at], served_ms[at]),
-            false => DelayFit::of_half(&observed.idle, served_ms[0] + served_ms[1]),
-        });
-        let [up_delay, down_delay] = delays;
-        let [up_loss, down_loss] = losses;
-        let [up_bottleneck, down_bottleneck] = bottlenecks;
-        Some(Self {
-            up: DirectionFit {
-                delay: up_delay?,
-                loss: up_loss,
-                bottleneck: up_bottleneck,
-            },
-            down: DirectionFit {
-                delay: down_delay?,
-                loss: down_loss,
-                bottleneck: down_bottleneck,
-            },
+        let delay = |way: Direction| match one_way {
+            true => {
+                let [up, down] = served_ms;
+                DelayFit::of_one_way(&observed.idle, way, way.choose(up, down))
+            }
+            false => DelayFit::of_half(&observed.idle, served_ms.iter().sum()),
+        };
+        let direction = |way, (loss, bottleneck)| DirectionFit {
+            delay: delay(way),
+            loss,
+            bottleneck,
+        };
+        Self {
+            up: direction(Direction::Up, up),
+            down: direction(Direction::Down, down),
             one_way,
             duplicated_percent: loss::duplicated(&observed.idle),
-        })
+        }
     }
 
     /// Returns the conditions of a direction.
     pub fn toward(&self, direction: Direction) -> &DirectionFit {
         direction.choose(&self.up, &self.down)
+    }
+
+    /// Returns whether anything was learnt about the path.
+    pub fn is_empty(&self) -> bool {
+        let knows = |one: &DirectionFit| one.delay.is_some() || one.bottleneck.is_some();
+        !knows(&self.up) && !knows(&self.down)
     }
 }

@@ -1,8 +1,7 @@
 //! Random loss on the idle path, its bursts, and duplication.
 
 use conditions::Direction;
-use statrs::distribution::{Binomial, DiscreteCDF};
-use stats::losses::Losses;
+use stats::losses::{self, Losses};
 use stats::proportion;
 
 use crate::estimate::Estimate;
@@ -27,33 +26,38 @@ pub struct LossFit {
 }
 
 impl LossFit {
-    /// Fits the loss of a direction to the probes on the idle path.
-    pub fn of(idle: &ProbeSession, way: Direction) -> Self {
+    /// Fits the loss of a direction to the probes on the idle path; `None` without probes.
+    pub fn of(idle: &ProbeSession, way: Direction) -> Option<Self> {
         let lost = idle.probes.iter().map(|probe| probe.rtt_ms.is_none());
         let round_trip = Losses::in_order(lost);
         let (counts, is_half) = match idle.losses[index(way)] {
             Some(counts) => (counts, false),
             None => (round_trip, true),
         };
+        let interval = counts.interval()?;
         let share = counts.lost as f64 / counts.of.max(1) as f64;
-        let interval = counts.interval().unwrap_or([0.0, 1.0]);
         // Two directions with the same loss lose 1 - (1 - p)^2 together.
         let percent = Estimate::new(share, interval).map(|share| match is_half {
             true => 100.0 * (1.0 - (1.0 - share).sqrt()),
             false => 100.0 * share,
         });
-        Self {
+        Some(Self {
             percent,
             burst: burst(counts),
             counts,
             is_half,
-        }
+        })
     }
 
     /// Returns the share of packets that are lost, from 0 to 1.
     pub(crate) fn share(&self) -> Estimate {
         self.percent.map(|percent| percent / 100.0)
     }
+}
+
+/// Returns the share of packets that pass a direction with this random loss; all of them if it is not known.
+pub(crate) fn passes(random: Option<&LossFit>) -> f64 {
+    random.map_or(1.0, |random| 1.0 - random.share().value)
 }
 
 /// Returns the mean length of bursts, if more losses follow each other than independent losses would.
@@ -68,8 +72,7 @@ fn burst(counts: Losses) -> Option<Estimate> {
         return None;
     }
     let share = lost as f64 / of as f64;
-    let by_chance = Binomial::new(share, lost).ok()?.sf(following - 1);
-    if by_chance > ALARM {
+    if 1.0 - proportion::fewer_than(following, lost, share) > ALARM {
         return None;
     }
     let mean = lost as f64 / bursts as f64;
@@ -95,8 +98,8 @@ pub(crate) fn exceeds(lost: u64, of: u64, random: &LossFit) -> bool {
     let share = random.share().interval[1].min(1.0);
     let burst = random.burst.map_or(1.0, |burst| burst.value);
     let expected = share * of as f64;
-    let deviation = (expected * (1.0 - share) * (2.0 * burst - 1.0)).sqrt();
-    lost as f64 > expected + 3.0 * deviation + 2.0
+    let variance = expected * (1.0 - share) * losses::inflation(share, burst);
+    lost as f64 > expected + 3.0 * variance.sqrt() + 2.0
 }
 
 #[cfg(test)]
@@ -109,7 +112,10 @@ mod tests {
         assert_eq!(of(1000, 30, 29), None);
         assert_eq!(of(1000, 2, 1), None);
         let found = of(1000, 40, 10).unwrap();
-        assert!((found.value - 4.0).abs() < 1e-9 && found.contains(5.0), "{found:?}");
+        assert!(
+            (found.value - 4.0).abs() < 1e-9 && found.contains(5.0),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -9,6 +9,9 @@ use crate::estimate::Estimate;
 use crate::loss::LossFit;
 use crate::{DIRECTIONS, DirectionFit, LinkFit};
 
+/// The word of a parameter that the observations do not show.
+const NOT_LEARNT: &str = "not learnt";
+
 /// A fitted parameter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parameter {
@@ -20,6 +23,9 @@ pub struct Parameter {
     /// The value and its interval; absent for a word, and for a parameter that could not be fitted.
     #[serde(flatten)]
     pub estimate: Option<Estimate>,
+    /// The least and the greatest value of a session, if several are combined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<[f64; 2]>,
     /// The unit of the value; empty for a number of packets and without a value.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unit: &'static str,
@@ -31,11 +37,17 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    fn number(name: &'static str, estimate: Estimate, unit: &'static str, evidence: String) -> Self {
+    fn number(
+        name: &'static str,
+        estimate: Estimate,
+        unit: &'static str,
+        evidence: String,
+    ) -> Self {
         Self {
             direction: None,
             name,
             estimate: Some(estimate),
+            sessions: None,
             unit,
             word: None,
             evidence,
@@ -47,6 +59,7 @@ impl Parameter {
             direction: None,
             name,
             estimate: None,
+            sessions: None,
             unit: "",
             word: Some(word.to_owned()),
             evidence,
@@ -74,13 +87,19 @@ impl LinkFit {
 
 impl DirectionFit {
     fn parameters(&self, one_way: bool) -> Vec<Parameter> {
-        let mut rows = delay(&self.delay, one_way);
-        rows.extend(loss(&self.loss));
+        let absent = |name| {
+            let evidence = "no far end answered probes".to_owned();
+            vec![Parameter::word(name, NOT_LEARNT, evidence)]
+        };
+        let found = self.delay.as_ref().map(|found| delay(found, one_way));
+        let mut rows = found.unwrap_or_else(|| absent("delay"));
+        let found = self.loss.as_ref().map(loss);
+        rows.extend(found.unwrap_or_else(|| absent("loss")));
         match &self.bottleneck {
             Some(found) => rows.extend(bottleneck(found)),
             None => rows.push(Parameter::word(
                 "rate",
-                "not found",
+                NOT_LEARNT,
                 "no load exceeded the rate".to_owned(),
             )),
         }
@@ -89,15 +108,31 @@ impl DirectionFit {
 }
 
 fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
-    let statistic = if fit.jitter.is_some() { "mean" } else { "median" };
+    let statistic = if fit.jitter.is_some() {
+        "mean"
+    } else {
+        "median"
+    };
     let measured = match one_way {
         true => "",
         false => "half of the round trip: the clocks are not related; ",
     };
-    let evidence = format!("{measured}{statistic} of {} idle probes, without their own transmission", fit.probes);
+    let evidence = format!(
+        "{measured}{statistic} of {} idle probes, without their own transmission",
+        fit.probes
+    );
     let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];
     if let Some(jitter) = &fit.jitter {
-        rows.push(Parameter::number("jitter", jitter.spread_ms, "ms", law(jitter)));
+        let evidence = match one_way {
+            true => law(jitter),
+            false => format!("{}; of both directions together", law(jitter)),
+        };
+        rows.push(Parameter::number(
+            "jitter",
+            jitter.spread_ms,
+            "ms",
+            evidence,
+        ));
         rows.extend(jitter.half_life_ms.map(|half_life| {
             let evidence = "from the correlation of neighbouring probes".to_owned();
             Parameter::number("jitter half-life", half_life, "ms", evidence)
@@ -144,18 +179,23 @@ fn loss(fit: &LossFit) -> Vec<Parameter> {
 
 fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
     let mbit = fit.rate.map(|rate| rate / 1e6);
-    let evidence = "what arrived of loads above it, in L2 bytes without FCS".to_owned();
+    let evidence = fit.rate_evidence.clone();
     let mut rows = vec![Parameter::number("rate", mbit, "Mbit/s", evidence)];
     rows.extend(fit.burst_bytes.map(|bytes| {
         let evidence = "what arrived faster than the rate after silence".to_owned();
-        Parameter::number("rate burst", bytes.map(|bytes| bytes / 1024.0), "KiB", evidence)
+        Parameter::number(
+            "rate burst",
+            bytes.map(|bytes| bytes / 1024.0),
+            "KiB",
+            evidence,
+        )
     }));
-    rows.push(Parameter::word(
-        "queue kind",
-        fit.queue.name(),
-        fit.evidence.clone(),
-    ));
-    let (length, evidence) = match fit.queue {
+    let kind = fit.queue.map_or(NOT_LEARNT, QueueKind::name);
+    rows.push(Parameter::word("queue kind", kind, fit.evidence.clone()));
+    let Some(queue) = fit.queue else {
+        return rows;
+    };
+    let (length, evidence) = match queue {
         QueueKind::Fifo { ms, is_least } => (
             Some(ms),
             match is_least {
@@ -163,7 +203,9 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
                 false => "the wait beside a load far above the rate",
             },
         ),
-        QueueKind::Managed { most_ms } => (Some(most_ms), "the most beside a load far above the rate"),
+        QueueKind::Managed { most_ms } => {
+            (Some(most_ms), "the most beside a load far above the rate")
+        }
         QueueKind::Unclear { ms } => (Some(ms), "the wait beside a load far above the rate"),
         QueueKind::PerFlow | QueueKind::Policed => (None, ""),
     };

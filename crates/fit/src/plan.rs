@@ -1,6 +1,7 @@
-//! The measurement that [`LinkFit`](crate::LinkFit) needs: its phases, their times, and the rates of its loads.
+//! The measurement that [`LinkFit`](crate::LinkFit) needs: the times of its sessions, and the rates of its loads.
 
-use crate::loss::LossFit;
+use crate::loss::{self, LossFit};
+use crate::observations::LoadTraffic;
 
 /// The rates in bit/s that are tried one after another until one exceeds the path.
 pub const SEARCH_RATES: [f64; 6] = [2e6, 8e6, 32e6, 128e6, 512e6, 2048e6];
@@ -15,44 +16,38 @@ const STRONG: f64 = 2.0;
 const GENTLE_PACKETS: f64 = 60.0;
 /// The least and the largest share by which a gentle load exceeds the rate.
 const GENTLE_SHARE: [f64; 2] = [0.015, 0.3];
-/// The parts of the whole time of a strong load and of a gentle load, in each direction.
-const LOADED_PARTS: [f64; 2] = [0.13, 0.2];
+/// The sessions of probes on the idle path, each as long as the probes beside a load: one before the search, and one
+/// before each load.
+const IDLE_SESSIONS: f64 = 5.0;
+/// The loads: a strong and a gentle one in each direction.
+const LOADS: f64 = 4.0;
+/// The time on a short path for which `farwire measure probe` loads it before the first probe and after the last one.
+const AROUND_S: f64 = 3.0;
+/// The part of the whole time in which farwire connects and searches for the rates.
+const SEARCH_PART: f64 = 0.1;
+/// The least time in seconds for which a path is probed beside a load.
+const LEAST_PROBED_S: f64 = 1.0;
 
-/// The times of the phases in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FitTimes {
-    /// Probes on the idle path.
-    pub idle_s: f64,
-    /// The strong load in each direction.
-    pub strong_s: f64,
-    /// The gentle load in each direction.
-    pub gentle_s: f64,
+/// Returns for how many seconds to probe in each session, so that the whole measurement of a short path takes `total_s`.
+pub fn probed_s(total_s: f64) -> f64 {
+    let probed = (1.0 - SEARCH_PART) * total_s - LOADS * AROUND_S;
+    (probed / (IDLE_SESSIONS + LOADS)).max(LEAST_PROBED_S)
 }
 
-impl FitTimes {
-    /// Divides a time among the phases; about a tenth is left for finding the rate.
-    pub fn of(total_s: f64) -> Self {
-        let [strong, gentle] = LOADED_PARTS;
-        Self {
-            idle_s: (1.0 - 2.0 * (strong + gentle) - 0.1) * total_s,
-            strong_s: strong * total_s,
-            gentle_s: gentle * total_s,
-        }
-    }
+/// Returns the bytes that both loads of a direction with this rate, in bit/s, send beside probes for `probed_s` each.
+pub fn bytes(rate: f64, probed_s: f64) -> f64 {
+    (STRONG + 1.0 + GENTLE_SHARE[0]) * (probed_s + AROUND_S) * rate / 8.0
+}
 
-    /// Returns the times with shorter loads.
-    pub fn with_loads(self, share: f64) -> Self {
-        Self {
-            strong_s: share * self.strong_s,
-            gentle_s: share * self.gentle_s,
-            ..self
-        }
+/// Returns for how many seconds to probe in each session, so that the loads of both directions, whose rates have the sum
+/// `rates` in bit/s, send at most `most` bytes; `None` if the shortest loads send more.
+pub fn affordable_s(probed_s: f64, rates: f64, most: f64) -> Option<f64> {
+    if bytes(rates, probed_s) <= most {
+        return Some(probed_s);
     }
-
-    /// Returns the bytes that the loads of a direction with this rate, in bit/s, send.
-    pub fn bytes(self, rate: f64) -> f64 {
-        (STRONG * self.strong_s + (1.0 + GENTLE_SHARE[0]) * self.gentle_s) * rate / 8.0
-    }
+    let a_second = bytes(rates, 1.0 - AROUND_S);
+    let affordable = most / a_second - AROUND_S;
+    (affordable >= LEAST_PROBED_S).then_some(affordable)
 }
 
 /// Returns for how long a rate is sent to find that of the path, in seconds. On a long path, the first datagrams need a
@@ -61,10 +56,15 @@ pub fn search_s(round_trip_ms: f64) -> f64 {
     SEARCH_S + 2e-3 * round_trip_ms
 }
 
-/// Returns whether a path that passed `received` of `sent` (in the same unit) carries less than was sent. Random loss is
-/// no sign of it.
-pub fn is_full(sent: f64, received: f64, random: &LossFit) -> bool {
-    received < FULL_BELOW * sent * (1.0 - random.percent.value / 100.0)
+/// Returns whether a path that passed a load carries less than was sent. Random loss, as far as it is known, is no sign of
+/// it.
+pub fn is_full(load: &LoadTraffic, random: Option<&LossFit>) -> bool {
+    load.received() < FULL_BELOW * load.sent * loss::passes(random)
+}
+
+/// Returns the rate of a path that a load has filled, in bit/s, if the random loss occurs behind its bottleneck.
+pub fn served(load: &LoadTraffic, random: Option<&LossFit>) -> f64 {
+    load.received() / loss::passes(random).max(0.1)
 }
 
 /// Returns the rate of a strong load on a path of this rate, in the same unit.
@@ -83,11 +83,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_phases_fit_into_the_time() {
-        let times = FitTimes::of(30.0);
-        let loads = 2.0 * (times.strong_s + times.gentle_s);
-        assert!(times.idle_s > 5.0 && times.idle_s + loads < 28.0, "{times:?}");
-        assert!((times.with_loads(0.5).bytes(8e6) * 2.0 - times.bytes(8e6)).abs() < 1.0);
+    fn all_sessions_fit_into_the_time() {
+        let probed_s = probed_s(30.0);
+        assert!((probed_s - 5.0 / 3.0).abs() < 1e-9, "{probed_s}");
+        let sessions = IDLE_SESSIONS * probed_s + LOADS * (probed_s + AROUND_S);
+        assert!((sessions - 27.0).abs() < 1e-9, "{sessions}");
+    }
+
+    #[test]
+    fn a_small_budget_shortens_the_loads_and_a_smaller_one_allows_none() {
+        let whole = bytes(8e6, 5.0);
+        assert_eq!(affordable_s(5.0, 8e6, whole), Some(5.0));
+        // Half of the load's eight seconds has a second of probes.
+        let shorter = affordable_s(5.0, 8e6, 0.5 * whole).unwrap();
+        assert!((shorter - 1.0).abs() < 1e-9, "{shorter}");
+        assert_eq!(affordable_s(5.0, 8e6, 0.4 * whole), None);
+        assert_eq!(affordable_s(5.0, 0.0, 0.0), Some(5.0));
     }
 
     #[test]

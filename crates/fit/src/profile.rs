@@ -6,11 +6,12 @@ use conditions::Direction;
 use model::{BitsPerSec, Nanos};
 
 use crate::bottleneck::{Bottleneck, QueueKind};
-use crate::delay::JitterLaw;
+use crate::delay::{DelayFit, JitterLaw};
 use crate::estimate::Estimate;
+use crate::loss::LossFit;
 use crate::{DIRECTIONS, LinkFit};
 
-/// The least loss in percent that is written, unless its interval excludes less.
+/// The least loss in percent that is written.
 const LEAST_LOSS_PERCENT: f64 = 0.001;
 /// The bytes that a policer without a visible burst lets pass: ten full packets.
 const LEAST_POLICER_BURST: f64 = 15_140.0;
@@ -63,36 +64,25 @@ impl LinkFit {
 
     fn lines(&self, way: Direction) -> Vec<Line> {
         let fit = self.toward(way);
-        let half = if self.one_way { "" } else { "half of the round trip: " };
-        let delay = &fit.delay;
-        let mut lines = vec![line("delay", ms(delay.ms.value), half, delay.ms, ms)];
-        if let Some(jitter) = &delay.jitter {
-            let mut value = ms(jitter.spread_ms.value);
-            if jitter.law == JitterLaw::Normal {
-                value += ",normal";
-            }
-            if let Some(half_life) = jitter.half_life_ms {
-                value += &format!(",half-life={}", ms(half_life.value));
-            }
-            if delay.reorders {
-                value += ",free";
-            }
-            lines.push(line("jitter", value, "spread ", jitter.spread_ms, ms));
+        let half = if self.one_way {
+            ""
+        } else {
+            "half of the round trip: "
+        };
+        let mut lines = Vec::new();
+        if let Some(found) = &fit.delay {
+            lines.extend(delay(found, half));
         }
-        if let Some(skipped) = delay.skipped_percent {
-            lines.push(line("reorder", percent(skipped.value), "", skipped, percent));
-        }
-        let loss = fit.loss.percent;
-        if loss.value >= LEAST_LOSS_PERCENT {
-            let burst = fit.loss.burst.map_or(String::new(), |burst| {
-                // A burst of exactly the mean that independent losses have would be refused.
-                format!(",burst={:.2}", burst.value.max(1.01 / (1.0 - loss.value / 100.0)))
-            });
-            lines.push(line("loss", percent(loss.value) + &burst, "", loss, percent));
-        }
+        lines.extend(fit.loss.as_ref().and_then(loss));
         if let Some(duplicated) = self.duplicated_percent {
             let value = percent(duplicated.value);
-            lines.push(line("duplicate", value, "half of both directions: ", duplicated, percent));
+            lines.push(line(
+                "duplicate",
+                value,
+                "half of both directions: ",
+                duplicated,
+                percent,
+            ));
         }
         if let Some(found) = &fit.bottleneck {
             lines.extend(bottleneck(found));
@@ -116,10 +106,58 @@ fn line(
     }
 }
 
+/// Returns the lines of a delay that is `half` of a round trip, if that has a text.
+fn delay(delay: &DelayFit, half: &str) -> Vec<Line> {
+    let mut lines = vec![line("delay", ms(delay.ms.value), half, delay.ms, ms)];
+    if let Some(jitter) = &delay.jitter {
+        let mut value = ms(jitter.spread_ms.value);
+        if jitter.law == JitterLaw::Normal {
+            value += ",normal";
+        }
+        if let Some(half_life) = jitter.half_life_ms {
+            value += &format!(",half-life={}", ms(half_life.value));
+        }
+        if delay.reorders {
+            value += ",free";
+        }
+        lines.push(line("jitter", value, "spread ", jitter.spread_ms, ms));
+    }
+    if let Some(skipped) = delay.skipped_percent {
+        lines.push(line(
+            "reorder",
+            percent(skipped.value),
+            "",
+            skipped,
+            percent,
+        ));
+    }
+    lines
+}
+
+/// Returns the line of a loss, if it is large enough to be written.
+fn loss(loss: &LossFit) -> Option<Line> {
+    let share = loss.percent;
+    if share.value < LEAST_LOSS_PERCENT {
+        return None;
+    }
+    let burst = loss.burst.map_or(String::new(), |burst| {
+        // A burst of exactly the mean that independent losses have would be refused.
+        let least = 1.01 / (1.0 - share.value.min(99.0) / 100.0);
+        format!(",burst={:.2}", burst.value.max(least))
+    });
+    Some(line(
+        "loss",
+        percent(share.value) + &burst,
+        "",
+        share,
+        percent,
+    ))
+}
+
 fn bottleneck(found: &Bottleneck) -> Vec<Line> {
     let rate = found.rate;
     let burst = found.burst_bytes.map(|burst| burst.value);
-    if found.queue == QueueKind::Policed {
+    if found.queue == Some(QueueKind::Policed) {
         let burst = burst.unwrap_or(LEAST_POLICER_BURST);
         let value = format!("{},burst={burst:.0}b", bits(rate.value));
         return vec![line("police", value, "a policer; ", rate, bits)];
@@ -132,17 +170,29 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
         value: name.to_owned(),
         comment: comment.to_owned(),
     };
-    match found.queue {
-        QueueKind::Fifo { ms, is_least: false } => lines.push(length("", ms)),
+    let Some(queue) = found.queue else {
+        return lines;
+    };
+    match queue {
+        QueueKind::Fifo {
+            ms,
+            is_least: false,
+        } => lines.push(length("", ms)),
         QueueKind::Fifo { ms, is_least: true } => {
             lines.push(length("at least: it still grew; ", ms));
         }
         QueueKind::Managed { most_ms } => {
-            lines.push(managed("codel", "kept short under a gentle load; CoDel's usual parameters"));
+            lines.push(managed(
+                "codel",
+                "kept short under a gentle load; CoDel's usual parameters",
+            ));
             lines.push(length("the most under a strong load; ", most_ms));
         }
         QueueKind::PerFlow => {
-            lines.push(managed("fq_codel", "other flows did not wait; its usual parameters"));
+            lines.push(managed(
+                "fq_codel",
+                "other flows did not wait; its usual parameters",
+            ));
         }
         QueueKind::Unclear { ms } => {
             lines.push(length("FIFO and AQM cannot be distinguished; ", ms));
@@ -154,7 +204,10 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
 
 /// Writes milliseconds to a microsecond, as conditions have them.
 fn ms(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "a delay of centuries is no fit")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a delay of centuries is no fit"
+    )]
     let us = (value * 1e3).round().max(0.0) as u64;
     Nanos(us * 1_000).to_string()
 }

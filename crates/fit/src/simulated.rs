@@ -7,12 +7,13 @@ use std::collections::BinaryHeap;
 use conditions::read::toml_text;
 use conditions::{Direction, LinkSpec};
 use model::{Bytes, Flow, Link, Nanos, Outcome, Packet, PacketId, Side};
+use record::{Figure, Measurement, Metric, Phase, Sample, Statistic};
 use stats::losses::Losses;
 
-use crate::plan::{self, FitTimes, SEARCH_RATES};
+use crate::plan::{self, SEARCH_RATES};
 use crate::{
-    Burst, DIRECTIONS, Estimate, Intensity, JitterLaw, LinkFit, LoadedSession, LossFit, Origin,
-    PathObservations, Probe, ProbeSession, QueueKind, TrafficRate,
+    Comparison, DIRECTIONS, DelayFit, Intensity, JitterLaw, LinkFit, LoadTraffic, LoadedSession,
+    LossFit, Origin, PathObservations, Probe, ProbeSession, QueueKind,
 };
 
 /// The L2 bytes of a probe of 104 bytes of UDP over IPv4.
@@ -21,6 +22,10 @@ const PROBE_BYTES: u32 = 104 + 8 + 20 + 14;
 const LOAD_BYTES: u32 = 1400 + 8 + 20 + 14;
 const INTERVAL_S: f64 = 0.01;
 const SETTLE_S: f64 = 5.0;
+/// The time of a load before the first probe and after the last one, as `farwire measure probe --under` has them.
+const AROUND_S: [f64; 2] = [2.0, 1.0];
+/// The time of the whole measurement.
+const TIME_S: f64 = 30.0;
 
 /// A packet: a probe, its answer, or a datagram of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,27 +35,33 @@ enum Kind {
     Load,
 }
 
-/// A load, in bit/s of L2 bytes.
+/// A load, in bit/s of L2 bytes. It begins with its session.
 #[derive(Clone, Copy)]
 struct Load {
     direction: Direction,
     rate: f64,
-    from_s: f64,
-    until_s: f64,
-    omitted_s: f64,
+    lasts_s: f64,
 }
 
 /// What arrived of a load.
 #[derive(Default)]
 struct Received {
     bytes: f64,
-    first: Option<f64>,
-    last: f64,
+    first_s: Option<f64>,
+    last_s: f64,
 }
 
 impl Received {
-    fn seconds(&self) -> f64 {
-        self.last - self.first.unwrap_or(0.0)
+    /// Returns what the far end of a load reports.
+    fn traffic(&self, load: Load) -> LoadTraffic {
+        let arriving_s = self.last_s - self.first_s.unwrap_or(0.0);
+        LoadTraffic {
+            wire_bytes: LOAD_BYTES,
+            sent: load.rate,
+            bytes: self.bytes,
+            seconds: arriving_s.max(load.lasts_s),
+            error: 0.0,
+        }
     }
 }
 
@@ -73,31 +84,36 @@ impl Path {
         }
     }
 
-    /// Runs a session of probes for a time, beside a load.
-    fn session(&mut self, lasts_s: f64, load: Option<Load>) -> (ProbeSession, Received) {
+    /// Runs a session of probes between two times, beside a load.
+    fn session(
+        &mut self,
+        [from_s, until_s]: [f64; 2],
+        load: Option<Load>,
+    ) -> (ProbeSession, Received) {
         let start = self.now;
         let ns = |seconds: f64| start + (seconds * 1e9) as u64;
         let mut events = BinaryHeap::new();
-        let count = (lasts_s / INTERVAL_S) as usize;
-        let sent: Vec<u64> = (0..count).map(|at| ns(at as f64 * INTERVAL_S)).collect();
+        let count = ((until_s - from_s) / INTERVAL_S) as usize;
+        let sent: Vec<u64> = (0..count)
+            .map(|at| ns(from_s + at as f64 * INTERVAL_S))
+            .collect();
         events.extend((0..count).map(|at| Reverse((sent[at], Kind::Probe(at)))));
         if let Some(load) = load {
             let gap = f64::from(LOAD_BYTES) * 8.0 / load.rate;
-            let datagrams = ((load.until_s - load.from_s) / gap) as u32;
-            events.extend((0..datagrams).map(|at| {
-                Reverse((ns(load.from_s + f64::from(at) * gap), Kind::Load))
-            }));
+            let datagrams = (load.lasts_s / gap) as u32;
+            events.extend((0..datagrams).map(|at| Reverse((ns(f64::from(at) * gap), Kind::Load))));
         }
         let mut probes: Vec<Probe> = sent
             .iter()
             .map(|at| Probe {
-                at_s: (at - start) as f64 / 1e9,
+                at_s: (at - sent[0]) as f64 / 1e9,
                 lost: Some(Direction::Up),
                 ..Probe::default()
             })
             .collect();
         let mut received = Received::default();
         let (mut order, mut reordered, mut duplicates) = ([None; 2], [false; 2], 0);
+        let lasts_s = load.map_or(until_s, |load| load.lasts_s.max(until_s));
         let end = ns(lasts_s + SETTLE_S);
         loop {
             let event = events.peek().map(|Reverse((at, _))| *at);
@@ -133,12 +149,9 @@ impl Path {
                     Kind::Probe(_) | Kind::Answer(_) => duplicates += 1,
                     Kind::Load => {
                         let at_s = (due.0 - start) as f64 / 1e9;
-                        let load = load.unwrap();
-                        if at_s >= load.from_s + load.omitted_s {
-                            received.bytes += f64::from(LOAD_BYTES);
-                            received.first.get_or_insert(at_s);
-                            received.last = received.last.max(at_s);
-                        }
+                        received.bytes += f64::from(LOAD_BYTES);
+                        received.first_s.get_or_insert(at_s);
+                        received.last_s = received.last_s.max(at_s);
                     }
                 }
             }
@@ -184,79 +197,99 @@ impl Path {
     }
 
     /// Sends datagrams at rising rates until the path carries less than was sent.
-    fn search(&mut self, way: Direction, random: &LossFit) -> (Burst, f64) {
-        let mut found = None;
-        for rate in SEARCH_RATES {
+    fn search(&mut self, way: Direction, random: &LossFit) -> LoadTraffic {
+        let mut tried = SEARCH_RATES.into_iter().map(|rate| {
             let load = Load {
                 direction: way,
                 rate,
-                from_s: 0.0,
-                until_s: plan::search_s(100.0),
-                omitted_s: 0.0,
+                lasts_s: plan::search_s(100.0),
             };
-            let (_, received) = self.session(0.0, Some(load));
-            let arrived = received.bytes * 8.0 / received.seconds();
-            let burst = Burst {
-                direction: way,
-                bytes: received.bytes,
-                seconds: received.seconds(),
-            };
-            found = Some((burst, arrived));
-            if plan::is_full(rate, arrived, random) {
-                break;
-            }
-        }
-        found.unwrap()
+            self.session([0.0; 2], Some(load)).1.traffic(load)
+        });
+        tried
+            .find(|load| plan::is_full(load, Some(random)))
+            .unwrap()
     }
 
-    fn loaded(&mut self, way: Direction, intensity: Intensity, rate: f64, lasts_s: f64) -> LoadedSession {
+    fn loaded(
+        &mut self,
+        direction: Direction,
+        intensity: Intensity,
+        rate: f64,
+        probed_s: f64,
+    ) -> LoadedSession {
+        let [before_s, after_s] = AROUND_S;
         let load = Load {
-            direction: way,
+            direction,
             rate,
-            from_s: 0.2,
-            until_s: 0.2 + lasts_s,
-            omitted_s: 1.0,
+            lasts_s: before_s + probed_s + after_s,
         };
-        let (probes, received) = self.session(load.until_s + 0.5, Some(load));
+        let (probes, received) = self.session([before_s, before_s + probed_s], Some(load));
         LoadedSession {
-            direction: way,
+            direction,
             intensity,
             probes,
-            from_s: load.from_s,
-            until_s: load.until_s,
-            omitted_s: load.omitted_s,
-            load: TrafficRate {
-                wire_bytes: LOAD_BYTES,
-                sent: rate,
-                received: Estimate::within(received.bytes * 8.0 / received.seconds(), 0.0),
-            },
+            from_s: -before_s,
+            until_s: load.lasts_s - before_s,
+            load: received.traffic(load),
         }
+    }
+
+    /// Adds a session of probes on the idle path.
+    fn idle(&mut self, observed: &mut PathObservations, probed_s: f64) {
+        let (idle, _) = self.session([0.0, probed_s], None);
+        observed.idle.join(idle);
     }
 
     /// Measures the path as `farwire fit` does.
-    fn observe(&mut self, times: FitTimes) -> PathObservations {
-        let (idle, _) = self.session(times.idle_s, None);
-        let mut observed = PathObservations {
-            idle,
-            ..PathObservations::default()
-        };
-        for way in DIRECTIONS {
+    fn observe(&mut self, probed_s: f64) -> PathObservations {
+        let mut observed = PathObservations::default();
+        self.idle(&mut observed, probed_s);
+        let found = DIRECTIONS.map(|way| {
+            let random = LossFit::of(&observed.idle, way).unwrap();
+            let load = self.search(way, &random);
+            (way, load, plan::served(&load, Some(&random)))
+        });
+        for (way, search, rate) in found {
+            observed.searches.push((way, search));
+            self.idle(&mut observed, probed_s);
+            let strong = self.loaded(way, Intensity::Strong, plan::strong(rate), probed_s);
+            self.idle(&mut observed, probed_s);
             let random = LossFit::of(&observed.idle, way);
-            let (burst, rate) = self.search(way, &random);
-            observed.bursts.push(burst);
-            let strong = self.loaded(way, Intensity::Strong, plan::strong(rate), times.strong_s);
-            let served = strong.load.received.value / (1.0 - random.share().value);
-            observed.loaded.push(strong);
-            let gentle = plan::gentle(served, LOAD_BYTES);
-            let gentle = self.loaded(way, Intensity::Gentle, gentle, times.gentle_s);
-            observed.loaded.push(gentle);
+            let gentle = plan::gentle(plan::served(&strong.load, random.as_ref()), LOAD_BYTES);
+            let gentle = self.loaded(way, Intensity::Gentle, gentle, probed_s);
+            observed.loaded.extend([strong, gentle]);
         }
         observed
     }
 }
 
+fn observe(conditions: &str) -> PathObservations {
+    Path::new(conditions).observe(plan::probed_s(TIME_S))
+}
+
 fn fit(conditions: &str) -> LinkFit {
-    LinkFit::of(&Path::new(conditions).observe(FitTimes::of(30.0))).unwrap()
+    LinkFit::of(&observe(conditions))
+}
+
+/// Returns the loss of a direction, which was learnt.
+fn loss(fit: &LinkFit, way: Direction) -> LossFit {
+    fit.toward(way).loss.unwrap()
+}
+
+/// Returns the delay of a direction, which was learnt.
+fn delay(fit: &LinkFit, way: Direction) -> &DelayFit {
+    fit.toward(way).delay.as_ref().unwrap()
+}
+
+/// Returns the name of the kind of queue, which was learnt.
+fn kind(fit: &LinkFit, way: Direction) -> &'static str {
+    let queue = fit
+        .toward(way)
+        .bottleneck
+        .as_ref()
+        .and_then(|one| one.queue);
+    queue.map_or("none", QueueKind::name)
 }
 
 fn is_near(found: f64, truth: f64, absolute: f64, relative: f64) -> bool {
@@ -270,14 +303,25 @@ fn delays_rate_and_plain_queue_of_a_hidden_link_are_found() {
     );
     assert!(found.one_way);
     for (way, delay) in [(Direction::Up, 20.0), (Direction::Down, 35.0)] {
-        let fit = found.toward(way);
-        assert!(is_near(fit.delay.ms.value, delay, 0.1, 0.0), "{:?}", fit.delay);
-        assert_eq!(fit.delay.jitter, None);
-        assert!(fit.loss.percent.contains(1.0), "{:?}", fit.loss);
-        let bottleneck = fit.bottleneck.as_ref().unwrap();
-        assert!(is_near(bottleneck.rate.value, 20e6, 0.0, 0.02), "{bottleneck:?}");
+        let fit = self::delay(&found, way);
+        assert!(is_near(fit.ms.value, delay, 0.1, 0.0), "{fit:?}");
+        assert_eq!(fit.jitter, None);
+        assert!(
+            loss(&found, way).percent.contains(1.0),
+            "{:?}",
+            loss(&found, way)
+        );
+        let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
+        assert!(
+            is_near(bottleneck.rate.value, 20e6, 0.0, 0.02),
+            "{bottleneck:?}"
+        );
         assert_eq!(bottleneck.burst_bytes, None);
-        let QueueKind::Fifo { ms, is_least: false } = bottleneck.queue else {
+        let Some(QueueKind::Fifo {
+            ms,
+            is_least: false,
+        }) = bottleneck.queue
+        else {
             panic!("{bottleneck:?}");
         };
         assert!(is_near(ms.value, 100.0, 0.0, 0.05), "{ms:?}");
@@ -295,8 +339,8 @@ fn a_managed_queue_a_queue_per_flow_and_a_policer_are_distinguished() {
         ] {
             let found = fit(&format!("delay = '15ms'\n{how}"));
             for way in DIRECTIONS {
-                let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
-                assert_eq!(bottleneck.queue.name(), name, "{how}: {bottleneck:?}");
+                let bottleneck = &found.toward(way).bottleneck;
+                assert_eq!(kind(&found, way), name, "{how}: {bottleneck:?}");
             }
         }
     }
@@ -307,25 +351,36 @@ fn loss_in_bursts_and_jitter_are_found() {
     let found = fit(
         "rate = '20mbit'\n[up]\ndelay = '40ms'\njitter = '3ms'\nloss = '3%,burst=6'\n[down]\ndelay = '50ms'\njitter = '2ms,normal,half-life=50ms'",
     );
-    let up = &found.up;
-    assert!(up.loss.percent.contains(3.0), "{:?}", up.loss);
-    assert!(up.loss.burst.unwrap().contains(6.0), "{:?}", up.loss);
-    let jitter = up.delay.jitter.unwrap();
-    assert_eq!((jitter.law, jitter.half_life_ms), (JitterLaw::Uniform, None));
+    let lost = loss(&found, Direction::Up);
+    assert!(lost.percent.contains(3.0), "{lost:?}");
+    assert!(lost.burst.unwrap().contains(6.0), "{lost:?}");
+    let [up, down] = DIRECTIONS.map(|way| delay(&found, way));
+    let jitter = up.jitter.unwrap();
+    assert_eq!(
+        (jitter.law, jitter.half_life_ms),
+        (JitterLaw::Uniform, None)
+    );
     assert!(is_near(jitter.spread_ms.value, 3.0, 0.0, 0.1), "{jitter:?}");
-    assert!(is_near(up.delay.ms.value, 40.0, 0.3, 0.0), "{:?}", up.delay);
-    let jitter = found.down.delay.jitter.unwrap();
+    assert!(is_near(up.ms.value, 40.0, 0.3, 0.0), "{up:?}");
+    let jitter = down.jitter.unwrap();
     assert_eq!(jitter.law, JitterLaw::Normal, "{jitter:?}");
-    assert!(is_near(jitter.spread_ms.value, 2.0, 0.0, 0.25), "{jitter:?}");
-    assert!(is_near(jitter.half_life_ms.unwrap().value, 50.0, 0.0, 0.4), "{jitter:?}");
+    assert!(
+        is_near(jitter.spread_ms.value, 2.0, 0.0, 0.25),
+        "{jitter:?}"
+    );
+    assert!(
+        is_near(jitter.half_life_ms.unwrap().value, 50.0, 0.0, 0.4),
+        "{jitter:?}"
+    );
 }
 
 #[test]
 fn reordering_and_duplicates_are_found() {
     let found = fit("delay = '40ms'\nrate = '20mbit'\nreorder = '4%'\nduplicate = '2%'");
-    let skipped = found.up.delay.skipped_percent.unwrap();
+    let up = delay(&found, Direction::Up);
+    let skipped = up.skipped_percent.unwrap();
     assert!(skipped.contains(4.0), "{skipped:?}");
-    assert!(is_near(found.up.delay.ms.value, 40.0, 0.3, 0.0));
+    assert!(is_near(up.ms.value, 40.0, 0.3, 0.0), "{up:?}");
     let duplicated = found.duplicated_percent.unwrap();
     assert!(is_near(duplicated.value, 2.0, 0.5, 0.0), "{duplicated:?}");
 }
@@ -343,25 +398,29 @@ fn the_file_of_a_fit_is_a_profile_whose_numbers_have_a_source() {
     ] {
         let text = fit(hidden).to_toml(&origin);
         let spec: LinkSpec = toml_text(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        spec.check().unwrap_or_else(|error| panic!("{error}\n{text}"));
+        spec.check()
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(conditions::unfounded(&text), [], "{text}");
     }
 }
 
 #[test]
 fn unrelated_clocks_give_half_of_the_round_trip_and_the_same_rate() {
-    let mut path = Path::new("delay = '20ms'\nrate = '10mbit'\nqueue = '60ms'");
-    let mut observed = path.observe(FitTimes::of(30.0));
+    let mut observed = observe("delay = '20ms'\nrate = '10mbit'\nqueue = '60ms'");
     let sessions = observed.loaded.iter_mut().map(|one| &mut one.probes);
     for session in sessions.chain([&mut observed.idle]) {
-        session.probes.iter_mut().for_each(|probe| probe.one_way_ms = [None; 2]);
+        session
+            .probes
+            .iter_mut()
+            .for_each(|probe| probe.one_way_ms = [None; 2]);
     }
-    let found = LinkFit::of(&observed).unwrap();
+    let found = LinkFit::of(&observed);
     assert!(!found.one_way);
-    assert!(is_near(found.up.delay.ms.value, 20.0, 0.1, 0.0), "{:?}", found.up.delay);
+    let up = delay(&found, Direction::Up);
+    assert!(is_near(up.ms.value, 20.0, 0.1, 0.0), "{up:?}");
     let bottleneck = found.down.bottleneck.as_ref().unwrap();
     assert!(is_near(bottleneck.rate.value, 10e6, 0.0, 0.02));
-    assert_eq!(bottleneck.queue.name(), "fifo", "{bottleneck:?}");
+    assert_eq!(kind(&found, Direction::Down), "fifo", "{bottleneck:?}");
     let evidence = &found.parameters()[0].evidence;
     assert!(evidence.starts_with("half of the round trip"), "{evidence}");
 }
@@ -381,14 +440,17 @@ struct Hidden {
 
 impl Hidden {
     fn draw(random: &mut fastrand::Rng) -> Self {
-        let logarithmic = |random: &mut fastrand::Rng, low: f64, high: f64| {
-            low * (high / low).powf(random.f64())
-        };
+        let logarithmic =
+            |random: &mut fastrand::Rng, low: f64, high: f64| low * (high / low).powf(random.f64());
         let rate = logarithmic(random, 1e6, 200e6);
         let ten_packets_ms = 10.0 * 1514.0 * 8e3 / rate;
         let delay_ms = logarithmic(random, 1.0, 300.0);
         let is_lossy = random.u8(..3) > 0;
-        let loss_percent = if is_lossy { logarithmic(random, 0.1, 3.0) } else { 0.0 };
+        let loss_percent = if is_lossy {
+            logarithmic(random, 0.1, 3.0)
+        } else {
+            0.0
+        };
         let in_bursts = is_lossy && random.bool();
         let varies = random.bool();
         Self {
@@ -400,7 +462,10 @@ impl Hidden {
             burst: in_bursts.then(|| 2.0 + 6.0 * random.f64()),
             jitter: varies.then(|| {
                 let most = (0.2 * delay_ms).min(4.0);
-                (logarithmic(random, 0.3, most.max(0.5)).min(delay_ms / 4.0), random.bool())
+                (
+                    logarithmic(random, 0.3, most.max(0.5)).min(delay_ms / 4.0),
+                    random.bool(),
+                )
             }),
         }
     }
@@ -415,7 +480,9 @@ impl Hidden {
             managed => format!("rate = '{bits}'\naqm = '{managed}'\n"),
         };
         if self.loss_percent > 0.0 {
-            let burst = self.burst.map_or(String::new(), |burst| format!(",burst={burst:.2}"));
+            let burst = self
+                .burst
+                .map_or(String::new(), |burst| format!(",burst={burst:.2}"));
             text += &format!("loss = '{:.3}%{burst}'\n", self.loss_percent);
         }
         if let Some((spread, is_normal)) = self.jitter {
@@ -441,20 +508,20 @@ fn most_of_forty_links_drawn_from_a_seed_are_found() {
             let fit = found.toward(way);
             let bottleneck = fit.bottleneck.as_ref();
             let rate = bottleneck.map_or(0.0, |one| one.rate.value);
-            let kind = bottleneck.map_or("none", |one| one.queue.name());
+            let lost = loss(&found, way);
             let mut checks = vec![
-                is_near(fit.delay.ms.value, truth.delay_ms, 0.3, 0.02),
+                is_near(delay(&found, way).ms.value, truth.delay_ms, 0.3, 0.02),
                 is_near(rate, truth.rate, 0.0, 0.02),
-                fit.loss.percent.contains(truth.loss_percent),
-                kind == truth.kind,
+                lost.percent.contains(truth.loss_percent),
+                kind(&found, way) == truth.kind,
             ];
-            let queue = match bottleneck.map(|one| one.queue) {
+            let queue = match bottleneck.and_then(|one| one.queue) {
                 Some(QueueKind::Fifo { ms, .. } | QueueKind::Unclear { ms }) => ms.value,
                 _ => 0.0,
             };
             let is_fifo = truth.kind == "fifo";
             checks.push(!is_fifo || is_near(queue, truth.queue_ms, 0.0, 0.15));
-            let burst = fit.loss.burst.map(|burst| burst.value);
+            let burst = lost.burst.map(|burst| burst.value);
             let ratio = burst.zip(truth.burst).map(|(found, truth)| found / truth);
             checks.push(ratio.is_none_or(|ratio| (1.0 / 1.5..=1.5).contains(&ratio)));
             let counts = [true, true, true, true, is_fifo, ratio.is_some()];
@@ -477,4 +544,88 @@ fn most_of_forty_links_drawn_from_a_seed_are_found() {
             "{right} of {all}\n{wrong}"
         );
     }
+}
+
+/// The time for which the idle path is probed for a comparison, so that a difference of a fifth in losses is no chance.
+const COMPARED_S: f64 = 300.0;
+
+/// Returns what a comparison needs of a measurement, with loads of `rate` in bit/s.
+fn measured(conditions: &str, rate: f64) -> Measurement {
+    let mut path = Path::new(conditions);
+    let mut measurement = Measurement::default();
+    let (idle, _) = path.session([0.0, COMPARED_S], None);
+    add(&mut measurement, &idle, Phase::Idle);
+    for (way, phase) in DIRECTIONS
+        .into_iter()
+        .zip([Phase::LoadedUp, Phase::LoadedDown])
+    {
+        let loaded = path.loaded(way, Intensity::Strong, plan::strong(rate), 3.0);
+        add(&mut measurement, &loaded.probes, phase);
+        let goodput = loaded.load.received();
+        let goodput = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, goodput);
+        measurement.figures.push(goodput.toward(way).during(phase));
+    }
+    measurement
+}
+
+/// Adds a session of probes to a measurement, as `farwire measure quality` reports it.
+fn add(measurement: &mut Measurement, session: &ProbeSession, phase: Phase) {
+    let numbered = (1..).zip(&session.probes);
+    let samples = numbered.map(|(index, probe)| {
+        let (metric, value) = match probe.rtt_ms {
+            Some(rtt) => (Metric::RttMs, rtt),
+            None => (Metric::LostPackets, 1.0),
+        };
+        Sample {
+            phase: Some(phase),
+            direction: probe.lost,
+            ..Sample::new(probe.at_s, metric, index, value)
+        }
+    });
+    measurement.samples.extend(samples);
+    for (way, losses) in DIRECTIONS.into_iter().zip(session.losses) {
+        let figure = Figure::new(Metric::LostPercent, Statistic::Mean, 0.0);
+        measurement.figures.push(Figure {
+            losses,
+            ..figure.toward(way).during(phase)
+        });
+    }
+}
+
+#[test]
+fn a_link_with_one_parameter_wrong_by_a_fifth_is_reported_as_different() {
+    const LINKS: u64 = 10;
+    const PARAMETERS: [&str; 4] = ["rate", "delay", "queue", "loss"];
+    let mut random = fastrand::Rng::with_seed(20);
+    let (mut found, mut alarms) = ([0; PARAMETERS.len()], 0);
+    for seed in 1..=LINKS {
+        let mbit = 1.0 + 9.0 * random.f64();
+        let truth = [
+            mbit,
+            10.0 + 90.0 * random.f64(),
+            150.0 + 250.0 * random.f64(),
+            3.0,
+        ];
+        let text = |[rate, delay, queue, loss]: [f64; 4], seed| {
+            format!(
+                "seed = {seed}\nrate = '{:.0}kbit'\ndelay = '{delay:.3}ms'\nqueue = '{queue:.2}ms'\nloss = '{loss:.3}%'",
+                1e3 * rate
+            )
+        };
+        let path = measured(&text(truth, seed), 1e6 * mbit);
+        let compared = |parameters, seed| {
+            Comparison::of(&path, &measured(&text(parameters, seed), 1e6 * mbit)).different
+        };
+        let unchanged = compared(truth, seed + LINKS);
+        alarms += u32::from(!unchanged.is_empty());
+        for (at, found) in found.iter_mut().enumerate() {
+            let mut wrong = truth;
+            wrong[at] *= 1.2;
+            *found += u32::from(!compared(wrong, seed + 2 * LINKS).is_empty());
+        }
+    }
+    for (parameter, found) in PARAMETERS.into_iter().zip(found) {
+        assert!(found >= 9, "{parameter}: {found} of {LINKS}");
+    }
+    assert!(alarms <= 1, "{alarms} of {LINKS} right links are reported");
 }

@@ -1,24 +1,19 @@
-//! The measurement of a path: probes on the idle path, the search for the rates, and probes beside loads.
+//! The measurement of a path: probes on the idle path, the search for the rates, and loads with probes beside them.
 
 use std::net::IpAddr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use conditions::Direction;
-use fit::plan::{self, FitTimes, SEARCH_RATES};
-use fit::{
-    Burst, Estimate, Intensity, LoadedSession, LossFit, PathObservations, ProbeSession,
-    TrafficRate,
-};
+use fit::plan::{self, SEARCH_RATES};
+use fit::{LoadTraffic, LoadedSession, LossFit, PathObservations, ProbeSession};
 use instruments::Session;
 use instruments::endpoint::{self, Family};
 use instruments::failure::{Blame, Failure};
-use instruments::measure::{FarEnd, InstrumentArgs, Kind, Parameters};
-use record::{Figure, Measurement, Metric, Statistic};
+use instruments::measure::{FarEnd, Kind, Parameters};
+use record::{Measurement, Phase};
 use serde_json::{Value, json};
 use stats::layers::ip_header;
-use stats::order_statistics::{quantile, sorted};
 
 use crate::notes::note;
 
@@ -26,34 +21,48 @@ use crate::notes::note;
 const STAMP_PORTS: [u16; 2] = [862, 8620];
 /// The TCP port of a far end's web server.
 const HTTP_PORT: u16 = 8080;
-/// The payload of a probe in bytes.
+/// The congestion control of the loads of the comparison, which must be the same on the path and through the link.
+pub(super) const CONGESTION: &str = "cubic";
+/// The payload of a probe in bytes, of UDP as well as of ICMP.
 const PROBE_BYTES: u32 = 104;
-/// The payload of a datagram of a load in bytes, which fits the MTU of most paths.
-const LOAD_BYTES: u32 = 1400;
-/// The headers of Ethernet and UDP in bytes.
+/// The headers of Ethernet, and of UDP or ICMP, in bytes.
 const HEADERS: u32 = 14 + 8;
+/// The L2 bytes that a datagram of a load usually has, until the far end has counted one.
+const USUAL_DATAGRAM: u32 = 1490;
 /// The time between two probes.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The time for which a probe beside a strong load is awaited, in addition to two round trips.
-const PATIENCE_MS: f64 = 2500.0;
-/// The part of the time around a load that passes before it begins.
-const BEFORE_LOAD: f64 = 0.6;
+/// The number of probes that look for a reflector, so that a lossy path hardly ever loses all of them.
+const FEW: u32 = 5;
+/// The time for which these probes are awaited. It exceeds the round trip over any satellite.
+const FEW_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time for which a probe is awaited, which is longer than most queues.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time to connect to a far end's iperf3 server.
+const CONNECT_TIMEOUT: &str = "10s";
 /// The part of the budget that the search for the rates may use.
 const SEARCH_PART: f64 = 0.25;
-/// The least time of a load: one second is left out of its rate.
-const LEAST_LOAD_S: f64 = 2.0;
-/// The time of the measurement that is compared with the fitted link.
+/// The least time in seconds of the measurement that is compared with the fitted link.
 const LEAST_PROOF_S: f64 = 14.0;
-/// The part of that time in which each of its three loads runs, and the number of directions of all three loads, by
-/// direction.
-const PROOF_LOADS: (f64, f64) = (0.3, 2.0);
+/// The part of that time for which it loads each direction: a third of seven eighths for each of its three loads, two of
+/// which load a direction.
+const PROOF_LOADED: f64 = 2.0 / 3.0 * 7.0 / 8.0;
 
 /// The path to a far end.
 pub(super) struct Path<'a> {
     far_end: FarEnd,
-    stamp_port: u16,
+    reflector: Reflector,
     session: &'a Session,
-    directions: Vec<Direction>,
+}
+
+/// The service of a far end that answers probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reflector {
+    /// A STAMP reflector at this UDP port.
+    Stamp(u16),
+    /// The kernel, which answers pings.
+    Ping,
+    /// Nothing answers.
+    Absent,
 }
 
 /// The result of the measurement.
@@ -62,17 +71,15 @@ pub(super) struct Measured {
     pub(super) observed: PathObservations,
     /// The measurement that is held out, or the reason why there is none.
     pub(super) held_out: Result<Measurement, String>,
-    /// The time of the held-out measurement in seconds.
-    pub(super) held_out_s: f64,
     /// What the measurement could not learn, each with its reason.
     pub(super) lacks: Vec<String>,
 }
 
-/// What the user allows.
+/// The limits that the user sets.
 pub(super) struct Limits {
     /// The time of the measurement that is fitted, in seconds.
     pub(super) time_s: f64,
-    /// The payload that all loads together may send, in bytes.
+    /// The bytes that all loads together may send.
     pub(super) budget: f64,
     /// Whether to measure once more for the comparison.
     pub(super) with_proof: bool,
@@ -83,20 +90,18 @@ impl Limits {
     pub(super) fn proof_s(&self) -> f64 {
         (self.time_s / 3.0).max(LEAST_PROOF_S)
     }
-}
 
-/// The rate of a direction, as the search found it.
-struct FoundRate {
-    direction: Direction,
-    /// In bit/s of L2 bytes.
-    rate: f64,
+    /// Returns the bytes that the loads of the held-out measurement send on a path whose rates have this sum, in bit/s.
+    fn proof_bytes(&self, rates: f64) -> f64 {
+        PROOF_LOADED * self.proof_s() * rates / 8.0
+    }
 }
 
 impl<'a> Path<'a> {
-    /// Finds the far end.
+    /// Finds the services of a host.
     ///
     /// # Errors
-    /// The name does not resolve, or no far end of farwire answers there.
+    /// The name does not resolve, or the user stopped the program.
     pub(super) fn find(host: &str, session: &'a Session) -> Result<Self, Failure> {
         let address = endpoint::resolve(host, STAMP_PORTS[0], Family::Any).or_bad_input()?;
         let mut path = Self {
@@ -104,20 +109,21 @@ impl<'a> Path<'a> {
                 address: address.ip(),
                 http: HTTP_PORT,
             },
-            stamp_port: 0,
+            reflector: Reflector::Absent,
             session,
-            directions: vec![Direction::Down, Direction::Up],
         };
-        for port in STAMP_PORTS {
-            path.stamp_port = port;
-            let few = path.probe(5, 1000.0)?;
-            if few.failure.is_none() {
+        let [first, second] = STAMP_PORTS.map(Reflector::Stamp);
+        for reflector in [first, second, Reflector::Ping] {
+            path.check_stop()?;
+            path.reflector = reflector;
+            // If this machine may not send such probes, another kind may work.
+            let few = path.probe(FEW, FEW_TIMEOUT, None);
+            if few.is_ok_and(|few| few.failure.is_none()) {
                 return Ok(path);
             }
         }
-        Err(Failure::from(anyhow::anyhow!(
-            "{host} answers no probes at the UDP ports 862 and 8620: start `farwire serve` there"
-        )))
+        path.reflector = Reflector::Absent;
+        Ok(path)
     }
 
     /// Measures the path within `limits`.
@@ -125,302 +131,306 @@ impl<'a> Path<'a> {
     /// # Errors
     /// An instrument failed, or the budget is too small for the path.
     pub(super) fn measure(&self, limits: &Limits) -> Result<Measured, Failure> {
-        let times = FitTimes::of(limits.time_s);
-        note("farwire: fit: probes on the idle path");
-        let idle = self.idle(times.idle_s)?;
-        let round_trip_ms = idle_round_trip(&idle)?;
+        let probed_s = plan::probed_s(limits.time_s);
+        let mut lacks = Vec::new();
         let mut observed = PathObservations {
-            idle,
+            idle: self.idle(probed_s, &mut lacks)?,
             ..PathObservations::default()
         };
-        let mut lacks = Vec::new();
-        let mut sent = 0.0;
-        let mut rates = Vec::new();
-        for way in &self.directions {
-            let most = sent + SEARCH_PART / 2.0 * limits.budget;
-            let found = self.search(*way, round_trip_ms, &mut observed, &mut sent, most)?;
-            match found {
-                Ok(rate) => rates.push(FoundRate {
-                    direction: *way,
-                    rate,
-                }),
+        let mut left = limits.budget;
+        for way in [Direction::Down, Direction::Up] {
+            let mut most = SEARCH_PART / 2.0 * limits.budget;
+            left -= most;
+            match self.search(way, &observed.idle, &mut most)? {
+                Ok(load) => observed.searches.push((way, load)),
                 Err(lack) => lacks.push(lack),
             }
+            left += most;
         }
-        let proof_s = limits.proof_s();
-        let spends = Spending::of(&rates, times, limits, sent)?;
-        note(format_args!("farwire: fit: {spends}"));
-        for found in &rates {
-            self.loads(found, spends.times, round_trip_ms, &mut observed)?;
-        }
-        let held_out = match (limits.with_proof, spends.with_proof) {
-            (true, true) => {
-                note("farwire: fit: the measurement that is held out for the comparison");
-                self.instrument("quality", json!({ "time": format!("{proof_s:.0}s") }))?
-                    .measure(self.session)
-                    .map(|found| Ok(found.measurement))?
-            }
-            (true, false) => Err("the budget does not allow a second measurement".to_owned()),
-            (false, _) => Err("--no-proof leaves it out".to_owned()),
+        let rates: f64 = observed
+            .searches
+            .iter()
+            .map(|(way, load)| self.rate(*way, load, &observed.idle))
+            .sum();
+        let held_out = self.can_hold_out(limits, &observed);
+        let (probed_s, held_out) = share_out(limits, probed_s, rates, left, held_out)?;
+        let proof = if held_out.is_ok() {
+            limits.proof_bytes(rates)
+        } else {
+            0.0
         };
-        let held_out = held_out.and_then(|found| match &found.failure {
-            Some(cause) => Err(cause.clone()),
-            None => Ok(found),
-        });
+        note(format_args!(
+            "farwire: fit: the following loads send about {:.0} MB",
+            (plan::bytes(rates, probed_s) + proof) / 1e6
+        ));
+        for (way, search) in observed.searches.clone() {
+            self.loads(way, &search, probed_s, &mut observed)?;
+        }
+        let held_out = match held_out {
+            Ok(()) => self.hold_out(limits.proof_s())?,
+            Err(cause) => Err(cause),
+        };
         Ok(Measured {
             observed,
             held_out,
-            held_out_s: proof_s,
             lacks,
         })
     }
 
-    /// Probes the idle path.
-    fn idle(&self, lasts_s: f64) -> Result<ProbeSession, Failure> {
-        let measurement = self.probe(probes_in(lasts_s), PATIENCE_MS)?;
-        if let Some(cause) = &measurement.failure {
-            return Err(Failure::from(anyhow::anyhow!("probes on the idle path: {cause}")));
+    /// Probes the idle path. Adds what the reflector cannot tell to `lacks`.
+    fn idle(&self, probed_s: f64, lacks: &mut Vec<String>) -> Result<ProbeSession, Failure> {
+        match self.reflector {
+            Reflector::Stamp(_) => {}
+            Reflector::Ping => lacks.push(
+                "each direction's part of delay and loss, and the queue: the far end answers pings, but no probes (STAMP)"
+                    .to_owned(),
+            ),
+            Reflector::Absent => {
+                lacks.push(
+                    "delay, loss and the queue: the far end answers neither probes (STAMP) nor pings"
+                        .to_owned(),
+                );
+                return Ok(ProbeSession::default());
+            }
         }
-        Ok(ProbeSession::of(&measurement, None, self.wire(PROBE_BYTES)))
+        note("farwire: fit: probes on the idle path");
+        let idle = self.probe(probes_in(probed_s), TIMEOUT, None)?;
+        if let Some(cause) = &idle.failure {
+            lacks.push(format!("a part of delay and loss: {cause}"));
+        }
+        Ok(ProbeSession::of(&idle, None, self.headers()))
     }
 
-    /// Sends datagrams at rising rates until the path carries less than was sent. Returns the rate that it carried. The
-    /// inner error is the reason why there is none.
+    /// Sends datagrams at rising rates until the path carries less than was sent, and at most `left` bytes. Returns the
+    /// load that filled the path. The inner error is the reason why there is none.
     fn search(
         &self,
         way: Direction,
-        round_trip_ms: f64,
-        observed: &mut PathObservations,
-        sent: &mut f64,
-        most: f64,
-    ) -> Result<Result<f64, String>, Failure> {
-        let random = LossFit::of(&observed.idle, way);
-        let lasts_s = plan::search_s(round_trip_ms);
+        idle: &ProbeSession,
+        left: &mut f64,
+    ) -> Result<Result<LoadTraffic, String>, Failure> {
+        note(format_args!(
+            "farwire: fit: the search for the rate {}",
+            way.name()
+        ));
+        let random = LossFit::of(idle, way);
+        let round_trips: Vec<f64> = idle
+            .probes
+            .iter()
+            .filter_map(|probe| probe.rtt_ms)
+            .collect();
+        let longest_ms = round_trips.into_iter().fold(0.0, f64::max);
+        let lasts_s = plan::search_s(longest_ms.min(1e3));
         let mut carried = 0.0;
         for rate in SEARCH_RATES {
             let bytes = rate * lasts_s / 8.0;
-            if *sent + bytes > most {
+            if bytes > *left {
                 break;
             }
-            *sent += bytes;
-            let measurement = self.load(way, rate, lasts_s, 0)?;
-            let Some(found) = self.traffic(&measurement, way)? else {
+            *left -= bytes;
+            let measurement = self.load(way, rate, USUAL_DATAGRAM, lasts_s)?;
+            let Some(load) = LoadTraffic::of(&measurement, None, way, self.headers()) else {
                 let cause = measurement.failure.as_deref().unwrap_or("nothing arrived");
                 return Ok(Err(format!("the rate {}: {cause}", way.name())));
             };
-            carried = found.received.value;
-            if plan::is_full(found.sent, carried, &random) {
-                let bytes = total(&measurement, Metric::ReceivedBytes, way).unwrap_or_default();
-                let bytes = bytes * f64::from(found.wire_bytes) / f64::from(LOAD_BYTES);
-                observed.bursts.push(Burst {
-                    direction: way,
-                    bytes,
-                    seconds: 8.0 * bytes / carried,
-                });
-                return Ok(Ok(carried));
+            if plan::is_full(&load, random.as_ref()) {
+                return Ok(Ok(load));
             }
+            carried = load.received();
         }
         Ok(Err(format!(
-            "the rate {} is above {:.0} Mbit/s, which the budget allows to send",
+            "the rate {}: it is above {:.0} Mbit/s, and the budget allows no faster load",
             way.name(),
             carried / 1e6
         )))
     }
 
-    /// Probes beside a strong and a gentle load.
+    /// Returns the rate of a direction that a load has filled, in bit/s.
+    fn rate(&self, way: Direction, load: &LoadTraffic, idle: &ProbeSession) -> f64 {
+        plan::served(load, LossFit::of(idle, way).as_ref())
+    }
+
+    /// Loads a direction strongly and, if it can be probed meanwhile, gently.
     fn loads(
         &self,
-        found: &FoundRate,
-        times: FitTimes,
-        round_trip_ms: f64,
+        way: Direction,
+        search: &LoadTraffic,
+        probed_s: f64,
         observed: &mut PathObservations,
     ) -> Result<(), Failure> {
-        let way = found.direction;
-        let random = LossFit::of(&observed.idle, way);
-        let passes = (1.0 - random.percent.value / 100.0).max(0.1);
-        let strong = LoadPlan {
-            direction: way,
-            intensity: Intensity::Strong,
-            rate: plan::strong(found.rate / passes),
-            lasts_s: times.strong_s,
-            round_trip_ms,
-            patience_ms: PATIENCE_MS,
-        };
-        let strong = self.loaded(&strong)?;
-        let longest = strong.probes.probes.iter().filter_map(|probe| probe.rtt_ms);
-        let longest = longest.fold(round_trip_ms, f64::max);
-        let served = strong.load.received.value / passes;
-        let gentle = LoadPlan {
-            direction: way,
-            intensity: Intensity::Gentle,
-            rate: plan::gentle(served, strong.load.wire_bytes),
-            lasts_s: times.gentle_s,
-            round_trip_ms,
-            patience_ms: 1.3 * longest + 200.0,
-        };
-        observed.loaded.push(strong);
-        observed.loaded.push(self.loaded(&gentle)?);
+        let datagram = search.wire_bytes;
+        let rate = plan::strong(self.rate(way, search, &observed.idle));
+        let strong = self.loaded(way, rate, datagram, probed_s, observed)?;
+        if let Reflector::Stamp(_) = self.reflector {
+            let rate = plan::gentle(self.rate(way, &strong, &observed.idle), datagram);
+            self.loaded(way, rate, datagram, probed_s, observed)?;
+        }
         Ok(())
     }
 
-    /// Probes beside a load.
-    fn loaded(&self, load: &LoadPlan) -> Result<LoadedSession, Failure> {
-        let way = load.direction;
+    /// Loads a direction at this rate in L2 bit/s, and probes the path before and meanwhile.
+    fn loaded(
+        &self,
+        way: Direction,
+        rate: f64,
+        datagram: u32,
+        probed_s: f64,
+        observed: &mut PathObservations,
+    ) -> Result<LoadTraffic, Failure> {
         note(format_args!(
-            "farwire: fit: {:.2} Mbit/s {} for {:.1} s, probed",
-            load.rate / 1e6,
-            way.name(),
-            load.lasts_s
+            "farwire: fit: a load of {:.2} Mbit/s {}",
+            rate / 1e6,
+            way.name()
         ));
-        // Connecting takes some round trips before the load, and exchanging results some after it.
-        let around_s = 0.5 + 8e-3 * load.round_trip_ms;
-        let count = probes_in(load.lasts_s + around_s);
-        let patience_ms = load.patience_ms + 2.0 * load.round_trip_ms;
-        let probing = || self.probe(count, patience_ms);
-        let (probed, from_s, loaded) = thread::scope(|scope| {
-            let probing = scope.spawn(probing);
-            let begun = Instant::now();
-            let loaded = self.load(way, load.rate, load.lasts_s, 1);
-            let around_s = (begun.elapsed().as_secs_f64() - load.lasts_s).max(0.0);
-            let joined = probing.join();
-            let probed = joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (probed, BEFORE_LOAD * around_s, loaded)
-        });
-        let (probed, loaded) = (probed?, loaded?);
-        let traffic = self.traffic(&loaded, way)?;
-        let traffic = traffic.with_context(|| {
-            let cause = loaded.failure.as_deref().unwrap_or("nothing arrived");
+        let headers = self.headers();
+        let (session, failure) = match self.reflector {
+            Reflector::Stamp(_) => {
+                let under = format!("udp:{:.0}bit,{}", self.payload(rate, datagram), way.name());
+                let found = self.probe(probes_in(probed_s), TIMEOUT, Some(under))?;
+                let idle = ProbeSession::of(&found, Some(Phase::Idle), headers);
+                observed.idle.join(idle);
+                (LoadedSession::of(&found, headers), found.failure)
+            }
+            Reflector::Ping | Reflector::Absent => {
+                let found = self.load(way, rate, datagram, probed_s)?;
+                let load = LoadTraffic::of(&found, None, way, headers);
+                let session = load.map(|load| LoadedSession::unprobed(way, load));
+                (session, found.failure)
+            }
+        };
+        let session = session.with_context(|| {
+            let cause = failure.unwrap_or_else(|| "nothing arrived".to_owned());
             format!("the load {}: {cause}", way.name())
         })?;
-        Ok(LoadedSession {
-            direction: way,
-            intensity: load.intensity,
-            probes: ProbeSession::of(&probed, None, self.wire(PROBE_BYTES)),
-            from_s,
-            until_s: from_s + load.lasts_s,
-            omitted_s: 1.0,
-            load: traffic,
+        let load = session.load;
+        observed.loaded.push(session);
+        Ok(load)
+    }
+
+    /// Checks whether a second measurement can be held out. The error is the reason why not.
+    fn can_hold_out(&self, limits: &Limits, observed: &PathObservations) -> Result<(), String> {
+        let cause = if !limits.with_proof {
+            "--no-proof leaves the comparison out"
+        } else if !matches!(self.reflector, Reflector::Stamp(_)) {
+            "it needs a far end that answers probes (STAMP), as `farwire serve` does"
+        } else if observed.searches.len() < 2 {
+            "the rate of a direction is not known, so that its loads could exceed the budget"
+        } else {
+            return Ok(());
+        };
+        Err(cause.to_owned())
+    }
+
+    /// Measures once more. The inner error is the reason why that failed.
+    fn hold_out(&self, lasts_s: f64) -> Result<Result<Measurement, String>, Failure> {
+        note("farwire: fit: the measurement that is held out for the comparison");
+        let options = json!({ "time": format!("{lasts_s:.0}s"), "congestion": CONGESTION });
+        let found = self.measure_with("quality", options)?;
+        Ok(match found.failure {
+            Some(cause) => Err(cause),
+            None => Ok(found),
         })
     }
 
-    /// Runs a session of probes.
-    fn probe(&self, count: u32, timeout_ms: f64) -> Result<Measurement, Failure> {
-        let options = json!({
-            "port": self.stamp_port,
+    /// Runs a session of probes and, with `under`, another one beside that load.
+    fn probe(
+        &self,
+        count: u32,
+        timeout: Duration,
+        under: Option<String>,
+    ) -> Result<Measurement, Failure> {
+        let mut options = json!({
             "count": count,
             "interval": format!("{}ms", INTERVAL.as_millis()),
             "size": PROBE_BYTES,
-            "timeout": format!("{timeout_ms:.0}ms"),
+            "timeout": format!("{}ms", timeout.as_millis()),
         });
-        let probe = self.instrument("probe", options)?;
-        Ok(probe.measure(self.session)?.measurement)
-    }
-
-    /// Sends datagrams at this rate in L2 bit/s for a time, the first `omitted` seconds of which do not count.
-    fn load(&self, way: Direction, rate: f64, lasts_s: f64, omitted: u32) -> Result<Measurement, Failure> {
-        let payload = rate * f64::from(LOAD_BYTES) / f64::from(self.wire(LOAD_BYTES));
-        let counted_ms = 1e3 * (lasts_s - f64::from(omitted)).max(0.1);
-        let options = json!({
-            "bitrate": format!("{payload:.0}"),
-            "length": LOAD_BYTES,
-            "time": format!("{counted_ms:.0}ms"),
-            "omit": omitted.to_string(),
-            "reverse": way == Direction::Down,
-        });
-        let load = self.instrument("udp", options)?;
-        Ok(load.measure(self.session)?.measurement)
-    }
-
-    /// Returns what a load sent and what arrived of it, at L2; `None` if nothing arrived.
-    fn traffic(&self, measurement: &Measurement, way: Direction) -> Result<Option<TrafficRate>> {
-        if let Some(cause) = self.session.stop.cause() {
-            bail!("{cause}");
+        if let Some(under) = under {
+            options["under"] = under.into();
         }
-        let wire_bytes = self.wire(LOAD_BYTES);
-        let at_l2 = |goodput: f64| goodput * f64::from(wire_bytes) / f64::from(LOAD_BYTES);
-        let received = figure(measurement, Metric::GoodputBitPerS, Statistic::Mean, way);
-        let sent = figure(measurement, Metric::SentRateBitPerS, Statistic::Mean, way);
-        let Some((received, sent)) = received.zip(sent) else {
-            return Ok(None);
-        };
-        let interval = received.interval.unwrap_or([received.value; 2]).map(at_l2);
-        Ok(Some(TrafficRate {
-            wire_bytes,
-            sent: at_l2(sent.value),
-            received: Estimate::new(at_l2(received.value), interval),
-        }))
+        match self.reflector {
+            Reflector::Stamp(port) => {
+                options["port"] = port.into();
+                self.measure_with("probe", options)
+            }
+            Reflector::Ping => self.measure_with("ping", options),
+            Reflector::Absent => Ok(Measurement::failed("the far end answers no probes")),
+        }
     }
 
-    fn instrument(&self, kind: &str, options: Value) -> Result<InstrumentArgs> {
+    /// Sends datagrams of this number of L2 bytes at this rate in L2 bit/s.
+    fn load(
+        &self,
+        way: Direction,
+        rate: f64,
+        datagram: u32,
+        lasts_s: f64,
+    ) -> Result<Measurement, Failure> {
+        let options = json!({
+            "bitrate": format!("{:.0}", self.payload(rate, datagram)),
+            "time": format!("{:.0}ms", 1e3 * lasts_s),
+            "reverse": way == Direction::Down,
+            "connect_timeout": CONNECT_TIMEOUT,
+        });
+        self.measure_with("udp", options)
+    }
+
+    fn measure_with(&self, kind: &str, options: Value) -> Result<Measurement, Failure> {
+        self.check_stop()?;
         let kind = Kind::all().find(|one| one.name() == kind);
         let kind = kind.context("an unknown instrument")?;
         let parameters: Parameters = serde_json::from_value(options)?;
-        let found = kind.with(&parameters)?;
-        Ok(found.toward(&self.far_end, "cubic"))
+        let instrument = kind.with(&parameters)?.toward(&self.far_end, CONGESTION);
+        Ok(instrument.measure(self.session)?.measurement)
     }
 
-    /// Returns the L2 bytes of a datagram with this payload, without FCS.
-    fn wire(&self, payload: u32) -> u32 {
-        payload + HEADERS + ip_header(matches!(self.far_end.address, IpAddr::V6(_)))
+    fn check_stop(&self) -> Result<()> {
+        match self.session.stop.cause() {
+            Some(cause) => bail!("{cause}"),
+            None => Ok(()),
+        }
     }
-}
 
-/// A load beside which the path is probed.
-struct LoadPlan {
-    direction: Direction,
-    intensity: Intensity,
-    /// In bit/s of L2 bytes.
-    rate: f64,
-    lasts_s: f64,
-    round_trip_ms: f64,
-    /// The time for which a probe is awaited, in addition to two round trips.
-    patience_ms: f64,
-}
+    /// Returns the payload of a rate in L2 bit/s.
+    fn payload(&self, rate: f64, datagram: u32) -> f64 {
+        let payload = datagram.saturating_sub(self.headers());
+        rate * f64::from(payload) / f64::from(datagram)
+    }
 
-/// What the loads send, after the search for the rates.
-struct Spending {
-    times: FitTimes,
-    with_proof: bool,
-    bytes: f64,
-}
-
-impl Spending {
-    /// Shortens the loads so that they fit the budget.
-    ///
-    /// # Errors
-    /// The shortest loads exceed the budget.
-    fn of(rates: &[FoundRate], times: FitTimes, limits: &Limits, sent: f64) -> Result<Self> {
-        let all: f64 = rates.iter().map(|found| found.rate).sum();
-        let (part, directions) = PROOF_LOADS;
-        let proof = match limits.with_proof {
-            true => part * directions * limits.proof_s() * all / 8.0,
-            false => 0.0,
-        };
-        let whole = times.bytes(all);
-        let least = LEAST_LOAD_S / times.strong_s.min(times.gentle_s);
-        let share = |proof: f64| ((limits.budget - sent - proof) / whole.max(1.0)).min(1.0);
-        let (share, proof) = match share(proof) {
-            enough if enough >= least.min(1.0) => (enough, proof),
-            _ => (share(0.0), 0.0),
-        };
-        ensure!(
-            share >= least.min(1.0),
-            "the path carries {:.0} Mbit/s in both directions together, so that the shortest loads send {:.0} MB: raise --budget",
-            all / 1e6,
-            (sent + least * whole) / 1e6
-        );
-        Ok(Self {
-            times: times.with_loads(share),
-            with_proof: proof > 0.0 || (all == 0.0 && limits.with_proof),
-            bytes: sent + share * whole + proof,
-        })
+    /// Returns the bytes of a datagram's headers at L2, without FCS.
+    fn headers(&self) -> u32 {
+        HEADERS + ip_header(matches!(self.far_end.address, IpAddr::V6(_)))
     }
 }
 
-impl std::fmt::Display for Spending {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "all loads together send about {:.0} MB", self.bytes / 1e6)
+/// Divides the `left` bytes of the budget among the loads, which are probed for `probed_s` if that is affordable, and the
+/// held-out measurement, if it is possible. Returns for how many seconds to probe.
+///
+/// # Errors
+/// The shortest loads exceed the budget.
+fn share_out(
+    limits: &Limits,
+    probed_s: f64,
+    rates: f64,
+    left: f64,
+    held_out: Result<(), String>,
+) -> Result<(f64, Result<(), String>)> {
+    let affordable = |left| plan::affordable_s(probed_s, rates, left);
+    let with_proof = affordable(left - limits.proof_bytes(rates)).filter(|_| held_out.is_ok());
+    if let Some(probed_s) = with_proof {
+        return Ok((probed_s, Ok(())));
     }
+    let probed_s = affordable(left).with_context(|| {
+        format!(
+            "the path carries {:.0} Mbit/s in both directions together, so that even short loads exceed the budget of {:.0} MB: \
+             raise --budget",
+            rates / 1e6,
+            limits.budget / 1e6
+        )
+    })?;
+    let too_much =
+        || Err("the budget does not allow a second measurement: raise --budget".to_owned());
+    Ok((probed_s, held_out.and_then(|()| too_much())))
 }
 
 /// Returns the number of probes in this number of seconds.
@@ -429,25 +439,37 @@ fn probes_in(seconds: f64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
-/// Returns the median round trip of the idle path in milliseconds.
-fn idle_round_trip(idle: &ProbeSession) -> Result<f64> {
-    let all: Vec<f64> = idle.probes.iter().filter_map(|probe| probe.rtt_ms).collect();
-    quantile(&sorted(&all), 0.5).context("no probe on the idle path was answered")
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Returns the figure over all streams in this direction.
-fn figure(
-    measurement: &Measurement,
-    metric: Metric,
-    statistic: Statistic,
-    way: Direction,
-) -> Option<&Figure> {
-    let mut figures = measurement.figures.iter();
-    figures.find(|one| {
-        (one.metric, one.statistic, one.direction, one.stream) == (metric, statistic, Some(way), None)
-    })
-}
+    #[test]
+    fn a_budget_pays_for_the_loads_before_the_comparison() {
+        let limits = |budget| Limits {
+            time_s: 30.0,
+            budget,
+            with_proof: true,
+        };
+        let shared = |budget: f64| share_out(&limits(budget), 2.0, 16e6, budget, Ok(()));
+        let loads = plan::bytes(16e6, 2.0);
+        let proof = limits(0.0).proof_bytes(16e6);
+        assert_eq!(shared(loads + proof + 1.0).unwrap(), (2.0, Ok(())));
+        let (probed_s, held_out) = shared(loads + 1.0).unwrap();
+        assert_eq!(probed_s, 2.0);
+        assert!(held_out.unwrap_err().contains("raise --budget"));
+        let error = shared(0.5 * loads).unwrap_err().to_string();
+        assert!(error.contains("carries 16 Mbit/s"), "{error}");
+    }
 
-fn total(measurement: &Measurement, metric: Metric, way: Direction) -> Option<f64> {
-    figure(measurement, metric, Statistic::Total, way).map(|figure| figure.value)
+    #[test]
+    fn a_comparison_that_is_impossible_keeps_its_reason() {
+        let limits = Limits {
+            time_s: 30.0,
+            budget: 1e9,
+            with_proof: false,
+        };
+        let impossible = Err("no".to_owned());
+        let shared = share_out(&limits, 2.0, 16e6, 1e9, impossible).unwrap();
+        assert_eq!(shared, (2.0, Err("no".to_owned())));
+    }
 }

@@ -4,13 +4,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use netio::bed::SERVER;
 use record::Measurement;
-use serde_json::from_slice;
 
+use super::measure::CONGESTION;
 use crate::notes::note;
-
-/// The address of the far end behind `farwire exec`.
-const BED_SERVER: &str = "10.77.0.2";
 
 /// Measures through the link of a file for this number of seconds.
 ///
@@ -20,10 +18,15 @@ pub(super) fn measure(link: &Path, lasts_s: f64) -> Result<Measurement> {
     note("farwire: fit: the same measurement through the fitted link");
     let program = std::env::current_exe().context("this program's own path")?;
     let mut command = Command::new(&program);
-    command.args(["exec", "--quiet", "--link"]).arg(link).arg("--");
+    command
+        .args(["exec", "--quiet", "--link"])
+        .arg(link)
+        .arg("--");
     command.arg(&program);
-    command.args(["measure", "quality", "--json", "-", "--time"]);
-    command.arg(format!("{lasts_s:.0}s")).arg(BED_SERVER);
+    command.args(["measure", "quality", "--json", "-"]);
+    command.args(["--congestion", CONGESTION, "--time"]);
+    command.arg(format!("{lasts_s:.0}s"));
+    command.arg(SERVER.v4.to_string());
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -35,7 +38,7 @@ pub(super) fn measure(link: &Path, lasts_s: f64) -> Result<Measurement> {
     for line in messages.lines().filter(|line| line.contains("warning")) {
         note(line);
     }
-    let measurement: Measurement = from_slice(&output.stdout)?;
+    let measurement: Measurement = serde_json::from_slice(&output.stdout)?;
     match measurement.failure {
         Some(cause) => bail!("{cause}"),
         None => Ok(measurement),

@@ -1,6 +1,6 @@
 //! The result of a fit as tables and as JSON.
 
-use fit::{Comparison, DelayComparison, Estimate, Parameter, ThroughputComparison};
+use fit::{Comparison, DelayComparison, Estimate, LossComparison, Parameter, ThroughputComparison};
 use record::quantity::number;
 use record::table::{Column, Table};
 use report::{Terminal, prose, table_text};
@@ -9,9 +9,9 @@ use serde::Serialize;
 /// The result of a fit.
 #[derive(Debug, Serialize)]
 pub(super) struct FitResult {
-    /// The far end, or the file, that was fitted.
-    pub(super) source: String,
-    /// The day of the measurement.
+    /// The far end, or the files, that were fitted.
+    pub(super) sources: Vec<String>,
+    /// The day of the fit.
     pub(super) date: String,
     /// The fitted parameters.
     pub(super) parameters: Vec<Parameter>,
@@ -40,6 +40,7 @@ impl FitResult {
         if let Some(found) = &self.comparison {
             text += &table_text(&delays(&found.delays), terminal);
             text += &table_text(&throughput(&found.throughput), terminal);
+            text += &table_text(&losses(&found.losses), terminal);
             text += &prose(&found.statement, terminal);
         }
         text
@@ -56,17 +57,20 @@ fn parameters(all: &[Parameter]) -> Table {
     ];
     let row = |one: &Parameter| {
         let with_unit = |value: f64| format!("{} {}", number(value), one.unit).trim().to_owned();
-        let interval = one.estimate.map(|estimate| {
-            let [low, high] = estimate.interval;
-            format!("{} to {}", number(low), number(high))
-        });
+        let range = |[low, high]: [f64; 2]| format!("{} to {}", number(low), number(high));
+        let interval = one.estimate.map(|estimate| range(estimate.interval));
+        let spread = one
+            .sessions
+            .map(|spread| format!("; sessions: {}", range(spread)));
         let value = one.estimate.map(|estimate| with_unit(estimate.value));
         [
-            one.direction.map_or("both", conditions::Direction::name).to_owned(),
+            one.direction
+                .map_or("both", conditions::Direction::name)
+                .to_owned(),
             one.name.to_owned(),
             value.or_else(|| one.word.clone()).unwrap_or_default(),
             interval.unwrap_or_default(),
-            one.evidence.clone(),
+            one.evidence.clone() + &spread.unwrap_or_default(),
         ]
     };
     Table::new("", columns).with(all.iter().map(row))
@@ -85,7 +89,12 @@ fn delays(all: &[DelayComparison]) -> Table {
     ];
     let with_interval = |one: Estimate| {
         let [low, high] = one.interval;
-        format!("{} ({} to {})", number(one.value), number(low), number(high))
+        format!(
+            "{} ({} to {})",
+            number(one.value),
+            number(low),
+            number(high)
+        )
     };
     let row = |one: &DelayComparison| {
         let [p50, p95] = [one.p50_ms, one.p95_ms].map(|pair| pair.map(number));
@@ -106,7 +115,7 @@ fn delays(all: &[DelayComparison]) -> Table {
 
 fn throughput(all: &[ThroughputComparison]) -> Table {
     let columns = [
-        Column::words("TCP throughput"),
+        Column::words("throughput"),
         Column::words("direction"),
         Column::numbers("path\nMbit/s"),
         Column::numbers("link\nMbit/s"),
@@ -121,6 +130,21 @@ fn throughput(all: &[ThroughputComparison]) -> Table {
             link,
             format!("{:.1}", one.error_percent()),
         ]
+    };
+    Table::new("", columns).with(all.iter().map(row))
+}
+
+fn losses(all: &[LossComparison]) -> Table {
+    let columns = [
+        Column::words("loss, idle"),
+        Column::numbers("path\n%"),
+        Column::numbers("link\n%"),
+        Column::numbers("no chance from\n%"),
+    ];
+    let row = |one: &LossComparison| {
+        let [path, link] = one.percent.map(number);
+        let way = one.direction.name().to_owned();
+        [way, path, link, number(one.least_difference)]
     };
     Table::new("", columns).with(all.iter().map(row))
 }
