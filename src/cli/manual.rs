@@ -472,6 +472,10 @@ static ALL: &[(&str, Facts)] = &[
                     "Keep the link as a profile",
                     "farwire fit 192.0.2.1 --profile office",
                 ),
+                (
+                    "Fit two sessions of ping -D, and state the spread between them",
+                    "farwire fit morning.txt evening.txt --out both",
+                ),
             ],
             exit_status: MEASURED,
             environment: &[COLOURS, COLUMNS, PROFILES_OF_USER],
@@ -483,6 +487,10 @@ static ALL: &[(&str, Facts)] = &[
                 (
                     "fit-HOST/fit.json",
                     "The parameters with their evidence, and the comparison.",
+                ),
+                (
+                    "fit-HOST/observations.json",
+                    "What was observed, which farwire fit can fit again.",
                 ),
             ],
             see_also: &[

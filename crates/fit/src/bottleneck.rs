@@ -38,7 +38,7 @@ pub struct Bottleneck {
     pub rate: Estimate,
     /// The bytes that pass faster than the rate after silence, if they are more than a few packets.
     pub burst_bytes: Option<Estimate>,
-    /// What happens to packets that exceed the rate; `None` if no probes were sent beside a load.
+    /// The queue of packets that exceed the rate; `None` if no probes were sent beside a load.
     pub queue: Option<QueueKind>,
     /// The observations behind the rate, in words.
     pub rate_evidence: String,
@@ -46,7 +46,7 @@ pub struct Bottleneck {
     pub evidence: String,
 }
 
-/// What happens to packets that exceed a rate.
+/// The queue of packets that exceed a rate, or their drop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueKind {
     /// They wait in one queue of this length in milliseconds; those that find it full are dropped.
@@ -232,7 +232,7 @@ struct Queue<'a> {
     one_way: bool,
     observed: &'a PathObservations,
     random: Option<&'a LossFit>,
-    /// In bit/s.
+    /// The rate in bit/s.
     rate: Estimate,
 }
 
@@ -357,9 +357,9 @@ fn settled(loaded: &LoadedSession) -> [f64; 2] {
 
 /// The expected median waits in the settled part of a gentle load, in milliseconds.
 struct ExpectedWaits {
-    /// In a plain queue.
+    /// The wait in a plain queue.
     plain: f64,
-    /// In a queue that CoDel manages.
+    /// The wait in a queue that CoDel manages.
     managed: f64,
     /// The error of both from that of the rate.
     error: f64,

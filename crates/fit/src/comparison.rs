@@ -27,7 +27,7 @@ const PHASES: [(Phase, &str); 4] = [
     (Phase::LoadedBoth, "delay under load in both directions"),
 ];
 
-/// How far a link differs from the path to which it was fitted.
+/// The difference between a link and the path to which it was fitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The round trips of each phase.
@@ -38,7 +38,7 @@ pub struct Comparison {
     pub losses: Vec<LossComparison>,
     /// The names of what differs, with their errors.
     pub different: Vec<String>,
-    /// What the link may be used for, and what not.
+    /// The uses for which the link is close enough, and those for which it is not.
     pub statement: String,
 }
 

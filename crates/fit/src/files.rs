@@ -22,7 +22,7 @@ const FEWEST: usize = 10;
 /// The most round trips of a file.
 const MOST: i64 = 10_000_000;
 
-/// Why a file cannot be fitted.
+/// The reason why a file cannot be fitted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FileError {
     /// The file has another form.

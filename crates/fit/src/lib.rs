@@ -40,9 +40,9 @@ const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 /// The fitted conditions of both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkFit {
-    /// From this end to the far end.
+    /// The direction from this end to the far end.
     pub up: DirectionFit,
-    /// From the far end to this one.
+    /// The direction from the far end to this one.
     pub down: DirectionFit,
     /// Whether delays were measured in each direction. If not, each direction has half of the round trip.
     pub one_way: bool,
@@ -62,7 +62,7 @@ pub struct DirectionFit {
 }
 
 impl LinkFit {
-    /// Fits a link to observations. What they do not show is absent.
+    /// Fits a link to observations. Parameters that they do not show are absent.
     pub fn of(observed: &PathObservations) -> Self {
         let one_way = observed.has_one_way();
         let losses = DIRECTIONS.map(|way| LossFit::of(&observed.idle, way));

@@ -1,4 +1,4 @@
-//! What was observed on a path: sessions of probes, and loads beside them.
+//! The observations of a path: sessions of probes, and loads beside them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const BETWEEN_SESSIONS_S: f64 = 10.0;
 /// The time in seconds between two readings of a load.
 const READING_S: f64 = 1.0;
 
-/// What a strong load sends, as a multiple of what arrives. A gentle load sends at most 1.3 times the rate.
+/// The least rate of a strong load, as a multiple of the rate that arrives. A gentle load sends at most 1.3 times the rate.
 const STRONG_FROM: f64 = 1.5;
 
 /// All observations of a path.
@@ -70,7 +70,7 @@ pub struct Probe {
     pub lost: Option<Direction>,
 }
 
-/// How much a load exceeds the rate of the path.
+/// The degree to which a load exceeds the rate of the path.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Intensity {
@@ -86,7 +86,7 @@ pub enum Intensity {
 pub struct LoadedSession {
     /// The direction of the load.
     pub direction: Direction,
-    /// How much it exceeds the rate.
+    /// The degree to which it exceeds the rate.
     pub intensity: Intensity,
     /// The probes; without any probe if no far end answers them.
     pub probes: ProbeSession,
@@ -104,7 +104,7 @@ pub struct LoadedSession {
 pub struct LoadTraffic {
     /// The L2 bytes of a datagram, without FCS.
     pub wire_bytes: u32,
-    /// What was sent, in bit/s.
+    /// The rate at which it was sent, in bit/s.
     pub sent: f64,
     /// The bytes that arrived.
     pub bytes: f64,

@@ -16,7 +16,7 @@ const LEAST_LOSS_PERCENT: f64 = 0.001;
 /// The bytes that a policer without a visible burst lets pass: ten full packets.
 const LEAST_POLICER_BURST: f64 = 15_140.0;
 
-/// Where the numbers come from.
+/// The source of the numbers.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The far end, or the file, that was fitted.

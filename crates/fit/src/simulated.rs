@@ -43,7 +43,7 @@ struct Load {
     lasts_s: f64,
 }
 
-/// What arrived of a load.
+/// The part of a load that arrived.
 #[derive(Default)]
 struct Received {
     bytes: f64,
@@ -428,7 +428,7 @@ fn unrelated_clocks_give_half_of_the_round_trip_and_the_same_rate() {
 /// A direction of a hidden link.
 struct Hidden {
     delay_ms: f64,
-    /// In bit/s.
+    /// The rate in bit/s.
     rate: f64,
     queue_ms: f64,
     kind: &'static str,

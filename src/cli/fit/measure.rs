@@ -71,7 +71,7 @@ pub(super) struct Measured {
     pub(super) observed: PathObservations,
     /// The measurement that is held out, or the reason why there is none.
     pub(super) held_out: Result<Measurement, String>,
-    /// What the measurement could not learn, each with its reason.
+    /// The parameters that the measurement could not learn, each with its reason.
     pub(super) lacks: Vec<String>,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct FitResult {
     pub(super) date: String,
     /// The fitted parameters.
     pub(super) parameters: Vec<Parameter>,
-    /// What could not be learnt, each with its reason.
+    /// The parameters that could not be learnt, each with its reason.
     pub(super) lacks: Vec<String>,
     /// The comparison of the path with the link.
     #[serde(skip_serializing_if = "Option::is_none")]
