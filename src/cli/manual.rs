@@ -485,6 +485,10 @@ static ALL: &[(&str, Facts)] = &[
                     "The link: a file of conditions, with the interval of each number.",
                 ),
                 (
+                    "fit-HOST/report.txt",
+                    "The tables that the terminal shows.",
+                ),
+                (
                     "fit-HOST/fit.json",
                     "The parameters with their evidence, and the comparison.",
                 ),

@@ -237,6 +237,54 @@ fn a_profile_of_a_fit_has_a_source_for_each_number() -> Result<()> {
 }
 
 #[test_support::test]
+fn a_record_of_several_paths_is_refused_with_the_way_to_one() -> Result<()> {
+    let record = process::root().join("tests/fixtures/records/every-kind.jsonl");
+    let directory = tempfile::tempdir()?;
+    let mut command = farwire();
+    command.current_dir(directory.path()).arg("fit").arg(record);
+    let output = process::run(&mut command)?;
+    process::ends_with(
+        &output,
+        2,
+        "run one of them, with `farwire run --only CASE`",
+    )?;
+    Ok(())
+}
+
+const SCENARIO: &str = "\
+name = 'path'
+title = 'One path'
+late_budget = '1s'
+bed = { kind = 'netns', wire = { rate = '50mbit' } }
+[[instruments]]
+name = 'probe'
+kind = 'probe'
+parameters = { count = 100 }
+[[cases]]
+name = 'far'
+title = 'a delay'
+link = { delay = '20ms' }
+";
+
+#[test_support::test(Namespaces)]
+fn a_record_of_one_path_is_fitted() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("path.toml"), SCENARIO)?;
+    let command = || {
+        let mut command = farwire();
+        command.current_dir(directory.path());
+        command
+    };
+    process::succeeds(command().args(["run", "path.toml", "--quiet", "--out", "record"]))?;
+    let mut fit = command();
+    let result: Value = process::json(fit.args(["fit", "record", "--json", "-"]))?;
+    for way in ["up", "down"] {
+        is_near(number(&result, way, "delay")?, 20.0, 0.5, 0.0, "delay")?;
+    }
+    Ok(())
+}
+
+#[test_support::test]
 fn a_file_of_another_form_is_bad_input_and_nothing_is_written() -> Result<()> {
     let directory = tempfile::tempdir()?;
     fs::write(directory.path().join("notes.txt"), "a;b;c\n")?;

@@ -45,6 +45,11 @@ pub enum FileError {
         /// The cause, with advice.
         cause: String,
     },
+    /// The record has several cases.
+    #[error(
+        "it has several cases, which are different paths: run one of them, with `farwire run --only CASE`"
+    )]
+    SeveralCases,
     /// There are too few observations.
     #[error("it has {0} {1}, but at least 10 are needed")]
     TooFew(usize, &'static str),
@@ -79,18 +84,28 @@ pub fn read(text: &str) -> Result<PathObservations, FileError> {
     enough(observed)
 }
 
-/// Reads the observations of all measurements of a record.
+/// Reads the probes of a record, and the loads beside them; the pings if it has no probes. Instruments that ran beside others
+/// do not count.
 ///
 /// # Errors
-/// There are too few observations.
+/// The record has several cases, which are different paths, or too few observations.
 pub fn read_record(record: &Record) -> Result<PathObservations, FileError> {
-    let mut observed = PathObservations::default();
-    for measured in record.runs.iter().flat_map(|run| &run.measurements) {
-        if measured.invalid.is_none() {
-            add(&mut observed, &measured.measurement);
+    let [case] = record.plan().cases.as_slice() else {
+        return Err(FileError::SeveralCases);
+    };
+    let alone = case.instruments.iter().filter(|one| one.group.is_none());
+    let of_kind = |kind: &str| {
+        let wanted = alone.clone().filter(|one| one.args.kind == kind);
+        let names: Vec<&str> = wanted.map(|one| one.name.as_str()).collect();
+        let mut observed = PathObservations::default();
+        for measured in record.runs.iter().flat_map(|run| &run.measurements) {
+            if measured.invalid.is_none() && names.contains(&measured.instrument.as_str()) {
+                add(&mut observed, &measured.measurement);
+            }
         }
-    }
-    enough(observed)
+        enough(observed)
+    };
+    of_kind("probe").or_else(|_| of_kind("ping"))
 }
 
 /// Reads a JSON file, whose keys say which form it has.

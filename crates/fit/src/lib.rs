@@ -72,7 +72,11 @@ impl LinkFit {
             (loss, bottleneck)
         });
         let served_ms = [&up.1, &down.1].map(|bottleneck| {
-            let rate = bottleneck.as_ref().map(|one| one.rate.value);
+            // A policer passes a probe immediately.
+            let serving = bottleneck
+                .as_ref()
+                .filter(|one| one.queue != Some(QueueKind::Policed));
+            let rate = serving.map(|one| one.rate.value);
             rate.map_or(0.0, |rate| f64::from(observed.idle.wire_bytes) * 8e3 / rate)
         });
         let delay = |way: Direction| match one_way {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use conditions::Direction;
-use record::{Figure, Measurement, Metric, Phase, Statistic};
+use record::{Figure, Measurement, Metric, Phase, Sample, Statistic};
 use serde::{Deserialize, Serialize};
 use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
@@ -362,19 +362,21 @@ pub(crate) fn index(way: Direction) -> usize {
 
 /// Returns the probes of a phase by their numbers. Their times are those of the measurement.
 fn probes_of(measurement: &Measurement, phase: Option<Phase>) -> BTreeMap<u64, Probe> {
-    // A load's samples have the numbers of its readings, from 1. Probes beside it continue those of the idle path.
-    let idle = match phase {
-        Some(Phase::Idle) | None => None,
-        Some(_) => {
-            let samples = measurement.samples.iter();
-            let idle = samples.filter(|sample| sample.phase == Some(Phase::Idle));
-            idle.map(|sample| sample.index).max()
-        }
+    let samples = || {
+        measurement
+            .samples
+            .iter()
+            .filter(|sample| sample.phase == phase)
+    };
+    // A load beside the probes also has samples of its losses, beside those of the bytes that arrived.
+    let readings = samples().filter(|sample| sample.metric == Metric::ReceivedBytes);
+    let readings: Vec<(u64, f64)> = readings.map(|sample| (sample.index, sample.at_s)).collect();
+    let of_load = |sample: &Sample| {
+        sample.metric == Metric::LostPackets && readings.contains(&(sample.index, sample.at_s))
     };
     let mut probes: BTreeMap<u64, Probe> = BTreeMap::new();
     let mut network: BTreeMap<u64, f64> = BTreeMap::new();
-    let samples = measurement.samples.iter();
-    for sample in samples.filter(|sample| sample.phase == phase && Some(sample.index) > idle) {
+    for sample in samples().filter(|sample| !of_load(sample)) {
         if sample.metric == Metric::NetworkRttMs {
             network.insert(sample.index, sample.value);
             continue;
@@ -426,7 +428,6 @@ fn figure(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::Sample;
 
     /// Returns what `farwire measure probe --under udp:1mbit,down` reports: two probes on the idle path, then two beside a
     /// load of three seconds.

@@ -1,5 +1,9 @@
 //! The fit of hidden links in virtual time: the model carries probes and loads, and the estimators see only what a far
 //! end would report.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "times of minutes are few nanoseconds, and counts of packets are small"
+)]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

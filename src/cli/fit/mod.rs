@@ -22,6 +22,7 @@ use model::{Bytes, Nanos};
 use netio::stop::Stop;
 use record::lateness::LateBudget;
 use record::{Measurement, Record};
+use report::Terminal;
 
 use self::measure::{Limits, Measured};
 use self::show::FitResult;
@@ -55,7 +56,7 @@ pub(crate) struct FitArgs {
     /// Do not measure again, and compare nothing
     #[arg(long)]
     no_proof: bool,
-    /// Directory for link.toml, which --link takes, fit.json and observations.json [default: fit-HOST]
+    /// Directory for link.toml, which --link takes, report.txt, fit.json and observations.json [default: fit-HOST]
     #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
     /// Also add the link to your profiles under NAME
@@ -125,6 +126,7 @@ impl FitArgs {
             link,
         };
         output::write_json(&out.join("fit.json"), &result)?;
+        output::write(Some(&out.join("report.txt")), &result.text(Terminal::NONE))?;
         let text = result.text(super::terminal());
         super::show(self.json.as_deref(), &result, &text, io::sink())?;
         places.announce(self.profile.as_deref());
