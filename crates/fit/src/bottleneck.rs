@@ -11,8 +11,10 @@ use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservation
 
 /// The least share of a load that does not arrive in the time of sending if the load fills the path.
 const LEAST_EXCESS: f64 = 0.01;
-/// The error of the rate from the clocks and from the edges of the time, as a share.
-const RATE_ERROR: f64 = 0.003;
+/// The error of the rate from clocks and from the variation of delays, as a share.
+const RATE_ERROR: f64 = 0.001;
+/// The packets at the edges of a time by which the bytes that arrived in it may be off.
+const EDGES: f64 = 2.0;
 /// The part of a load in which a strong one has filled the queue; beside a gentle one, active queue management is in
 /// control, and a plain queue has grown.
 const SETTLED: [f64; 2] = [0.5, 0.95];
@@ -176,7 +178,8 @@ fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst_bytes: f64) -> O
         served(arrived - load.error, 1.0),
         served(arrived + load.error, 1.0 - most_loss),
     ];
-    Some(Estimate::new(value, interval).widened(RATE_ERROR * value))
+    let edges = EDGES * 8.0 * f64::from(load.wire_bytes) / load.seconds.max(1e-3);
+    Some(Estimate::new(value, interval).widened(RATE_ERROR * value + edges))
 }
 
 /// Returns the bytes of a load and of the probes beside it that passed the direction of the load.
@@ -221,7 +224,7 @@ fn burst(
         let sent = search.bytes / packet / passes;
         2.0 * (sent * share * (1.0 - share) * losses::inflation(share, burst)).sqrt()
     });
-    let reach = (2.0 + lost_packets) * packet + RATE_ERROR * search.bytes;
+    let reach = (EDGES + lost_packets) * packet + RATE_ERROR * search.bytes;
     let found = Estimate::within(value, reach);
     (found.interval[0] > 3.0 * packet).then_some(found)
 }
@@ -300,7 +303,9 @@ impl Queue<'_> {
             gentle.load.sent / self.rate.value
         );
         let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
-        let unclear = expected.error.max(noise).max(LEAST_CONTRAST * plain);
+        // An error below this part of the way cannot lead to the wrong kind.
+        let error = expected.error / MANAGED_BELOW;
+        let unclear = error.max(noise).max(LEAST_CONTRAST * plain);
         let kind = match (found - managed) / (plain - managed).max(1e-9) {
             _ if plain - managed < unclear => QueueKind::Unclear { ms },
             place if place < MANAGED_BELOW => QueueKind::Managed { most_ms: ms },
@@ -396,7 +401,7 @@ impl ExpectedWaits {
         Some(Self {
             plain: grown.min(full_ms),
             managed: (grown - shorter).max(target_ms).min(full_ms),
-            error: growth(low).min(full_ms) - growth(high).min(full_ms),
+            error: (growth(low).min(full_ms) - growth(high).min(full_ms)) / 2.0,
         })
     }
 }

@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn losses_differ_only_beyond_chance_and_few_of_them_decide_nothing() {
         let statement = |path, link| Comparison::of(&path, &link).statement;
-        let text = statement(losing(1_000, 20_000), losing(1_200, 20_000));
+        let text = statement(losing(1_000, 2_000), losing(1_200, 2_000));
         assert!(text.contains("do not use it for loss up (17 %)"), "{text}");
         let text = statement(losing(4, 300), losing(7, 300));
         assert!(

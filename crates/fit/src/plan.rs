@@ -94,9 +94,9 @@ mod tests {
     fn a_small_budget_shortens_the_loads_and_a_smaller_one_allows_none() {
         let whole = bytes(8e6, 5.0);
         assert_eq!(affordable_s(5.0, 8e6, whole), Some(5.0));
-        // Half of the load's eight seconds has a second of probes.
-        let shorter = affordable_s(5.0, 8e6, 0.5 * whole).unwrap();
-        assert!((shorter - 1.0).abs() < 1e-9, "{shorter}");
+        // Three quarters of the load's eight seconds have three seconds of probes.
+        let shorter = affordable_s(5.0, 8e6, 0.75 * whole).unwrap();
+        assert!((shorter - 3.0).abs() < 1e-9, "{shorter}");
         assert_eq!(affordable_s(5.0, 8e6, 0.4 * whole), None);
         assert_eq!(affordable_s(5.0, 0.0, 0.0), Some(5.0));
     }
