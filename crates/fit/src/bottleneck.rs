@@ -125,6 +125,7 @@ impl Bottleneck {
             observed,
             random,
             rate,
+            burst_bytes,
         };
         let found = queue.kind(strong, gentle);
         let (kind, evidence) = found.unzip();
@@ -237,6 +238,8 @@ struct Queue<'a> {
     random: Option<&'a LossFit>,
     /// The rate in bit/s.
     rate: Estimate,
+    /// The bytes that pass faster after silence.
+    burst_bytes: f64,
 }
 
 impl Queue<'_> {
@@ -284,11 +287,7 @@ impl Queue<'_> {
         let compared = gentle.and_then(|gentle| {
             let waits = self.waits(gentle);
             let found = median(&waits).filter(|_| waits.len() >= FEWEST)?.value;
-            Some((
-                found,
-                ExpectedWaits::of(gentle, self.rate, level.value)?,
-                gentle,
-            ))
+            Some((found, self.expected(gentle, level.value)?, gentle))
         });
         let Some((found, expected, gentle)) = compared else {
             let evidence = format!(
@@ -313,6 +312,40 @@ impl Queue<'_> {
             _ => QueueKind::Unclear { ms },
         };
         (kind, evidence)
+    }
+
+    /// Predicts the waits beside a gentle load, if a full queue lasts for `full_ms`.
+    ///
+    /// A plain queue grows by what exceeds the rate and its burst, until it is full. CoDel drops its n-th packet
+    /// interval / sqrt(n) after the one before, so that it has dropped (t / 2 interval)^2 packets after t seconds, until
+    /// the queue is at its target.
+    fn expected(&self, gentle: &LoadedSession, full_ms: f64) -> Option<ExpectedWaits> {
+        let [from_s, until_s] = settled(gentle);
+        let probes = gentle.probes.answered().map(|probe| probe.at_s);
+        let within: Vec<f64> = probes
+            .filter(|at_s| (from_s..until_s).contains(at_s))
+            .collect();
+        // The queue has grown since the start of the load, and probes have added to it since the first one.
+        let probed_s = quantile(&sorted(&within), 0.5)?;
+        let at_s = probed_s - gentle.from_s;
+        let packet = 8.0 * f64::from(gentle.load.wire_bytes);
+        let probe_rate = 8.0 * f64::from(gentle.probes.wire_bytes) / gentle.probes.interval_s()?;
+        let offered = gentle.load.sent * at_s + probe_rate * probed_s.max(0.0);
+        let growth = |rate: f64| 1e3 * ((offered - 8.0 * self.burst_bytes) / rate - at_s);
+        let grown = growth(self.rate.value);
+        if grown <= 0.0 {
+            return None;
+        }
+        let (target_ms, interval_s) = CODEL;
+        let above_s = at_s * (1.0 - target_ms / grown).max(0.0) - interval_s;
+        let dropped = (above_s.max(0.0) / 2.0 / interval_s).powi(2);
+        let shorter = 1e3 * dropped * packet / self.rate.value;
+        let [at_least, at_most] = self.rate.interval.map(growth);
+        Some(ExpectedWaits {
+            plain: grown.min(full_ms),
+            managed: (grown - shorter).max(target_ms).min(full_ms),
+            error: (at_least.min(full_ms) - at_most.min(full_ms)) / 2.0,
+        })
     }
 
     /// Returns by how much the probes in the settled part of a load waited longer than on the idle path, in milliseconds.
@@ -368,42 +401,6 @@ struct ExpectedWaits {
     managed: f64,
     /// The error of both from that of the rate.
     error: f64,
-}
-
-impl ExpectedWaits {
-    /// Predicts the waits beside a load on a path of this rate, whose full queue lasts for `full_ms`.
-    ///
-    /// A plain queue grows by what exceeds the rate, until it is full. CoDel drops its n-th packet interval / sqrt(n)
-    /// after the one before, so that it has dropped (t / 2 interval)^2 packets after t seconds, until the queue is at
-    /// its target.
-    fn of(gentle: &LoadedSession, rate: Estimate, full_ms: f64) -> Option<Self> {
-        let [from_s, until_s] = settled(gentle);
-        let probes = gentle.probes.answered().map(|probe| probe.at_s);
-        let within: Vec<f64> = probes
-            .filter(|at_s| (from_s..until_s).contains(at_s))
-            .collect();
-        // The queue has grown since the start of the load, and probes have added to it since the first one.
-        let probed_s = quantile(&sorted(&within), 0.5)?;
-        let at_s = probed_s - gentle.from_s;
-        let packet = 8.0 * f64::from(gentle.load.wire_bytes);
-        let probe_rate = 8.0 * f64::from(gentle.probes.wire_bytes) / gentle.probes.interval_s()?;
-        let offered = gentle.load.sent * at_s + probe_rate * probed_s.max(0.0);
-        let growth = |rate: f64| 1e3 * (offered / rate - at_s);
-        let grown = growth(rate.value);
-        if grown <= 0.0 {
-            return None;
-        }
-        let (target_ms, interval_s) = CODEL;
-        let above_s = at_s * (1.0 - target_ms / grown).max(0.0) - interval_s;
-        let dropped = (above_s.max(0.0) / 2.0 / interval_s).powi(2);
-        let shorter = 1e3 * dropped * packet / rate.value;
-        let [low, high] = rate.interval;
-        Some(Self {
-            plain: grown.min(full_ms),
-            managed: (grown - shorter).max(target_ms).min(full_ms),
-            error: (growth(low).min(full_ms) - growth(high).min(full_ms)) / 2.0,
-        })
-    }
 }
 
 /// Returns the median with its interval.

@@ -88,7 +88,7 @@ impl LinkFit {
 impl DirectionFit {
     fn parameters(&self, one_way: bool) -> Vec<Parameter> {
         let absent = |name| {
-            let evidence = "no far end answered probes".to_owned();
+            let evidence = "no probes in this direction were answered".to_owned();
             vec![Parameter::word(name, NOT_LEARNT, evidence)]
         };
         let found = self.delay.as_ref().map(|found| delay(found, one_way));
@@ -115,7 +115,7 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
     };
     let measured = match one_way {
         true => "",
-        false => "half of the round trip: the clocks are not related; ",
+        false => "half of the round trip; ",
     };
     let evidence = format!(
         "{measured}{statistic} of {} idle probes, without their own transmission",

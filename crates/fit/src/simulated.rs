@@ -429,6 +429,65 @@ fn unrelated_clocks_give_half_of_the_round_trip_and_the_same_rate() {
     assert!(evidence.starts_with("half of the round trip"), "{evidence}");
 }
 
+#[test]
+fn bytes_that_pass_a_token_bucket_faster_are_no_part_of_the_rate() {
+    let found = fit("delay = '10ms'\nrate = '20mbit,burst=128KiB'\nqueue = '100ms'");
+    for way in DIRECTIONS {
+        let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
+        assert!(
+            is_near(bottleneck.rate.value, 20e6, 0.0, 0.01),
+            "{bottleneck:?}"
+        );
+        let burst = bottleneck.burst_bytes.unwrap();
+        assert!(is_near(burst.value, 131_072.0, 0.0, 0.1), "{burst:?}");
+    }
+}
+
+#[test]
+fn a_queue_that_never_became_full_is_at_least_as_long_as_it_was() {
+    let found = fit("delay = '10ms'\nrate = '5mbit'\nqueue = '20s'");
+    let bottleneck = found.up.bottleneck.unwrap();
+    let Some(QueueKind::Fifo { ms, is_least: true }) = bottleneck.queue else {
+        panic!("{bottleneck:?}");
+    };
+    assert!(ms.value > 1000.0 && ms.value < 20_000.0, "{ms:?}");
+}
+
+#[test]
+fn loads_without_probes_show_the_rate_and_nothing_else() {
+    let mut observed = observe("delay = '10ms'\nrate = '20mbit'\nqueue = '50ms'\nloss = '1%'");
+    observed.idle = ProbeSession::default();
+    let loads = observed
+        .loaded
+        .iter()
+        .filter(|one| one.intensity == Intensity::Strong);
+    observed.loaded = loads
+        .map(|one| LoadedSession::unprobed(one.direction, one.load))
+        .collect();
+    let found = LinkFit::of(&observed);
+    for way in DIRECTIONS {
+        let fit = found.toward(way);
+        assert_eq!((&fit.delay, &fit.loss), (&None, &None));
+        let bottleneck = fit.bottleneck.as_ref().unwrap();
+        assert_eq!(bottleneck.queue, None);
+        // Neither the loss of 1 % nor the bytes of the probes are known.
+        assert!(
+            is_near(bottleneck.rate.value, 20e6, 0.0, 0.025),
+            "{bottleneck:?}"
+        );
+    }
+    let origin = Origin {
+        name: "203.0.113.7".to_owned(),
+        date: "2026-11-27".to_owned(),
+    };
+    let text = found.to_toml(&origin);
+    let keys: Vec<&str> = text
+        .lines()
+        .filter_map(|line| Some(line.split_once(" = ")?.0))
+        .collect();
+    assert_eq!(keys, ["rate", "rate"], "{text}");
+}
+
 /// A direction of a hidden link.
 struct Hidden {
     delay_ms: f64,
