@@ -22,8 +22,6 @@ const SETTLED: [f64; 2] = [0.5, 0.95];
 const MANAGED_BELOW: f64 = 0.35;
 /// A wait above this part of the way is that of a plain queue.
 const PLAIN_FROM: f64 = 0.65;
-/// The least difference between a plain queue's wait and CoDel's, as a share of the plain one's, that can be observed.
-const LEAST_CONTRAST: f64 = 0.25;
 /// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
 const CODEL: (f64, f64) = (5.0, 0.1);
 /// The delay in packet times below which probes met no queue.
@@ -303,8 +301,7 @@ impl Queue<'_> {
         );
         let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
         // An error below this part of the way cannot lead to the wrong kind.
-        let error = expected.error / MANAGED_BELOW;
-        let unclear = error.max(noise).max(LEAST_CONTRAST * plain);
+        let unclear = noise.max(expected.error / MANAGED_BELOW);
         let kind = match (found - managed) / (plain - managed).max(1e-9) {
             _ if plain - managed < unclear => QueueKind::Unclear { ms },
             place if place < MANAGED_BELOW => QueueKind::Managed { most_ms: ms },

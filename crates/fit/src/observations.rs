@@ -45,7 +45,8 @@ pub struct ProbeSession {
     pub wire_bytes: u32,
     /// The probes in the order of sending.
     pub probes: Vec<Probe>,
-    /// The losses in each direction, up first, if the far end counts.
+    /// The losses in each direction, up first, if the far end counts. On the idle path they include those of loads far
+    /// below the rate, which lose packets by chance only.
     pub losses: [Option<Losses>; 2],
     /// Whether packets arrived out of order in each direction, up first, as far as the far end counts.
     pub reordered: [bool; 2],
@@ -164,6 +165,11 @@ impl LoadTraffic {
             seconds: 8.0 * received / goodput.value,
             error: error * at_l2,
         })
+    }
+
+    /// Reads the losses of the datagrams in a direction from a measurement of UDP without phases.
+    pub fn losses(measurement: &Measurement, way: Direction) -> Option<Losses> {
+        figure(measurement, Metric::LostPercent, Statistic::Mean, way, None)?.losses
     }
 
     /// Returns the rate that arrived, in bit/s.
@@ -294,6 +300,12 @@ impl ProbeSession {
         }
         self.duplicates += later.duplicates;
         self.clock_error_ms = self.clock_error_ms.max(later.clock_error_ms);
+    }
+
+    /// Adds the losses of a load that was far below the rate, if the far end counts those of the probes, too.
+    pub fn add_losses(&mut self, way: Direction, more: Losses) {
+        let losses = &mut self.losses[index(way)];
+        *losses = losses.map(|losses| losses.with(more));
     }
 
     /// Returns whether there are delays of single directions, and no probe has only its round trip.

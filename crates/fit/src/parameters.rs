@@ -166,7 +166,7 @@ fn loss(fit: &LossFit) -> Vec<Parameter> {
     let counts = fit.counts;
     let of = match fit.is_half {
         true => " round trips; half for each direction, which is unknown",
-        false => " idle probes",
+        false => " probes and datagrams below the rate",
     };
     let evidence = format!("{} of {}{of}", counts.lost, counts.of);
     let mut rows = vec![Parameter::number("loss", fit.percent, "%", evidence)];

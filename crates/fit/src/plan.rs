@@ -9,6 +9,8 @@ pub const SEARCH_RATES: [f64; 6] = [2e6, 8e6, 32e6, 128e6, 512e6, 2048e6];
 const SEARCH_S: f64 = 0.5;
 /// The share of what was sent below which the path carries less than was sent.
 const FULL_BELOW: f64 = 0.85;
+/// The share of the rate below which a load meets no queue.
+const FAR_BELOW: f64 = 0.5;
 /// A strong load as a multiple of the rate. A queue of this many seconds is full after the same time.
 const STRONG: f64 = 2.0;
 /// The packets per second by which a gentle load exceeds the rate. CoDel's queue is short again after 2.4 s of it; see
@@ -60,6 +62,11 @@ pub fn search_s(round_trip_ms: f64) -> f64 {
 /// it.
 pub fn is_full(load: &LoadTraffic, random: Option<&LossFit>) -> bool {
     load.received() < FULL_BELOW * load.sent * loss::passes(random)
+}
+
+/// Returns whether a load that was sent at this rate is so far below that of the path that it loses packets by chance only.
+pub fn is_far_below(sent: f64, rate: f64) -> bool {
+    sent < FAR_BELOW * rate
 }
 
 /// Returns the rate of a path that a load has filled, in bit/s, if the random loss occurs behind its bottleneck.

@@ -36,7 +36,7 @@ const TIME_S: f64 = 30.0;
 enum Kind {
     Probe(usize),
     Answer(usize),
-    Load,
+    Load(usize),
 }
 
 /// A load, in bit/s of L2 bytes. It begins with its session.
@@ -53,6 +53,8 @@ struct Received {
     bytes: f64,
     first_s: Option<f64>,
     last_s: f64,
+    /// Whether each datagram arrived.
+    arrived: Vec<bool>,
 }
 
 impl Received {
@@ -96,6 +98,7 @@ impl Path {
     ) -> (ProbeSession, Received) {
         let start = self.now;
         let ns = |seconds: f64| start + (seconds * 1e9) as u64;
+        let mut received = Received::default();
         let mut events = BinaryHeap::new();
         let count = ((until_s - from_s) / INTERVAL_S) as usize;
         let sent: Vec<u64> = (0..count)
@@ -104,8 +107,9 @@ impl Path {
         events.extend((0..count).map(|at| Reverse((sent[at], Kind::Probe(at)))));
         if let Some(load) = load {
             let gap = f64::from(LOAD_BYTES) * 8.0 / load.rate;
-            let datagrams = (load.lasts_s / gap) as u32;
-            events.extend((0..datagrams).map(|at| Reverse((ns(f64::from(at) * gap), Kind::Load))));
+            let datagrams = (load.lasts_s / gap) as usize;
+            received.arrived = vec![false; datagrams];
+            events.extend((0..datagrams).map(|at| Reverse((ns(at as f64 * gap), Kind::Load(at)))));
         }
         let mut probes: Vec<Probe> = sent
             .iter()
@@ -115,7 +119,6 @@ impl Path {
                 ..Probe::default()
             })
             .collect();
-        let mut received = Received::default();
         let (mut order, mut reordered, mut duplicates) = ([None; 2], [false; 2], 0);
         let lasts_s = load.map_or(until_s, |load| load.lasts_s.max(until_s));
         let end = ns(lasts_s + SETTLE_S);
@@ -151,7 +154,8 @@ impl Path {
                         order[1] = order[1].max(Some(at));
                     }
                     Kind::Probe(_) | Kind::Answer(_) => duplicates += 1,
-                    Kind::Load => {
+                    Kind::Load(at) => {
+                        received.arrived[at] = true;
                         let at_s = (due.0 - start) as f64 / 1e9;
                         received.bytes += f64::from(LOAD_BYTES);
                         received.first_s.get_or_insert(at_s);
@@ -184,7 +188,7 @@ impl Path {
         let (side, bytes, flow) = match kind {
             Kind::Probe(_) => (Side::A, PROBE_BYTES, 1),
             Kind::Answer(_) => (Side::B, PROBE_BYTES, 2),
-            Kind::Load => {
+            Kind::Load(_) => {
                 let side = load.unwrap().direction.choose(Side::A, Side::B);
                 (side, LOAD_BYTES, 3)
             }
@@ -201,18 +205,29 @@ impl Path {
     }
 
     /// Sends datagrams at rising rates until the path carries less than was sent.
-    fn search(&mut self, way: Direction, random: &LossFit) -> LoadTraffic {
-        let mut tried = SEARCH_RATES.into_iter().map(|rate| {
+    fn search(&mut self, way: Direction, idle: &mut ProbeSession) -> LoadTraffic {
+        let random = LossFit::of(idle, way);
+        let mut below = Vec::new();
+        for rate in SEARCH_RATES {
             let load = Load {
                 direction: way,
                 rate,
                 lasts_s: plan::search_s(100.0),
             };
-            self.session([0.0; 2], Some(load)).1.traffic(load)
-        });
-        tried
-            .find(|load| plan::is_full(load, Some(random)))
-            .unwrap()
+            let (_, received) = self.session([0.0; 2], Some(load));
+            let found = received.traffic(load);
+            if plan::is_full(&found, random.as_ref()) {
+                let rate = plan::served(&found, random.as_ref());
+                below.retain(|(sent, _)| plan::is_far_below(*sent, rate));
+                below
+                    .into_iter()
+                    .for_each(|(_, losses)| idle.add_losses(way, losses));
+                return found;
+            }
+            let lost = received.arrived.iter().map(|arrived| !arrived);
+            below.push((rate, Losses::in_order(lost)));
+        }
+        panic!("no load exceeded the rate");
     }
 
     fn loaded(
@@ -250,9 +265,9 @@ impl Path {
         let mut observed = PathObservations::default();
         self.idle(&mut observed, probed_s);
         let found = DIRECTIONS.map(|way| {
-            let random = LossFit::of(&observed.idle, way).unwrap();
-            let load = self.search(way, &random);
-            (way, load, plan::served(&load, Some(&random)))
+            let load = self.search(way, &mut observed.idle);
+            let random = LossFit::of(&observed.idle, way);
+            (way, load, plan::served(&load, random.as_ref()))
         });
         for (way, search, rate) in found {
             observed.searches.push((way, search));

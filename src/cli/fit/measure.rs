@@ -141,10 +141,7 @@ impl<'a> Path<'a> {
         for way in [Direction::Down, Direction::Up] {
             let mut most = SEARCH_PART / 2.0 * limits.budget;
             left -= most;
-            match self.search(way, &observed.idle, &mut most)? {
-                Ok(load) => observed.searches.push((way, load)),
-                Err(lack) => lacks.push(lack),
-            }
+            lacks.extend(self.search(way, &mut observed, &mut most)?);
             left += most;
         }
         let rates: f64 = observed
@@ -201,18 +198,19 @@ impl<'a> Path<'a> {
         Ok(ProbeSession::of(&idle, None, self.headers()))
     }
 
-    /// Sends datagrams at rising rates until the path carries less than was sent, and at most `left` bytes. Returns the
-    /// load that filled the path. The inner error is the reason why there is none.
+    /// Sends datagrams at rising rates until the path carries less than was sent, and at most `left` bytes. Adds the load
+    /// that filled the path, or returns the reason why there is none.
     fn search(
         &self,
         way: Direction,
-        idle: &ProbeSession,
+        observed: &mut PathObservations,
         left: &mut f64,
-    ) -> Result<Result<LoadTraffic, String>, Failure> {
+    ) -> Result<Option<String>, Failure> {
         note(format_args!(
             "farwire: fit: the search for the rate {}",
             way.name()
         ));
+        let idle = &mut observed.idle;
         let random = LossFit::of(idle, way);
         let round_trips: Vec<f64> = idle
             .probes
@@ -221,6 +219,7 @@ impl<'a> Path<'a> {
             .collect();
         let longest_ms = round_trips.into_iter().fold(0.0, f64::max);
         let lasts_s = plan::search_s(longest_ms.min(1e3));
+        let mut below = Vec::new();
         let mut carried = 0.0;
         for rate in SEARCH_RATES {
             let bytes = rate * lasts_s / 8.0;
@@ -231,14 +230,22 @@ impl<'a> Path<'a> {
             let measurement = self.load(way, rate, USUAL_DATAGRAM, lasts_s)?;
             let Some(load) = LoadTraffic::of(&measurement, None, way, self.headers()) else {
                 let cause = measurement.failure.as_deref().unwrap_or("nothing arrived");
-                return Ok(Err(format!("the rate {}: {cause}", way.name())));
+                return Ok(Some(format!("the rate {}: {cause}", way.name())));
             };
             if plan::is_full(&load, random.as_ref()) {
-                return Ok(Ok(load));
+                let rate = plan::served(&load, random.as_ref());
+                below.retain(|(sent, _)| plan::is_far_below(*sent, rate));
+                below
+                    .into_iter()
+                    .for_each(|(_, losses)| idle.add_losses(way, losses));
+                observed.searches.push((way, load));
+                return Ok(None);
             }
             carried = load.received();
+            let losses = LoadTraffic::losses(&measurement, way);
+            below.extend(losses.map(|losses| (load.sent, losses)));
         }
-        Ok(Err(format!(
+        Ok(Some(format!(
             "the rate {}: it is above {:.0} Mbit/s, and the budget allows no faster load",
             way.name(),
             carried / 1e6
