@@ -10,7 +10,7 @@ use stats::losses::Losses;
 
 use crate::DIRECTIONS;
 use crate::observations::{
-    LoadedSession, PathObservations, Probe, ProbeSession, UDP_HEADERS, index,
+    LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession, UDP_HEADERS, index,
 };
 
 /// The L2 bytes of a ping of the usual size over IPv4.
@@ -19,8 +19,14 @@ const USUAL_PING: u32 = 14 + 84;
 const WRAPS: i64 = 1 << 16;
 /// The least number of delays, or of seconds, that describe a path.
 const FEWEST: usize = 10;
-/// The most round trips of a file.
-const MOST: i64 = 10_000_000;
+/// The most packets that the sequence numbers of a file may cover.
+const MOST: i64 = 1_000_000;
+/// The longest delay in milliseconds, an hour.
+const LONGEST_MS: f64 = 3.6e6;
+/// The longest time in seconds, about thirty years.
+const LONGEST_S: f64 = 1e9;
+/// The most bytes, and the highest rate in bit/s.
+const MOST_BITS: f64 = 1e15;
 
 /// The reason why a file cannot be fitted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -54,8 +60,11 @@ pub enum FileError {
     #[error("it has {0} {1}, but at least 10 are needed")]
     TooFew(usize, &'static str),
     /// The sequence numbers are too far apart.
-    #[error("its sequence numbers cover more than 10,000,000 packets")]
+    #[error("its sequence numbers cover more than 1,000,000 packets")]
     TooMany,
+    /// A number is out of range.
+    #[error("it has delays above an hour, or other numbers that no network has")]
+    Implausible,
 }
 
 /// Reads observations from the text of a file.
@@ -137,8 +146,49 @@ fn of_probes(idle: ProbeSession) -> PathObservations {
     }
 }
 
-/// Refuses observations that are too few to describe a path.
+/// Returns whether a network may have all numbers.
+fn is_plausible(observed: &PathObservations) -> bool {
+    let is_time = |s: f64| s.abs() <= LONGEST_S;
+    let is_delay = |ms: &f64| ms.abs() <= LONGEST_MS;
+    let is_amount = |bits: f64| (0.0..=MOST_BITS).contains(&bits);
+    let is_probe = |probe: &Probe| {
+        let mut delays = probe.rtt_ms.iter().chain(probe.one_way_ms.iter().flatten());
+        is_time(probe.at_s) && delays.all(is_delay)
+    };
+    let are_losses = |one: &Losses| {
+        one.bursts <= one.lost && one.lost <= one.of && (one.lost == 0) == (one.bursts == 0)
+    };
+    let is_session = |session: &ProbeSession| {
+        let mut losses = session.losses.iter().flatten();
+        session.probes.iter().all(is_probe)
+            && losses.all(are_losses)
+            && is_delay(&session.clock_error_ms)
+    };
+    let is_load = |load: &LoadTraffic| {
+        let amounts = [load.sent, load.bytes, load.error];
+        load.wire_bytes > 0
+            && load.seconds > 0.0
+            && is_time(load.seconds)
+            && amounts.into_iter().all(is_amount)
+    };
+    let mut loaded = observed.loaded.iter();
+    let mut rates = observed.throughput.iter().flat_map(|(_, rates)| rates);
+    is_session(&observed.idle)
+        && loaded.all(|one| {
+            is_session(&one.probes)
+                && is_load(&one.load)
+                && is_time(one.from_s)
+                && is_time(one.until_s)
+        })
+        && observed.searches.iter().all(|(_, load)| is_load(load))
+        && rates.all(|rate| is_amount(*rate))
+}
+
+/// Refuses observations that are too few to describe a path, or that no network has.
 fn enough(observed: PathObservations) -> Result<PathObservations, FileError> {
+    if !is_plausible(&observed) {
+        return Err(FileError::Implausible);
+    }
     let idle = &observed.idle.probes;
     let delays = idle
         .iter()
@@ -454,7 +504,7 @@ fn irtt(parsed: Irtt) -> Result<ProbeSession, FileError> {
         };
         knows_direction |= lost.is_some();
         probes.push(Probe {
-            at_s: (sent - start) as f64 / 1e9,
+            at_s: sent.saturating_sub(start) as f64 / 1e9,
             rtt_ms: one.delay.rtt.filter(|_| !is_lost).map(|ns| ns / 1e6),
             lost,
             ..Probe::default()
@@ -635,6 +685,8 @@ mod tests {
         assert_eq!(read(untimed).unwrap_err(), FileError::NoTime(1));
         let few = read(&pings(5, |_| false)).unwrap_err();
         assert_eq!(few, FileError::TooFew(5, "delays"));
+        let slow = pings(20, |_| false).replace("time=20.0", "time=1e9");
+        assert_eq!(read(&slow).unwrap_err(), FileError::Implausible);
         assert!(matches!(
             read(r#"{"round_trips":1}"#).unwrap_err(),
             FileError::Json(_)

@@ -11,6 +11,8 @@ use crate::estimate::Estimate;
 use crate::loss::LossFit;
 use crate::{DIRECTIONS, LinkFit};
 
+/// The longest time that is written, in microseconds: a day.
+const LONGEST_US: f64 = 8.64e10;
 /// The least loss in percent that is written.
 const LEAST_LOSS_PERCENT: f64 = 0.001;
 /// The bytes that a policer without a visible burst lets pass: ten full packets.
@@ -206,9 +208,9 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
 fn ms(value: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a delay of centuries is no fit"
+        reason = "it is at most the longest time"
     )]
-    let us = (value * 1e3).round().max(0.0) as u64;
+    let us = (value * 1e3).round().clamp(0.0, LONGEST_US) as u64;
     Nanos(us * 1_000).to_string()
 }
 
