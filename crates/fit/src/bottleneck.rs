@@ -125,6 +125,13 @@ impl Bottleneck {
             rate,
             burst_bytes,
         };
+        // A load exceeds the rate by the same share if the random losses occur before the bottleneck. The path then served
+        // the bytes that arrived, and the interval of the rate contains both cases.
+        let [low, high] = rate.interval;
+        let rate = Estimate::new(
+            rate.value,
+            [low.min(rate.value * loss::passes(random)), high],
+        );
         let found = queue.kind(strong, gentle);
         let (kind, evidence) = found.unzip();
         let unprobed = || "too few probes were answered beside the load".to_owned();
@@ -160,8 +167,7 @@ impl Bottleneck {
 /// Returns the rate in bit/s at which a path served a load and the probes beside it, after a burst of `burst_bytes` that
 /// passed faster; `None` if the load did not fill the path.
 ///
-/// Random losses behind the bottleneck let less arrive than it served. Whether a path loses packets there is not known, so
-/// that the interval begins at the rate that arrived.
+/// Random losses behind the bottleneck let less arrive than it served.
 fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst_bytes: f64) -> Option<Estimate> {
     let load = &loaded.load;
     let passes = loss::passes(random);
@@ -171,10 +177,10 @@ fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst_bytes: f64) -> O
     let arrived = 8.0 * arrived_bytes(loaded) / load.seconds.max(1e-3);
     let at_first = 8.0 * burst_bytes / load.seconds.max(1e-3);
     let served = |arrived: f64, passes: f64| arrived / passes.max(0.01) - at_first;
-    let most_loss = random.map_or(0.0, |random| random.share().interval[1]);
+    let [least_loss, most_loss] = random.map_or([0.0; 2], |random| random.share().interval);
     let value = served(arrived, passes);
     let interval = [
-        served(arrived - load.error, 1.0),
+        served(arrived - load.error, 1.0 - least_loss),
         served(arrived + load.error, 1.0 - most_loss),
     ];
     let edges = EDGES * 8.0 * f64::from(load.wire_bytes) / load.seconds.max(1e-3);
