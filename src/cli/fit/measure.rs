@@ -33,10 +33,11 @@ const USUAL_DATAGRAM: u32 = 1490;
 const INTERVAL: Duration = Duration::from_millis(10);
 /// The number of probes that look for a reflector, so that a lossy path hardly ever loses all of them.
 const FEW: u32 = 5;
-/// The time for which these probes are awaited. It exceeds the round trip over any satellite.
-const FEW_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time for which a probe is awaited, which is longer than most queues.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which a probe beside a strong load is awaited, which is longer than most queues.
+const STRONG_TIMEOUT: Duration = Duration::from_secs(5);
+/// The least time for which a probe beside a gentle load is awaited, in milliseconds, and the factor of the longest round
+/// trip beside the strong one.
+const GENTLE_TIMEOUT: (f64, f64) = (1000.0, 1.5);
 /// The longest time to connect to a far end's iperf3 server.
 const CONNECT_TIMEOUT: &str = "10s";
 /// The part of the budget that the search for the rates may use.
@@ -117,7 +118,7 @@ impl<'a> Path<'a> {
             path.check_stop()?;
             path.reflector = reflector;
             // If this machine may not send such probes, another kind may work.
-            let few = path.probe(FEW, FEW_TIMEOUT, None);
+            let few = path.probe(FEW, None);
             if few.is_ok_and(|few| few.failure.is_none()) {
                 return Ok(path);
             }
@@ -191,7 +192,7 @@ impl<'a> Path<'a> {
             }
         }
         note("farwire: fit: probes on the idle path");
-        let idle = self.probe(probes_in(probed_s), TIMEOUT, None)?;
+        let idle = self.probe(probes_in(probed_s), None)?;
         if let Some(cause) = &idle.failure {
             lacks.push(format!("a part of delay and loss: {cause}"));
         }
@@ -267,23 +268,38 @@ impl<'a> Path<'a> {
     ) -> Result<(), Failure> {
         let datagram = search.wire_bytes;
         let rate = plan::strong(self.rate(way, search, &observed.idle));
-        let strong = self.loaded(way, rate, datagram, probed_s, observed)?;
+        let strong = LoadPlan {
+            direction: way,
+            rate,
+            datagram,
+            probed_s,
+            timeout: STRONG_TIMEOUT,
+        };
+        let load = self.loaded(&strong, observed)?;
         if let Reflector::Stamp(_) = self.reflector {
-            let rate = plan::gentle(self.rate(way, &strong, &observed.idle), datagram);
-            self.loaded(way, rate, datagram, probed_s, observed)?;
+            let gentle = LoadPlan {
+                rate: plan::gentle(self.rate(way, &load, &observed.idle), datagram),
+                timeout: gentle_timeout(observed.loaded.last()),
+                ..strong
+            };
+            self.loaded(&gentle, observed)?;
         }
         Ok(())
     }
 
-    /// Loads a direction at this rate in L2 bit/s, and probes the path before and meanwhile.
+    /// Loads a direction, and probes the path before and meanwhile.
     fn loaded(
         &self,
-        way: Direction,
-        rate: f64,
-        datagram: u32,
-        probed_s: f64,
+        plan: &LoadPlan,
         observed: &mut PathObservations,
     ) -> Result<LoadTraffic, Failure> {
+        let LoadPlan {
+            direction: way,
+            rate,
+            datagram,
+            probed_s,
+            timeout,
+        } = *plan;
         note(format_args!(
             "farwire: fit: a load of {:.2} Mbit/s {}",
             rate / 1e6,
@@ -293,7 +309,7 @@ impl<'a> Path<'a> {
         let (session, failure) = match self.reflector {
             Reflector::Stamp(_) => {
                 let under = format!("udp:{:.0}bit,{}", self.payload(rate, datagram), way.name());
-                let found = self.probe(probes_in(probed_s), TIMEOUT, Some(under))?;
+                let found = self.probe(probes_in(probed_s), Some((under, timeout)))?;
                 let idle = ProbeSession::of(&found, Some(Phase::Idle), headers);
                 observed.idle.join(idle);
                 (LoadedSession::of(&found, headers), found.failure)
@@ -339,21 +355,17 @@ impl<'a> Path<'a> {
         })
     }
 
-    /// Runs a session of probes and, with `under`, another one beside that load.
-    fn probe(
-        &self,
-        count: u32,
-        timeout: Duration,
-        under: Option<String>,
-    ) -> Result<Measurement, Failure> {
+    /// Runs a session of probes and, with `under`, another one beside that load. The probes of both are then awaited for
+    /// the time beside it.
+    fn probe(&self, count: u32, under: Option<(String, Duration)>) -> Result<Measurement, Failure> {
         let mut options = json!({
             "count": count,
             "interval": format!("{}ms", INTERVAL.as_millis()),
             "size": PROBE_BYTES,
-            "timeout": format!("{}ms", timeout.as_millis()),
         });
-        if let Some(under) = under {
+        if let Some((under, timeout)) = under {
             options["under"] = under.into();
+            options["timeout"] = format!("{}ms", timeout.as_millis()).into();
         }
         match self.reflector {
             Reflector::Stamp(port) => {
@@ -408,6 +420,27 @@ impl<'a> Path<'a> {
     fn headers(&self) -> u32 {
         HEADERS + ip_header(matches!(self.far_end.address, IpAddr::V6(_)))
     }
+}
+
+/// A load, and the probes beside it.
+#[derive(Clone, Copy)]
+struct LoadPlan {
+    direction: Direction,
+    /// The rate in bit/s of L2 bytes.
+    rate: f64,
+    /// The L2 bytes of a datagram.
+    datagram: u32,
+    probed_s: f64,
+    /// The time for which a probe is awaited.
+    timeout: Duration,
+}
+
+/// Returns the time for which probes beside a gentle load are awaited after this strong one.
+fn gentle_timeout(strong: Option<&LoadedSession>) -> Duration {
+    let (least_ms, factor) = GENTLE_TIMEOUT;
+    let probes = strong.into_iter().flat_map(|strong| &strong.probes.probes);
+    let longest_ms = probes.filter_map(|probe| probe.rtt_ms).fold(0.0, f64::max);
+    Duration::from_secs_f64((factor * longest_ms + least_ms) / 1e3)
 }
 
 /// Divides the `left` bytes of the budget among the loads, which are probed for `probed_s` if that is affordable, and the

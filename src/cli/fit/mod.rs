@@ -71,6 +71,8 @@ pub(crate) struct FitArgs {
 const TIMES: [Duration; 2] = [Duration::from_secs(24), Duration::from_secs(3600)];
 /// The part of the time in which the path is full.
 const FULL_PART: f64 = 0.6;
+/// The time in seconds for which lost probes are awaited.
+const WAITING_S: f64 = 30.0;
 /// The file of the observations of a fit, which can be fitted again.
 const OBSERVATIONS: &str = "observations.json";
 /// The words by which a record is recognised.
@@ -209,7 +211,7 @@ impl FitArgs {
         let about = |seconds: f64| progress::about(Duration::from_secs_f64(seconds));
         note(format_args!(
             "farwire: fit: this takes {} on a short path, during {} of which the path to {host} is full; the loads send at most {} MB",
-            about(limits.time_s + 2.0 * proof_s),
+            about(limits.time_s + WAITING_S + 2.0 * proof_s),
             about(FULL_PART * limits.time_s + proof_s),
             self.budget.0 / 1_000_000
         ));
