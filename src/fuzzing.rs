@@ -9,8 +9,10 @@ use std::str;
 use std::sync::Arc;
 
 use conditions::filter::Filter;
+use conditions::read::toml_text;
 use conditions::trace::{self, SampleUnit, Samples, Trace, TraceFormat};
 use conditions::{LinkSpec, TraceSpec, warnings};
+use fit::{LinkFit, Origin};
 use instruments::measure::{read_plan, record_plan};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
 use netio::{FrameRef, Headers, Offload};
@@ -130,6 +132,23 @@ pub fn filters(bytes: &[u8]) {
 /// line, an empty line and the body. The status of the answer is below 500.
 pub fn bodies(bytes: &[u8]) {
     web::fuzzing::request(bytes);
+}
+
+/// Reads a file of measurements, fits a link to it, and reads the text of that link.
+pub fn fit_files(bytes: &[u8]) {
+    let observed = str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| fit::read(text).ok());
+    let Some(observed) = observed else {
+        return;
+    };
+    let origin = Origin {
+        name: "a file".to_owned(),
+        date: "2026-11-27".to_owned(),
+    };
+    let text = LinkFit::of(&observed).to_toml(&origin);
+    // The command refuses a fit whose link is none, such as one with a delay of hours.
+    let _ = toml_text::<LinkSpec>(&text);
 }
 
 /// Reads a trace of Mahimahi, as [`trace_csv`] does.
@@ -336,6 +355,7 @@ mod tests {
     const FILTER: &str = "tcp port 443 and src net 10.77.0.0/16 && host fd77::2\n";
     const BODY: &str = "PATCH /v1/links/link?for=60s\nContent-Type: application/json\n\n{\"delay\": \"5ms\", \"up\": {\"loss\": \"1%\"}}";
     const RECORD: &str = include_str!("../tests/fixtures/records/small.jsonl");
+    const PINGS: &str = include_str!("../fuzz/corpus/fit_files/ping");
     const TRACES: [&str; 4] = [
         include_str!("../fuzz/corpus/trace_mahimahi/driving"),
         include_str!("../fuzz/corpus/trace_csv/drive"),
@@ -349,13 +369,14 @@ mod tests {
     /// A correct text, the number of its changed copies, and the function that reads them.
     type Case = (&'static str, usize, fn(&[u8]));
 
-    const CASES: [Case; 12] = [
+    const CASES: [Case; 13] = [
         (SCENARIO, 100, scenarios),
         (LINK, 100, links),
         (LINKS, 100, links),
         (FILTER, 300, filters),
         (BODY, 60, bodies),
         (RECORD, 20, records),
+        (PINGS, 100, fit_files),
         (TRACES[0], 100, trace_mahimahi),
         (TRACES[1], 100, trace_csv),
         (TRACES[2], 100, trace_theaterq),

@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod emulate;
 mod exec;
+mod fit;
 mod help;
 mod link;
 mod links;
@@ -77,6 +78,7 @@ enum Command {
     Set(set::SetArgs),
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
+    Fit(fit::FitArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
@@ -147,6 +149,7 @@ impl Cli {
             Command::Set(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
+            Command::Fit(args) => args.run(),
             Command::Calibrate(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
