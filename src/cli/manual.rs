@@ -484,10 +484,7 @@ static ALL: &[(&str, Facts)] = &[
                     "fit-HOST/link.toml",
                     "The link: a file of conditions, with the interval of each number.",
                 ),
-                (
-                    "fit-HOST/report.txt",
-                    "The tables that the terminal shows.",
-                ),
+                ("fit-HOST/report.txt", "The tables that the terminal shows."),
                 (
                     "fit-HOST/fit.json",
                     "The parameters with their evidence, and the comparison.",

@@ -33,7 +33,9 @@ fn advice(key: &str, known: &[String]) -> Option<String> {
         | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" | "weight" => {
             "a rule, [[rules]]".to_owned()
         }
-        "profile" | "toffee" | "seed" | "start" | "stages" | "rules" => "the link itself".to_owned(),
+        "profile" | "toffee" | "seed" | "start" | "stages" | "rules" => {
+            "the link itself".to_owned()
+        }
         "up" | "down" => "the link itself or a rule".to_owned(),
         "schedule" => "the link, up, down, a rule or a stage".to_owned(),
         "at" | "without" => "a step of a schedule: schedule = [{ at = \"10s\", ... }]".to_owned(),
