@@ -78,7 +78,7 @@ fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
     }
     has(&link, "# [fitted] farwire fit, \"10.77.0.2\"")?;
     ensure!(
-        result["not_compared"] == "--no-proof leaves it out",
+        result["not_compared"] == "--no-proof leaves the comparison out",
         "{result}"
     );
     Ok(())
