@@ -84,7 +84,7 @@ fn a_rate_of_packets_serves_each_in_the_same_time() {
         framing: Framing::PACKETS,
         queue: QueueLimit::Time(Nanos::from_millis(10)).into(),
     };
-    let packet = |number| Arrival {
+    let packet = |number: u64| Arrival {
         at: Nanos::ZERO,
         side: Side::A,
         len: Bytes(60 + 14 * number),
