@@ -282,7 +282,7 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 (
                     "125",
-                    "farwire itself failed, an argument is wrong, or a rule matched no packet (--require-hits).",
+                    "farwire failed, an argument is wrong, or a rule matched no packet (--require-hits).",
                 ),
                 ("126, 127", "The command cannot be run, or cannot be found."),
             ],

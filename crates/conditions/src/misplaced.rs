@@ -38,7 +38,9 @@ fn advice(key: &str, known: &[String]) -> Option<String> {
         }
         "up" | "down" => "the link itself or a rule".to_owned(),
         "schedule" => "the link, up, down, a rule or a stage".to_owned(),
-        "at" | "without" => "a step of a schedule: schedule = [{ at = \"10s\", ... }]".to_owned(),
+        "at" | "over" | "without" => {
+            "a step of a schedule: schedule = [{ at = \"10s\", ... }]".to_owned()
+        }
         "kind" | "place" => "a stage, [[stages]]".to_owned(),
         _ => place_of_parameter(key, table)?,
     };

@@ -44,10 +44,13 @@ impl Repetition {
         self.from + self.every
     }
 
-    /// Refuses layers whose schedules do not repeat together, or take too many steps until they do.
-    pub(crate) fn check(layers: &[&Layer]) -> Result<(), Error> {
+    /// Returns the number of steps until the schedules of `layers` repeat, or 0 if they never do.
+    ///
+    /// # Errors
+    /// It refuses schedules that do not repeat together, or take too many steps until they do.
+    pub(crate) fn check(layers: &[&Layer]) -> Result<u64, Error> {
         let Some(all) = Self::of(layers) else {
-            return Ok(());
+            return Ok(0);
         };
         let steps = || layers.iter().flat_map(|layer| &layer.schedule);
         let repeating = || steps().filter(|step| step.every > Nanos::ZERO);
@@ -93,7 +96,7 @@ impl Repetition {
                 "schedule": "{key} cannot change beside steps that repeat where a handover moves the delay: leave its `delay` out"
             );
         }
-        Ok(())
+        Ok(count)
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct ConditionsArgs {
     /// Seed of every random draw [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = SOURCES_HEADING, hide_short_help = true)]
     seed: Option<u64>,
-    /// Time from which schedules and traces count: immediately, first-packet [default: immediately]
+    /// Begin schedules and traces: immediately, first-packet [default: immediately]
     #[arg(long, value_name = "WHEN", help_heading = SOURCES_HEADING, hide_short_help = true)]
     start: Option<LinkStart>,
 }

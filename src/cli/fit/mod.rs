@@ -48,7 +48,7 @@ pub(crate) struct FitArgs {
     #[arg(value_name = "HOST|FILE", required = true)]
     sources: Vec<String>,
     /// Time of the measurement that is fitted; the comparison takes a third of it, at least 14s, twice
-    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "3min", value_parser = time)]
     time: Nanos,
     /// Most bytes that all loads together may send
     #[arg(long, value_name = "SIZE", default_value = "500mb")]

@@ -15,7 +15,7 @@ use crate::condition::{
     TraceSpec,
 };
 use crate::error::{At, Error};
-use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
+use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor, ScheduleStep};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::ramp::MOST_RAMPS;
@@ -24,6 +24,9 @@ use crate::require;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
 use crate::stalled::stalled_limit;
+
+/// The most steps of all schedules, counted in each direction and again for each rule, which follows them too.
+const MOST_STEPS_OF_RULES: u64 = 1 << 15;
 
 /// The queue of a rate for which none was stated: 100 ms at that rate, and at least 20 packets, because TCP's first
 /// window of ten packets would not fit into the queue of a slow line.
@@ -165,9 +168,10 @@ impl LinkSpec {
         check(&self.up, up).at("up")?;
         check(&self.down, down).at("down")?;
         check(&self.both, up.or(down))?;
+        let mut steps = 0;
         for own in [&self.up, &self.down] {
             own.ever().or(self.both.ever()).check_handover()?;
-            Repetition::check(&[own, &self.both])?;
+            steps += steps_of(&[own, &self.both])?;
         }
         let has_aqm = |layer: &&Layer| layer.ever().has::<AqmSpec>();
         require!(
@@ -186,10 +190,16 @@ impl LinkSpec {
             let weight = class.check_weight(number, up.rate || down.rate);
             weight.at_item("rules", number, Some(&class.rule.name))?;
             for (own, link) in [(&class.up, &self.up), (&class.down, &self.down)] {
-                let together = Repetition::check(&[own, &class.both, link, &self.both]);
-                together.at_item("rules", number, Some(&class.rule.name))?;
+                let together = steps_of(&[own, &class.both, link, &self.both]);
+                let together = together.at_item("rules", number, Some(&class.rule.name))?;
+                steps = u64::saturating_add(steps, together);
             }
         }
+        require!(
+            steps <= MOST_STEPS_OF_RULES,
+            "schedule": "there are {steps} steps, counted in each direction and again for each rule: at most {MOST_STEPS_OF_RULES} are allowed, \
+             so use fewer steps or rules, or a trace"
+        );
         Ok(())
     }
 
@@ -311,9 +321,17 @@ impl HopDirection {
     }
 }
 
+/// Returns the number of steps that the schedules of `layers` take together, until they repeat if they do.
+fn steps_of(layers: &[&Layer]) -> Result<u64, Error> {
+    let repeated = Repetition::check(layers)?;
+    let all = layers.iter().flat_map(|layer| &layer.schedule);
+    let stated = all.map(ScheduleStep::changes_count);
+    Ok(stated.fold(repeated, u64::saturating_add))
+}
+
 /// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
-/// it, and `seed` the times that are drawn. Classes share the bottleneck by `weights`, if there are any. Only the stages for which `is_wanted` is true follow the schedules, because
-/// each of many classes may differ in one stage only.
+/// it, and `seed` the times that are drawn. Classes share the bottleneck by `weights`, if there are any. Only the stages
+/// for which `is_wanted` is true follow the schedules, because each of many classes may differ in one stage only.
 fn over_time(
     layers: &[&Layer],
     prefix: &str,

@@ -243,7 +243,7 @@ impl<'de> Visitor<'de> for RuleVisitor {
                 "ether_type" => rule.ether_type = map.next_value()?,
                 "fragment" => rule.fragment = map.next_value()?,
                 "direction" => rule.direction = map.next_value()?,
-                "weight" => weight = Some(map.next_value()?),
+                "weight" => weight = map.next_value()?,
                 "up" => up = map.next_value()?,
                 "down" => down = map.next_value()?,
                 key => both.read(key, &mut map, RULE_KEYS)?,
