@@ -13,8 +13,10 @@ FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # Targets whose every case has 256 MB of memory and 1 s: a stranger's file or request must not cost more. Memory that was freed is given
 # back soon, or the sanitizer would keep as much as the limit.
-FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq
+FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq trace_netem trace_pair trace_samples
 FUZZ_LIMITS = -rss_limit_mb=256 -malloc_limit_mb=256 -timeout=1
+# A model of netem-trace has up to a million lines, whatever its length.
+FUZZ_MANY_LINES = -timeout=10
 FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
@@ -60,8 +62,9 @@ bench: base build bench-tools ## farwire beside its peers and, with BASE=COMMIT,
 scenarios: build scenario-tools ## every scenario that ships, shortened, against its own expectations
 	$(FARWIRE) run scenarios/*.toml --quick --overwrite --out $(OUT)
 
-truth: build ## the packet log against a capture; every instrument's interval against what the emulator counted, 12 or 20 seeded runs each; REPEATS=10 for fewer
+truth: build ## the packet log against a capture; every instrument's interval against what the emulator counted, 12 or 20 seeded runs each; REPEATS=10 for fewer; ten links that farwire fit does not know
 	$(CARGO) bench --locked --bench truth -- $(if $(REPEATS),--repeats=$(REPEATS))
+	scripts/fit_hidden 10
 
 limits: ## every limit that makes a run or a figure invalid, lifted one at a time: a named test must fail; WORDS="late starved" for some
 	scripts/limits $(WORDS)
@@ -86,6 +89,7 @@ fuzz: toolchain ## every parser, the far end's conversations and the API's reque
 		mkdir -p fuzz/target/found/$$target && \
 		echo "fuzz $$target" && \
 		case " $(FUZZ_LIMITED) " in *" $$target "*) limits='$(FUZZ_LIMITS)';; *) limits=-timeout=10;; esac && \
+		case $$target in trace_netem) limits="$$limits $(FUZZ_MANY_LINES)";; esac && \
 		ASAN_OPTIONS=$(FUZZ_ASAN) $(CARGO) +nightly fuzz run $$target fuzz/target/found/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(FUZZ_TIME) $$limits -print_final_stats=1 -verbosity=0 || exit 1; \
 	done
@@ -96,7 +100,7 @@ miri: toolchain ## the model and the parsers in an interpreter that knows undefi
 	$(MIRI) -p farwire-netio --lib -- fuzzing
 	$(MIRI) -p farwire-instruments --lib -- fuzzing
 
-dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels, archives, Debian packages, RPMs, SBOM and checksums; ARCHITECTURES=x86_64 for one processor
+dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels and their sources, archives, Debian packages, RPMs, SBOM and checksums; ARCHITECTURES=x86_64 for one processor
 	@scripts/need python3 python3 git git
 	CARGO='$(CARGO)' scripts/dist '$(OUT)/dist' $(ARCHITECTURES)
 
@@ -140,7 +144,7 @@ toolchain:
 	@scripts/need cc gcc
 
 test-tools: toolchain
-	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus pasta passt slurmctld slurm-wlm munged munge
+	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus pasta passt slurmctld slurm-wlm munged munge podman podman runc runc /usr/lib/podman/netavark netavark iptables iptables busybox busybox-static git git
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install --debug stamp-suite --version 1.0.0 --locked --root target/peers
 	@scripts/python-tools
 

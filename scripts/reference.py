@@ -32,6 +32,7 @@ PAGES = {
     "corrupt": "effects/corruption.md",
     "path-mtu": "effects/path-mtu.md",
     "police": "effects/policer.md",
+    "pps": "effects/packet-rate.md",
     "reorder": "effects/reordering.md",
     "rate": "effects/rate.md",
     "rate-at": "effects/rate.md#what-it-counts",

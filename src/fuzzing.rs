@@ -9,8 +9,10 @@ use std::str;
 use std::sync::Arc;
 
 use conditions::filter::Filter;
-use conditions::trace::{self, TraceFormat};
+use conditions::read::toml_text;
+use conditions::trace::{self, SampleUnit, Samples, Trace, TraceFormat};
 use conditions::{LinkSpec, TraceSpec, warnings};
+use fit::{LinkFit, Origin};
 use instruments::measure::{read_plan, record_plan};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
 use netio::{FrameRef, Headers, Offload};
@@ -28,6 +30,12 @@ use crate::{notes, web};
 
 /// The number of packets that cross a link.
 const PACKETS: u64 = 20;
+
+/// The most lines of a trace that is also written, described and followed: a small model of netem-trace can have a million.
+const MOST_FOLLOWED: u64 = 50_000;
+
+/// The most lines that are interpolated for a sample.
+const MOST_PARTS: u32 = 20;
 
 /// The largest number of records that are merged.
 const MOST_RECORDS: usize = 3;
@@ -126,6 +134,23 @@ pub fn bodies(bytes: &[u8]) {
     web::fuzzing::request(bytes);
 }
 
+/// Reads a file of measurements, fits a link to it, and reads the text of that link.
+pub fn fit_files(bytes: &[u8]) {
+    let observed = str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| fit::read(text).ok());
+    let Some(observed) = observed else {
+        return;
+    };
+    let origin = Origin {
+        name: "a file".to_owned(),
+        date: "2026-11-27".to_owned(),
+    };
+    let text = LinkFit::of(&observed).to_toml(&origin);
+    // The command refuses a fit whose link is none, such as one with a delay of hours.
+    let _ = toml_text::<LinkSpec>(&text);
+}
+
 /// Reads a trace of Mahimahi, as [`trace_csv`] does.
 pub fn trace_mahimahi(bytes: &[u8]) {
     follow(bytes, TraceFormat::Mahimahi);
@@ -150,9 +175,58 @@ pub fn trace_netem(bytes: &[u8]) {
 fn follow(bytes: &[u8], format: TraceFormat) {
     // A format may be detected, too, which must not fail in another way.
     let _ = trace::read(bytes, None);
-    let Ok((read, _)) = trace::read(bytes, Some(format)) else {
+    if let Ok((read, _)) = trace::read(bytes, Some(format)) {
+        follow_trace(read);
+    }
+}
+
+/// Reads LeoReplayer's pair of files, with a byte of 0 between the times at which packets are served and the delays: a link that follows
+/// both carries packets.
+pub fn trace_pair(bytes: &[u8]) {
+    let mut files = bytes.splitn(2, |byte| *byte == 0);
+    let [times, delays] = [files.next(), files.next()].map(Option::unwrap_or_default);
+    if let Ok(read) = trace::read_delays(delays) {
+        follow_trace(read);
+    }
+    let mut spec = TraceSpec::named("x");
+    spec.format = Some(TraceFormat::Mahimahi);
+    let read = spec.read(times).and_then(|()| spec.read_delays(delays));
+    if read.is_ok() {
+        carry_by(spec);
+    }
+}
+
+/// Reads samples as a trace. The first line has the column, the unit, the time between two samples, and the number of lines for each.
+pub fn trace_samples(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let (head, table) = bytes.split_at(end.unwrap_or(bytes.len()));
+    let words: Vec<&str> = str::from_utf8(head)
+        .unwrap_or_default()
+        .split(' ')
+        .collect();
+    let [column, unit, every, parts] = words[..] else {
         return;
     };
+    let (unit, every) = (unit.parse::<SampleUnit>(), every.parse::<Nanos>());
+    let (Ok(unit), Ok(every), Ok(parts)) = (unit, every, parts.parse::<u32>()) else {
+        return;
+    };
+    let samples = Samples {
+        column: column.to_owned(),
+        unit,
+        every,
+        parts: parts.clamp(1, MOST_PARTS),
+    };
+    if let Ok(read) = samples.read(table) {
+        follow_trace(read);
+    }
+}
+
+/// Writes a trace and reads it again, describes it, cuts it, and follows it.
+fn follow_trace(read: Trace) {
+    if read.lines() > MOST_FOLLOWED {
+        return;
+    }
     let mut text = Vec::new();
     trace::write(&read, read.native_format(), &mut text).expect("every trace has a native form");
     let (again, _) = trace::read(&text[..], Some(read.native_format())).expect("it was written");
@@ -165,6 +239,11 @@ fn follow(bytes: &[u8], format: TraceFormat) {
     let _ = read.part(Nanos::ZERO, Nanos(read.length().0 / 2));
     let mut spec = TraceSpec::named("x");
     spec.set_trace(Arc::new(read));
+    carry_by(spec);
+}
+
+/// Sends packets through a link that follows a trace, if it may.
+fn carry_by(spec: TraceSpec) {
     let mut link = LinkSpec::default();
     link.both.at_first.set(spec);
     if link.check().is_ok() {
@@ -276,28 +355,34 @@ mod tests {
     const FILTER: &str = "tcp port 443 and src net 10.77.0.0/16 && host fd77::2\n";
     const BODY: &str = "PATCH /v1/links/link?for=60s\nContent-Type: application/json\n\n{\"delay\": \"5ms\", \"up\": {\"loss\": \"1%\"}}";
     const RECORD: &str = include_str!("../tests/fixtures/records/small.jsonl");
+    const PINGS: &str = include_str!("../fuzz/corpus/fit_files/ping");
     const TRACES: [&str; 4] = [
         include_str!("../fuzz/corpus/trace_mahimahi/driving"),
         include_str!("../fuzz/corpus/trace_csv/drive"),
         include_str!("../fuzz/corpus/trace_theaterq/extended"),
         include_str!("../fuzz/corpus/trace_netem/pattern"),
     ];
+    const PAIR: &str = include_str!("../fuzz/corpus/trace_pair/leo");
+    const SAMPLES: &str = include_str!("../fuzz/corpus/trace_samples/throughput");
     const BYTES: &[u8] = b"0159-e.'\"}],:n %=[\n";
 
     /// A correct text, the number of its changed copies, and the function that reads them.
     type Case = (&'static str, usize, fn(&[u8]));
 
-    const CASES: [Case; 10] = [
+    const CASES: [Case; 13] = [
         (SCENARIO, 100, scenarios),
         (LINK, 100, links),
         (LINKS, 100, links),
         (FILTER, 300, filters),
         (BODY, 60, bodies),
         (RECORD, 20, records),
+        (PINGS, 100, fit_files),
         (TRACES[0], 100, trace_mahimahi),
         (TRACES[1], 100, trace_csv),
         (TRACES[2], 100, trace_theaterq),
         (TRACES[3], 100, trace_netem),
+        (PAIR, 100, trace_pair),
+        (SAMPLES, 100, trace_samples),
     ];
 
     #[test]

@@ -91,6 +91,7 @@ const PARTS: &[Part] = &[
     Part::usual("capacity", &[], instruments::capacity::run),
     Part::usual("model", &[], model::run),
     Part::paired("isolation", &["ip"], path::isolation::run),
+    Part::paired("many-links", &["ip"], path::many_links::run),
     Part::paired("packet-log", &["iperf3"], path::paired::packet_log),
     Part::paired("start", &[], path::start::run),
     Part::paired("page", &["iperf3"], path::page::run),

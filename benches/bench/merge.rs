@@ -2,8 +2,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use record::{Record, RecordWriter, Shard, ShardBy, ShardNumber, now};
 use serde_json::json;
 
-use crate::processes::FARWIRE;
+use crate::processes::{FARWIRE, memory_mb};
 use crate::report::rows::{Found, Quantity};
 use crate::results::{Outcome, clear_scratch, scratch};
 use crate::rounds::rounds;
@@ -121,7 +121,7 @@ fn merge(shards: &[PathBuf]) -> Result<(f64, f64)> {
     let mut child = command.spawn()?;
     let mut peak_mb = 0.0_f64;
     let status = loop {
-        peak_mb = peak_mb.max(most_resident_mb(&child).unwrap_or(0.0));
+        peak_mb = peak_mb.max(memory_mb(child.id(), "VmHWM").unwrap_or(0.0));
         match child.try_wait()? {
             Some(status) => break status,
             None => thread::sleep(Duration::from_millis(5)),
@@ -129,15 +129,4 @@ fn merge(shards: &[PathBuf]) -> Result<(f64, f64)> {
     };
     ensure!(status.success(), "farwire merge ended with {status}");
     Ok((begun.elapsed().as_secs_f64(), peak_mb))
-}
-
-/// Returns the peak resident memory so far, or nothing once the process has ended.
-fn most_resident_mb(child: &Child) -> Option<f64> {
-    let status = Path::new("/proc")
-        .join(child.id().to_string())
-        .join("status");
-    let text = fs::read_to_string(status).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024.0 / 1e6)
 }

@@ -145,6 +145,16 @@ pub(crate) fn processor_seconds(pid: u32) -> Option<f64> {
     (!threads.is_empty()).then(|| threads.iter().map(|(_, seconds)| seconds).sum())
 }
 
+/// Returns the memory of a running process under this key of its status (proc(5)) in MB, or nothing when it has ended: `VmRSS` is what is
+/// resident, `VmHWM` the most that was.
+pub(crate) fn memory_mb(pid: u32, key: &str) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, size) = lines.find(|(of, _)| *of == key)?;
+    let kib: f64 = size.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024.0 / 1e6)
+}
+
 /// Returns the processor seconds of all children that have been waited for.
 pub(crate) fn of_children() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;

@@ -1,4 +1,5 @@
-//! Rates: the bytes that they count, the packets that a bucket lets pass, and the drops of a policer and a path MTU.
+//! Rates: the bytes or packets that they count, the packets that a bucket lets pass, and the drops of a policer and a path
+//! MTU.
 
 use anyhow::Result;
 use model::{Nanos, Outcome};
@@ -11,7 +12,13 @@ use crate::drawing::{Picture, between, by_number, formula, found, picture};
 type Counted = fn(u32) -> u32;
 
 pub(crate) fn pictures() -> Result<Vec<Picture>> {
-    Ok(vec![by_length()?, bucket()?, policer()?, path_mtu()?])
+    Ok(vec![
+        by_length()?,
+        packet_rate()?,
+        bucket()?,
+        policer()?,
+        path_mtu()?,
+    ])
 }
 
 /// Draws the time of a packet against its length.
@@ -48,6 +55,38 @@ fn by_length() -> Result<Picture> {
         axes,
         curves,
     ))
+}
+
+/// Draws the time of a packet that finds no other one against its length, with a packet rate and with a rate.
+fn packet_rate() -> Result<Picture> {
+    const MARKS: [u32; 6] = [60, 300, 600, 900, 1_200, 1_500];
+    // The milliseconds for a packet, and for each of its bytes.
+    let links = [
+        ("pps = 1000", 1.0, 0.0),
+        ("rate = '10mbit'", 0.0, 8.0 / 10e3),
+        ("pps = 1000\nrate = '10mbit'", 1.0, 8.0 / 10e3),
+    ];
+    let sizes = || (60..=1_500_u32).step_by(4);
+    let mut curves = Vec::new();
+    for (look, (link, for_packet, for_byte)) in links.into_iter().enumerate() {
+        let packets = sizes().zip(0..);
+        let packets = packets
+            .map(|(size, number)| (Nanos::from_millis(100 * number), of_length(u64::from(size))));
+        let delays = Crossing::of(link, packets)?.all_delays();
+        let points = sizes().zip(delays);
+        let points = points.map(|(size, delay)| Point::at(f64::from(size), delay));
+        let label = link.replace('\n', ", ").replace('\'', "");
+        curves.push(found(&label, look, Shape::Line, points.collect()));
+        let time = |size: u32| for_packet + for_byte * f64::from(size);
+        let points = by_number(MARKS.into_iter(), time);
+        curves.push(formula("by the formula", Shape::Hollow, points));
+    }
+    let axes = [
+        between("L2 bytes without FCS", 0.0, 1_500.0),
+        Axis::from_zero("time of a packet, ms", [2.4].into_iter()),
+    ];
+    let title = "Time of a packet at 1,000 packets/s and at 10 Mbit/s against its length";
+    Ok(picture("packet-rate", title, axes, curves))
 }
 
 /// Draws when packets leave that arrive together.

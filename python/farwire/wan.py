@@ -15,7 +15,7 @@ import threading
 import time
 from typing import IO, Any, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _agent
+from . import _agent, _supervisor
 from ._errors import CommandFailed, FarwireError, MachineLacks
 from ._find import find_farwire_bin
 from .client import Client, Condition
@@ -192,8 +192,9 @@ class Wan:
         self._lock = threading.RLock()
         self._running: Optional[_Running] = None
         self._attached: List[HeldLink] = []
+        self._boxes: List[_Box] = []
         self._processes: List[Process] = []
-        #: What farwire wrote to standard error, after the end of the link.
+        #: What farwire wrote to standard error, after the end of the links.
         self.log = ""
         #: The summary of the link after its end, as `farwire exec --json` writes it.
         self.summary: Optional[Dict[str, Any]] = None
@@ -313,20 +314,34 @@ class Wan:
 
     def attach(
         self,
-        at: str,
+        at: Optional[str] = None,
         *,
+        container: Optional[str] = None,
+        network: Optional[str] = None,
         link: str = "link",
         token: Optional[str] = None,
         pin: Optional[str] = None,
     ) -> HeldLink:
-        """Takes a lease on the link of another farwire that runs with `--listen`, such as a box on the bench.
+        """Takes a lease on the link of another farwire, or inserts a link at a running container.
 
-        The arguments are those of `Client`. The lease ends with `release`, with `stop`, or with this process.
+        `at` is the address of a farwire that runs with `--listen`, such as a box on the bench; `token` and `pin` are those
+        of `Client`. `container` is the name of a container of Podman or Docker, and `network` one of its networks, which a
+        container with several needs. That takes root. The lease ends with `release`; the link at a container, and the
+        lease with it, with `stop`, or with this process. Raises MachineLacks if this machine or this user cannot.
         """
-        held = HeldLink(Client(at, token=token, pin=pin).link(link))
+        if (at is None) == (container is None):
+            raise ValueError("write the address of a farwire, or container= and the name of a container")
+        if at is not None:
+            held = HeldLink(Client(at, token=token, pin=pin).link(link))
+            with self._lock:
+                self._attached.append(held)
+            return held
+        options = [] if network is None else ["--network", network]
+        box = _Box(["--container", str(container), *options], link)
         with self._lock:
-            self._attached.append(held)
-        return held
+            self._boxes.append(box)
+            self._attached.append(box.held)
+        return box.held
 
     @property
     def held(self) -> HeldLink:
@@ -344,15 +359,21 @@ class Wan:
         with self._lock:
             running, self._running = self._running, None
             attached, self._attached = self._attached, []
+            boxes, self._boxes = self._boxes, []
             processes, self._processes = self._processes, []
         for process in processes:
             process.close()
         for held in attached:
             held.release()
+        ended = [box.stop() for box in boxes]
         if running is not None:
-            code, self.log, self.summary = running.stop()
+            code, log, self.summary = running.stop()
+            ended.append((code, log))
+        if ended:
+            self.log = "\n".join(log for _, log in ended)
+        for code, log in ended:
             if code != 0:
-                raise FarwireError(f"farwire failed with {code}:\n{self.log.strip()}")
+                raise FarwireError(f"farwire failed with {code}:\n{log.strip()}")
 
     def __enter__(self) -> Wan:
         return self
@@ -396,8 +417,7 @@ class _Running:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.program = find_farwire_bin()
-        # A path of a socket may have 107 bytes, so the folder is not below a deep TMPDIR.
-        self._folder = tempfile.mkdtemp(prefix="farwire-", dir="/tmp" if os.path.isdir("/tmp") else None)
+        self._folder = _folder()
         #: The near end, and the far end.
         self.ends: Dict[bool, _End] = {False: _End("near"), True: _End("far")}
         api = os.path.join(self._folder, "api.sock")
@@ -406,8 +426,6 @@ class _Running:
         command = [self.program, "exec", "--listen", f"unix:{api}", "--json", self._summary]
         command += ["--far", shlex.join(self.ends[True].command(self._folder))]
         command += [*arguments, "--", *self.ends[False].command(self._folder)]
-        # The API of this link is a socket of this user, for which no token is needed.
-        environment = {key: value for key, value in os.environ.items() if key not in _TOKENS}
         try:
             self._process = subprocess.Popen(
                 command,
@@ -415,7 +433,7 @@ class _Running:
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=[end.inherited for end in self.ends.values()],
-                env=environment,
+                env=_environment(),
                 # An interrupt of the terminal is for the test process, which ends this one.
                 start_new_session=True,
             )
@@ -474,6 +492,97 @@ class _Running:
             end.close()
         self._log.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Box:
+    """A `farwire emulate` that has inserted a link at something that runs."""
+
+    def __init__(self, target: Sequence[str], link: str) -> None:
+        program = find_farwire_bin()
+        self._folder = _folder()
+        api = os.path.join(self._folder, "api.sock")
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        command = [sys.executable, "-I", "-S", _supervisor.__file__, self._folder]
+        command += [program, "emulate", *target, "--listen", f"unix:{api}"]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=self._log,
+                env=_environment(),
+                # An interrupt of the terminal is for the test process, which ends this one.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._clean_up()
+            raise FarwireError(f"{sys.executable}: cannot be started: {error.strerror}") from error
+        try:
+            self._await_socket(api)
+            self.held = HeldLink(Client(f"unix:{api}", token="").link(link))
+        except BaseException:
+            self._end()
+            self._clean_up()
+            raise
+
+    def _await_socket(self, api: str) -> None:
+        """Waits until farwire answers, which it does when the link is inserted."""
+        client = Client(f"unix:{api}", token="")
+        end = time.monotonic() + _START_S
+        while True:
+            code = self._process.poll()
+            if code is not None:
+                why = self._said()
+                # The code of farwire for a machine, or a user, that lacks something.
+                raise MachineLacks(why) if code == 3 else FarwireError(f"farwire emulate ended with {code}:\n{why}")
+            try:
+                client.links()
+                return
+            except FarwireError:
+                pass
+            if time.monotonic() >= end:
+                raise FarwireError(f"farwire did not insert the link within {_START_S:g} s:\n{self._said()}")
+            time.sleep(_POLL_S)
+
+    def stop(self) -> Tuple[int, str]:
+        """Removes the link. Returns farwire's exit code and its log."""
+        self.held.release()
+        code = self._end()
+        log = self._said()
+        self._clean_up()
+        return code, log
+
+    def _end(self) -> int:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(_supervisor.GOODBYE)
+            self._process.stdin.close()
+        except OSError:
+            # farwire has ended by itself, and with it its supervisor.
+            pass
+        try:
+            return self._process.wait(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            # A helper of farwire restores the container.
+            os.killpg(self._process.pid, signal.SIGKILL)
+            return self._process.wait()
+
+    def _said(self) -> str:
+        return _text(self._log).strip()
+
+    def _clean_up(self) -> None:
+        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _folder() -> str:
+    """Makes a folder for a socket, whose path may have 107 bytes, so that the folder is not below a deep TMPDIR."""
+    return tempfile.mkdtemp(prefix="farwire-", dir="/tmp" if os.path.isdir("/tmp") else None)
+
+
+def _environment() -> Dict[str, str]:
+    """Returns the environment of farwire. Its API is a socket of this user, for which no token is needed."""
+    return {key: value for key, value in os.environ.items() if key not in _TOKENS}
 
 
 def _machine_lacks_something(program: str) -> bool:

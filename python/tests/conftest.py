@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Callable
 
@@ -28,6 +29,14 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def is_installed() -> bool:
+    """Says whether the package is installed, and not only in the path of a checkout."""
+    try:
+        return bool(metadata.version("farwire"))
+    except metadata.PackageNotFoundError:
+        return False
+
+
 @pytest.fixture
 def echo(tmp_path: Path) -> list[str]:
     """The command of a server that answers what it gets, without its port."""
@@ -41,6 +50,8 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A directory for a test suite that runs in a separate process, with the plugin as it is here."""
     here = str(Path(__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", here)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p farwire.pytest_plugin -p no:cacheprovider")
+    # An installed package adds its plugin by itself.
+    plugin = "" if is_installed() else "-p farwire.pytest_plugin "
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{plugin}-p no:cacheprovider")
     monkeypatch.delenv("FARWIRE_REQUIRED", raising=False)
     return pytester

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import List
 import pytest
 
 from conftest import until
-from farwire import ApiError, CommandFailed, FarwireError, FaultNotMet, Wan
+from farwire import ApiError, CommandFailed, FarwireError, FaultNotMet, MachineLacks, Wan, find_farwire_bin
 
 PING = ["ping", "-q", "-c", "3", "-i", "0.05", "-W", "1"]
 
@@ -183,6 +186,69 @@ def test_a_link_of_another_farwire_is_attached_under_a_lease(wan: Wan, tmp_path:
         wan.stop()
         until(lambda: held.link.state().lease is None)
         assert held.link.state().conditions == {}
+
+
+#: A program that takes the place of farwire where there is no container: its link is between the namespaces of `farwire exec`.
+STUB = """#!/bin/sh
+case "$1 $2 $3" in
+    "emulate --container web") shift 3;;
+    "emulate --container private") echo "farwire: this needs root" >&2; exit 3;;
+    *) echo "farwire: no such container" >&2; exit 2;;
+esac
+"$REAL" exec "$@" -- sleep 1000 &
+trap 'kill $!' TERM
+wait $!
+wait $!
+exit 0
+"""
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "farwire"
+    path.write_text(STUB)
+    path.chmod(0o755)
+    monkeypatch.setenv("REAL", find_farwire_bin())
+    monkeypatch.setenv("FARWIRE_BIN", str(path))
+
+
+def test_a_link_at_a_container_lasts_until_the_end(stub: None) -> None:
+    with Wan() as wan:
+        attached = wan.attach(container="web")
+        attached.set(delay="5ms")
+        assert wan.links == [attached]
+        with attached.impaired(loss="1%"):
+            assert attached.link.state().conditions == {"delay": "5ms", "loss": "1%"}
+        at = attached.link.client.at
+    assert "farwire: link" in wan.log
+    assert not Path(at[len("unix:") :]).parent.exists()
+
+
+def test_a_container_that_cannot_get_a_link_is_said(stub: None) -> None:
+    with Wan() as wan:
+        with pytest.raises(MachineLacks, match="needs root"):
+            wan.attach(container="private")
+        with pytest.raises(FarwireError, match="ended with 2:\nfarwire: no such container"):
+            wan.attach(container="nobody")
+        for wrong in ({}, {"at": "127.0.0.1:1", "container": "web"}):
+            with pytest.raises(ValueError, match="or container="):
+                wan.attach(**wrong)
+        assert wan.links == []
+
+
+def test_a_link_at_a_container_ends_with_the_process(stub: None) -> None:
+    script = """
+import farwire, os, signal
+wan = farwire.Wan()
+print(wan.attach(container="web").link.client.at, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    path = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": path}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
+    assert ended.returncode == -signal.SIGKILL
+    folder = Path(ended.stdout.strip()[len("unix:") :]).parent
+    until(lambda: not folder.exists())
 
 
 def test_the_summary_is_there_after_the_end() -> None:

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use model::BitsPerSec;
+use netio::heap;
 use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
 
@@ -46,7 +47,8 @@ use serde::Serialize;
 ///
 /// --container NAME inserts a link at a running container, in both directions, on each of its networks. The host end of the container's
 /// veth pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
-/// the container. At the end, or when farwire is killed, everything is restored. --label, --pid and --netns do the same for other targets.
+/// the container. At the end, or when farwire is killed, everything is restored. --label, --service, --pid and --netns do the same for other
+/// targets.
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
 /// as link = { delay = "20ms" }. All links share --held-memory, and one thread with its receive rings unless --threads asks for more.
@@ -147,10 +149,12 @@ impl EmulateArgs {
 
     /// Inserts a link at each interface of what runs already.
     fn emulate_attached(&self, target: &Target) -> Result<ExitCode, Failure> {
-        let spec = self.link.to_spec().or_bad_input()?;
-        let config = spec.to_link("box").or_bad_input()?.config;
-        let mut notes = warnings::of_link(&config);
-        notes.extend(link_conditions::beyond_host(&config, []));
+        let mut spec = self.link.to_spec().or_bad_input()?;
+        link_conditions::resolve_hosts_and_containers(&mut spec).or_bad_input()?;
+        let link = spec.to_link("box").or_bad_input()?;
+        link_conditions::warn_of_hidden_rules(None, &link.rules);
+        let mut notes = warnings::of_link(&link.config);
+        notes.extend(link_conditions::beyond_host(&link.config, []));
         let attached = target.attach(self.target.network())?;
         if attached.len() > 1 && self.forwarder.logs_packets() {
             return Err(Failure::bad_input(
@@ -198,6 +202,7 @@ impl EmulateArgs {
     }
 
     fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
+        heap::give_back_freed_blocks();
         if self.link.to_spec().or_bad_input()? != LinkSpec::default() {
             return Err(Failure::bad_input(
                 "--links: the file sets the conditions of each link: leave out the conditions on the command line",
@@ -289,6 +294,8 @@ impl EmulateArgs {
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, threads, self.force, on_exit, options, serve)?;
+        // The start has freed what it read about all interfaces and what its parallel work took.
+        heap::give_back_free_pages();
         let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
         link_conditions::note_all(notes);
@@ -299,6 +306,7 @@ impl EmulateArgs {
         let unhit = summaries.clone();
         let told = told(summaries);
         note(format_args!("farwire: {told}"));
+        link_conditions::warn_of_unread_traces();
         for (names, summary) in ends.iter().zip(&unhit) {
             let link = (ends.len() > 1).then(|| names.join("-"));
             link_conditions::warn_of_rules_without_hits(link.as_deref(), summary);

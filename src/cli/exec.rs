@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -138,6 +138,7 @@ impl ExecArgs {
             ..BedConfig::default()
         };
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
+        let began = Instant::now();
         let output = has_screen.then(CommandOutput::new).transpose()?;
         let far = self.start_far_end(&bed, output.as_ref())?;
         let joined = host_network.map(|host| host.join(&bed, &config));
@@ -176,8 +177,16 @@ impl ExecArgs {
             leaves: &leaves,
         };
         let code = self.run_command(&bed, &signals, console, joined.as_ref());
+        let ran = began.elapsed();
+        // A link that can be changed may have had another schedule.
+        let is_unchanged = live.is_none() && screen.is_none();
         let missed = Unreachable::so_far(bed.client())?.since(before);
-        let hint = missing_network(missed).filter(|_| joined.is_none());
+        let hint = match &joined {
+            None => missing_network(missed),
+            // A command that succeeded has missed no name.
+            Some(_) if matches!(code, Ok(0)) => None,
+            Some(joined) => joined.silent_resolvers(),
+        };
         drop((screen, far, live, joined));
         // A terminal that is gone does not change the exit code of the command.
         if let Some(Err(error)) = output.map(|output| output.print()) {
@@ -190,14 +199,21 @@ impl ExecArgs {
         // If the emulator died, its cause comes before the consequences.
         let links = bed.down()?;
         let code = code?;
-        let summary = links.first().context("the test bed has no link")?;
+        let mut links = links.into_iter();
+        let mut summary = links.next().context("the test bed has no link")?;
         note(format_args!("farwire: {summary}"));
-        for cause in judged.into_iter().flatten() {
+        summary.notes = judged.into_iter().flatten().collect();
+        for cause in &summary.notes {
             note(format_args!("farwire: {cause}"));
         }
-        let lacks_hits = link_conditions::warn_of_rules_without_hits(None, summary);
+        if is_unchanged {
+            let of_time = warnings::of_time(&spec, ran.into(), "the run took");
+            link_conditions::note_all(of_time);
+        }
+        link_conditions::warn_of_unread_traces();
+        let lacks_hits = link_conditions::warn_of_rules_without_hits(None, &summary);
         if let Some(file) = &self.json {
-            write_json(file, summary)?;
+            write_json(file, &summary)?;
         }
         let is_refused = self.require_hits && lacks_hits && code == 0;
         Ok(ExitCode::from(if is_refused { ENV_FAILED } else { code }))

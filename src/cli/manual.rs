@@ -282,7 +282,7 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 (
                     "125",
-                    "farwire itself failed, an argument is wrong, or a rule matched no packet (--require-hits).",
+                    "farwire failed, an argument is wrong, or a rule matched no packet (--require-hits).",
                 ),
                 ("126, 127", "The command cannot be run, or cannot be found."),
             ],
@@ -454,6 +454,52 @@ static ALL: &[(&str, Facts)] = &[
             ],
             files: &[],
             see_also: MEASURE_PAGES,
+        },
+    ),
+    (
+        "farwire fit",
+        Facts {
+            examples: &[
+                (
+                    "Measure the path to a host that runs farwire serve, and write its link",
+                    "farwire fit 192.0.2.1",
+                ),
+                (
+                    "Spend less time and fewer bytes on it",
+                    "farwire fit 192.0.2.1 --time 30s --budget 100mb",
+                ),
+                (
+                    "Keep the link as a profile",
+                    "farwire fit 192.0.2.1 --profile office",
+                ),
+                (
+                    "Fit two sessions of ping -D, and state the spread between them",
+                    "farwire fit morning.txt evening.txt --out both",
+                ),
+            ],
+            exit_status: MEASURED,
+            environment: &[COLOURS, COLUMNS, PROFILES_OF_USER],
+            files: &[
+                (
+                    "fit-HOST/link.toml",
+                    "The link: a file of conditions, with the interval of each number.",
+                ),
+                ("fit-HOST/report.txt", "The tables that the terminal shows."),
+                (
+                    "fit-HOST/fit.json",
+                    "The parameters with their evidence, and the comparison.",
+                ),
+                (
+                    "fit-HOST/observations.json",
+                    "What was observed, which farwire fit can fit again.",
+                ),
+            ],
+            see_also: &[
+                "farwire-serve(1)",
+                "farwire-measure(1)",
+                "farwire-exec(1)",
+                "farwire-profiles(1)",
+            ],
         },
     ),
     (

@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod emulate;
 mod exec;
+mod fit;
 mod help;
 mod link;
 mod links;
@@ -77,6 +78,7 @@ enum Command {
     Set(set::SetArgs),
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
+    Fit(fit::FitArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
@@ -100,6 +102,9 @@ enum Command {
         /// State in which to leave the interfaces
         on_exit: OnExit,
     },
+    /// Look for containers that restart until standard input ends (started by `emulate`)
+    #[command(hide = true)]
+    ContainerWatcher,
     /// Run pasta until standard input ends (started by `exec --net host`)
     #[command(hide = true)]
     HostGateway,
@@ -144,6 +149,7 @@ impl Cli {
             Command::Set(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
+            Command::Fit(args) => args.run(),
             Command::Calibrate(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
@@ -162,6 +168,9 @@ impl Cli {
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
             Command::BoxHolder { on_exit } => crate::emulate::hold(*on_exit)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Failure::from),
+            Command::ContainerWatcher => crate::emulate::watch_containers()
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
             Command::HostGateway => crate::host_network::run_gateway()

@@ -8,6 +8,8 @@ use std::fmt;
 use netio::userns::{self, Privilege};
 use serde::Serialize;
 
+use crate::emulate::engines;
+use crate::host_network;
 pub(crate) use instruments::external::Tool;
 
 /// The results of the checks, in the order of the output.
@@ -21,7 +23,7 @@ pub(crate) struct Diagnosis {
 }
 
 /// The uses of farwire, each with the checks that must be ok.
-static USES: [(&str, &[&str]); 4] = [
+static USES: [(&str, &[&str]); 6] = [
     (
         "run",
         &[hardware::KERNEL, network::TEST_BED, network::PACKET_SOCKETS],
@@ -36,6 +38,16 @@ static USES: [(&str, &[&str]); 4] = [
         ],
     ),
     (
+        "exec --net host",
+        &[
+            hardware::KERNEL,
+            network::TEST_BED,
+            network::PACKET_SOCKETS,
+            network::PID_NAMESPACES,
+            PASTA,
+        ],
+    ),
+    (
         "emulate between interfaces",
         &[
             hardware::KERNEL,
@@ -44,10 +56,22 @@ static USES: [(&str, &[&str]); 4] = [
             network::INGRESS,
         ],
     ),
+    (
+        "emulate --container",
+        &[
+            hardware::KERNEL,
+            PRIVILEGES,
+            network::PACKET_SOCKETS,
+            network::INGRESS,
+            ENGINES,
+        ],
+    ),
     ("measure and serve", &[hardware::KERNEL]),
 ];
 
 const PRIVILEGES: &str = "privileges";
+const PASTA: &str = "pasta";
+const ENGINES: &str = "container engines";
 
 /// The check of one part of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -88,6 +112,8 @@ impl Diagnosis {
             network::icmp_sockets(),
             user_namespaces(&privilege),
         ];
+        // The host's network is looked at from the host.
+        let pasta = pasta();
         let entered = match privilege {
             Privilege::Root => Ok(()),
             Privilege::UserNamespace => userns::enter().map_err(|error| error.to_string()),
@@ -108,7 +134,7 @@ impl Diagnosis {
             ]
             .map(|(name, flag, package)| tool(name, flag, package, INSTRUMENT)),
         );
-        checks.push(tool("pasta", "--version", "passt", HOST_NETWORK));
+        checks.extend([pasta, container_engines()]);
         Self::of(checks)
     }
 
@@ -238,11 +264,32 @@ const INSTRUMENT: Lack = Lack {
     remedy: "install the package; farwire's own instruments do not need it",
 };
 
-/// The consequence of a missing pasta.
+/// The consequence of a pasta that is missing or cannot be used.
 const HOST_NETWORK: Lack = Lack {
     cost: "`exec --net host` does not work",
-    remedy: "install the package; other commands do not need it",
+    remedy: "follow the advice before; other commands do not need pasta",
 };
+
+/// Checks pasta as `exec --net host` does.
+fn pasta() -> Check {
+    let found = host_network::find_pasta().map_err(|error| format!("{error:#}"));
+    Check::tried(PASTA, found, CheckState::Degraded, HOST_NETWORK)
+}
+
+/// Looks for the programs that know containers. They are not asked for anything, because some then make folders.
+fn container_engines() -> Check {
+    let lack = Lack {
+        cost: "`emulate --container` and `--label` find no containers",
+        remedy: "name a process of the container with `emulate --pid`",
+    };
+    let present: Vec<&str> = engines::present().collect();
+    let found = if present.is_empty() {
+        Err("neither podman nor docker is on PATH".to_owned())
+    } else {
+        Ok(present.join(", "))
+    };
+    Check::tried(ENGINES, found, CheckState::Degraded, lack)
+}
 
 fn tool(name: &'static str, version_flag: &str, package: &'static str, lack: Lack) -> Check {
     let found = Tool::find(name, version_flag, package)
@@ -298,18 +345,24 @@ mod tests {
             network::PACKET_SOCKETS,
             network::PID_NAMESPACES,
             network::INGRESS,
+            PASTA,
+            ENGINES,
         ];
         assert_eq!(
             found(&all),
-            "this machine can: run, exec, emulate between interfaces, measure and serve"
+            "this machine can: run, exec, exec --net host, emulate between interfaces, emulate --container, measure and serve"
+        );
+        assert_eq!(
+            found(&all[..all.len() - 2]),
+            "this machine can: run, exec, emulate between interfaces, measure and serve; it cannot: exec --net host, emulate --container"
         );
         assert_eq!(
             found(&[hardware::KERNEL]),
-            "this machine can: measure and serve; it cannot: run, exec, emulate between interfaces"
+            "this machine can: measure and serve; it cannot: run, exec, exec --net host, emulate between interfaces, emulate --container"
         );
         assert_eq!(
             found(&[]),
-            "this machine can: nothing; it cannot: run, exec, emulate between interfaces, measure and serve"
+            "this machine can: nothing; it cannot: run, exec, exec --net host, emulate between interfaces, emulate --container, measure and serve"
         );
         let degraded = Check::tried(
             hardware::KERNEL,

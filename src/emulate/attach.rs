@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use netio::bridge_port::{BridgePort, BridgePortError};
@@ -14,11 +13,10 @@ use netio::lease::{InterfaceLease, InterfaceLeases};
 use netio::netns::NetNs;
 use netio::veth::{self, HostEnd};
 
-use super::Insertion;
+use super::containers::ContainerEnd;
+use super::engines::{ContainerNetwork, KnownContainer};
+use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
-
-/// The programs that know containers.
-const ENGINES: [&str; 2] = ["podman", "docker"];
 
 /// Something that runs in its own network namespace.
 #[derive(Clone, Debug)]
@@ -44,8 +42,8 @@ pub(crate) struct Attached {
 }
 
 impl Target {
-    /// Makes a pair for each interface of the target whose other end is on this host, or only for the interface `network`
-    /// inside.
+    /// Makes a pair for each interface of the target whose other end is on this host, or only for the one with the name
+    /// `network`, inside or as the engine names its network.
     ///
     /// # Errors
     /// Blames the user for a target that does not exist or has no such interface, and for a place where no link can be
@@ -53,7 +51,7 @@ impl Target {
     pub(crate) fn attach(&self, network: Option<&str>) -> Result<Vec<Attached>, Failure> {
         let leases = InterfaceLeases::open().map_err(super::blame)?;
         // All are checked before anything is made.
-        let mut places = Vec::new();
+        let mut places: Vec<Place> = Vec::new();
         match self {
             Self::Process(pid) => {
                 let there = NetNs::of_pid(*pid).or_bad_input()?;
@@ -64,36 +62,86 @@ impl Target {
                 places.extend(places_in(&there, self, network, &leases)?);
             }
             Self::Container(name) => {
-                let there = NetNs::of_pid(process_of(name)?).or_machine()?;
-                places.extend(places_in(&there, self, network, &leases)?);
+                let known = engines::named(name)?;
+                let there = NetNs::of_pid(known.pid).or_machine()?;
+                for place in places_in(&there, self, network, &leases)? {
+                    places.push(place.of_container(&known));
+                }
             }
             Self::Label(label) => {
-                for (container, pid) in labelled(label)? {
-                    let there = NetNs::of_pid(pid).or_machine()?;
+                for known in engines::labelled(label)? {
+                    let container = &known.name;
+                    let there = NetNs::of_pid(known.pid).or_machine()?;
                     let this = Self::Container(container.clone());
-                    let mut found = places_in(&there, &this, network, &leases)?;
-                    for place in &mut found {
-                        place.name = format!("{container}-{}", place.name);
+                    let mut ends = ends_in(&there, &this, network)?;
+                    let is_only = ends.len() == 1;
+                    // Containers that share a namespace, such as those of a pod, get its links once.
+                    let has_place = |end: &HostEnd| {
+                        let mut all = places.iter();
+                        all.any(|place| place.host.index == end.host.index)
+                    };
+                    ends.retain(|end| !has_place(end));
+                    for end in ends {
+                        let mut place = Place::of(end.inside, &end.host, &leases)?;
+                        place.name = if is_only {
+                            container.clone()
+                        } else {
+                            format!("{container}-{}", place.name)
+                        };
+                        places.push(place.of_container(&known));
                     }
-                    if let [only] = &mut *found {
-                        only.name = container;
-                    }
-                    places.extend(found);
                 }
             }
         }
         let attached = places.into_iter().map(|place| place.attach(&leases));
         attached.collect()
     }
+
+    /// Returns the networks that the engine of a container names.
+    fn networks(&self) -> Vec<ContainerNetwork> {
+        match self {
+            Self::Container(name) => engines::networks_of(name),
+            Self::Process(_) | Self::Namespace(_) | Self::Label(_) => Vec::new(),
+        }
+    }
 }
 
-/// Returns the places of all interfaces in the namespace of `target`, or of the interface `network` alone.
+/// Makes a pair for the host's end with the number `index`, to which a container is connected anew. Returns the name of
+/// that end and of the near end of the pair.
+///
+/// # Errors
+/// The interface is gone, or no link can be inserted there.
+pub(super) fn again(
+    index: u32,
+    leases: &InterfaceLeases,
+) -> Result<([String; 2], Insertion), Failure> {
+    let host = Interface::by_index(index).or_machine()?;
+    let place = Place::of(String::new(), &host, leases)?;
+    let Attached {
+        names, insertion, ..
+    } = place.attach(leases)?;
+    Ok((names, insertion))
+}
+
+/// Returns the places of all interfaces in the namespace of `target`, or of the one with the name `network`; see [`ends_in`].
 fn places_in(
     namespace: &NetNs,
     target: &Target,
     network: Option<&str>,
     leases: &InterfaceLeases,
 ) -> Result<Vec<Place>, Failure> {
+    let ends = ends_in(namespace, target, network)?.into_iter();
+    ends.map(|end| Place::of(end.inside, &end.host, leases))
+        .collect()
+}
+
+/// Returns the host's ends of all interfaces in the namespace of `target`, or of the one with the name `network`, inside or
+/// as the engine names its network.
+fn ends_in(
+    namespace: &NetNs,
+    target: &Target,
+    network: Option<&str>,
+) -> Result<Vec<HostEnd>, Failure> {
     let ends = HostEnd::all_of(namespace);
     let ends = ends.with_context(|| target.to_string()).or_machine()?;
     if ends.is_empty() {
@@ -102,18 +150,32 @@ fn places_in(
              there is none; use a bridge network, or run the program with `farwire exec --net host`"
         )));
     }
-    let names: Vec<String> = ends.iter().map(|end| end.inside.clone()).collect();
-    let wanted = |end: &HostEnd| network.is_none_or(|name| name == end.inside);
-    let ends: Vec<HostEnd> = ends.into_iter().filter(wanted).collect();
-    if ends.is_empty() {
-        let network = network.unwrap_or_default();
+    let Some(network) = network else {
+        return Ok(ends);
+    };
+    if ends.iter().any(|end| end.inside == network) {
+        let chosen = ends.into_iter().filter(|end| end.inside == network);
+        return Ok(chosen.collect());
+    }
+    let networks = target.networks();
+    let name_of = |end: &HostEnd| {
+        let found = networks.iter().find(|of| of.mac == end.mac);
+        found.map(|of| of.name.as_str())
+    };
+    let names = ends.iter().map(|end| match name_of(end) {
+        Some(name) => format!("{} ({name})", end.inside),
+        None => end.inside.clone(),
+    });
+    let names: Vec<String> = names.collect();
+    let chosen = ends.into_iter().filter(|end| name_of(end) == Some(network));
+    let chosen: Vec<HostEnd> = chosen.collect();
+    if chosen.is_empty() {
         return Err(Failure::bad_input(format!(
-            "--network: {target} has no interface {network}; it has {}",
+            "--network: {target} has no interface or network {network}; it has {}",
             names.join(", ")
         )));
     }
-    let places = ends.into_iter().map(|end| Place::of(end, leases));
-    places.collect()
+    Ok(chosen)
 }
 
 impl fmt::Display for Target {
@@ -131,36 +193,56 @@ impl fmt::Display for Target {
 struct Place {
     /// Name of the link.
     name: String,
-    end: HostEnd,
+    /// The engine and the name of the container, if it is one.
+    container: Option<(String, String)>,
+    /// Name of the interface inside.
+    inside: String,
+    host: Interface,
     lease: InterfaceLease,
     place: BridgePort,
 }
 
 impl Place {
-    fn of(end: HostEnd, leases: &InterfaceLeases) -> Result<Self, Failure> {
+    fn of(inside: String, host: &Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
         // This undoes the changes of a killed box, which may include that the end has left its bridge.
-        let lease = leases.take(&end.host).map_err(super::blame)?;
-        let host = Interface::by_index(end.host.index).or_machine()?;
+        let lease = leases.take(host).map_err(super::blame)?;
+        let host = Interface::by_index(host.index).or_machine()?;
         let place = BridgePort::of(&host).map_err(blame)?;
         Ok(Self {
-            name: end.inside.clone(),
-            end: HostEnd { host, ..end },
+            name: inside.clone(),
+            container: None,
+            inside,
+            host,
             lease,
             place,
         })
+    }
+
+    fn of_container(self, known: &KnownContainer) -> Self {
+        Self {
+            container: Some((known.engine.to_owned(), known.name.clone())),
+            ..self
+        }
     }
 
     /// Makes the pair.
     fn attach(self, leases: &InterfaceLeases) -> Result<Attached, Failure> {
         let Self {
             name,
-            end,
+            container,
+            inside,
+            host,
             lease,
             place,
         } = self;
         // A name has at most 15 characters.
-        let [near, far] = ["a", "b"].map(|letter| format!("farw{}{letter}", end.host.index));
-        let made = veth::make_pair(&near, &far, &end.host).or_machine();
+        let [near, far] = ["a", "b"].map(|letter| format!("farw{}{letter}", host.index));
+        if let Ok(earlier) = Interface::find(&near) {
+            // A process was killed before it told its holder of the pair. This removes the pair's journal and, unless
+            // something is wrong, the pair.
+            let _ = leases.take(&earlier);
+        }
+        let made = veth::make_pair(&near, &far, &host).or_machine();
         let leased = made.and_then(|()| {
             let near = Interface::find(&near).or_machine()?;
             let mut lease = leases.take(&near).map_err(super::blame)?;
@@ -173,11 +255,16 @@ impl Place {
         })?;
         Ok(Attached {
             name,
-            names: [end.host.name, near],
+            names: [host.name, near],
             insertion: Insertion {
                 place,
                 far,
                 leases: [lease, of_near],
+                container: container.map(|(engine, container)| ContainerEnd {
+                    engine,
+                    container,
+                    inside,
+                }),
             },
         })
     }
@@ -192,91 +279,4 @@ fn blame(error: BridgePortError) -> Failure {
         | BridgePortError::SpanningTree(_)
         | BridgePortError::Vlans(_) => Failure::bad_input(error),
     }
-}
-
-/// Returns the first process of the container `name`, whichever engine knows it.
-fn process_of(name: &str) -> Result<u32, Failure> {
-    let mut found = Vec::new();
-    let mut refusals = Vec::new();
-    for engine in engines("--container")? {
-        match pid(engine, name)? {
-            Ok(pid) => found.push(pid),
-            Err(why) => refusals.push(format!("{engine}: {why}")),
-        }
-    }
-    let why = match *found {
-        [0] => "the container is not running".to_owned(),
-        [pid] => return Ok(pid),
-        [] => refusals.join("; "),
-        _ => "podman and docker both have a container of this name; choose it by --pid".to_owned(),
-    };
-    Err(Failure::bad_input(format!("--container {name}: {why}")))
-}
-
-/// Returns the names and first processes of all running containers with this label.
-fn labelled(label: &str) -> Result<Vec<(String, u32)>, Failure> {
-    let filter = format!("label={label}");
-    let mut all = Vec::new();
-    for engine in engines("--label")? {
-        let listed = ask(
-            engine,
-            &["ps", "--filter", &filter, "--format", "{{.Names}}"],
-        )?;
-        let listed = listed.map_err(|why| Failure::machine(format!("{engine}: {why}")))?;
-        for name in listed.lines().map(str::trim) {
-            // A container that has ended since it was listed gets no link.
-            if let Ok(pid @ 1..) = pid(engine, name)? {
-                all.push((name.to_owned(), pid));
-            }
-        }
-    }
-    if all.is_empty() {
-        return Err(Failure::bad_input(format!(
-            "--label {label}: no running container has this label"
-        )));
-    }
-    Ok(all)
-}
-
-/// Returns the engines on this machine.
-fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
-    let engines = ENGINES.into_iter();
-    let found: Vec<_> = engines
-        .filter(|engine| which::which(engine).is_ok())
-        .collect();
-    if found.is_empty() {
-        return Err(Failure::machine(format!(
-            "{option}: neither podman nor docker is on PATH; use --pid with the ID of a process in the container"
-        )));
-    }
-    Ok(found)
-}
-
-/// Returns the first process of a container, which is 0 if the container does not run, or the engine's words if it
-/// knows no such container.
-fn pid(engine: &str, name: &str) -> Result<Result<u32, String>, Failure> {
-    let arguments = ["container", "inspect", "--format", "{{.State.Pid}}", "--"];
-    let answer = ask(engine, &[&arguments[..], &[name]].concat())?;
-    Ok(match answer {
-        Ok(text) => {
-            let what = || format!("{engine} printed `{}` instead of a process ID", text.trim());
-            Ok(text.trim().parse().with_context(what).or_machine()?)
-        }
-        Err(why) => Err(why),
-    })
-}
-
-/// Returns what the engine prints, or the first line of its refusal.
-fn ask(engine: &str, arguments: &[&str]) -> Result<Result<String, String>, Failure> {
-    let output = Command::new(engine)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| engine.to_owned())
-        .or_machine()?;
-    if output.status.success() {
-        return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    Ok(Err(text.lines().next().unwrap_or("refused").to_owned()))
 }

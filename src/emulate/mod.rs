@@ -9,7 +9,10 @@
 pub(crate) mod attach;
 mod carrier;
 mod confinement;
+mod containers;
+pub(crate) mod engines;
 mod holder;
+mod inserted;
 mod pair;
 mod port;
 mod side_by_side;
@@ -19,7 +22,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use model::Side;
 use netio::AfPacket;
 use netio::bridge_port::BridgePort;
@@ -30,12 +33,14 @@ use netio::lease::{InterfaceLease, InterfaceLeases};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions, RING_SLOTS};
-use crate::forward::threads::{Forwarders, distribute, place};
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
+use crate::forward::threads::{self, Forwarders, distribute, place};
 use crate::notes::{log, warn};
 use crate::service_manager::{self, Watchdog};
 use conditions::EmulatedLink;
 use confinement::Confinement;
+pub(crate) use containers::watch as watch_containers;
+use containers::{ContainerEnd, ContainerWatcher};
 use holder::BoxHolder;
 pub(crate) use holder::{OnExit, hold};
 use instruments::failure::{Blame, Failure};
@@ -68,6 +73,8 @@ pub(crate) struct WanBox {
     stop: Stop,
     holder: BoxHolder,
     reported_holder_death: bool,
+    /// Looks for containers that restart, if links are inserted at containers.
+    containers: Option<ContainerWatcher>,
     /// Keeps Landlock's rule for the interfaces' sysctls in force.
     _sysctls: Option<File>,
 }
@@ -89,6 +96,8 @@ pub(crate) struct Insertion {
     pub(crate) far: Interface,
     /// The leases of side A and side B. The latter removes the pair to which both ends belong.
     pub(crate) leases: [InterfaceLease; 2],
+    /// The interface of the container, if it is one.
+    container: Option<ContainerEnd>,
 }
 
 impl WanBox {
@@ -115,6 +124,9 @@ impl WanBox {
         let shares = distribute(found.len(), threads);
         let mut sockets = open(&found, &shares)?;
         let indices = found.iter().map(|pair| pair.each_ref().map(|of| of.index));
+        let containers = insertions.iter();
+        let containers = containers.map(|of| of.as_ref()?.container.clone());
+        let containers = ContainerWatcher::start(containers.collect())?;
         let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
             let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
@@ -162,6 +174,7 @@ impl WanBox {
                     stop,
                     holder,
                     reported_holder_death: false,
+                    containers,
                     _sysctls: sysctls,
                 };
                 Ok((wan_box, beside))
@@ -226,12 +239,11 @@ impl WanBox {
             }
         }
         while self.stop.cause().is_none() {
-            let mut fds = [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, SIGNAL_CHECK_MS) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(e).context("cannot watch the interfaces"),
-            }
+            let has_answers = self.wait()?;
             self.follow_all()?;
+            if has_answers {
+                self.follow_containers()?;
+            }
             if let Some(watchdog) = &mut watchdog {
                 watchdog.check(|| self.running.ask_whether_alive());
             }
@@ -243,6 +255,20 @@ impl WanBox {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a change of interfaces or an answer about containers, but not long. Returns whether there are answers.
+    fn wait(&self) -> Result<bool> {
+        let changes = PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN);
+        let answers = self.containers.as_ref().map(ContainerWatcher::output);
+        let answers = answers.map(|of| PollFd::new(of.as_fd(), PollFlags::POLLIN));
+        let mut fds: Vec<PollFd<'_>> = [Some(changes), answers].into_iter().flatten().collect();
+        match poll(&mut fds, SIGNAL_CHECK_MS) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(e).context("cannot watch the interfaces"),
+        }
+        let happened = fds.get(1).and_then(PollFd::revents);
+        Ok(happened.is_some_and(|events| !events.is_empty()))
     }
 
     /// Handles all changes of interfaces since the last call.
@@ -312,30 +338,12 @@ impl WanBox {
         self.guard.forget(port.interface.index);
         let gone = port.name().to_owned();
         if self.pairs[link].is_inserted() {
-            return self.end_inserted(link, &gone);
+            return self.end_inserted(link, side, &gone);
         }
         let message = format!("interface {gone} is gone: waiting for its return");
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
         self.pairs[link].pass_on(side, false).map(drop)
-    }
-
-    /// Ends an inserted link, one of whose interfaces is gone. The box ends with its last link.
-    fn end_inserted(&mut self, link: usize, gone: &str) -> Result<()> {
-        let pair = &mut self.pairs[link];
-        for side in [Side::A, Side::B] {
-            let port = pair.port_mut(side);
-            port.lease = None;
-            self.guard.forget(port.interface.index);
-        }
-        let message =
-            format!("interface {gone} is gone, and with it the network that it belonged to");
-        if self.pairs.iter().all(InterfacePair::is_gone) {
-            bail!(message);
-        }
-        log(format_args!("farwire: {message}"));
-        service_manager::status(&message);
-        Ok(())
     }
 
     /// Handles an interface that has come back under its old name: takes it again if that is
@@ -435,7 +443,8 @@ const DESCRIPTORS_OF_LINK: u64 = 2;
 /// many interfaces in parallel.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// The descriptors of a forwarder thread: its two rings, its alarm and its commands.
+/// The descriptors of a forwarder thread: its two rings, or four if it has one link, its alarm and its
+/// commands.
 const DESCRIPTORS_OF_THREAD: u64 = 8;
 
 /// Makes sure that this process may have enough descriptors for a box of this number of links and
@@ -453,17 +462,12 @@ fn make_room(links: usize, threads: usize) -> Result<(), Failure> {
         .or_machine()
 }
 
-/// Opens all interfaces, for each thread those of its links. The two interfaces of a single link have
-/// separate rings; those of a thread with links from a file share rings.
+/// Opens all interfaces, for each thread those of its links.
 fn open(found: &[[Interface; 2]], shares: &[Range<usize>]) -> Result<Vec<Vec<AfPacket>>, Failure> {
-    if let [[a, b]] = found {
-        let opened = AfPacket::open_pair([&a.name, &b.name], RING_SLOTS).or_machine()?;
-        return Ok(vec![opened.into()]);
-    }
     let open_share = |share: Range<usize>| {
         let interfaces = found[share].iter().flatten();
         let names: Vec<&str> = interfaces.map(|of| of.name.as_str()).collect();
-        Ok(vec![AfPacket::open_all(&names, RING_SLOTS).or_machine()?])
+        threads::open(&names).or_machine()
     };
     side_by_side::each(shares.to_vec(), open_share)
 }

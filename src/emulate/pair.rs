@@ -35,6 +35,7 @@ impl InterfacePair {
                 place,
                 far,
                 leases: [mut of_a, mut of_b],
+                container: _,
             }) => {
                 port::prepare(&a.name, &mut of_a)?;
                 port::prepare(&b.name, &mut of_b)?;
@@ -71,6 +72,18 @@ impl InterfacePair {
         let [a, b] = &mut self.ports;
         self.carriers = Carriers::new([a.raise()?, b.raise()?]);
         Ok(self)
+    }
+
+    /// Continues with the interfaces of `new`, which take the place of those that are gone. Side A counts that as a return.
+    pub(super) fn continue_with(&mut self, new: Self) {
+        for (port, new) in self.ports.iter_mut().zip(new.ports) {
+            port.interface = new.interface;
+            port.lease = new.lease;
+            port.refusal.clear();
+        }
+        self.ports[0].events.back += 1;
+        self.carriers = new.carriers;
+        self.insertion = new.insertion;
     }
 
     pub(super) fn port(&self, side: Side) -> &Port {

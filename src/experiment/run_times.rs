@@ -81,6 +81,19 @@ pub(crate) fn estimate(case: &Case) -> Duration {
     times.sum::<Duration>() + TESTBED_TIME
 }
 
+/// Returns the estimate, if some instrument of every group has an expected time.
+pub(crate) fn known(case: &Case) -> Option<Duration> {
+    let pace = PathPace::of(case);
+    let groups = case.groups();
+    let is_known = groups.iter().all(|group| {
+        let mut times = group
+            .iter()
+            .map(|planned| planned.args.instrument().estimate(pace.as_ref()));
+        times.any(|time| time.is_some())
+    });
+    is_known.then(|| estimate(case))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -57,9 +57,6 @@ pub(crate) struct Measures<'a> {
 /// The time that an instrument without a timeout may take beyond its expected time before it is
 /// stopped.
 const GRACE: Duration = Duration::from_secs(30);
-/// The round trips of the path that an instrument may take in addition: to connect, to agree on the
-/// test, to open its streams and to exchange results.
-const ROUND_TRIPS: f64 = 20.0;
 /// The interval between two reads of the links' departure counters.
 const POLL: Duration = Duration::from_millis(50);
 /// The time limit of an instrument without an expected time.
@@ -443,8 +440,9 @@ fn measure(
     let args = instrument.args.toward(&far_end, &planned.case.congestion);
     let used = args.instrument();
     let expected = || {
-        used.expected()
-            .map_or(LONGEST, |time| time + grace(planned.case))
+        used.expected().map_or(LONGEST, |time| {
+            time + grace(planned.case, used.round_trips())
+        })
     };
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let csv = artifacts.filter(|_| instrument.csv);
@@ -486,10 +484,10 @@ fn measure(
 }
 
 /// Returns the time that an instrument without a timeout may take beyond its expected time over the
-/// path of `case`.
-fn grace(case: &Case) -> Duration {
+/// path of `case`, in which it makes this number of round trips.
+fn grace(case: &Case, round_trips: u32) -> Duration {
     let round_trip_s = PathPace::of(case).map_or(0.0, |pace| pace.round_trip_s(0, 0));
-    let round_trips = Duration::try_from_secs_f64(ROUND_TRIPS * round_trip_s);
+    let round_trips = Duration::try_from_secs_f64(f64::from(round_trips) * round_trip_s);
     GRACE + round_trips.map_or(LONGEST, |time| time.min(LONGEST))
 }
 

@@ -5,7 +5,7 @@ use model::Nanos;
 
 /// The largest number of frames that a forwarder of one link takes in before the next check for due
 /// departures.
-const INTAKE: usize = 64;
+const INTAKE: u32 = 64;
 
 /// The packets and bytes that a forwarder of several links takes in before the next check for due
 /// departures. A train counts by its segments.
@@ -14,12 +14,22 @@ const SHARED_INTAKE: Allowance = Allowance {
     bytes: 128 << 10,
 };
 
-/// The largest number of frames that leave the rings in a step, including those that are dropped.
-const MOST_FRAMES: usize = 1_024;
+/// The packets that such a forwarder takes in although a link has something to do sooner, so that a step
+/// is worth its own cost.
+const LEAST_INTAKE: u32 = 16;
+
+/// A link that has waited for longer than this does not limit the intake, because a forwarder that is
+/// behind with its departures must not leave frames in the rings, too.
+const LONGEST_OVERDUE: Nanos = Nanos(50_000);
+
+/// The largest number of packets that one of several links drops in a turn because they are too late,
+/// if no packet is copied. It exceeds the intake of a step, so that the packets that must be dropped do
+/// not accumulate.
+const MOST_DROPPED: u32 = 192;
 
 /// The packets and bytes that one of several links may send in a turn, and the share of a step's
 /// intake that it may use when the rings fill.
-const QUANTUM: Allowance = Allowance {
+const TURN_ALLOWANCE: Allowance = Allowance {
     packets: 32,
     bytes: 64 << 10,
 };
@@ -35,20 +45,27 @@ pub(crate) struct Allowance {
 /// The packets that a link which has used up its allowance may send while others wait.
 const LEAST_BEHIND: u32 = 4;
 
+/// The packets that such a link may send in a step while frames fill the rings, which the forwarder
+/// must empty faster than they arrive.
+const MOST_BESIDE_FULL_RINGS: u32 = 8;
+
 /// The reason for a turn of one of several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum TurnReason {
     /// The link has something to do by now.
     Due,
     /// The link had used up its allowance.
     Behind,
+    /// The link had used up its allowance, and the forwarder cannot keep up with its rings.
+    BesideFullRings,
 }
 
 /// The frames that one step may take in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Intake {
-    frames: usize,
+    frames: u32,
     of_all: Allowance,
+    taken: u32,
 }
 
 /// The part of a step's intake that one of several links has left.
@@ -58,10 +75,18 @@ pub(super) struct Share {
     left: Allowance,
 }
 
-/// The average time that a packet takes to be sent.
+/// The average time that a packet takes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SendCost {
+pub(super) struct PacketCost {
     nanos: u64,
+}
+
+/// The average time from the beginning of a step until something is sent, for each packet taken in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IntakeCost {
+    each: PacketCost,
+    /// The beginning of the present step and the packets that it has taken in, until something is sent.
+    step: Option<(Nanos, u32)>,
 }
 
 impl Allowance {
@@ -73,24 +98,36 @@ impl Allowance {
 
     /// Returns the allowance of a turn that begins at `now`, for a link whose packets cost `cost`. The
     /// turn ends before `next`, the time at which another link has something to do, but allows at
-    /// least one packet. If that link waits already, the turn is as long as `beside_waiting` says.
+    /// least one packet. If that link waits already, the length depends on the reason for the turn.
     pub(super) fn of_turn(
         now: Nanos,
         next: Option<Nanos>,
-        cost: SendCost,
-        beside_waiting: Turn,
+        cost: PacketCost,
+        reason: TurnReason,
     ) -> Self {
+        let (most, beside_waiting) = match reason {
+            TurnReason::Due => (TURN_ALLOWANCE.packets, TURN_ALLOWANCE.packets),
+            TurnReason::Behind => (TURN_ALLOWANCE.packets, LEAST_BEHIND),
+            TurnReason::BesideFullRings => (MOST_BESIDE_FULL_RINGS, LEAST_BEHIND),
+        };
         let packets = match next {
-            None => QUANTUM.packets,
+            None => most,
             Some(next) if next > now => cost.packets_within(next.0 - now.0),
-            Some(_) => match beside_waiting {
-                Turn::Due => QUANTUM.packets,
-                Turn::Behind => LEAST_BEHIND,
-            },
+            Some(_) => beside_waiting,
         };
         Self {
-            packets: packets.clamp(1, QUANTUM.packets),
-            ..QUANTUM
+            packets: packets.clamp(1, most),
+            ..TURN_ALLOWANCE
+        }
+    }
+
+    /// Returns the number of packets that may be dropped in a turn with this allowance because they are
+    /// too late.
+    pub(crate) fn drops(self) -> u32 {
+        if self == Self::UNLIMITED {
+            u32::MAX
+        } else {
+            MOST_DROPPED
         }
     }
 
@@ -113,18 +150,33 @@ impl Allowance {
 }
 
 impl Intake {
-    /// Returns the frames that one step of a forwarder with this number of links may take in.
-    pub(super) fn of_step(links: usize) -> Self {
-        if links == 1 {
-            Self {
-                frames: INTAKE,
-                of_all: Allowance::UNLIMITED,
-            }
-        } else {
-            Self {
-                frames: MOST_FRAMES,
-                of_all: SHARED_INTAKE,
-            }
+    /// Returns the frames that a forwarder of one link may take in in a step.
+    pub(super) fn of_one_link() -> Self {
+        Self {
+            frames: INTAKE,
+            of_all: Allowance::UNLIMITED,
+            taken: 0,
+        }
+    }
+
+    /// Returns the frames that a forwarder of several links may take in in a step that begins at `now`, if
+    /// each packet costs `cost`. The intake ends before `next`, the time at which a link has something to
+    /// do.
+    pub(super) fn of_several(now: Nanos, next: Option<Nanos>, cost: IntakeCost) -> Self {
+        let packets = match next {
+            Some(next) if next > now => cost.each.packets_within(next.0 - now.0),
+            Some(next) if next + LONGEST_OVERDUE > now => LEAST_INTAKE,
+            Some(_) | None => SHARED_INTAKE.packets,
+        };
+        let packets = packets.clamp(LEAST_INTAKE, SHARED_INTAKE.packets);
+        Self {
+            // As many frames may be dropped, each of which takes about 200 ns.
+            frames: 2 * packets,
+            of_all: Allowance {
+                packets,
+                ..SHARED_INTAKE
+            },
+            taken: 0,
         }
     }
 
@@ -135,12 +187,19 @@ impl Intake {
     /// Counts a frame that was dropped, which takes little time.
     pub(super) fn skip(&mut self) {
         self.frames -= 1;
+        self.taken += 1;
     }
 
     /// Counts a frame that was taken in.
     pub(super) fn take(&mut self, packets: u32, bytes: usize) {
         self.frames -= 1;
+        self.taken += packets;
         self.of_all.spend(packets, || bytes as u64);
+    }
+
+    /// Returns the number of packets taken in, including those that were dropped.
+    pub(super) fn taken(&self) -> u32 {
+        self.taken
     }
 }
 
@@ -148,7 +207,7 @@ impl Default for Share {
     fn default() -> Self {
         Self {
             step: Nanos::ZERO,
-            left: QUANTUM,
+            left: TURN_ALLOWANCE,
         }
     }
 }
@@ -164,14 +223,14 @@ impl Share {
         if self.step != step {
             *self = Self {
                 step,
-                left: QUANTUM,
+                left: TURN_ALLOWANCE,
             };
         }
         self.left.spend(packets, || bytes as u64);
     }
 }
 
-impl SendCost {
+impl PacketCost {
     /// Learns from a call that sent packets: one part in eight of the average is new.
     pub(super) fn learn(&mut self, took: Nanos, packets: u32) {
         let each = took.0 / u64::from(packets.max(1));
@@ -184,12 +243,38 @@ impl SendCost {
     }
 }
 
+impl Default for IntakeCost {
+    /// Creates a usual cost, which applies until the actual one is known.
+    fn default() -> Self {
+        Self {
+            each: PacketCost { nanos: 300 },
+            step: None,
+        }
+    }
+}
+
+impl IntakeCost {
+    /// Notes the packets that were taken in by a step that began at `step`. Few packets say more about
+    /// the cost of a step than about their own.
+    pub(super) fn took_in(&mut self, step: Nanos, packets: u32) {
+        self.step = (packets >= LEAST_INTAKE).then_some((step, packets));
+    }
+
+    /// Learns from the first call in a step that sends something.
+    pub(super) fn sent(&mut self, begun: Nanos) {
+        if let Some((step, packets)) = self.step.take() {
+            self.each
+                .learn(Nanos(begun.0.saturating_sub(step.0)), packets);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn costing(nanos: u64) -> SendCost {
-        SendCost { nanos }
+    fn costing(nanos: u64) -> PacketCost {
+        PacketCost { nanos }
     }
 
     #[test]
@@ -198,25 +283,39 @@ mod tests {
             let next = next.map(Nanos);
             Allowance::of_turn(Nanos(1_000), next, costing(500), turn).packets()
         };
-        let packets = |next| of(next, Turn::Due);
+        let packets = |next| of(next, TurnReason::Due);
         assert_eq!(packets(Some(4_000)), 6);
-        // The next one is due before a packet can be sent, or so late that the quantum counts.
+        // The next one is due before a packet can be sent, or so late that the allowance counts.
         assert_eq!(packets(Some(1_100)), 1);
         assert_eq!(packets(Some(900_000)), 32);
         // It waits already, or there is none.
         assert_eq!(packets(Some(900)), 32);
-        assert_eq!(of(Some(900), Turn::Behind), 4);
+        assert_eq!(of(Some(900), TurnReason::Behind), 4);
         assert_eq!(packets(None), 32);
+        // The rings must be emptied.
+        let beside_full_rings = |next| of(next, TurnReason::BesideFullRings);
+        assert_eq!(
+            [None, Some(900_000), Some(1_900), Some(900)].map(beside_full_rings),
+            [8, 8, 1, 4]
+        );
+    }
+
+    #[test]
+    fn a_link_among_others_drops_more_than_a_step_takes_in_and_a_link_alone_has_no_limit() {
+        let among_others = Allowance::of_turn(Nanos(0), None, costing(500), TurnReason::Due);
+        // A train of datagrams may have 64 segments.
+        assert!(among_others.drops() >= SHARED_INTAKE.packets + 64);
+        assert_eq!(Allowance::UNLIMITED.drops(), u32::MAX);
     }
 
     #[test]
     fn an_allowance_is_used_up_by_packets_or_by_bytes() {
-        let mut few_bytes = QUANTUM;
+        let mut few_bytes = TURN_ALLOWANCE;
         few_bytes.spend(31, || 100);
         assert!(!few_bytes.is_used_up());
         few_bytes.spend(1, || 100);
         assert!(few_bytes.is_used_up());
-        let mut one_train = QUANTUM;
+        let mut one_train = TURN_ALLOWANCE;
         one_train.spend(9, || 70_000);
         assert!(one_train.is_used_up() && one_train.packets() == 23);
         let mut unlimited = Allowance::UNLIMITED;
@@ -226,18 +325,54 @@ mod tests {
 
     #[test]
     fn a_train_counts_by_its_segments_where_links_share_an_intake() {
-        let frames = |links, segments| {
-            let mut intake = Intake::of_step(links);
+        let frames = |mut intake: Intake, segments| {
             let mut frames = 0;
             while !intake.is_used_up() {
                 intake.take(segments, 1_500);
                 frames += 1;
             }
+            assert_eq!(intake.taken(), frames * segments);
             frames
         };
-        assert_eq!([frames(1, 1), frames(1, 45)], [64, 64]);
+        let alone = Intake::of_one_link();
+        assert_eq!([frames(alone, 1), frames(alone, 45)], [64, 64]);
         // Both limits: 128 packets, and 128 KiB.
-        assert_eq!([frames(2, 45), frames(2, 1)], [3, 88]);
+        let shared = Intake::of_several(Nanos(0), None, IntakeCost::default());
+        assert_eq!([frames(shared, 45), frames(shared, 1)], [3, 88]);
+    }
+
+    #[test]
+    fn an_intake_ends_before_a_link_is_due_unless_the_forwarder_is_behind() {
+        let cost = IntakeCost {
+            each: costing(500),
+            step: None,
+        };
+        let packets = |next: u64| {
+            let intake = Intake::of_several(Nanos(100_000), Some(Nanos(next)), cost);
+            assert_eq!(intake.frames, 2 * intake.of_all.packets);
+            intake.of_all.packets
+        };
+        assert_eq!([120_000, 900_000].map(packets), [40, 128]);
+        // It is due before a step would be worth its cost, or waits already.
+        assert_eq!([101_000, 100_000, 50_001].map(packets), [16; 3]);
+        assert_eq!(packets(50_000), 128);
+    }
+
+    #[test]
+    fn the_cost_of_an_intake_is_learned_from_steps_that_take_in_enough_and_send() {
+        let mut cost = IntakeCost::default();
+        let packets = |cost: IntakeCost| cost.each.packets_within(30_000);
+        assert_eq!(packets(cost), 100);
+        for step in 0..100 {
+            let begun = Nanos(1_000_000 * step);
+            cost.took_in(begun, 32);
+            cost.sent(begun + Nanos(32_000));
+            // A second call says nothing, and neither does a step that takes in little.
+            cost.sent(begun + Nanos(900_000));
+            cost.took_in(begun, 1);
+            cost.sent(begun + Nanos(50_000));
+        }
+        assert_eq!(packets(cost), 30);
     }
 
     #[test]
@@ -257,7 +392,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_packet_follows_the_latest_calls() {
-        let mut cost = SendCost::default();
+        let mut cost = PacketCost::default();
         assert_eq!(cost.packets_within(7), 7);
         for _ in 0..100 {
             cost.learn(Nanos(32_000), 16);

@@ -13,7 +13,7 @@ use netio::{
 };
 
 use super::PortId;
-use super::thread::{ForwarderThread, PlacedLink};
+use super::thread::{ForwarderThread, PlacedLink, StartingForwarder};
 
 /// A port at which nothing arrives, or for a test an arrival that causes a panic. The alarm never rings.
 pub(super) struct SilentPort {
@@ -31,7 +31,8 @@ pub(crate) fn silent(link: EmulatedLink) -> Result<ForwarderThread> {
         ports: PortId::SEPARATE_SETS,
         link,
     };
-    ForwarderThread::spawn(ports.into(), 0, vec![joined], CpuUse::Gentle.into())
+    let options = CpuUse::Gentle.into();
+    StartingForwarder::spawn(ports.into(), 0, vec![joined], options)?.wait()
 }
 
 impl SilentPort {

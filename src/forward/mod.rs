@@ -34,11 +34,14 @@ pub(crate) mod threads;
 mod turn_tests;
 mod turns;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use model::{CheckedPaths, ConfigError, Link, Nanos, ScheduleClock, ScheduleOrder, Side, Waiting};
-use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
+use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall, is_link_control};
 
 use agenda::Agenda;
-use allowance::Intake;
+use allowance::{Intake, IntakeCost};
 use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
@@ -55,7 +58,7 @@ pub(crate) use turns::Pace;
 
 /// Neighbouring segments that are due within this time leave as one frame, when the last of them is
 /// due.
-const QUANTUM: Nanos = Nanos(10_000);
+const JOIN_WITHIN: Nanos = Nanos(10_000);
 
 /// The largest number of frames handed to a port in one call.
 const BATCH: usize = 32;
@@ -147,6 +150,7 @@ impl<P: PortSet> Forwarder<P> {
                 latest: Nanos::ZERO,
                 bound: LatenessBound::in_virtual_time(),
                 rings: Arrears::default(),
+                intake_cost: IntakeCost::default(),
             },
             load: LoadOfLinks::default(),
             captures: TimeShare::default(),
@@ -197,7 +201,7 @@ impl<P: PortSet> Forwarder<P> {
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
-        self.begin_common_turn(now);
+        self.begin_round(now);
         let is_cut = self.serve(now, horizon);
         match (waiting, self.agenda.next()) {
             (Some(_), _) => NextStep::Now,
@@ -217,10 +221,10 @@ impl<P: PortSet> Forwarder<P> {
         self.next_appointment()
     }
 
-    /// Returns the time of the next appointment of a link, or of the common turn if one waits for it.
+    /// Returns the time of the next appointment of a link, or of the next round if one waits for it.
     fn next_appointment(&mut self) -> NextStep {
-        let turn = self.load.next_turn();
-        let next = self.agenda.next().into_iter().chain(turn).min();
+        let round = self.load.next_round();
+        let next = self.agenda.next().into_iter().chain(round).min();
         next.map_or(NextStep::Arrival, NextStep::At)
     }
 
@@ -230,8 +234,18 @@ impl<P: PortSet> Forwarder<P> {
         for set in &mut self.shared.sets {
             set.refresh(now);
         }
+        if self.runners.len() == 1 {
+            return self.take_frames(now, &mut Intake::of_one_link());
+        }
+        let mut intake = Intake::of_several(now, self.agenda.next(), self.shared.intake_cost);
+        let waiting = self.take_frames(now, &mut intake);
+        self.shared.intake_cost.took_in(now, intake.taken());
+        waiting
+    }
+
+    /// Takes in frames as far as `intake` goes. Returns the arrival time of the next frame that waits.
+    fn take_frames(&mut self, now: Nanos, intake: &mut Intake) -> Option<Nanos> {
         let is_alone = self.runners.len() == 1;
-        let mut intake = Intake::of_step(self.runners.len());
         let is_short = !is_alone && self.rings_fill(now);
         while !intake.is_used_up() {
             let (arrival, set) = self.next_arrival()?;
@@ -246,7 +260,11 @@ impl<P: PortSet> Forwarder<P> {
                 let runner = &mut self.runners[link as usize];
                 runner.load.arrived(arrival);
                 match received {
-                    ReceivedFrame::Frame(frame) if is_short && runner.share.is_used_up(now) => {
+                    ReceivedFrame::Frame(frame)
+                        if is_short
+                            && runner.share.is_used_up(now)
+                            && !is_link_control(frame.bytes()) =>
+                    {
                         runner.refuse(side, &frame);
                         intake.skip();
                         continue;
@@ -365,6 +383,11 @@ impl<P: PortSet> Forwarder<P> {
         self.runners[link].observers.capture(tap);
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
+    }
+
+    /// Stores the time of a link's first packet in `begins`. The link waits for it.
+    pub(crate) fn announce_start(&mut self, link: usize, begins: Arc<AtomicU64>) {
+        self.runners[link].announce_start(begins);
     }
 
     /// Measures round trips on a link from now on.

@@ -6,10 +6,10 @@ use model::Nanos;
 const FRAMES: usize = 8;
 const SPAN: Nanos = Nanos(1_000_000);
 
-/// Under high load, a turn of the forwarder's loop begins this long after the previous one,
+/// Under high load, a round of the forwarder's loop begins this long after the previous one,
 /// regardless of arrivals and due times. Packets that are due by then leave together. A sleep can
 /// end late, so departures are delayed by at most about 100 us.
-pub(crate) const TURN: Nanos = Nanos(75_000);
+pub(crate) const ROUND: Nanos = Nanos(75_000);
 
 /// The arrival times of the latest frames.
 #[derive(Debug, Default)]

@@ -237,17 +237,15 @@ impl DepartureErrors {
     }
 
     fn summary(&self, hand_over: &Lateness) -> DepartureSummary {
-        let histogram = &self.lateness.0;
-        let before = &hand_over.0;
         DepartureSummary {
-            count: histogram.len(),
-            p50_ns: histogram.value_at_quantile(0.5),
-            p99_ns: histogram.value_at_quantile(0.99),
-            max_ns: histogram.max(),
+            count: self.lateness.count(),
+            p50_ns: self.lateness.at_quantile(0.5),
+            p99_ns: self.lateness.at_quantile(0.99),
+            max_ns: self.lateness.max(),
             hand_over: HandOverSummary {
-                p50_ns: before.value_at_quantile(0.5),
-                p99_ns: before.value_at_quantile(0.99),
-                max_ns: before.max(),
+                p50_ns: hand_over.at_quantile(0.5),
+                p99_ns: hand_over.at_quantile(0.99),
+                max_ns: hand_over.max(),
             },
             over_budget: self.late,
             budget_ns: self.budget.time().0,
@@ -301,25 +299,42 @@ impl LatenessBuckets {
 }
 
 /// A histogram of nanoseconds after the due time, with 3 significant digits, up to 10 s. Its memory
-/// depends on the largest value.
-#[derive(Clone, Debug)]
-struct Lateness(Histogram<u64>);
+/// depends on the largest value; a link without departures has none, because an empty histogram takes
+/// 16 kB.
+#[derive(Clone, Debug, Default)]
+struct Lateness(Option<Histogram<u64>>);
 
 /// Later departures count as this late.
 const LATEST: Nanos = Nanos(10_000_000_000);
 
-impl Default for Lateness {
-    fn default() -> Self {
+impl Lateness {
+    #[inline]
+    fn record(&mut self, error: Nanos, packets: u64) {
+        let histogram = self.0.get_or_insert_with(Self::first);
+        // The histogram grows up to the recorded value, which is bounded.
+        let _ = histogram.record_n(error.min(LATEST).0, packets);
+    }
+
+    /// Returns an empty histogram.
+    #[cold]
+    fn first() -> Histogram<u64> {
         let mut histogram = Histogram::new(3).expect("a precision that the library accepts");
         histogram.auto(true);
-        Self(histogram)
+        histogram
     }
-}
 
-impl Lateness {
-    fn record(&mut self, error: Nanos, packets: u64) {
-        // The histogram grows up to the recorded value, which is bounded.
-        let _ = self.0.record_n(error.min(LATEST).0, packets);
+    fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, Histogram::len)
+    }
+
+    /// Returns the value that this share of the packets does not exceed, or 0 without packets.
+    fn at_quantile(&self, share: f64) -> u64 {
+        let histogram = self.0.as_ref();
+        histogram.map_or(0, |histogram| histogram.value_at_quantile(share))
+    }
+
+    fn max(&self) -> u64 {
+        self.0.as_ref().map_or(0, Histogram::max)
     }
 }
 
@@ -397,6 +412,7 @@ pub(super) fn summary(
         packet_log: None,
         capture: None,
         interfaces: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
@@ -459,4 +475,25 @@ fn held_at_end(stats: &Stats, ingress: Side, counters: &Counters) -> u64 {
         + stats.lost(ingress, EmulatorLoss::Overload)
         + counters.all_dropped();
     (counters.packets + counters.copies).saturating_sub(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_has_histograms_from_its_first_departure_on() {
+        let mut stats = Stats::default();
+        assert_eq!(stats.departure_error().count, 0);
+        assert_eq!(stats.departure_error().max_ns, 0);
+        assert!(stats.departure.lateness.0.is_none() && stats.hand_over.0.is_none());
+        let sending = SendTimes {
+            begun: Nanos(1_500),
+            ended: Nanos(3_000),
+        };
+        stats.departed(Side::A, (0, Nanos::ZERO), Nanos(1_000), sending, 7);
+        let error = stats.departure_error();
+        assert_eq!([error.count, error.max_ns], [7, 2_000]);
+        assert_eq!(error.hand_over.max_ns, 500);
+    }
 }

@@ -230,7 +230,7 @@ fn a_gso_frame_under_pure_delay_leaves_whole() {
 }
 
 #[test]
-fn segments_further_apart_than_the_quantum_leave_alone() {
+fn segments_that_are_due_far_apart_leave_alone() {
     let conditions = Conditions {
         rate: rate(10_000_000),
         ..Conditions::default()
@@ -243,7 +243,7 @@ fn segments_further_apart_than_the_quantum_leave_alone() {
 }
 
 #[test]
-fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
+fn segments_that_are_due_close_together_leave_together_when_the_last_is_due() {
     let conditions = Conditions {
         rate: rate(10_000_000_000),
         ..Conditions::default()

@@ -9,12 +9,14 @@ use std::sync::mpsc::Receiver;
 
 use anyhow::Result;
 use conditions::EmulatedLink;
-use netio::{AfPacket, cpu};
+use netio::{AfPacket, OpenError, PortSet, Wakes, clock, cpu};
 use record::lateness::FlowDepartures;
 use record::summary::Summary;
 
 use super::PortId;
-use super::thread::{ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink};
+use super::thread::{
+    ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, RING_SLOTS, StartingForwarder,
+};
 
 /// The number of forwarder threads that a user asks for: `auto` or a number from 1 to
 /// [`ThreadCount::MOST`].
@@ -96,6 +98,19 @@ pub(crate) fn distribute(links: usize, threads: usize) -> Vec<Range<usize>> {
         .collect()
 }
 
+/// Opens the interfaces of a thread's links, two for each link, in the network namespace of the calling
+/// thread. The two of a single link have separate rings, so that what the kernel drops there has a
+/// direction. Several links share rings.
+///
+/// # Errors
+/// See [`OpenError`].
+pub(crate) fn open(interfaces: &[&str]) -> Result<Vec<AfPacket>, OpenError> {
+    match interfaces {
+        [a, b] => Ok(AfPacket::open_pair([*a, *b], RING_SLOTS)?.into()),
+        _ => Ok(vec![AfPacket::open_all(interfaces, RING_SLOTS)?]),
+    }
+}
+
 /// Joins the links of each thread with its sets of ports: two separate sets of one link, or a set that
 /// its links share. `shares` are the numbers of each thread's links.
 pub(crate) fn place(
@@ -122,28 +137,51 @@ pub(crate) fn place(
 
 impl Forwarders {
     /// Starts a forwarder for each group of ports and links. `links` are the numbers of each group's
-    /// links among all.
+    /// links among all. The time of all links begins at the same instant.
     pub(crate) fn start(
         groups: Vec<PortsAndLinks>,
         links: Vec<Range<usize>>,
         options: ForwarderOptions,
     ) -> Result<Self> {
+        Self::start_between(groups, AfPacket::ring_bytes, links, options)
+    }
+
+    /// Does the same between ports of any kind, with a function that returns the size of the rings of
+    /// one set.
+    fn start_between<P: PortSet + Wakes + Send + 'static>(
+        groups: Vec<(Vec<P>, Vec<PlacedLink>)>,
+        ring_bytes: impl Fn(&P) -> usize,
+        links: Vec<Range<usize>>,
+        options: ForwarderOptions,
+    ) -> Result<Self> {
+        let options = ForwarderOptions {
+            start: options.start.or_else(|| Some(clock::now())),
+            ..options
+        };
         let parts = options.divide(&links);
+        let begin = |((sets, links), options): ((Vec<P>, _), _)| {
+            let bytes = sets.iter().map(&ring_bytes).sum();
+            StartingForwarder::spawn(sets, bytes, links, options)
+        };
+        // They prepare themselves side by side.
+        let begun: Vec<_> = groups.into_iter().zip(parts).map(begin).collect();
         let mut started = Self {
             threads: Vec::new(),
             links,
         };
-        for ((sets, links), options) in groups.into_iter().zip(parts) {
-            match ForwarderThread::start_all(sets, links, options) {
+        let mut failure = None;
+        for forwarder in begun {
+            match forwarder.and_then(StartingForwarder::wait) {
                 Ok(thread) => started.threads.push(thread),
-                Err(error) => {
-                    // The others forward nothing that anybody asked for.
-                    let _ = started.stop();
-                    return Err(error);
-                }
+                Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Ok(started)
+        let Some(error) = failure else {
+            return Ok(started);
+        };
+        // The others forward nothing that anybody asked for.
+        let _ = started.stop();
+        Err(error)
     }
 
     /// Returns the forwarder of a link, and the number of the link there.
@@ -189,7 +227,52 @@ impl Forwarders {
 
 #[cfg(test)]
 mod tests {
+    use conditions::Rules;
+    use model::{Delay, Effect, LinkConfig, StageSpec};
+
+    use super::super::fuzzing::SilentPort;
     use super::*;
+
+    type SilentGroup = (Vec<SilentPort>, Vec<PlacedLink>);
+
+    /// Returns two ports and a link between them with these conditions.
+    fn silent_group(up: Vec<StageSpec>) -> SilentGroup {
+        let ports = [(); 2].map(|()| SilentPort::new(false).unwrap());
+        let link = EmulatedLink {
+            config: LinkConfig::new(1, up, Vec::new()),
+            rules: Rules::default(),
+        };
+        let placed = PlacedLink {
+            ports: PortId::SEPARATE_SETS,
+            link,
+        };
+        (ports.into(), vec![placed])
+    }
+
+    fn start(groups: Vec<SilentGroup>) -> Result<Forwarders> {
+        let links = (0..groups.len()).map(|link| link..link + 1).collect();
+        let options = ForwarderOptions::from(netio::CpuUse::Gentle);
+        Forwarders::start_between(groups, |_| 0, links, options)
+    }
+
+    #[test]
+    fn the_time_of_all_links_begins_at_the_same_instant_whatever_their_threads() {
+        let before = clock::now();
+        let forwarders = start([(); 3].map(|()| silent_group(Vec::new())).into()).unwrap();
+        let starts = [0, 1, 2].map(|link| forwarders.of_link(link).0.start());
+        assert!(starts[0] >= before && starts[0] < clock::now());
+        assert_eq!(starts, [starts[0]; 3]);
+        assert_eq!(forwarders.stop().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn no_forwarder_starts_if_one_cannot() {
+        let delay = |name: &str| StageSpec::new(name, Effect::Delay(Delay::default()));
+        // Two stages of a path cannot have the same name.
+        let invalid = vec![delay("box.up.delay"), delay("box.up.delay")];
+        let groups = [Vec::new(), invalid, Vec::new()].map(silent_group);
+        assert!(start(groups.into()).is_err());
+    }
 
     #[test]
     fn links_are_divided_evenly_and_stay_in_order() {

@@ -94,6 +94,27 @@ struct Stream {
     interval: Nanos,
 }
 
+/// Differences of a test's links and of the forwarder's work from the usual ones.
+#[derive(Clone, Copy)]
+struct Setting {
+    /// The delay of each link.
+    delay: Nanos,
+    /// The time that taking a frame from the rings takes.
+    take: Nanos,
+    /// The time that dropping a packet takes because it is too late. It passes after the step.
+    drop: Nanos,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            delay: Nanos::from_millis(5),
+            take: Nanos::ZERO,
+            drop: Nanos::ZERO,
+        }
+    }
+}
+
 const DURATION: Nanos = Nanos::from_millis(200);
 /// The time for which the host does not run the forwarder in some tests.
 const STALL: Nanos = Nanos::from_millis(30);
@@ -111,17 +132,41 @@ fn pass_taking(
     streams: &[Stream],
     stall: Option<Nanos>,
 ) -> Forwarder<BusyPorts> {
-    let mut waiting: Vec<(usize, Frame)> = Vec::new();
+    let setting = Setting {
+        take,
+        ..Setting::default()
+    };
+    pass_frames(setting, links, frames_of(streams, DURATION), stall)
+}
+
+/// Returns the frames of these streams that arrive before `end`, with their ports.
+fn frames_of(streams: &[Stream], end: Nanos) -> Vec<(usize, Frame)> {
+    let mut frames = Vec::new();
     for Stream { link, interval } in streams {
         let mut at = Nanos::from_millis(1) + Nanos::from_micros(100 * u64::from(*link));
-        while at < DURATION {
-            let mut bytes = [0; 100];
-            bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
-            let frame = Frame::new(at, Offload::default(), None, &bytes);
-            waiting.push((2 * *link as usize, frame));
+        while at < end {
+            frames.extend(together(*link, 1, at));
             at += *interval;
         }
     }
+    frames
+}
+
+/// Returns this many frames that arrive together at side A of a link, with their ports.
+fn together(link: u32, count: u32, at: Nanos) -> impl Iterator<Item = (usize, Frame)> {
+    let mut bytes = [0; 100];
+    bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+    let port = 2 * link as usize;
+    (0..count).map(move |_| (port, Frame::new(at, Offload::default(), None, &bytes)))
+}
+
+/// Passes these frames, in the order of their arrivals.
+fn pass_frames(
+    Setting { delay, take, drop }: Setting,
+    links: u32,
+    mut waiting: Vec<(usize, Frame)>,
+    stall: Option<Nanos>,
+) -> Forwarder<BusyPorts> {
     waiting.sort_by_key(|(_, frame)| frame.arrival);
     let clock = Rc::new(Cell::new(Nanos::ZERO));
     let ports = BusyPorts {
@@ -133,7 +178,7 @@ fn pass_taking(
     let mut forwarder = Forwarder::new(vec![ports], usize::MAX);
     for number in 0..links {
         let delay = Effect::Delay(model::Delay {
-            time: Nanos::from_millis(5),
+            time: delay,
             ..model::Delay::default()
         });
         let stages = vec![StageSpec::new("box.up.delay", delay)];
@@ -148,6 +193,7 @@ fn pass_taking(
     let cpu_clock = move || time.get() - without.get();
     forwarder.bound_lateness(LateLimit::DEFAULT, Box::new(cpu_clock));
     let mut stall = stall;
+    let mut dropped: u64 = 0;
     loop {
         if stall.is_some_and(|at| at <= clock.get()) {
             stall = None;
@@ -155,7 +201,13 @@ fn pass_taking(
             clock.set(clock.get() + STALL);
         }
         let now = clock.get();
-        let next = match forwarder.step(now, Nanos::ZERO) {
+        let next = forwarder.step(now, Nanos::ZERO);
+        if drop > Nanos::ZERO {
+            let all = (0..links as usize).map(|link| overloaded(&mut forwarder, link));
+            let before = std::mem::replace(&mut dropped, all.sum::<u64>());
+            clock.set(clock.get() + Nanos(drop.0 * (dropped - before)));
+        }
+        let next = match next {
             NextStep::Now => {
                 // A step takes time, too.
                 clock.set(clock.get() + Nanos(500));
@@ -197,13 +249,13 @@ fn beside_a_busy_link(links: u32) -> Forwarder<BusyPorts> {
 }
 
 #[test]
-fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_quantum_and_loses_only_its_own() {
+fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_turn_and_loses_only_its_own() {
     let mut forwarder = beside_a_busy_link(6);
     assert!(overloaded(&mut forwarder, 0) > 10_000);
     for link in 1..6 {
         assert_eq!(overloaded(&mut forwarder, link), 0);
         assert_eq!(forwarder.stats(link).sent[0], 100);
-        // A quantum of the busy link, a packet of each of the others, and the step itself.
+        // A turn of the busy link, a packet of each of the others, and the step itself.
         let most = Nanos(32 * COST.0 + 5 * COST.0 + 2_000);
         let latest = latest(&mut forwarder, link);
         assert!(latest <= most, "{link}: {latest}");
@@ -236,6 +288,149 @@ fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_thos
     // Frames never wait in the rings for as long as the limit.
     let latest = latest(&mut forwarder, 1);
     assert!(latest < Nanos::from_millis(10), "{latest}");
+}
+
+#[test]
+fn frames_that_are_refused_delay_other_links_by_little() {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(300),
+    };
+    let quiet = Stream {
+        link: 1,
+        interval: Nanos(510_000),
+    };
+    // Frames wait in the rings for less than this delay, so only the steps make packets late.
+    let setting = Setting {
+        delay: Nanos::from_millis(20),
+        take: Nanos(200),
+        ..Setting::default()
+    };
+    let frames = frames_of(&[busy, quiet], Nanos::from_millis(80));
+    let mut forwarder = pass_frames(setting, 2, frames, None);
+    let of_busy = forwarder.stats(0);
+    assert!(of_busy.lost(Side::A, EmulatorLoss::IntakeOverload) > 10_000);
+    // The intake of two steps with the largest number of frames, and a turn between them.
+    let most = Nanos(2 * 256 * 200 + 32 * COST.0 + 2 * COST.0 + 2_000);
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest <= most, "{latest}");
+}
+
+#[test]
+fn a_link_that_drops_most_of_its_packets_still_sends_its_share_and_none_accumulate() {
+    // Between two turns of the first link, twice the packets arrive there that a turn may drop.
+    let streams = [0, 1, 2, 3, 4].map(|link| Stream {
+        link,
+        interval: Nanos(if link == 0 { 750 } else { 8_000 }),
+    });
+    let mut forwarder = pass(5, &streams, None);
+    let sent: Vec<u64> = (0..5).map(|link| forwarder.stats(link).sent[0]).collect();
+    assert!(sent[0] > sent[1] / 2, "{sent:?}");
+    let peak = forwarder.stats(0).peak_bytes;
+    assert!(peak < 30 << 20, "{peak}");
+}
+
+#[test]
+fn frames_that_arrive_together_wait_while_a_packet_of_another_link_is_due() {
+    let burst = |number: u64| together(0, 100, Nanos::from_micros(1_595 + 1_000 * number));
+    // Its packets are due 5 us after each burst has arrived.
+    let quiet = Stream {
+        link: 1,
+        interval: Nanos::from_millis(1),
+    };
+    let setting = Setting {
+        delay: Nanos::from_micros(5_500),
+        take: Nanos(1_000),
+        ..Setting::default()
+    };
+    let frames = frames_of(&[quiet], Nanos::from_millis(50));
+    let frames = (0..50).flat_map(burst).chain(frames);
+    let mut forwarder = pass_frames(setting, 2, frames.collect(), None);
+    assert_eq!(forwarder.stats(0).sent[0], 5_000);
+    assert_eq!(forwarder.stats(1).sent[0], 49);
+    // The least intake of two steps, and the packet itself.
+    let most = Nanos(2 * 16 * 1_000 + COST.0 + 2_000);
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest <= most, "{latest}");
+}
+
+#[test]
+fn packets_that_are_dropped_delay_other_links_by_little() {
+    // Every 8 ms, frames arrive together that take 12 ms to send. Those that are still there after 10 ms
+    // become too late at the same instant.
+    let burst = |number: u64| together(0, 6_000, Nanos::from_millis(1 + 8 * number));
+    let quiet = [1, 2].map(|link| Stream {
+        link,
+        interval: Nanos(200_000),
+    });
+    let frames = (0..10).flat_map(burst);
+    let frames = frames.chain(frames_of(&quiet, Nanos::from_millis(90)));
+    let setting = Setting {
+        drop: Nanos(200),
+        ..Setting::default()
+    };
+    let mut forwarder = pass_frames(setting, 3, frames.collect(), None);
+    assert!(overloaded(&mut forwarder, 0) > 10_000);
+    let of_busy = latest(&mut forwarder, 0);
+    assert!(of_busy < Nanos(10_300_000), "{of_busy}");
+    for link in [1, 2] {
+        assert_eq!(overloaded(&mut forwarder, link), 0);
+        // A turn and its drops, a packet of each other link, and the steps themselves.
+        let most = Nanos(32 * COST.0 + 192 * 200 + 3 * COST.0 + 2_000);
+        let latest = latest(&mut forwarder, link);
+        assert!(latest <= most, "{link}: {latest}");
+    }
+}
+
+#[test]
+fn a_link_that_must_drop_much_takes_no_turn_from_one_that_sends() {
+    // These take 50 ms to send, and a packet is dropped after 10 ms.
+    let much = (0..3).flat_map(|n| together(0, 25_000, Nanos::from_millis(1 + 30 * n)));
+    // These are more than a turn sends.
+    let bursts = (0..100).flat_map(|n| together(1, 60, Nanos::from_micros(1_300 + 1_000 * n)));
+    let setting = Setting {
+        drop: Nanos(200),
+        ..Setting::default()
+    };
+    let mut forwarder = pass_frames(setting, 2, much.chain(bursts).collect(), None);
+    assert!(overloaded(&mut forwarder, 0) > 50_000);
+    assert_eq!(overloaded(&mut forwarder, 1), 0);
+    assert_eq!(forwarder.stats(1).sent[0], 6_000);
+    // It needs two turns. Before each of them, the other link has one, and drops packets beside both.
+    let most = Nanos(4 * 32 * COST.0 + 4 * 192 * 200 + 4_000);
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest <= most, "{latest}");
+}
+
+#[test]
+fn link_control_of_a_link_that_fills_the_rings_passes() {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(300),
+    };
+    let end = Nanos::from_millis(40);
+    let mut frames = frames_of(&[busy], end);
+    let offered = frames.len() as u64;
+    let mut arp = [0; 60];
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let mut spanning_tree = [0; 60];
+    spanning_tree[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0]);
+    for millis in 1..40 {
+        for bytes in [&arp, &spanning_tree] {
+            let at = Nanos::from_millis(millis);
+            frames.push((0, Frame::new(at, Offload::default(), None, bytes)));
+        }
+    }
+    let setting = Setting {
+        take: Nanos(200),
+        ..Setting::default()
+    };
+    let mut forwarder = pass_frames(setting, 2, frames, None);
+    let stats = forwarder.stats(0);
+    let refused = stats.lost(Side::A, EmulatorLoss::IntakeOverload);
+    assert!(refused > 10_000, "{refused}");
+    assert_eq!(refused + stats.counters(Side::A).packets, offered);
+    assert_eq!(stats.control, [78, 0]);
 }
 
 #[test]

@@ -47,7 +47,8 @@ const MOST_LINES: usize = 20;
 /// pasta, which is on this machine and new enough.
 #[derive(Debug)]
 pub(super) struct Pasta {
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) version: String,
 }
 
 /// The helper, which waits for pasta's command line or runs pasta. It ends when this is dropped.
@@ -89,7 +90,10 @@ impl Pasta {
                 "--net host: pasta needs {TUN}; as root, run `modprobe tun` and `chmod 666 {TUN}`"
             )
         })?;
-        Ok(Self { path: tool.path })
+        Ok(Self {
+            path: tool.path,
+            version: tool.version,
+        })
     }
 
     /// Returns the command line that makes the tap in `namespace`, which this process holds.

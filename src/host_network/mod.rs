@@ -5,6 +5,7 @@
 //! relayed where an address would not do.
 
 mod gateway;
+mod probe;
 mod relay;
 mod resolver;
 
@@ -26,6 +27,7 @@ pub(crate) use self::gateway::run_gateway;
 pub(crate) use self::resolver::{HOST_NAME, is_on_loopback};
 
 use self::gateway::{Gateway, Pasta};
+use self::probe::ResolverProbe;
 use self::relay::{Relay, Route};
 use self::resolver::{RESOLV_CONF, Resolver};
 use crate::notes::{note, warn};
@@ -47,6 +49,7 @@ pub(crate) struct HostNetwork {
     gateway: Gateway,
     families: DefaultRoutes,
     resolver: Option<Resolver>,
+    probe: ResolverProbe,
     host_ports: BTreeSet<u16>,
     published: Vec<(TcpListener, Published)>,
     /// True if user 0 of the host runs this process, whatever rights it has.
@@ -56,9 +59,20 @@ pub(crate) struct HostNetwork {
 /// A test bed's connection to the host's network. It ends when this is dropped.
 pub(crate) struct JoinedHost {
     files: Vec<ReplacedFile>,
+    probe: ResolverProbe,
     gateway: Gateway,
     #[expect(dead_code, reason = "dropping them ends the relays")]
     relays: Vec<Relay>,
+}
+
+/// Returns the path and the version of pasta, if it can connect a command to the host's network. Call it before this process
+/// enters namespaces.
+///
+/// # Errors
+/// Names what is missing, and the way round.
+pub(crate) fn find_pasta() -> Result<String> {
+    let pasta = Pasta::find()?;
+    Ok(format!("{}: {}", pasta.path.display(), pasta.version))
 }
 
 impl HostNetwork {
@@ -79,6 +93,8 @@ impl HostNetwork {
         let resolver = Resolver::of_host(families)
             .with_context(|| format!("--net host: {RESOLV_CONF}"))
             .or_machine()?;
+        let servers = resolver.as_ref().map_or(&[][..], Resolver::servers);
+        let probe = ResolverProbe::start(servers);
         let published = published.iter().map(|published| {
             let listener = TcpListener::bind(published.at).with_context(|| {
                 format!(
@@ -93,6 +109,7 @@ impl HostNetwork {
             pasta,
             families,
             resolver,
+            probe,
             host_ports: host_ports.iter().copied().collect(),
             published,
             is_root: geteuid().is_root(),
@@ -110,6 +127,7 @@ impl HostNetwork {
             mut gateway,
             families,
             resolver,
+            probe,
             ..
         } = self;
         let families = DefaultRoutes {
@@ -144,6 +162,7 @@ impl HostNetwork {
         }
         Ok(JoinedHost {
             files,
+            probe,
             gateway,
             relays,
         })
@@ -154,6 +173,17 @@ impl JoinedHost {
     /// Gives `command`, and nobody else, the names of the host's network.
     pub(crate) fn prepare(&self, command: &mut Command) {
         replaced_files::replace_files(command, self.files.clone());
+    }
+
+    /// Returns a hint for a command that failed, if no resolver of the host has answered.
+    pub(crate) fn silent_resolvers(&self) -> Option<String> {
+        let silent = self.probe.silent()?;
+        let silent: Vec<String> = silent.iter().map(ToString::to_string).collect();
+        Some(format!(
+            "no resolver of this host has answered ({}), so the command cannot look up names: correct {RESOLV_CONF}, or use \
+             addresses",
+            silent.join(", ")
+        ))
     }
 
     /// Checks that pasta is running.

@@ -31,6 +31,8 @@ const BYPASSES: [&str; 2] = [
 pub(super) struct Resolver {
     /// The text of its resolv.conf.
     text: String,
+    /// The addresses of the host's resolvers, which the host itself uses.
+    servers: Vec<IpAddr>,
 }
 
 impl Resolver {
@@ -55,29 +57,37 @@ impl Resolver {
     /// another address, and that resolvers of a family that the command does not have are left out.
     fn for_command(host: &str, families: DefaultRoutes) -> Self {
         let mut text = String::new();
-        let mut servers = 0;
+        let mut servers = Vec::new();
+        let mut is_named = false;
         for line in host.lines() {
             let Some(server) = server_of(line) else {
                 text.push_str(line);
                 text.push('\n');
                 continue;
             };
-            servers += 1;
+            is_named = true;
             let Ok(server) = server.parse::<IpAddr>() else {
                 // A link-local address with a scope: nobody on the command's network has it.
                 continue;
             };
+            servers.push(server);
             if let Some(host) = at_host(server) {
                 let _ = writeln!(text, "nameserver {host}");
             } else if !server.is_loopback() && has_family(families, server) {
                 let _ = writeln!(text, "nameserver {server}");
             }
         }
-        if servers == 0 {
+        if !is_named {
             // The default of the C library (resolv.conf(5)).
             let _ = writeln!(text, "nameserver {}", HOST.v4);
+            servers.push(Ipv4Addr::LOCALHOST.into());
         }
-        Self { text }
+        Self { text, servers }
+    }
+
+    /// Returns the addresses of the host's resolvers, as the host itself uses them.
+    pub(super) fn servers(&self) -> &[IpAddr] {
+        &self.servers
     }
 
     /// Returns the resolv.conf that the command sees instead of the host's.

@@ -165,8 +165,15 @@ impl RequestedConditions {
             ));
             return Err(error.at("seed").into());
         }
+        if requested.start.is_some() && requested.waits() != now.waits() {
+            let error = Error::other(
+                "it is too late to say when the schedules of a running link begin: leave start out",
+            );
+            return Err(error.at("start").into());
+        }
         let new = LinkSpec {
             seed: now.seed,
+            start: now.start,
             ..requested
         };
         if new == **now {

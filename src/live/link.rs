@@ -217,7 +217,7 @@ impl LiveLink {
         let preview = Revision {
             spec: Arc::clone(&next.spec),
             description: Arc::clone(&next.description),
-            clock: clock.ordered(self.link_time(now.at), schedule),
+            clock: clock.ordered(self.time_of_schedules(now.at), schedule),
             counted: Default::default(),
             ..*revision
         };
@@ -284,7 +284,7 @@ impl LiveLink {
             ..
         } = &*revision;
         let now = clock::now();
-        let time = clock.at(self.link_time(now));
+        let time = clock.at(self.time_of_schedules(now));
         let then = LinkSpec::clone(spec).then(time);
         Some(ScheduleView {
             time: self.schedule_time(spec, *clock, now)?,
@@ -345,7 +345,7 @@ impl LiveLink {
         if since_revision.is_some_and(|number| number != first.number) {
             return None;
         }
-        let start = self.forwarder.start();
+        let start = self.forwarder.begin(self.number);
         let conditions = |of: &Arc<Revision>| {
             let spec = LinkSpec::clone(&of.spec).on_clock(of.clock);
             (since(start, of.at), spec)
@@ -482,7 +482,7 @@ impl LiveLink {
             at: reading.at,
             spec: Arc::clone(&conditions.spec),
             description: Arc::clone(&conditions.description),
-            clock: clock.ordered(self.link_time(reading.at), order),
+            clock: clock.ordered(self.time_of_schedules(reading.at), order),
             by,
             counted: [&reading.summary.up, &reading.summary.down].map(DirectionCounters::of),
         };
@@ -591,6 +591,12 @@ impl LiveLink {
         since(self.forwarder.start(), at)
     }
 
+    /// Returns an instant as the time from which the link's schedules count: since the link's start, or since its first packet
+    /// if it waits for that; 0 before.
+    fn time_of_schedules(&self, at: Nanos) -> Nanos {
+        since(self.forwarder.begin(self.number), at)
+    }
+
     /// Returns the schedules' time at an instant, or `None` without schedules.
     fn schedule_time(
         &self,
@@ -600,7 +606,7 @@ impl LiveLink {
     ) -> Option<ScheduleTime> {
         spec.has_schedule().then(|| ScheduleTime {
             state: clock.into(),
-            time_s: seconds(clock.at(self.link_time(at))),
+            time_s: seconds(clock.at(self.time_of_schedules(at))),
         })
     }
 

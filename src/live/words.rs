@@ -62,6 +62,7 @@ fn rule_of(rule: &Value) -> Option<String> {
                 }
             }
             ("name" | "direction", Value::String(text)) => words += &format!(" {key}={text}"),
+            ("weight", Value::Number(weight)) => words += &format!(" weight={weight}"),
             _ => words += &format!(" {}", assignment(key, value)?),
         }
     }
@@ -78,7 +79,7 @@ fn assignment(key: &str, value: &Value) -> Option<String> {
 fn flags_of(prefix: &str, conditions: &Map<String, Value>) -> Option<Vec<String>> {
     let has_flag = |key: &str| {
         CONDITIONS.iter().any(|known| known.key == key)
-            || prefix.is_empty() && ["toffee", "seed"].contains(&key)
+            || prefix.is_empty() && ["toffee", "seed", "start"].contains(&key)
     };
     let flag = |(key, value): (&String, &Value)| {
         let value = match key.as_str() {
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn a_rule_with_a_filter_has_a_flag() {
         let text = "[[rules]]\nname = 'web'\nmatch = 'tcp port 443'\nloss = '1%,burst=8'\nup.path_mtu = 1400\n\
-                    [[rules]]\nmatch = 'udp'\ndirection = 'down'\nnetem = 'delay 1ms'";
+                    [[rules]]\nmatch = 'udp'\ndirection = 'down'\nweight = 3\nnetem = 'delay 1ms'";
         let line = flags(text).unwrap();
         let rules: Vec<conditions::RuleSpec> = line
             .split('\'')

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use netio::AfPacket;
 use netio::bed::{BedConfig, SERVER, Star};
 use netio::netns::NetNs;
 use netio::stop::Stop;
@@ -14,8 +13,8 @@ use netio::stop::Stop;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, LinkSummaries, Testbed, TestbedSpec, environment};
-use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions, RING_SLOTS};
-use crate::forward::threads::{Forwarders, ThreadCount, distribute, place};
+use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions};
+use crate::forward::threads::{self, Forwarders, ThreadCount, distribute, place};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::{FarEndServer, raise_descriptor_limit};
@@ -61,11 +60,8 @@ pub(super) fn set_up(
     let shares = distribute(links.len(), threads.of_links(links.len()));
     let sets = bed.emulator().run(|| {
         // Each link has two ports.
-        let open = |share: &Range<usize>| -> Result<_> {
-            let own = &ports[2 * share.start..2 * share.end];
-            Ok(vec![AfPacket::open_all(own, RING_SLOTS)?])
-        };
-        shares.iter().map(open).collect::<Result<Vec<_>>>()
+        let open = |share: &Range<usize>| threads::open(&ports[2 * share.start..2 * share.end]);
+        shares.iter().map(open).collect::<Result<Vec<_>, _>>()
     })??;
     let died = Arc::clone(&options.died);
     let late_budget = options.late_budget;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, BedError, CLIENT_PORT, SERVER_PORT};
 use netio::iface::DefaultRoutes;
 use netio::netns::NetNs;
+use netio::{AfPacket, clock};
 
-use crate::forward::thread::{ForwarderHandle, ForwarderOptions, ForwarderThread, RING_SLOTS};
+use crate::forward::thread::{
+    ForwarderHandle, ForwarderOptions, ForwarderThread, RING_SLOTS, StartingForwarder,
+};
 use conditions::EmulatedLink;
 use record::lateness::LinkDepartures;
 use record::summary::Summary;
@@ -23,7 +25,8 @@ pub(crate) struct EmulatedBed {
 }
 
 impl EmulatedBed {
-    /// Builds the namespaces, with a segment for each of `links`, and starts to forward.
+    /// Builds the namespaces, with a segment for each of `links`, and starts to forward. The time of all
+    /// links begins at the same instant.
     pub(crate) fn up(
         bed: &BedConfig,
         links: Vec<(EmulatedLink, ForwarderOptions)>,
@@ -32,19 +35,23 @@ impl EmulatedBed {
             segments: u8::try_from(links.len()).context("more links than a bed can have")?,
             ..bed.clone()
         })?;
-        let died = Arc::default();
-        let forward = |(emulator, (link, options)): (&NetNs, (EmulatedLink, ForwarderOptions))| {
-            let open = || AfPacket::open_pair([CLIENT_PORT, SERVER_PORT], RING_SLOTS);
-            let ports = emulator.run(open)??;
-            let died = Arc::clone(&died);
-            ForwarderThread::start(ports, link, ForwarderOptions { died, ..options })
+        let open = || AfPacket::open_pair([CLIENT_PORT, SERVER_PORT], RING_SLOTS);
+        let opened = bed.emulators().iter();
+        let opened = opened.map(|of| -> Result<_> { Ok(of.run(open)??) });
+        let ports = opened.collect::<Result<Vec<_>>>()?;
+        let (died, start) = (Arc::default(), Some(clock::now()));
+        let begin = |(ports, (link, options)): (_, (EmulatedLink, ForwarderOptions))| {
+            let options = ForwarderOptions {
+                died: Arc::clone(&died),
+                start,
+                ..options
+            };
+            StartingForwarder::begin(ports, link, options)
         };
-        let running = bed
-            .emulators()
-            .iter()
-            .zip(links)
-            .map(forward)
-            .collect::<Result<_>>()?;
+        let begun = ports.into_iter().zip(links).map(begin);
+        let begun = begun.collect::<Result<Vec<_>>>()?;
+        let running = begun.into_iter().map(StartingForwarder::wait);
+        let running = running.collect::<Result<_>>()?;
         Ok(Self { bed, running, died })
     }
 

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
@@ -13,11 +13,16 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::access::{Peer, TokenRole};
+use super::guard::LARGEST_BODY;
 use super::problem::Problem;
 use crate::live::{ChangeOrder, LeaseId, Origin, RequestedConditions};
 
 /// The header with the identifier of the client's lease.
 const LEASE_HEADER: &str = "farwire-lease";
+
+/// The largest body of a change. Besides [`LARGEST_BODY`], it has room for the contents of traces, whose line ends JSON
+/// writes as two bytes.
+const LARGEST_CHANGE: usize = 8 * LARGEST_BODY;
 
 /// The time within which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -36,10 +41,11 @@ impl<S: Send + Sync> FromRequest<S> for CompleteBody {
 
 impl CompleteBody {
     async fn read<S: Send + Sync>(
-        request: Request,
+        mut request: Request,
         state: &S,
         longest: Duration,
     ) -> Result<Self, Problem> {
+        DefaultBodyLimit::max(LARGEST_CHANGE).apply(&mut request);
         match timeout(longest, Bytes::from_request(request, state)).await {
             Ok(Ok(body)) => Ok(Self(body)),
             Ok(Err(refused)) => Err(Problem::new(refused.status(), refused.body_text())),
@@ -109,6 +115,7 @@ pub(super) fn read_order(
     check_content_type(form, headers)?;
     let CompleteBody(body) = body?;
     let value = parse(form, &body)?;
+    check_size(&body, &value)?;
     let is_dry_run = match query.dry_run.as_deref() {
         None | Some("0") => false,
         Some("1") => true,
@@ -160,6 +167,45 @@ fn parse(form: BodyKind, body: &[u8]) -> Result<Value, Problem> {
                 }
             },
         )),
+    }
+}
+
+/// Refuses a body that is too large without the contents of traces.
+fn check_size(body: &[u8], value: &Value) -> Result<(), Problem> {
+    if body.len() <= LARGEST_BODY {
+        return Ok(());
+    }
+    let size = size_without_contents(value);
+    if size <= LARGEST_BODY {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!(
+            "without the contents of traces, the body has {size} bytes: at most {LARGEST_BODY} are allowed"
+        ),
+    ))
+}
+
+/// Returns the bytes of a value in JSON without spaces, without the contents of traces.
+fn size_without_contents(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string().len(),
+        Value::String(text) => text.len() + 2,
+        Value::Array(all) => {
+            2 + all
+                .iter()
+                .map(|one| size_without_contents(one) + 1)
+                .sum::<usize>()
+        }
+        Value::Object(all) => {
+            let is_content = |key: &str, value: &Value| {
+                value.is_string() && (key == "content" || key == "beside")
+            };
+            let counted = all.iter().filter(|(key, value)| !is_content(key, value));
+            let sizes = counted.map(|(key, value)| key.len() + 4 + size_without_contents(value));
+            2 + sizes.sum::<usize>()
+        }
     }
 }
 
@@ -272,6 +318,30 @@ mod tests {
         };
         assert_eq!(read(Body::new(SilentBody)).unwrap_err(), 408);
         assert_eq!(read("{}".into()).unwrap().0, "{}");
+        let long = " ".repeat(LARGEST_CHANGE);
+        assert!(read(long.clone().into()).is_ok());
+        assert_eq!(read((long + " ").into()).unwrap_err(), 413);
+    }
+
+    #[test]
+    fn the_contents_of_traces_do_not_count_as_the_size_of_a_change() {
+        let json = [("content-type", "application/json")];
+        let trace = |bytes: usize| {
+            let content = "1\n".repeat(bytes / 2);
+            serde_json::json!({ "file": "x", "content": content })
+        };
+        let longest = trace(conditions::LONGEST_CONTENT);
+        let both = serde_json::json!({ "up": { "trace": longest }, "down": { "trace": longest } });
+        let text = both.to_string();
+        assert!(text.len() > 2 * LARGEST_BODY);
+        assert!(read(BodyKind::All, &json, text.leak()).is_ok());
+        for refused in [
+            serde_json::json!({ "trace": longest, "stages": vec!["x"; LARGEST_BODY / 4] }),
+            serde_json::json!({ "trace": longest, "x": " ".repeat(LARGEST_BODY) }),
+        ] {
+            let text = refused.to_string().leak();
+            assert_eq!(read(BodyKind::All, &json, text).unwrap_err(), 413);
+        }
     }
 
     #[test]

@@ -2,14 +2,13 @@
 //! affected, everything as before at the end.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
+use netio::veth::HostEnd;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -18,20 +17,20 @@ use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, w
 use test_support::wan_box::WanBox;
 
 /// A host with a bridge, to which containers are connected.
-struct Bridged {
-    host: NetNs,
+pub(super) struct Bridged {
+    pub(super) host: NetNs,
 }
 
 /// A namespace with a process, whose interface `eth0` is connected to a bridge of the host.
-struct Container {
-    ns: NetNs,
+pub(super) struct Container {
+    pub(super) ns: NetNs,
     process: Child,
 }
 
 impl Bridged {
-    const HOST: &str = "10.9.0.1";
+    pub(super) const HOST: &str = "10.9.0.1";
 
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let host = NetNs::create()?;
         ip(&host, "link set lo up")?;
         ip(&host, "link add br0 type bridge")?;
@@ -41,26 +40,31 @@ impl Bridged {
     }
 
     /// Connects a new container, whose address has this number and whose interface on the host is `vethNUMBER`.
-    fn connect(&self, number: u8) -> Result<Container> {
+    pub(super) fn connect(&self, number: u8) -> Result<Container> {
         let container = Container::start()?;
-        let pid = container.process.id();
+        ip(&container.ns, "link set lo up")?;
+        self.join(&container, number)?;
+        Ok(container)
+    }
+
+    /// Connects a container, which has no interface `eth0`.
+    pub(super) fn join(&self, container: &Container, number: u8) -> Result<()> {
+        let pid = container.pid();
         let pair = format!("link add veth{number} type veth peer name eth0 netns {pid}");
         ip(&self.host, &pair)?;
         ip(&self.host, &format!("link set veth{number} master br0 up"))?;
         let inside = &container.ns;
-        ip(inside, "link set lo up")?;
         ip(inside, &format!("addr add 10.9.0.{number}/24 dev eth0"))?;
         ip(inside, "link set eth0 up")?;
         wait_for("the container's network", || {
             let ping = ["-q", "-c", "1", "-W", "1", Self::HOST];
             let output = run_in(inside, Command::new("ping").args(ping))?;
             Ok(output.status.success().then_some(()))
-        })?;
-        Ok(container)
+        })
     }
 
     /// Returns the name, address, MTU, flags and bridge of each of the host's interfaces, and the settings of its port.
-    fn state(&self) -> Result<String> {
+    pub(super) fn state(&self) -> Result<String> {
         let text = ip(&self.host, "-json -details link show")?;
         let all: Vec<Value> = serde_json::from_str(&text)?;
         let mut state = String::new();
@@ -95,14 +99,22 @@ impl Bridged {
 
 impl Container {
     fn start() -> Result<Self> {
-        let ns = NetNs::create()?;
+        Self::start_in(NetNs::create()?)
+    }
+
+    fn start_in(ns: NetNs) -> Result<Self> {
         let mut command = Command::new("sleep");
         command.arg("1000").stdin(Stdio::null());
         let process = ns.run(|| command.spawn())??;
         Ok(Self { ns, process })
     }
 
-    fn pid(&self) -> u32 {
+    /// Returns a container that shares the namespace of this one.
+    pub(super) fn beside(&self) -> Result<Self> {
+        Self::start_in(self.ns.try_clone()?)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }
 }
@@ -177,6 +189,53 @@ fn both_directions_are_impaired_connections_survive_and_a_neighbour_loses_nothin
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_attached_link_is_changed_and_leased_while_connections_stay_open() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let listener = own.ns.run(|| TcpListener::bind("10.9.0.2:80"))??;
+    let mut near = bridged.host.run(|| TcpStream::connect("10.9.0.2:80"))??;
+    let (mut far, _) = listener.accept()?;
+    for end in [&near, &far] {
+        end.set_read_timeout(Some(process::PATIENCE))?;
+    }
+    let mut exchange = || -> Result<()> {
+        near.write_all(b"question")?;
+        far.read_exact(&mut [0; 8])?;
+        far.write_all(b"answer")?;
+        Ok(near.read_exact(&mut [0; 6])?)
+    };
+    let least = || -> Result<f64> {
+        let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+        let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+        least_rtt_ms(&stdout(&output))
+    };
+    let folder = tempfile::tempdir()?;
+    let at = format!("unix:{}", folder.path().join("socket").display());
+    let set = |words: &str| {
+        let mut set = farwire();
+        set.args(["set", "link", "--at", &at]);
+        process::succeeds(set.args(words.split(' ')))
+    };
+    let line = format!("--pid {} --delay 5ms --listen {at}", own.pid());
+    let wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
+    exchange()?;
+    set("--delay 30ms")?;
+    exchange()?;
+    let changed = least()?;
+    ensure!(changed >= 60.0, "{changed} ms");
+    set("--delay 60ms --for 300s")?;
+    exchange()?;
+    let leased = least()?;
+    ensure!(leased >= 120.0, "{leased} ms");
+    has(&stdout(&set("--revert")?), "delay 30ms in each direction")?;
+    // The lease ends by itself, and TCP sends again what was lost until then.
+    set("--loss 100% --for 1s")?;
+    exchange()?;
+    wan.stop()?;
+    exchange()
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_killed_emulator_leaves_the_network_as_it_was() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
@@ -232,40 +291,26 @@ fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
-fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> {
+#[test_support::test(Namespaces, Device("bridge"), Tool("ip"))]
+fn a_container_inside_another_is_not_taken_for_one_of_the_host() -> Result<()> {
     let bridged = Bridged::start()?;
-    let own = bridged.connect(2)?;
-    let engines = tempfile::tempdir()?;
-    let engine = |name: &str, script: &str| -> Result<()> {
-        let path = engines.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
-        Ok(fs::set_permissions(
-            &path,
-            fs::Permissions::from_mode(0o755),
-        )?)
-    };
-    let emulate = || {
-        let mut command = farwire();
-        command.args(["emulate", "--container", "web"]);
-        command.env("PATH", engines.path());
-        run_in(&bridged.host, &mut command)
-    };
-    ends_with(&emulate()?, 3, "neither podman nor docker")?;
-    let asked = "test \"$*\" = 'container inspect --format {{.State.Pid}} -- web' || exit 9";
-    engine("docker", "echo 'no such container: web' >&2; exit 1")?;
-    ends_with(&emulate()?, 2, "docker: no such container: web")?;
-    engine("podman", &format!("{asked}; echo 0"))?;
-    ends_with(&emulate()?, 2, "is not running")?;
-    engine("docker", &format!("{asked}; echo {}", own.pid()))?;
-    ends_with(&emulate()?, 2, "podman and docker both")?;
-    let path = format!("/proc/{}/ns/net", own.pid());
-    let wan = WanBox::start_at(
-        farwire(),
-        &bridged.host,
-        &format!("--netns {path} --network eth0"),
-    )?;
-    wan.stop()?;
+    let own = Container::start()?;
+    let (outer, inner) = (Container::start()?, Container::start()?);
+    // Numbers of interfaces are unique only within a namespace.
+    for (host, container) in [(&bridged.host, &own), (&outer.ns, &inner)] {
+        let pid = container.pid();
+        let pair = format!("link add veth9 index 71 type veth peer name eth0 index 72 netns {pid}");
+        ip(host, &pair)?;
+    }
+    // The kernel numbers the namespaces to which an interface of the host leads.
+    let pid = inner.pid();
+    let pair = format!("link add veth8 type veth peer name eth1 netns {pid}");
+    ip(&bridged.host, &pair)?;
+    for (container, only) in [(&own, "veth9"), (&inner, "veth8")] {
+        let found = bridged.host.run(|| HostEnd::all_of(&container.ns))??;
+        let names: Vec<&str> = found.iter().map(|end| end.host.name.as_str()).collect();
+        ensure!(names == [only], "{found:?}");
+    }
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use test_support::process::{
     ends_with, farwire, has, ip, run, run_in, stderr, succeeds_in, uninterrupted, wait_for,
 };
 use test_support::state::State;
-use test_support::wan_box::{Summary, WanBox};
+use test_support::wan_box::WanBox;
 use test_support::{nft, powerless};
 
 /// A datagram that has not arrived by then is lost: no box here holds one for that long.
@@ -273,7 +273,7 @@ fn the_same_seeds_lose_the_same_packets_whatever_the_number_of_threads() -> Resu
         "up = { loss = '20%,burst=3' }, delay = '2ms', seed = 7",
     ])?;
     let cpu = cpu::allowed()?[0].to_string();
-    let pass = |threads: &str| -> Result<Vec<Vec<u32>>> {
+    let pass = |threads: &str| -> Result<(Vec<Vec<u32>>, Vec<u64>)> {
         let options = ["--threads", threads, "--cpus", &cpu];
         let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
         let arrived: Vec<_> = (0..3)
@@ -293,15 +293,20 @@ fn the_same_seeds_lose_the_same_packets_whatever_the_number_of_threads() -> Resu
             );
             ensure!(of.up.own_losses() == 0, "{link}: {of:?}");
         }
-        Ok(arrived)
+        Ok((arrived, told.iter().map(|of| of.ring_bytes).collect()))
     };
-    let alone = pass("1")?;
+    let (alone, rings) = pass("1")?;
+    let shared = rings[0];
+    ensure!(rings == [shared; 3]);
     for link in &alone {
         ensure!(link.len() > 40 && link.len() < 98, "{}", link.len());
     }
     ensure!(alone[0] != alone[1]);
-    for threads in ["2", "3"] {
-        ensure!(pass(threads)? == alone, "{threads} threads");
+    // The two interfaces of a link that is alone on its thread have separate rings.
+    for (threads, sets) in [("2", [2, 1, 1]), ("3", [2, 2, 2])] {
+        let (arrived, rings) = pass(threads)?;
+        ensure!(arrived == alone, "{threads} threads");
+        ensure!(rings == sets.map(|sets| sets * shared), "{rings:?}");
     }
     Ok(())
 }
@@ -309,46 +314,33 @@ fn the_same_seeds_lose_the_same_packets_whatever_the_number_of_threads() -> Resu
 /// The flood has fewer frames than the rings hold.
 #[test_support::test(Namespaces, Tool("ip"))]
 fn quiet_links_beside_a_flooded_one_lose_nothing() -> Result<()> {
-    const FLOOD: u32 = 12_000;
-    let street = Street::build(3)?;
-    let links = file(["delay = '1ms'", "delay = '1ms'", ""])?;
-    let wan = WanBox::start_links(&street.middle, links.path())?;
-    thread::scope(|scope| -> Result<()> {
-        let busy = scope.spawn(|| street.numbers(1, FLOOD));
-        for _ in 0..100 {
-            ensure!(street.send(0, 1)? == 1 && street.send(2, 1)? == 1);
-        }
-        busy.join().expect("the sender does not panic").map(drop)
-    })?;
-    let told = wan.stop_links()?;
-    check_between_quiet_links(&told)
+    check_between_quiet_links("delay = '1ms'", 12_000, &[])
 }
 
 /// All packets of one link become due at the same instant, many times the number that can leave within the limit. A host that
 /// runs the forwarder for less than half of the time makes them late instead, and nothing is lost.
 #[test_support::test(Namespaces, Tool("ip"))]
 fn a_link_that_must_send_too_much_takes_no_packet_of_the_others() -> Result<()> {
-    const BURST: u32 = 4_000;
-    let street = Street::build(3)?;
     let slot = "stages = [{ kind = 'duplicate', name = 'twice', direction = 'up', duplicate = '100%' }, \
                 { kind = 'duplicate', name = 'again', direction = 'up', duplicate = '100%' }, \
                 { kind = 'slots', direction = 'up', min = '400ms' }]";
-    let links = file(["delay = '1ms'", slot, ""])?;
-    let options = ["--late-limit", "1ms"];
-    let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
+    check_between_quiet_links(slot, 4_000, &["--late-limit", "1ms"])
+}
+
+/// Sends `packets` through a link with the conditions `busy`, and meanwhile 100 through each of two others beside it. Checks the losses
+/// of the busy link, and that the others lost nothing.
+fn check_between_quiet_links(busy: &'static str, packets: u32, options: &[&str]) -> Result<()> {
+    let street = Street::build(3)?;
+    let links = file(["delay = '1ms'", busy, ""])?;
+    let wan = WanBox::start_links_with(&street.middle, links.path(), options)?;
     thread::scope(|scope| -> Result<()> {
-        let busy = scope.spawn(|| street.numbers(1, BURST));
+        let busy = scope.spawn(|| street.numbers(1, packets));
         for _ in 0..100 {
             ensure!(street.send(0, 1)? == 1 && street.send(2, 1)? == 1);
         }
         busy.join().expect("the sender does not panic").map(drop)
     })?;
     let told = wan.stop_links()?;
-    check_between_quiet_links(&told)
-}
-
-/// Checks the losses of a busy link between two others through which 100 packets were sent, and that these lost nothing.
-fn check_between_quiet_links(told: &[Summary]) -> Result<()> {
     let up = &told[1].up;
     let lost = |cause: &str| {
         let all = up.emulator_lost.iter();

@@ -3,6 +3,7 @@
 mod attach;
 mod capture;
 mod container;
+mod engines;
 mod frames;
 mod host;
 mod lifecycle;

@@ -293,6 +293,34 @@ fn a_stall_ends_when_its_schedule_has_a_rate(address: &str) -> Result<()> {
     Ok(())
 }
 
+/// Counted from the start of the link, the step would be in force before the ping.
+#[test_support::test(serial, Namespaces, Tool("ping"))]
+fn a_schedule_may_begin_with_the_first_packet() -> Result<()> {
+    let script = "sleep 1.2; ping -n -c 1 -W 20 10.77.0.2";
+    let link =
+        "start = 'first-packet'\n[up]\ndelay = '1ms'\nschedule = [{ at = '1s', delay = '50ms' }]";
+    let run = Run::of(link, script)?;
+    let times = run.times_up()?;
+    let is_first = |(arrival, due): &(u64, u64)| due - arrival == 1_000_000;
+    ensure!(!times.is_empty(), "{}", run.said);
+    ensure!(times.iter().all(is_first), "{}", run.packet_log);
+    Ok(())
+}
+
+#[test_support::test(serial, each(FAR_ENDS), Namespaces)]
+fn a_packet_rate_lets_packets_leave_one_by_one(address: &str) -> Result<()> {
+    let script = format!("$farwire measure probe {address} --quiet -c 20 -i 1ms");
+    let run = Run::of("up.pps = '100,queue=100pkt'", &script)?;
+    let log = &run.packet_log;
+    // At 100 packets per second, each takes 10 ms.
+    let times = run.times_up()?;
+    let is_served = |(arrival, due): &(u64, u64)| due - arrival >= 10_000_000;
+    ensure!(times.len() >= 20 && times.iter().all(is_served), "{log}");
+    let follows = |pair: &[(u64, u64)]| pair[1].1 - pair[0].1 >= 10_000_000;
+    ensure!(times.windows(2).all(follows), "{log}");
+    Ok(())
+}
+
 fn marks(host: &str, aqm: &str) -> Result<Summary> {
     // Use two, because a single one that begins slowly (RFC 9406) hardly fills the queue in such a short time.
     let get = format!("wget -q -O /dev/null http://{host}/bytes/1250000");

@@ -139,8 +139,32 @@ fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -
         );
         let is_told = said.contains("late: all figures measured meanwhile show this machine");
         ensure!(is_told == (late > 0), "{said}");
+        // The JSON has what was printed.
+        let notes = &summary.notes;
+        let is_noted = notes.iter().any(|note| note.contains(" left more than "));
+        ensure!(is_noted == (late > 0), "{notes:?}");
+        let is_printed = |note: &String| said.contains(&format!("farwire: {note}\n"));
+        ensure!(notes.iter().all(is_printed), "{notes:?}, {said}");
     }
     Ok(())
+}
+
+/// The link drops every answer, so that one packet leaves it.
+#[test_support::test(Namespaces)]
+fn a_single_late_packet_is_explained_in_the_json_as_on_the_terminal() -> Result<()> {
+    let json = NamedTempFile::new()?;
+    let mut command = process::farwire();
+    command.args(["exec", "--down-loss", "100%", "--late-budget", "1ns"]);
+    command.arg("--json").arg(json.path()).arg("--");
+    command.arg(process::program());
+    command.args("measure ping 10.77.0.2 -c 1 -W 100ms".split(' '));
+    let said = stderr(&process::run(&mut command)?);
+    let summary: Summary = serde_json::from_slice(&fs::read(json.path())?)?;
+    let note = summary.notes.first().with_context(|| said.clone())?;
+    has(note, "1 of 1 packet")?;
+    has(note, " late, because this machine was busy for a moment")?;
+    has(note, "allow it with --late-budget")?;
+    has(&said, note)
 }
 
 /// The kernel counts datagrams with a wrong checksum together with those that find a socket full.

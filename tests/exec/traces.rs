@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::effects::Run;
 use test_support::process::{self, farwire, has, stderr, stdout};
 use test_support::wan_box::Summary;
 
@@ -71,6 +72,40 @@ fn a_trace_of_opportunities_is_named_before_packets_pass() -> Result<()> {
     command.args(["exec", "--down-trace", "cell.down,clear", "--", "true"]);
     let said = stderr(&process::succeeds(&mut command)?);
     has(&said, "down trace cell.down (10ms, then clear)")
+}
+
+/// The trace has 400 times in each second, closer together at first. In any second, a sender that offers more has that many packets due.
+#[test_support::test(serial, Namespaces)]
+fn every_second_has_as_many_packets_as_the_trace_has_times() -> Result<()> {
+    const TIMES: u64 = 400;
+    const SECOND: u64 = 1_000_000_000;
+    let times: String = (1..=TIMES).map(|n| format!("{}\\n", n * n / 160)).collect();
+    let link =
+        format!("[up]\nqueue = '1000pkt'\ntrace = {{ file = 'cell.up', content = \"{times}\" }}\n");
+    // Datagrams of 1,462 bytes are frames of 1,504, which one time of the trace serves. The queue covers two seconds.
+    let script = "$farwire measure udp 10.77.0.2 -b 20M -l 1462 -t 4";
+    let run = Run::of(&link, script)?;
+    let mut due = Vec::new();
+    for row in run.packet_log.lines() {
+        let columns: Vec<&str> = row.split(',').collect();
+        if let [_, "up", "1504", _, "delivered", _, due_ns, ..] = columns[..] {
+            due.push(due_ns.parse::<u64>()?);
+        }
+    }
+    due.sort_unstable();
+    let (Some(first), Some(last)) = (due.first(), due.last()) else {
+        anyhow::bail!("no packets: {}", run.said);
+    };
+    let begins = (1..).map(|second| first + second * SECOND);
+    let mut seconds = 0;
+    for begin in begins.take_while(|begin| begin + SECOND <= *last) {
+        let within = begin..begin + SECOND;
+        let count = due.iter().filter(|due| within.contains(*due)).count() as u64;
+        ensure!(count.abs_diff(TIMES) <= 2, "{count} packets: {}", run.said);
+        seconds += 1;
+    }
+    ensure!(seconds >= 2, "{seconds} seconds: {}", run.said);
+    Ok(())
 }
 
 #[test_support::test]

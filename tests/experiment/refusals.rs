@@ -96,8 +96,8 @@ fn where_there_is_no_privilege_check_doctor_and_ping_say_so_as_run_does_with_the
             .is_some_and(|told| told.contains("sysctl -w")),
         "{text}"
     );
-    let uses =
-        "this machine can: measure and serve; it cannot: run, exec, emulate between interfaces";
+    let uses = "this machine can: measure and serve; it cannot: run, exec, exec --net host, emulate between interfaces, \
+                emulate --container";
     ensure!(text.lines().last() == Some(uses), "{text}");
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! With `--net host`, the command reaches what the host reaches, through the link.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -12,6 +12,7 @@ use netio::netns::NetNs;
 use netio::replaced_files::{ReplacedFile, replace_files};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use test_support::host::{Host, OTHER, serve_names, serve_text};
 use test_support::powerless::farwire_unprivileged;
@@ -89,6 +90,54 @@ fn a_port_of_the_host_is_at_the_commands_localhost_and_crosses_the_link() -> Res
     Ok(())
 }
 
+#[test_support::test(HostNetwork, Tool("git"), Tool("python3"), PythonTool("bin/pip"))]
+fn git_and_pip_fetch_from_a_server_of_the_host_through_the_link() -> Result<()> {
+    let host = Host::start(false)?;
+    let directory = tempfile::tempdir()?;
+    let prepare = "\
+        set -e; export HOME=$PWD GIT_CONFIG_GLOBAL=/dev/null; \
+        git init --quiet tree; echo content >tree/file; git -C tree add file; \
+        git -C tree -c user.name=a -c user.email=a@example.invalid commit --quiet -m first; \
+        git clone --quiet --bare tree repository.git; git -C repository.git update-server-info; \
+        mkdir -p simple/sample; cd simple/sample; python3 -c \"$WHEEL\"";
+    let wheel = "
+import zipfile
+info = 'sample-1.0.dist-info/'
+with zipfile.ZipFile('sample-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('sample.py', 'content = 1')
+    wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: sample\\nVersion: 1.0\\n')
+    wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr(info + 'RECORD', ''.join(name + ',,\\n' for name in wheel.namelist()))
+";
+    let mut sh = Command::new("sh");
+    sh.args(["-c", prepare]).env("WHEEL", wheel);
+    process::succeeds(sh.current_dir(directory.path()))?;
+    let (mut server, port) = serve_folder(&host, directory.path())?;
+    let url = format!("http://host.farwire.internal:{port}");
+    let pip = process::python_tool("bin/pip");
+    let line = format!(
+        "set -e; export HOME=$PWD GIT_CONFIG_GLOBAL=/dev/null; \
+         git clone --quiet {url}/repository.git cloned; cat cloned/file; \
+         {} install --quiet --isolated --no-cache-dir --disable-pip-version-check --target installed \
+         --index-url {url}/simple/ --trusted-host host.farwire.internal sample; cat installed/sample.py",
+        pip.display()
+    );
+    let mut command = farwire_unprivileged()?;
+    command.args([
+        "exec", "--net", "host", "--delay", "5ms", "--json", "summary",
+    ]);
+    command.args(["--", "sh", "-c", &line]);
+    let output = process::run_in(host.own(), command.current_dir(directory.path()));
+    let ended = server.kill().and_then(|()| server.wait());
+    let output = process::succeeded(output?)?;
+    ended?;
+    has(&stdout(&output), "content\ncontent = 1")?;
+    let summary = fs::read(directory.path().join("summary"))?;
+    let summary: Summary = serde_json::from_slice(&summary)?;
+    ensure!(summary.up.delivered > 20, "{summary:?}");
+    Ok(())
+}
+
 #[test_support::test(HostNetwork, Tool("python3"))]
 fn a_port_of_the_command_is_published_on_the_host() -> Result<()> {
     let host = Host::start(false)?;
@@ -129,6 +178,25 @@ fn names_are_looked_up_through_the_link_also_at_a_resolver_of_the_loopback() -> 
         let summary: Summary = serde_json::from_str(&summary.collect::<String>())?;
         ensure!(summary.up.delivered > 0, "{summary:?}");
     }
+    Ok(())
+}
+
+#[test_support::test(HostNetwork, Tool("getent"))]
+fn a_resolver_that_does_not_answer_is_named_when_the_command_fails() -> Result<()> {
+    let host = Host::start(false)?;
+    let _silent = host.own().run(|| UdpSocket::bind("127.0.0.1:53"))??;
+    let run = |line: &str| -> Result<Output> {
+        let mut command = farwire_unprivileged()?;
+        command.args(["exec", "--net", "host", "--", "sh", "-c", line]);
+        let text = "nameserver 127.0.0.1\noptions timeout:1 attempts:3\n";
+        let file = ReplacedFile::new(Path::new("/etc/resolv.conf"), text)?;
+        replace_files(&mut command, vec![file]);
+        process::run_in(host.own(), &mut command)
+    };
+    let words = "no resolver of this host has answered (127.0.0.1)";
+    ends_with(&run("getent ahostsv4 page.example")?, 2, words)?;
+    let unneeded = stderr(&process::succeeded(run("true")?)?);
+    ensure!(!unneeded.contains(words), "{unneeded}");
     Ok(())
 }
 
@@ -193,6 +261,20 @@ fn a_host_that_lacks_something_is_refused_with_the_way_round() -> Result<()> {
     fs::set_permissions(&old, fs::Permissions::from_mode(0o755))?;
     let words = "is too old (--userns --netns): it has no option --no-netns-quit";
     refused(own, &[], Some(empty.path()), words)?;
+    let mut doctor = farwire_unprivileged()?;
+    doctor
+        .args(["doctor", "--json", "-"])
+        .env("PATH", empty.path());
+    let output = process::run_in(own, &mut doctor)?;
+    let text = stdout(&output);
+    let found: Value = serde_json::from_str(&text)?;
+    let checks = found["checks"].as_array().context("no checks")?;
+    let pasta = checks.iter().find(|check| check["name"] == "pasta");
+    let pasta = pasta.context("no check of pasta")?;
+    ensure!(pasta["verdict"] == "degraded", "{pasta}");
+    has(pasta["found"].as_str().context("no words")?, words)?;
+    let cannot = found["cannot"].as_array().context("no uses")?;
+    ensure!(cannot.iter().any(|of| of == "exec --net host"), "{text}");
     let failing = "#!/bin/sh\ncase $1 in --help) exec /usr/bin/pasta --help;; --version) ;; \
                    *) echo no luck; exit 1;; esac\n";
     let real = which::which("pasta")?.display().to_string();
@@ -258,6 +340,27 @@ fn exec(host: &Host, options: &[&str], line: &str) -> Result<Output> {
     command.args(["exec", "--net", "host"]).args(options);
     command.args(["--", "sh", "-c", line]);
     process::run_in(host.own(), &mut command)
+}
+
+/// Serves the files in `folder` on the loopback of `host` until the process is killed. Returns it and its port.
+fn serve_folder(host: &Host, folder: &Path) -> Result<(Child, u16)> {
+    let script = "
+import functools, http.server, sys
+files = functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[1])
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), files)
+print(server.server_port, flush=True)
+server.serve_forever()
+";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).arg(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::null());
+    let mut server = host.own().run(|| command.spawn())??;
+    let stdout = server.stdout.take().context("no output")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let port = line.trim().parse().context("no port")?;
+    Ok((server, port))
 }
 
 /// Fetches a page, with all headers.

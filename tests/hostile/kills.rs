@@ -9,18 +9,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+use netio::netns::NetNs;
 use netio::offloads::Offloads;
 use nix::unistd::geteuid;
 
 use test_support::family::Family;
-use test_support::process::{farwire, ip};
+use test_support::process::{farwire, ip, wait_for};
 use test_support::scenario::{HEAD, PLAIN};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 use test_support::{is_soak, nft};
 
 /// The number of kills, for all commands together.
-const KILLS: u32 = 20;
+const KILLS: u32 = 25;
 const KILLS_IN_FULL: u32 = 1000;
 /// The seed of the random moments.
 const SEED: u64 = 17;
@@ -40,12 +41,19 @@ enum Killed {
     Exec,
     Run,
     Emulate,
+    Attach,
     Serve,
 }
 
-const ALL: [Killed; 4] = [Killed::Exec, Killed::Run, Killed::Emulate, Killed::Serve];
+const ALL: [Killed; 5] = [
+    Killed::Exec,
+    Killed::Run,
+    Killed::Emulate,
+    Killed::Attach,
+    Killed::Serve,
+];
 
-#[test_support::test(serial, Namespaces, Tool("ip"))]
+#[test_support::test(serial, Namespaces, Device("bridge"), Tool("ip"))]
 fn kills_at_random_moments_leave_nothing() -> Result<()> {
     let kills = if is_soak() { KILLS_IN_FULL } else { KILLS };
     let place = Place::new()?;
@@ -63,15 +71,16 @@ impl Killed {
     /// The latest moment of a kill, when the command has long done its work.
     fn longest_us(self) -> u64 {
         match self {
-            Self::Exec | Self::Emulate | Self::Serve => 400_000,
+            Self::Exec | Self::Emulate | Self::Attach | Self::Serve => 400_000,
             Self::Run => 1_500_000,
         }
     }
 }
 
-/// A namespace with two interfaces, and a directory, in which everything is started.
+/// A namespace with two interfaces, and a directory, in which everything is started. A container is connected to a bridge there.
 struct Place {
     bed: Bed,
+    container: Container,
     directory: tempfile::TempDir,
     before: Traces,
 }
@@ -81,6 +90,8 @@ struct Place {
 struct Traces {
     ports: [State; 2],
     interfaces: BTreeSet<String>,
+    /// The ports of the bridge, and the flags of each.
+    bridged: Vec<String>,
     tables: Vec<String>,
     journals: Vec<PathBuf>,
 }
@@ -91,6 +102,7 @@ impl Place {
         let emulator = bed.emulator();
         emulator.run(|| Offloads::open(CLIENT_PORT)?.switch(MERGING, true))??;
         ip(emulator, "link set lo up")?;
+        let container = Container::connect(emulator)?;
         let directory = tempfile::tempdir()?;
         let text = [HEAD, DOWNLOAD, PLAIN].concat();
         fs::write(directory.path().join("killed.toml"), text)?;
@@ -99,6 +111,7 @@ impl Place {
         ensure!(untouched, "there is something before the first: {before:?}");
         Ok(Self {
             bed,
+            container,
             directory,
             before,
         })
@@ -123,6 +136,11 @@ impl Place {
                 state.check_same(self.bed.emulator(), port)?;
             }
         }
+        if let Killed::Attach = what {
+            // The holder may not have been there yet.
+            let line = self.container.option();
+            WanBox::start_at(farwire(), self.bed.emulator(), &line)?.stop()?;
+        }
         let left = Traces::of(&self.bed)?;
         ensure!(
             left == self.before,
@@ -141,6 +159,10 @@ impl Place {
             }
             Killed::Run => self.scenario(&mut command),
             Killed::Emulate => command.args(["emulate", CLIENT_PORT, SERVER_PORT]),
+            Killed::Attach => {
+                let line = self.container.option();
+                command.arg("emulate").args(line.split(' '))
+            }
             Killed::Serve => command.args(["serve", "--stamp-port", "0", "--names"]),
         };
         family.mark(&mut command);
@@ -170,16 +192,78 @@ impl Traces {
                 State::of(emulator, SERVER_PORT)?,
             ],
             interfaces: links.lines().filter_map(name).collect(),
+            bridged: ports_of(emulator)?,
             tables: nft::tables(emulator)?,
             journals: journals(bed)?,
         })
     }
 }
 
+/// A process in a separate namespace, which is connected to a bridge. The process is killed when this is dropped.
+struct Container {
+    process: Child,
+    /// Keeps the namespace, so that nobody takes it for one that was left behind.
+    ns: NetNs,
+}
+
+/// The host's end of the container's interface, and the bridge.
+const CONTAINER_END: &str = "farkill0";
+const BRIDGE: &str = "farkill1";
+
+impl Container {
+    fn connect(host: &NetNs) -> Result<Self> {
+        let ns = NetNs::create()?;
+        let mut sleep = Command::new("sleep");
+        sleep.arg("10000").stdin(Stdio::null());
+        let process = ns.run(|| sleep.spawn())??;
+        let pid = process.id();
+        let container = Self { process, ns };
+        for line in [
+            format!("link add {BRIDGE} type bridge"),
+            format!("link set {BRIDGE} up"),
+            format!("link add {CONTAINER_END} type veth peer name eth0 netns {pid}"),
+            format!("link set {CONTAINER_END} master {BRIDGE} up"),
+        ] {
+            ip(host, &line)?;
+        }
+        ip(&container.ns, "link set eth0 up")?;
+        wait_for("the container's carrier", || {
+            let ports = ports_of(host)?;
+            let is_up = |port: &String| port.contains("LOWER_UP");
+            Ok(ports.iter().any(is_up).then_some(()))
+        })?;
+        Ok(container)
+    }
+
+    /// Returns the option that names it.
+    fn option(&self) -> String {
+        format!("--pid {}", self.process.id())
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Lists the ports of bridges: the name, the address and the flags of each, without its state, which may take a while.
+fn ports_of(host: &NetNs) -> Result<Vec<String>> {
+    let text = ip(host, "-brief link show type bridge_slave")?;
+    let port = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        [&words[..1], words.get(2..).unwrap_or_default()]
+            .concat()
+            .join(" ")
+    };
+    Ok(text.lines().map(port).collect())
+}
+
 /// Lists the journals, in any directory, that contain the hardware address of one of the bed's ports.
 fn journals(bed: &Bed) -> Result<Vec<PathBuf>> {
     let mut addresses = Vec::new();
-    for port in [CLIENT_PORT, SERVER_PORT] {
+    for port in [CLIENT_PORT, SERVER_PORT, CONTAINER_END] {
         let line = ip(bed.emulator(), &format!("-brief link show dev {port}"))?;
         let address = line.split_whitespace().nth(2).context("an address")?;
         let bytes: Result<Vec<u8>, _> = address

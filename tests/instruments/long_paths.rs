@@ -110,6 +110,32 @@ fn add(suite: &mut Suite) {
             move || tls(delay, seconds),
         );
     }
+    for line in [
+        "quality HOST --time 14s -P 4",
+        "probe HOST -c 100 -i 20ms --under tcp:4,both",
+        "probe HOST -c 100 -i 20ms --under udp:500kbit,both",
+    ] {
+        let (delay, seconds, _) = DELAYS[0];
+        // The loads of other tests would compete with this one's.
+        suite.serial(
+            format!("{line} has its load while it probes over {delay}"),
+            &[Need::Namespaces, Need::All],
+            move || beside_a_load(line, delay, seconds),
+        );
+    }
+    for options in ["", " -R", " --bidir", " -P 4"] {
+        let needs = [Need::Namespaces, Need::Tool("iperf3"), Need::All];
+        suite.test(
+            format!("iperf3{options} gets to farwire serve over 3 s and back"),
+            &needs,
+            move || iperf3_to_serve(options),
+        );
+        suite.test(
+            format!("measure tcp{options} gets to iperf3 -s over 3 s and back"),
+            &needs,
+            move || measure_to_iperf3(options),
+        );
+    }
     for direction in ["--down", "--up"] {
         for (delay, seconds, _) in DELAYS {
             // It sends as fast as it can for seconds, so it runs alone.
@@ -197,10 +223,122 @@ fn capacity(direction: &str, delay: &str, seconds: f64) -> Result<()> {
     Ok(())
 }
 
+/// Checks that probes cross the path, beside a load that moves data in the same phase.
+fn beside_a_load(line: &str, delay: &str, seconds: f64) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("measured");
+    let script = format!(
+        "$farwire measure {} --quiet --json {}",
+        line.replace("HOST", "10.77.0.2"),
+        file.display()
+    );
+    // Three loads, each with a dozen round trips until its streams run.
+    let takes = Duration::from_secs_f64(300.0 * seconds);
+    let output = behind_for(&["--delay", delay], &script, takes)?;
+    let text = fs::read_to_string(&file)?;
+    let measured: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+    ensure!(measured["failure"].is_null(), "{}", measured["failure"]);
+    let samples = measured["samples"].as_array().context("samples")?;
+    // The seconds of the samples of a metric that are above 0 in a phase.
+    let times = |metric: &str, phase: &str| -> Vec<f64> {
+        let is_counted = |sample: &&Value| {
+            sample["metric"] == metric
+                && sample["phase"] == phase
+                && sample["value"].as_f64() > Some(0.0)
+        };
+        let counted = samples.iter().filter(is_counted);
+        counted
+            .filter_map(|sample| sample["at_s"].as_f64())
+            .collect()
+    };
+    let loaded: &[&str] = if line.starts_with("quality") {
+        &["loaded_down", "loaded_up", "loaded_both"]
+    } else {
+        &["loaded"]
+    };
+    for phase in loaded.iter().copied() {
+        let probes = times("network_rtt_ms", phase);
+        let first = probes.iter().copied().fold(f64::INFINITY, f64::min);
+        let last = probes.iter().copied().fold(0.0, f64::max);
+        ensure!(
+            probes.len() >= 40,
+            "{phase}: {} probes: {output}",
+            probes.len()
+        );
+        let goodput = times("goodput_bit_per_s", phase);
+        let during = goodput.iter().filter(|at| (first..=last).contains(*at));
+        ensure!(
+            during.count() > 0,
+            "{phase}: {goodput:?}, {first} to {last}"
+        );
+    }
+    let figures = measured["figures"].as_array().context("figures")?;
+    let medians = figures
+        .iter()
+        .filter(|figure| figure["metric"] == "network_rtt_ms" && figure["statistic"] == "median");
+    for figure in medians {
+        let value = figure["value"].as_f64();
+        ensure!(value >= Some(2_000.0 * seconds), "{figure}: {output}");
+    }
+    Ok(())
+}
+
+/// iperf3 is the client, and `farwire serve` the far end.
+fn iperf3_to_serve(options: &str) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("measured");
+    // The JSON has the error of a test that failed.
+    let script = format!(
+        "iperf3 -c 10.77.0.2 -J -t 20{options} > {0} || cat {0}",
+        file.display()
+    );
+    let output = behind(&["--delay", "3s"], &script, 3.0)?;
+    let text = fs::read_to_string(&file)?;
+    let theirs: Value = serde_json::from_str(&text).with_context(|| output.clone())?;
+    ensure!(theirs["error"].is_null(), "{}", theirs["error"]);
+    let both = ["sum_received", "sum_received_bidir_reverse"];
+    let sums = if options.contains("--bidir") {
+        &both[..]
+    } else {
+        &both[..1]
+    };
+    for sum in sums {
+        let bytes = &theirs["end"][*sum]["bytes"];
+        ensure!(bytes.as_u64() > Some(0), "{sum}: {bytes}: {output}");
+    }
+    Ok(())
+}
+
+/// `farwire measure tcp` is the client, and `iperf3 -s` the far end.
+fn measure_to_iperf3(options: &str) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("measured");
+    let script = format!(
+        "$farwire measure tcp 10.77.0.2 -t 20{options} --quiet --json {}",
+        file.display()
+    );
+    let link = ["--delay", "3s", "--far", "iperf3 -s"];
+    let output = behind(&link, &script, 3.0)?;
+    let ways: &[&str] = match options {
+        " -R" => &["down"],
+        " --bidir" => &["up", "down"],
+        _ => &["up"],
+    };
+    for way in ways {
+        let bytes = measured(&file, "received_bytes", Some(*way)).context(output.clone())?;
+        ensure!(bytes > 0.0, "{way}: {bytes}: {output}");
+    }
+    Ok(())
+}
+
 /// Runs `script` behind a link with this delay, where `$farwire` is the program, and returns what it printed.
 fn behind(link: &[&str], script: &str, seconds: f64) -> Result<String> {
     // The longest measurement has a dozen round trips.
-    let takes = Duration::from_secs_f64(40.0 * seconds);
+    behind_for(link, script, Duration::from_secs_f64(40.0 * seconds))
+}
+
+/// Does the same as [`behind`] with a script that takes this time.
+fn behind_for(link: &[&str], script: &str, takes: Duration) -> Result<String> {
     let mut command = farwire();
     command
         .arg("exec")

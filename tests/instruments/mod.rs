@@ -4,6 +4,7 @@ mod cable_cut;
 mod capacity;
 mod connect;
 mod external;
+mod fit;
 mod http;
 mod long_paths;
 mod messages;

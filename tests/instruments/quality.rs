@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::process::Output;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -75,6 +77,29 @@ fn loss_with_a_short_queue_is_good_latency_and_the_loss_is_named() -> Result<()>
     has(fact(&measured, "idle loss"), "% of the probes (")
 }
 
+#[test_support::test(serial, Namespaces, All)]
+fn a_queue_of_a_second_is_bloated_over_a_satellite_too() -> Result<()> {
+    // The default time. Each of the three loads takes up to twenty round trips until its streams run.
+    let link = "--delay 300ms --rate 10mbit --queue 1s";
+    let (measured, rows, output) = through(link, "20s", Duration::from_secs(120))?;
+    let told = || format!("{}{}", stdout(&output), stderr(&output));
+    ensure!(fact(&measured, "grade") == "bloated", "{}", told());
+    let sessions = sessions(&rows);
+    ensure!(
+        sessions.len() == PHASES.len(),
+        "{} sessions",
+        sessions.len()
+    );
+    // The load fills the link while the probes are sent, and not only afterwards.
+    for ((phase, load), session) in PHASES.into_iter().zip(&sessions) {
+        for way in load {
+            let carried = carried(&rows, way, session);
+            ensure!(carried > 2e6, "{phase} {way}: {carried}: {}", told());
+        }
+    }
+    Ok(())
+}
+
 #[test_support::test(serial, Namespaces)]
 fn a_slow_uplink_with_a_long_queue_is_bloated_upwards_only() -> Result<()> {
     let measured = judge(&Known {
@@ -123,21 +148,29 @@ fn a_time_that_is_too_short_is_bad_input() -> Result<()> {
 
 /// Measures through a link and checks the verdict and the figures. Returns the measurement.
 fn judge(known: &Known) -> Result<Value> {
-    let directory = tempfile::tempdir()?;
-    let [log, json] = ["log", "measured"].map(|name| directory.path().join(name));
-    let mut command = farwire();
-    command.arg("exec").args(known.link.split_whitespace());
-    command.arg("--packet-log").arg(&log);
-    command.arg("--").arg(process::program());
-    command.args(["measure", "quality", SERVER, "--time", "16s"]);
-    let output = process::succeeds(command.arg("--json").arg(&json))?;
+    let (measured, rows, output) = through(known.link, "16s", Duration::ZERO)?;
     let text = stdout(&output);
-    let measured: Value = serde_json::from_str(&fs::read_to_string(json)?)?;
-    let rows = rows(&fs::read_to_string(log)?)?;
     let told = || format!("{}: {text}{}", known.link, stderr(&output));
     verdict(known, &measured, &text).with_context(told)?;
     agrees(known, &measured, &rows).with_context(told)?;
     Ok(measured)
+}
+
+/// Measures through a link in this time and, on a long path, up to `longer`. Returns the measurement, the packets that the
+/// link saw, and what the program printed.
+fn through(link: &str, time: &str, longer: Duration) -> Result<(Value, Vec<Row>, Output)> {
+    let directory = tempfile::tempdir()?;
+    let [log, json] = ["log", "measured"].map(|name| directory.path().join(name));
+    let mut command = farwire();
+    command.arg("exec").args(link.split_whitespace());
+    command.arg("--packet-log").arg(&log);
+    command.arg("--").arg(process::program());
+    command.args(["measure", "quality", SERVER, "--time", time]);
+    command.arg("--json").arg(&json);
+    let output = process::succeeded(process::run_for(&mut command, longer)?)?;
+    let measured = serde_json::from_str(&fs::read_to_string(json)?)?;
+    let rows = rows(&fs::read_to_string(log)?)?;
+    Ok((measured, rows, output))
 }
 
 fn verdict(known: &Known, measured: &Value, text: &str) -> Result<()> {

@@ -27,11 +27,22 @@ const OPTIONS: [&str; 10] = [
     "-n 10M -R -P 3",
     "-t 1 -b 20M -C reno -M 1200 -N -S 0xb8",
 ];
+/// Lengths of a block, from the shortest to the longest that iperf3 accepts, with its default between them.
+const LENGTHS: [&str; 7] = [
+    "-t 1 -l 1",
+    "-t 1 -l 37 -R",
+    "-t 1 -l 1448",
+    "-t 1 -l 4097 --bidir",
+    "-t 1 -l 65535 -P 2",
+    "-t 1 -l 1048576",
+    "-t 1 -l 1048576 -R",
+];
 
 #[test_support::tests]
 fn add(suite: &mut Suite) {
     for address in ["127.0.0.1", "::1"] {
-        for options in OPTIONS {
+        let lengths = LENGTHS.into_iter().filter(|_| address == "127.0.0.1");
+        for options in OPTIONS.into_iter().chain(lengths) {
             let name = format!("iperf3 {options} at {address} and farwire serve count the same");
             suite.test(name, &NEEDS, move || served(options, address));
             let name =

@@ -195,6 +195,12 @@ fn a_sender_that_cannot_keep_its_rate_says_so() -> Result<()> {
 
 fn served(options: &str, address: &str) -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    // This version sends for a whole second, however few bytes are asked for. At the lower rate its streams do not carry more than 90
+    // datagrams in that time either.
+    let options = match iperf3_minor()? {
+        21 => options.replace("-b 20M", "-b 500K"),
+        _ => options.to_owned(),
+    };
     let log = directory.path().join("log");
     let _server = serve(&ns, &log)?;
     counts_are_those_of_iperf3_client(&ns, &log, &format!("-l 1400 {options}"), address)
@@ -348,11 +354,16 @@ fn all_came(options: &str, ours: &Value, iperf3: Option<&str>) -> Result<()> {
 
 /// Returns whether this machine's iperf3 is 3.14 or later.
 fn tells_what_it_omits() -> Result<bool> {
+    Ok(iperf3_minor()? >= 14)
+}
+
+/// Returns the second number of the version of this machine's iperf3.
+fn iperf3_minor() -> Result<u32> {
     let output = Command::new("iperf3").arg("--version").output()?;
     let text = stdout(&output);
     let minor = text.strip_prefix("iperf 3.").context("a version")?;
     let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
-    Ok(minor.parse::<u32>()? >= 14)
+    Ok(minor.parse()?)
 }
 
 #[test_support::test(Tool("iperf3"), Namespaces)]

@@ -57,6 +57,64 @@ fn a_loss_that_is_set_is_met_and_its_packets_are_counted_since_then() -> Result<
     exec.end()
 }
 
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_rule_that_is_added_applies_and_its_hits_are_counted() -> Result<()> {
+    let mut exec = Exec::start("--delay 1ms")?;
+    ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
+    let rule = |loss: &str| {
+        let rule = json!({"name": "ping", "match": "icmp", "up": {"loss": loss}});
+        json!({"rules": [rule]}).to_string()
+    };
+    let added = exec.patch("", &rule("100%"))?;
+    ensure!(added.status == 200, "{added:?}");
+    ensure!(exec.shell(LOST_PINGS)? != "0", "the rule did not apply");
+    let counted = three(&exec, 2, "/up/rules/0/dropped/loss")?;
+    let hits = &counted["up"]["rules"][0];
+    ensure!(hits["name"] == "ping" && hits["packets"] == 3, "{counted}");
+    let changed = exec.patch("", &rule("0%"))?;
+    ensure!(changed.body["revision"] == 3, "{changed:?}");
+    ensure!(exec.shell(PINGS)? == "0", "the rule still loses pings");
+    three(&exec, 3, "/down/rules/0/packets")?;
+    exec.end()
+}
+
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_trace_that_is_set_is_followed() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| -> Result<String> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    // The test is over long before the trace changes.
+    let slow = file("slow.csv", "t,delay\n0s,30ms\n1h,90ms\n2h,\n")?;
+    // One packet each millisecond; with its line ends as JSON writes them, the content has more than 64 KiB.
+    let times: String = (1..=11_000).map(|ms| format!("{ms}\n")).collect();
+    let long = file("long.down", &times)?;
+    let mut exec = Exec::start("--delay 1ms")?;
+    let at = exec.at.to_string();
+    let set = |flag: &str, trace: &str| {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at, flag, trace]);
+        process::succeeds(set.env_remove("FARWIRE_TOKEN"))
+    };
+    set("--up-trace", &slow)?;
+    ensure!(exec.shell(PINGS)? == "0", "the link loses pings");
+    let counted = three(&exec, 2, "/up/delay/packets")?;
+    let mean = |way: &str| counted[way]["delay"]["mean_ms"].as_f64();
+    ensure!(mean("up") >= Some(30.0), "{counted}");
+    ensure!(mean("down") < Some(30.0), "{counted}");
+    set("--down-trace", &long)?;
+    ensure!(exec.shell(PINGS)? == "0", "the trace lets no ping pass");
+    let link = exec.link()?;
+    let says = link["says"].as_str().unwrap_or_default();
+    ensure!(
+        says.contains("slow.csv") && says.contains("long.down"),
+        "{link}"
+    );
+    exec.end()
+}
+
 /// Waits until this counter is three since a revision, because the last ping may arrive after ping has ended; returns the counters.
 fn three(exec: &Exec, since: u64, of: &str) -> Result<Value> {
     process::wait_for(of, || {

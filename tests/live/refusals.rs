@@ -15,7 +15,7 @@ fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
     let json_kind = "application/json";
     let send = |what: &str, body: &str| exec.with_body(what, json_kind, "", body);
     let of_link = |rest: &str| exec.get(&format!("/v1/links/link/{rest}"));
-    let large = "x".repeat(100_000);
+    let large = json!({"name": "x".repeat(100_000)}).to_string();
     let copier =
         |n: usize| json!({"kind": "duplicate", "name": format!("d{n}"), "duplicate": "100%"});
     let copies = json!({"stages": (0..30).map(copier).collect::<Vec<_>>()}).to_string();

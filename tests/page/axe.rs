@@ -6,14 +6,15 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::browser::Browser;
+use super::reports::{self, SWEEPS};
 use super::run::experiment;
 use super::walk::Running;
 use test_support::process;
 
 const AXE: &str = "axe/axe_playwright_python/axe.min.js";
 
-/// A desktop's page and a telephone's.
-const SIZES: [[u32; 2]; 2] = [[1280, 900], [390, 844]];
+/// The page on a laptop, a telephone and a large screen.
+const SIZES: [[u32; 2]; 3] = [[1280, 900], [390, 844], [1920, 1080]];
 
 /// The script that returns violations: impact, rule, place.
 const CHECK: &str = "return axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations.map((violation) =>
@@ -38,7 +39,7 @@ fn axe_core_finds_nothing_serious_on_the_page_of_an_experiment_that_runs() -> Re
     nothing_serious(&browser)
 }
 
-/// Checks the page in both sizes, light and dark.
+/// Checks the page in all sizes, light and dark.
 fn nothing_serious(browser: &Browser) -> Result<()> {
     for size in SIZES {
         for theme in ["light", "dark"] {
@@ -91,13 +92,22 @@ fn axe_core_finds_nothing_serious_on_the_reports_of_records() -> Result<()> {
         let mut report = process::farwire();
         report.arg("report").arg(record).arg("--out").arg(&page);
         process::succeeds(report.args(["--format", "html"]))?;
-        browser.open(&format!("file://{}", page.display()))?;
-        let mains = browser.run("return document.querySelectorAll('main').length;")?;
-        ensure!(mains == 1, "{name}: {mains} elements main");
-        browser.run(&axe)?;
-        nothing_serious(&browser).context(name)?;
+        let page = format!("file://{}", page.display());
+        nothing_serious_in_a_report(&browser, &page, &axe).context(name)?;
+    }
+    for sweep in SWEEPS {
+        let page = reports::page(folder.path(), sweep)?;
+        nothing_serious_in_a_report(&browser, &page, &axe).context(sweep.0)?;
     }
     Ok(())
+}
+
+fn nothing_serious_in_a_report(browser: &Browser, page: &str, axe: &str) -> Result<()> {
+    browser.open(page)?;
+    let mains = browser.run("return document.querySelectorAll('main').length;")?;
+    ensure!(mains == 1, "{mains} elements main");
+    browser.run(axe)?;
+    nothing_serious(browser)
 }
 
 /// Returns the number of serious violations after a script has run.

@@ -27,8 +27,8 @@ const BUSY: usize = 10;
 /// The duration of the stream on each busy link, in seconds.
 const SECONDS: u32 = 4;
 /// The time until the links are idle, and the time for which their processor time is then counted.
-const SETTLED: Duration = Duration::from_secs(10);
-const COUNTED: Duration = Duration::from_secs(3);
+pub(crate) const SETTLED: Duration = Duration::from_secs(10);
+pub(crate) const COUNTED: Duration = Duration::from_secs(3);
 
 /// The result for a box of links.
 struct Came {
@@ -114,7 +114,7 @@ impl Ends {
         }
         for (ns, side, number) in sides {
             // The peers go to the namespace of a process, because other programs cannot use a thread's own.
-            let mut there = Running::start(&middle, Command::new("sleep").arg("60"))?;
+            let mut there = Running::start(&middle, Command::new("sleep").arg("600"))?;
             let mut batch = String::new();
             for link in 0..links {
                 // Writing to a String cannot fail.
@@ -150,8 +150,8 @@ impl Ends {
         })
     }
 
-    /// Opens the first `links` links, lets the busy ones carry their streams, and closes all.
-    fn emulate(&self, links: usize, with_idle: bool) -> Result<Came> {
+    /// Opens the first `links` links with a delay of 1 ms in each direction.
+    pub(crate) fn open(&self, links: usize) -> Result<OpenLinks> {
         let file = links_file(0..links, "delay = \"1ms\"")?;
         let mut command = Command::new(FARWIRE);
         command.args(["emulate", "--links"]).arg(&file);
@@ -160,24 +160,31 @@ impl Ends {
         let mut emulator = KillOnDrop::spawn_in(&self.middle, command.stderr(Stdio::piped()))?;
         let said = emulator.streams().stderr.take();
         let mut said = BufReader::new(said.context("a pipe was asked for")?).lines();
-        let ready = said.any(|line| line.is_ok_and(|line| line.contains("until a signal")));
-        ensure!(ready, "emulate --links did not stand");
+        let mut last = String::new();
+        let is_ready = |line: std::io::Result<String>| {
+            last = line.unwrap_or_default();
+            last.contains("until a signal")
+        };
+        ensure!(
+            said.any(is_ready),
+            "emulate --links ended at its start: {last}"
+        );
         let opened_s = started.elapsed().as_secs_f64();
         // A reader must take the output at its end.
-        let rest = thread::spawn(move || said.count());
-        let pid = emulator.streams().id();
+        thread::spawn(move || said.count());
+        Ok(OpenLinks { emulator, opened_s })
+    }
+
+    /// Opens the first `links` links, lets the busy ones carry their streams, and closes all.
+    fn emulate(&self, links: usize, with_idle: bool) -> Result<Came> {
+        let mut open = self.open(links)?;
+        let pid = open.pid();
         let idle_percent = with_idle.then(|| idle_percent(pid)).transpose()?;
-        let gbit_per_s = self.streams()? / 1e9;
-        let stopped = Instant::now();
-        kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
-        emulator.wait()?;
-        let closed_s = stopped.elapsed().as_secs_f64();
-        let _ = rest.join();
         Ok(Came {
-            opened_s,
-            closed_s,
+            opened_s: open.opened_s,
+            gbit_per_s: self.streams()? / 1e9,
+            closed_s: open.end_by(Signal::SIGTERM)?,
             idle_percent,
-            gbit_per_s,
         })
     }
 
@@ -213,6 +220,28 @@ impl Ends {
     }
 }
 
+/// An emulator whose links are open.
+pub(crate) struct OpenLinks {
+    emulator: KillOnDrop,
+    /// The seconds from its start until they were open.
+    pub(crate) opened_s: f64,
+}
+
+impl OpenLinks {
+    pub(crate) fn pid(&mut self) -> u32 {
+        self.emulator.streams().id()
+    }
+
+    /// Sends a signal that ends the emulator. Returns the seconds until it has ended.
+    pub(crate) fn end_by(&mut self, signal: Signal) -> Result<f64> {
+        let pid = Pid::from_raw(i32::try_from(self.pid())?);
+        let sent = Instant::now();
+        kill(pid, signal)?;
+        self.emulator.wait()?;
+        Ok(sent.elapsed().as_secs_f64())
+    }
+}
+
 /// Returns the address of an end of a link: the client's number is 1, the server's 2.
 pub(crate) fn address(link: usize, number: usize) -> String {
     format!("10.{}.{}.{number}", 80 + link / 250, link % 250)
@@ -228,7 +257,7 @@ pub(crate) fn links_file(links: Range<usize>, conditions: &str) -> Result<PathBu
 }
 
 /// Measures the use of one processor by that process when nothing has passed for a while.
-fn idle_percent(pid: u32) -> Result<f64> {
+pub(crate) fn idle_percent(pid: u32) -> Result<f64> {
     let seconds = || processor_seconds(pid).context("the emulator has ended");
     thread::sleep(SETTLED);
     let before = seconds()?;

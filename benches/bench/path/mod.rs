@@ -3,6 +3,7 @@
 pub(crate) mod isolation;
 pub(crate) mod lateness;
 pub(crate) mod links;
+pub(crate) mod many_links;
 pub(crate) mod packets;
 pub(crate) mod page;
 pub(crate) mod paired;

@@ -1,4 +1,4 @@
-//! Many slow paths simultaneously: the error of each rate when all paths are full.
+//! Many slow paths simultaneously: the error of each rate when all paths are full, and the cost of a packet.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,11 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use netio::cpu;
 use netio::netns::NetNs;
 use serde_json::Value;
 
 use crate::path::links::{Ends, address, links_file};
-use crate::processes::{FARWIRE, Running, await_thread};
+use crate::processes::{FARWIRE, Running, await_thread, processor_seconds};
 use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::{Outcome, scratch};
 use crate::rounds::{rounds, shuffled};
@@ -41,8 +42,6 @@ const CASES: [Case; 3] = [
     },
 ];
 const MOST_PATHS: usize = 512;
-/// The options that are compared.
-const THREADS: [&str; 2] = ["auto", "1"];
 const PORT: u16 = 9;
 const PAYLOAD: usize = 1472;
 const FRAME: usize = PAYLOAD + 42;
@@ -55,6 +54,14 @@ struct Paths {
     errors: Vec<f64>,
     /// The largest 99th percentile of the departure error of a path, in ms.
     p99_ms: f64,
+    /// The emulator's processor time for each packet, in us.
+    cpu_us: f64,
+}
+
+/// Returns the values of `--threads` that are compared: on two processors, `auto` means two threads.
+fn options() -> Vec<&'static str> {
+    let two = (cpu::available() != 2).then_some("2");
+    ["auto", "1"].into_iter().chain(two).collect()
 }
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -63,21 +70,38 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "many links with a rate in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate, and \
-             the departure errors that the summaries state; with --threads auto beside one thread",
+             the departure errors that the summaries state; with --threads auto beside one thread. The emulator's processor time for each packet of these {} s, with two threads beside one",
+            COUNTED.as_secs(),
             COUNTED.as_secs()
         ),
     );
     let ends = Ends::build(MOST_PATHS, MOST_PATHS)?;
+    let options = options();
     for case in CASES {
-        let found = shuffled(rounds, &THREADS, |threads| measure(&ends, case, threads))?;
-        outcome.rows(rows(case, &found));
+        let found = shuffled(rounds, &options, |threads| measure(&ends, case, threads))?;
+        outcome.rows(rows(case, &options, &found));
     }
     Ok(outcome)
 }
 
-/// Makes the rows of a case from the results of all rounds.
-fn rows(case: Case, found: &[Vec<Paths>]) -> Vec<Row> {
+/// Makes the rows of a case from the results of all rounds with these options.
+fn rows(case: Case, options: &[&str], found: &[Vec<Paths>]) -> Vec<Row> {
     type Value = fn(&Paths) -> f64;
+    let Case { paths, mbit } = case;
+    let quantity = |what: &str, unit: &str| Quantity {
+        better: Better::Neither,
+        ..Quantity::less(&format!("{paths} paths of {mbit}mbit: {what}"), unit)
+    };
+    let of = |value: Value| Found {
+        names: options
+            .iter()
+            .map(|threads| format!("farwire --threads {threads}"))
+            .collect(),
+        rounds: found
+            .iter()
+            .map(|round| round.iter().map(|of| Sample::from(value(of))).collect())
+            .collect(),
+    };
     let rows: [(&str, &str, Value); 4] = [
         ("slowest, error", "%", |of| {
             of.errors.iter().copied().fold(f64::MAX, f64::min)
@@ -91,19 +115,13 @@ fn rows(case: Case, found: &[Vec<Paths>]) -> Vec<Row> {
         ("late, p99 of the worst", "ms", |of| of.p99_ms),
     ];
     let row = |(what, unit, value): (&str, &str, Value)| {
-        let samples = |round: &Vec<Paths>| round.iter().map(|of| Sample::from(value(of))).collect();
-        let found = Found {
-            names: vec!["farwire --threads auto".to_owned(), "one thread".to_owned()],
-            rounds: found.iter().map(samples).collect(),
-        };
-        let Case { paths, mbit } = case;
-        let quantity = Quantity {
-            better: Better::Neither,
-            ..Quantity::less(&format!("{paths} paths of {mbit}mbit: {what}"), unit)
-        };
-        found.row(&quantity, 0, 1, "one thread")
+        of(value).row(&quantity(what, unit), 0, 1, "one thread")
     };
-    rows.into_iter().filter_map(row).collect()
+    // Without a third option, `auto` means two threads.
+    let two_threads = if options.len() > 2 { 2 } else { 0 };
+    let cost = quantity("CPU of a packet, two threads", "us");
+    let cpu = of(|paths| paths.cpu_us).row(&cost, two_threads, 1, "one thread");
+    rows.into_iter().filter_map(row).chain(cpu).collect()
 }
 
 /// Measures all paths of a case with this value of `--threads`.
@@ -116,14 +134,15 @@ fn measure(ends: &Ends, case: Case, threads: &str) -> Result<Paths> {
     command.args(["emulate", "--links"]).arg(&file);
     command.args(["--threads", threads, "--json"]).arg(&report);
     let mut emulator = Running::start(&ends.middle, &mut command)?;
-    await_thread(emulator.pid(), "forwarder")?;
+    let pid = emulator.pid();
+    await_thread(pid, "forwarder")?;
     // The socket drops unread datagrams; without it, each datagram would be answered by ICMP.
     let _sink = ends.server.run(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
     let is_over = AtomicBool::new(false);
     let rate = f64::from(mbit) * 1e6;
     let counted = thread::scope(|scope| {
         let sending = scope.spawn(|| ends.client.run(|| offer(paths, rate, &is_over)));
-        let counted = count(&ends.server, paths);
+        let counted = count(&ends.server, paths, pid);
         is_over.store(true, Ordering::Relaxed);
         sending.join().expect("the sender does not panic")??;
         counted
@@ -135,13 +154,26 @@ fn measure(ends: &Ends, case: Case, threads: &str) -> Result<Paths> {
     let p99 = links
         .iter()
         .filter_map(|link| link["departure_error"]["p99_ns"].as_f64());
+    let Counted {
+        rates,
+        packets,
+        cpu_s,
+    } = counted?;
     Ok(Paths {
-        errors: counted?
-            .iter()
-            .map(|of| 100.0 * (of / rate - 1.0))
-            .collect(),
+        errors: rates.iter().map(|of| 100.0 * (of / rate - 1.0)).collect(),
         p99_ms: p99.fold(0.0, f64::max) / 1e6,
+        cpu_us: 1e6 * cpu_s / packets,
     })
+}
+
+/// The traffic and the cost of [`COUNTED`].
+struct Counted {
+    /// The rate that the far interface of each path received, in bit/s.
+    rates: Vec<f64>,
+    /// The packets of all paths.
+    packets: f64,
+    /// The processor seconds of the emulator.
+    cpu_s: f64,
 }
 
 /// Sends to all paths in turns until it is over.
@@ -165,19 +197,24 @@ fn offer(paths: usize, rate: f64, is_over: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Measures the rate that the far interface of each path receives, in bit/s.
-fn count(server: &NetNs, paths: usize) -> Result<Vec<f64>> {
+/// Measures what the far interface of each path receives, and what that costs the emulator `pid`.
+fn count(server: &NetNs, paths: usize, pid: u32) -> Result<Counted> {
     thread::sleep(SETTLED);
-    let (before, started) = (received(server)?, Instant::now());
+    let cpu = || processor_seconds(pid).context("the emulator has ended");
+    let (before, cpu_before, started) = (received(server)?, cpu()?, Instant::now());
     thread::sleep(COUNTED);
-    let (after, took) = (received(server)?, started.elapsed().as_secs_f64());
-    let rate = |path: usize| {
+    let (after, cpu_after, took) = (received(server)?, cpu()?, started.elapsed().as_secs_f64());
+    let bytes = |path: usize| -> Result<f64> {
         let name = format!("b{path}");
         let [before, after] = [&before, &after].map(|counts| counts.get(&name));
-        let bytes = after.context("no such interface")? - before.context("no such interface")?;
-        Ok(bytes * 8.0 / took)
+        Ok(after.context("no such interface")? - before.context("no such interface")?)
     };
-    (0..paths).map(rate).collect()
+    let bytes = (0..paths).map(bytes).collect::<Result<Vec<f64>>>()?;
+    Ok(Counted {
+        rates: bytes.iter().map(|bytes| bytes * 8.0 / took).collect(),
+        packets: bytes.iter().sum::<f64>() / FRAME as f64,
+        cpu_s: cpu_after - cpu_before,
+    })
 }
 
 /// Reads the bytes that each interface has received (proc(5), net/dev).

@@ -66,6 +66,8 @@ pub(crate) struct Carried {
     pub(crate) said: Value,
     /// The processor seconds that the emulator took.
     pub(crate) emulator_s: Option<f64>,
+    /// Those of farwire's thread that forwards.
+    pub(crate) forwarder_s: Option<f64>,
     /// The emulator's busiest thread, and its processor seconds since it started.
     pub(crate) busiest: Option<(String, f64)>,
     /// The processor seconds that the whole machine took.
@@ -178,9 +180,11 @@ impl Standing {
             Middle::Farwire { emulator, .. } => {
                 let pid = emulator.pid();
                 let before = processor_seconds(pid).unwrap_or(0.0);
+                let forwarder_before = forwarder_seconds(pid).unwrap_or(0.0);
                 let said = self.run(client)?;
                 let mut carried = Carried::said(&said, busiest(pid))?;
                 carried.emulator_s = processor_seconds(pid).map(|after| after - before);
+                carried.forwarder_s = forwarder_seconds(pid).map(|after| after - forwarder_before);
                 carried
             }
             Middle::Rattan => self.through_rattan(client)?,
@@ -236,6 +240,7 @@ impl Carried {
         Ok(Self {
             said: serde_json::from_str(text).with_context(|| text.to_owned())?,
             emulator_s: None,
+            forwarder_s: None,
             busiest,
             machine_s: 0.0,
         })
@@ -262,6 +267,12 @@ pub(crate) fn rattan_path() -> Option<PathBuf> {
         return Some(installed);
     }
     which::which("rattan").ok()
+}
+
+/// Returns the processor seconds of the thread of farwire that forwards.
+fn forwarder_seconds(pid: u32) -> Option<f64> {
+    let forwarder = |(name, _): &(String, f64)| name == "forwarder";
+    Some(threads(pid).into_iter().find(forwarder)?.1)
 }
 
 /// Returns the thread of `pid` that has used the processors most, with its seconds.

@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub(crate) goodput: f64,
     /// Processor seconds of the emulator for each 10^9 bytes received.
     pub(crate) emulator_s_a_gb: Option<f64>,
+    /// The same for farwire's thread that forwards.
+    pub(crate) forwarder_s_a_gb: Option<f64>,
     /// The same for the whole machine.
     pub(crate) machine_s_a_gb: f64,
     /// The limit of the goodput.
@@ -92,6 +94,7 @@ impl Stream {
         Ok(Self {
             goodput: number("/end/sum_received/bits_per_second")?,
             emulator_s_a_gb: carried.emulator_s.map(|seconds| seconds / gigabytes),
+            forwarder_s_a_gb: carried.forwarder_s.map(|seconds| seconds / gigabytes),
             machine_s_a_gb: carried.machine_s / gigabytes,
             limit: limit(carried, own_loss),
         })

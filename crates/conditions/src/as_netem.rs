@@ -214,6 +214,7 @@ mod tests {
             "rate = '8mbit'\naqm = 'codel'\nqueue = '9pkt' => rate 8mbit => aqm codel; queue 9pkt",
             "size_delay = 2\nseed = 7 => limit 1000 => size-delay 2",
             "path_mtu = 1400\nloss = '1%' => loss 1% => path-mtu 1400",
+            "pps = 1000\nloss = '1%' => loss 1% => pps 1000",
             "netem = 'delay 1ms'\nloss = '1%' => delay 1ms => loss 1%",
             "netem = 'delay 1ms'\nnetem_at = 'before-rate'\nrate = '1mbit'\nqueue = '9pkt' => delay 1ms => queue 9pkt; rate 1mbit",
             "delay = '1ms'\nschedule = [{ at = '1s', delay = '2ms' }] => delay 1ms => schedule",

@@ -46,6 +46,11 @@ pub struct ScheduleStep {
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(default)]
     pub over: Nanos,
+    /// The time after which the step comes again, for ever; without it, the step comes once. Steps that repeat are the
+    /// last ones of a schedule, and have one period.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    pub every: Nanos,
     /// The conditions that no longer apply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -314,6 +319,7 @@ impl ScheduleStep {
         let step = Self {
             at,
             over: Nanos::ZERO,
+            every: Nanos::ZERO,
             without: gone.map(|kind| ConditionName(kind.key)).collect(),
             conditions: now.iter().filter(differs).cloned().collect(),
         };
@@ -382,7 +388,8 @@ impl Layer {
 
     /// Returns the conditions that it has at a time.
     pub(crate) fn then(&self, time: Nanos) -> ConditionSet {
-        let mut cursor = ScheduleCursor::of(self);
+        let time = self.in_first_rounds(time);
+        let mut cursor = ScheduleCursor::with_steps(self, time + Nanos(1), |_| true);
         cursor.advance_to(time);
         cursor.now
     }
@@ -447,15 +454,21 @@ pub(crate) struct ScheduleCursor<'s> {
 }
 
 impl<'s> ScheduleCursor<'s> {
-    /// Starts before the first step of a layer.
+    /// Starts before the first step of a layer. It follows steps that repeat once.
     pub(crate) fn of(layer: &'s Layer) -> Self {
-        Self::with_steps(layer, |_| true)
+        let last = layer.schedule.last().map_or(Nanos::ZERO, |step| step.at);
+        Self::with_steps(layer, last + Nanos(1), |_| true)
     }
 
-    /// Starts before the first step of a layer, and follows only the steps for which `counts` is true.
-    pub(crate) fn with_steps(layer: &'s Layer, counts: impl Fn(&ScheduleStep) -> bool) -> Self {
+    /// Starts before the first step of a layer, and follows only the steps for which `counts` is true, and of steps that
+    /// repeat those before `until`.
+    pub(crate) fn with_steps(
+        layer: &'s Layer,
+        until: Nanos,
+        counts: impl Fn(&ScheduleStep) -> bool,
+    ) -> Self {
         let counts = |step: &Cow<'_, ScheduleStep>| counts(step);
-        let steps = match layer.plain_schedule() {
+        let steps = match layer.plain_schedule(until) {
             Cow::Borrowed(steps) => steps.iter().map(Cow::Borrowed).filter(counts).collect(),
             Cow::Owned(steps) => steps.into_iter().map(Cow::Owned).filter(counts).collect(),
         };
@@ -533,6 +546,7 @@ impl<'de> Visitor<'de> for StepVisitor {
             match key.as_str() {
                 "at" => at = Some(map.next_value()?),
                 "over" => step.over = map.next_value()?,
+                "every" => step.every = map.next_value()?,
                 "without" => step.without = map.next_value()?,
                 key => step.conditions.read(key, &mut map, STEP_KEYS)?,
             }

@@ -8,6 +8,7 @@ pub(crate) mod rule;
 pub mod stage;
 
 use std::fmt;
+use std::str::FromStr;
 
 use model::{ConfigError, Effect, Link, Nanos, ScheduleClock};
 use schemars::{JsonSchema, Schema};
@@ -24,7 +25,7 @@ use crate::as_netem::AsNetem;
 use crate::condition::{CONDITIONS, HandoverSpec, LINK_KEYS, OutageSpec, TraceSpec};
 use crate::error::{Error, Problem};
 use crate::layer::{ConditionSet, Layer, ScheduleStep, either};
-use crate::read::{FromNode, through_node};
+use crate::read::{self, FromNode, through_node};
 use crate::require;
 use crate::rules::EmulatedLink;
 use crate::toffee::ToffeeSpec;
@@ -45,6 +46,9 @@ pub struct LinkSpec {
     /// The seed of all random draws; 1 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// The time from which schedules, traces, outages and handovers count; that of the link's start when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<LinkStart>,
     /// Overrides from client to server.
     #[serde(skip_serializing_if = "Layer::is_empty")]
     #[schemars(default)]
@@ -63,7 +67,30 @@ pub struct LinkSpec {
     pub rules: Vec<RuleSpec>,
 }
 
+/// The time from which the schedules of a link count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkStart {
+    /// The start of the link.
+    Immediately,
+    /// The arrival of the first packet, in either direction. Link control does not count.
+    FirstPacket,
+}
+
+impl FromStr for LinkStart {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        read::text(text)
+    }
+}
+
 impl LinkSpec {
+    /// Returns whether its schedules count from the arrival of the first packet.
+    pub fn waits(&self) -> bool {
+        self.start == Some(LinkStart::FirstPacket)
+    }
+
     /// Returns the seed, or the default.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(DEFAULT_SEED)
@@ -78,6 +105,7 @@ impl LinkSpec {
             both: self.both.or(other.both),
             toffee: self.toffee.or(other.toffee),
             seed: self.seed.or(other.seed),
+            start: self.start.or(other.start),
             stages: either(self.stages, other.stages),
             rules: either(self.rules, other.rules),
         }
@@ -90,13 +118,20 @@ impl LinkSpec {
 
     /// Returns the time of the last step of its schedules, or of the end of its traces, if it has any.
     pub fn last_step(&self) -> Option<Nanos> {
+        let traces = self.traces().filter_map(TraceSpec::trace);
+        traces
+            .filter_map(|trace| trace.length_of_steps())
+            .chain(self.last_scheduled())
+            .max()
+    }
+
+    /// Returns the time of the last step of its schedules, if it has any. A step that repeats counts once.
+    pub(crate) fn last_scheduled(&self) -> Option<Nanos> {
         let steps = self.layers().flat_map(|layer| &layer.schedule);
         let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
-        let traces = self.traces().filter_map(TraceSpec::trace);
         steps
             .map(ScheduleStep::end)
             .chain(stages.map(|step| step.at))
-            .chain(traces.filter_map(|trace| trace.length_of_steps()))
             .max()
     }
 
@@ -115,11 +150,7 @@ impl LinkSpec {
     /// come gets the time [`Nanos::MAX`].
     pub fn on_clock(mut self, clock: ScheduleClock) -> Self {
         for layer in self.layers_mut() {
-            // A gradual step may take longer on this clock, or be left in the middle.
-            layer.schedule = layer.plain_schedule().into_owned();
-            for step in &mut layer.schedule {
-                step.at = clock.link_time(step.at);
-            }
+            layer.schedule = layer.schedule_on(clock);
         }
         for step in self.stages.iter_mut().flat_map(|stage| &mut stage.schedule) {
             step.at = clock.link_time(step.at);
@@ -145,6 +176,11 @@ impl LinkSpec {
             [&layer.at_first].into_iter().chain(steps)
         });
         sets.filter_map(ConditionSet::get)
+    }
+
+    /// Returns whether any step of its schedules comes again.
+    pub(crate) fn repeats(&self) -> bool {
+        self.layers().any(Layer::repeats)
     }
 
     /// Returns whether it has traces, outages or handovers, whose times no step of a schedule states.
@@ -219,7 +255,9 @@ impl LinkSpec {
     /// Returns the errors of [`LinkSpec::hop`], and an error for the name of a host that was not resolved.
     pub fn to_link_of(&self, hop: &str, number: u64) -> Result<EmulatedLink, Error> {
         self.require_addresses()?;
-        Ok(emulated_link(&[self.hop(hop)?], self.seed(), number))
+        let mut link = emulated_link(&[self.hop(hop)?], self.seed(), number);
+        link.config.waits = self.waits();
+        Ok(link)
     }
 
     /// Refuses conditions that the model would refuse, before anything is built.
@@ -383,6 +421,7 @@ impl<'de> Visitor<'de> for LinkVisitor {
                 }
                 "toffee" => link.toffee = map.next_value()?,
                 "seed" => link.seed = map.next_value()?,
+                "start" => link.start = map.next_value()?,
                 "up" => link.up = map.next_value()?,
                 "down" => link.down = map.next_value()?,
                 "stages" => link.stages = map.next_value()?,

@@ -30,13 +30,17 @@ fn advice(key: &str, known: &[String]) -> Option<String> {
     let place = match key {
         "name" | "direction" => "a rule, [[rules]], or a stage, [[stages]]".to_owned(),
         "match" | "protocol" | "port" | "source_port" | "destination_port" | "host" | "source"
-        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" => {
+        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" | "weight" => {
             "a rule, [[rules]]".to_owned()
         }
-        "profile" | "toffee" | "seed" | "stages" | "rules" => "the link itself".to_owned(),
+        "profile" | "toffee" | "seed" | "start" | "stages" | "rules" => {
+            "the link itself".to_owned()
+        }
         "up" | "down" => "the link itself or a rule".to_owned(),
         "schedule" => "the link, up, down, a rule or a stage".to_owned(),
-        "at" | "without" => "a step of a schedule: schedule = [{ at = \"10s\", ... }]".to_owned(),
+        "at" | "over" | "without" => {
+            "a step of a schedule: schedule = [{ at = \"10s\", ... }]".to_owned()
+        }
         "kind" | "place" => "a stage, [[stages]]".to_owned(),
         _ => place_of_parameter(key, table)?,
     };

@@ -23,6 +23,7 @@ const MEANINGS: &[(&str, &[&str])] = &[
     ("qdisc", &["aqm"]),
     ("mtu", &["path_mtu"]),
     ("policer", &["police"]),
+    ("packet_rate", &["pps"]),
     ("duration", &["time"]),
     ("seconds", &["time"]),
     ("streams", &["parallel"]),

@@ -19,14 +19,16 @@ const SHORTEST: Nanos = Nanos::from_millis(1);
 const USUAL_GAP: Nanos = Nanos::from_millis(10);
 
 impl Layer {
-    /// Returns the steps of its schedule, with a step for each change of a gradual one.
-    pub(crate) fn plain_schedule(&self) -> Cow<'_, [ScheduleStep]> {
-        if self.schedule.iter().all(|step| step.over == Nanos::ZERO) {
-            return Cow::Borrowed(&self.schedule);
+    /// Returns the steps of its schedule, with a step for each change of a gradual one, and for each repetition that begins
+    /// before `until`.
+    pub(crate) fn plain_schedule(&self, until: Nanos) -> Cow<'_, [ScheduleStep]> {
+        let all = self.written_out(until);
+        if all.iter().all(|step| step.over == Nanos::ZERO) {
+            return all;
         }
         let mut now = self.at_first.clone();
         let mut plain = Vec::new();
-        for step in &self.schedule {
+        for step in all.iter() {
             match step.over {
                 Nanos::ZERO => plain.push(step.clone()),
                 _ => plain.extend(step.changes(&now)),
@@ -84,15 +86,24 @@ impl ScheduleStep {
         self.at + self.over
     }
 
+    /// Returns the number of plain steps that it consists of.
+    pub(crate) fn changes_count(&self) -> u64 {
+        match self.over {
+            Nanos::ZERO => 1,
+            over => (over.0 / USUAL_GAP.0).clamp(10, 1_000),
+        }
+    }
+
     /// Returns a plain step for each of its changes, after `before`.
     fn changes(&self, before: &ConditionSet) -> impl Iterator<Item = Self> {
-        let count = (self.over.0 / USUAL_GAP.0).clamp(10, 1_000);
+        let count = self.changes_count();
         (1..=count).map(move |number| {
             let way = RampPart { number, count };
             let moved = |to: &Condition| way.moved(before, to);
             Self {
                 at: self.at + Nanos(way.between(0, self.over.0)),
                 over: Nanos::ZERO,
+                every: Nanos::ZERO,
                 without: Vec::new(),
                 conditions: self.conditions.iter().map(moved).collect(),
             }

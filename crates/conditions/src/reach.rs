@@ -129,6 +129,13 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_rate_is_not_compared_with_rates_of_bits() {
+        let lines = lines_of("pps = 1000\nrate = '10mbit'", 0, Some("1mbit"));
+        assert!(lines[0].starts_with("box.up.rate"), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains("pps")), "{lines:?}");
+    }
+
+    #[test]
     fn a_rate_of_netem_is_noted_too() {
         let lines = lines_of("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
         assert!(

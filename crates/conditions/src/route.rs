@@ -126,6 +126,9 @@ mod tests {
     fn the_rate_for_a_frame_excludes_overhead() {
         let served = |text: &str, frame| up(text).slowest(Bytes(frame)).unwrap().0.get();
         assert_eq!(served("rate = '10mbit'", 1_514), 10_000_000);
+        assert_eq!(served("pps = 1000", 1_514), 1_000 * 1_514 * 8);
+        assert_eq!(served("pps = 1000\nrate = '10mbit'", 1_514), 10_000_000);
+        assert_eq!(served("pps = 1000\nrate = '10mbit'", 100), 800_000);
         // These are 1,538 bytes of wire for 1,514 bytes of frame, and 33 cells of 53 bytes.
         let wire = "rate = '10mbit'\nrate_at = 'l1'";
         assert_eq!(served(wire, 1_514), 10_000_000 * 1_514 / 1_538);

@@ -1,6 +1,6 @@
 //! Conditions as they are written, and the stages that they make.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU8, NonZeroU32};
 
 use super::*;
 use crate::link::hop::DEFAULT_QUEUE;
@@ -12,6 +12,7 @@ use model::{
     BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
     FqCodel, Framing, Gate, GilbertElliott, HoldBack, Jitter, Law, Nanos, Ordering, Pie, Police,
     Probability, QueueLimit, RandomLoss, Rate, Red, Reorder, Side, Slots, StageSpec, Stall, Toffee,
+    Weights,
 };
 
 fn hop(text: &str) -> Hop {
@@ -196,15 +197,15 @@ fn names(stages: &[StageSpec]) -> Vec<&str> {
 
 #[test]
 fn stages_are_in_their_order() {
-    let text = "path_mtu = 1300\npolice = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
+    let text = "path_mtu = 1300\npolice = '9mbit,burst=9kb'\npps = 9000\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
                 toffee = 'delay=1ms,drop=2'\n\
                 stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
                 { kind = 'mtu', mtu = 1400, direction = 'down' }]";
     let hop = hop(text);
-    let up = "box.up.gate box.toffee box.up.drop box.up.path-mtu box.up.police box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
+    let up = "box.up.gate box.toffee box.up.drop box.up.path-mtu box.up.police box.up.pps box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
               box.up.delay box.up.late";
     assert_eq!(names(&hop.rest.up).join(" "), up);
-    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.path-mtu box.down.police box.down.rate box.down.loss box.down.ber \
+    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.path-mtu box.down.police box.down.pps box.down.rate box.down.loss box.down.ber \
                 box.down.duplicate box.down.corrupt box.down.delay box.down.late";
     assert_eq!(names(&hop.rest.down).join(" "), down);
     assert_eq!(effect(&hop, "up.path-mtu"), Some(Effect::Mtu(1300)));
@@ -368,6 +369,25 @@ fn a_rate_counts_bytes_at_its_layer() {
         refusal("rate_at = 'l1'").starts_with("rate_at: `rate_at` says which bytes a rate counts")
     );
     assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
+}
+
+#[test]
+fn a_packet_rate_has_its_own_queue_before_the_rate() {
+    let pps = |text: &str| match effect(&hop(text), "up.pps") {
+        Some(Effect::Rate(rate)) => rate,
+        other => panic!("{other:?}"),
+    };
+    let server = pps("pps = 1000\nrate = '1mbit'\nqueue = '9pkt'");
+    assert_eq!(server.rate, BitsPerSec::new(8_000).ok());
+    assert_eq!(server.framing, Framing::PACKETS);
+    assert_eq!(server.queue.limit, DEFAULT_QUEUE);
+    let limited = pps("pps = { packets = 1000, queue = '64KiB' }");
+    assert_eq!(limited.queue.limit, QueueLimit::Bytes(Bytes(65_536)));
+    assert!(effect(&hop("up.pps = 1000"), "down.pps").is_none());
+    let two = "pps = { packets = 9, queue = '9ms,9pkt' }";
+    assert!(refusal(two).contains("pps: queue: it has two limits: write one limit"));
+    assert!(refusal("pps = 0").starts_with("pps: `0` is not a packet rate"));
+    assert!(refusal("pps = 9\nqueue = '9pkt'").starts_with("queue: a queue needs a rate"));
 }
 
 #[test]
@@ -722,6 +742,82 @@ fn wrong_rules_are_refused() {
 }
 
 #[test]
+fn a_schedule_may_begin_with_the_first_packet() {
+    let steps = "delay = '1ms'\nschedule = [{ at = '5s', delay = '2ms' }]\n";
+    let link = |start: &str| -> LinkSpec { read::toml_text(&format!("{steps}{start}")).unwrap() };
+    for (start, waits) in [
+        ("", false),
+        ("start = 'immediately'", false),
+        ("start = 'first-packet'", true),
+    ] {
+        let spec = link(start);
+        assert_eq!(spec.to_link("box").unwrap().config.waits, waits, "{start}");
+        let again: LinkSpec = read::json(serde_json::to_value(&spec).unwrap()).unwrap();
+        assert_eq!(again, spec);
+    }
+    assert!(refusal("start = 'noon'").contains("use one of: immediately, first-packet"));
+    let both = link("start = 'immediately'").or(link("start = 'first-packet'"));
+    assert!(!both.waits());
+}
+
+#[test]
+fn rules_share_the_rate_by_weight() {
+    let hop = hop(
+        "rate = '10mbit'\ndelay = '5ms'\n[[rules]]\nname = 'web'\nport = 443\nweight = 3\n\
+         [[rules]]\nname = 'voice'\nmatch = 'udp'\nloss = '1%'\n\
+         [[rules]]\nname = 'bulk'\nport = 873\nrate = '1mbit'",
+    );
+    let mut weights = Weights::default();
+    weights.set(1, NonZeroU8::new(3).unwrap());
+    for way in ["up", "down"] {
+        let queue = rate(&hop, way).queue;
+        assert_eq!(queue.discipline, Discipline::Weighted(weights));
+        assert_eq!(queue.limit, DEFAULT_QUEUE);
+    }
+    for rule in 0..2 {
+        assert_eq!(hop.rules[rule].1.up[0], hop.rest.up[0]);
+    }
+    let Effect::Rate(bulk) = hop.rules[2].1.up[0].effect else {
+        panic!("{hop:?}");
+    };
+    assert_eq!(bulk.queue.discipline, Discipline::DropTail);
+    let plain = self::hop("rate = '10mbit'\n[[rules]]\nmatch = 'udp'\nloss = '1%'");
+    assert_eq!(rate(&plain, "up").queue.discipline, Discipline::DropTail);
+    let rule = |keys: &str| format!("[[rules]]\nname = 'web'\nport = 443\n{keys}");
+    for (link, keys, why) in [
+        (
+            "rate = '1mbit'",
+            "weight = 0",
+            "expected a whole number from 1 to 255",
+        ),
+        (
+            "rate = '1mbit'",
+            "weight = 256",
+            "expected a whole number from",
+        ),
+        (
+            "loss = '1%'",
+            "weight = 2",
+            "rules: web: weight: packets share a rate",
+        ),
+        (
+            "rate = '1mbit'",
+            "weight = 2\nqueue = '9pkt'",
+            "rules: web: weight: the rule has a separate bottleneck",
+        ),
+        (
+            "rate = '1mbit'\naqm = 'codel'",
+            "weight = 2",
+            "aqm: rules share the rate by weight",
+        ),
+        ("rate = '1mbit'\nweight = 2", "", "unknown key `weight`"),
+    ] {
+        let refused = refusal(&format!("{link}\n{}", rule(keys)));
+        assert!(refused.contains(why), "{keys}: {refused}");
+    }
+}
+
+#[test]
 fn a_rule_has_a_form_of_one_line() {
     let read = |text: &str| text.parse::<RuleSpec>().map_err(|error| error.to_string());
     for (line, file) in [
@@ -735,6 +831,7 @@ fn a_rule_has_a_form_of_one_line() {
              rate_at = 'l1'\nrate = '1mbit'",
         ),
         ("udp:", "match = 'udp'"),
+        ("udp: weight=3", "match = 'udp'\nweight = 3"),
         (
             "net 10.0.0.0/8: down-path-mtu=1400",
             "match = 'net 10.0.0.0/8'\ndown.path_mtu = 1400",
@@ -759,6 +856,10 @@ fn a_rule_has_a_form_of_one_line() {
         ),
         ("tcp: loss=101%", "loss: "),
         ("tcp: direction=left", "direction=left: write up or down"),
+        (
+            "tcp: weight=0",
+            "weight=0: write a whole number from 1 to 255",
+        ),
     ] {
         let refused = read(line).unwrap_err();
         assert!(refused.contains(why), "{line}: {refused}");
@@ -772,7 +873,7 @@ fn the_hosts_of_rules_are_resolved_before_a_link_is_made() {
     let mut spec: LinkSpec = read::toml_text(text).unwrap();
     spec.check().unwrap();
     let refused = spec.to_link("box").unwrap_err().to_string();
-    let why = "rules: host-example-com: example.com is the name of a host, which only exec and emulate look up";
+    let why = "rules: host-example-com: example.com is the name of a host, whose addresses are not known here";
     assert!(refused.starts_with(why), "{refused}");
     let refused = spec.resolve(|_| Ok(Vec::new())).unwrap_err().to_string();
     assert_eq!(

@@ -30,6 +30,14 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
             "traces, outages and handovers count from the start of the link, so only all changes since then can be expressed"
         );
     }
+    if revisions.iter().any(|(_, spec)| spec.repeats()) {
+        require!(
+            *start == Nanos::ZERO && revisions.len() == 1,
+            "schedule": "steps that repeat count from the start of the link, so conditions that were changed since then cannot be expressed"
+        );
+        first.check()?;
+        return Ok(first.clone());
+    }
     let line = Timeline {
         start: *start,
         revisions,
@@ -40,6 +48,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
         down: line.of(|spec| Some(&spec.down)),
         toffee: first.toffee.clone(),
         seed: first.seed,
+        start: first.start,
         stages: line.stages()?,
         rules: line.rules()?,
     };
@@ -157,15 +166,15 @@ impl<'r> Timeline<'r> {
             .max_by_key(|list| list.len())
             .map_or(&[][..], Vec::as_slice);
         let mut rules = Vec::new();
-        for (number, RuleSpec { rule, .. }) in all.iter().enumerate() {
+        for (number, RuleSpec { rule, weight, .. }) in all.iter().enumerate() {
             let refused = |why: &str| {
                 let error = Error::other(why);
                 error.at_item(number, Some(&rule.name)).at("rules")
             };
             let mut others = lists.clone().filter_map(|list| list.get(number));
-            if others.any(|other| other.rule != *rule) {
+            if others.any(|other| other.rule != *rule || other.weight != *weight) {
                 return Err(refused(
-                    "the packets of the rule were changed while the link ran, which a schedule cannot express",
+                    "the packets or the weight of the rule were changed while the link ran, which a schedule cannot express",
                 ));
             }
             let layer = |layer: fn(&RuleSpec) -> &Layer| {
@@ -173,6 +182,7 @@ impl<'r> Timeline<'r> {
             };
             let over_time = RuleSpec {
                 rule: rule.clone(),
+                weight: *weight,
                 both: layer(|rule| &rule.both),
                 up: layer(|rule| &rule.up),
                 down: layer(|rule| &rule.down),
@@ -197,6 +207,7 @@ impl Layer {
                 Shapes::Police,
                 Shapes::Outage,
                 Shapes::Handover,
+                Shapes::Pps,
                 Shapes::Rate,
                 Shapes::Trace,
                 Shapes::Netem,
@@ -316,13 +327,26 @@ mod tests {
     }
 
     #[test]
+    fn steps_that_repeat_are_expressed_if_nothing_was_changed() {
+        let own = "loss = '1%'\nschedule = [{ at = '1s', every = '5s', loss = '2%' }]";
+        assert_eq!(ran(&[(0, own)]).unwrap(), spec(own));
+        for changed in [&[(5, own)][..], &[(0, own), (5, "loss = '1%'")]] {
+            let refused = ran(changed).unwrap_err().to_string();
+            assert!(
+                refused.starts_with("schedule: steps that repeat"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
     fn changes_without_a_schedule_are_refused_with_their_key() {
         for case in [
             " => toffee = 'drop=2' => toffee: ",
             " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
              stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
-            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets of the rule",
+            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets or the weight",
             "rate = '1mbit' => \
              rate = '1mbit'\nrules = [{ name = 'web', port = 80, rate = '2mbit' }] => rules: web: the rule had its own bottleneck",
         ] {

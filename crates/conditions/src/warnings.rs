@@ -2,9 +2,14 @@
 
 use model::{Behaviour, Bytes, Delay, Effect, LinkConfig, Nanos, Ordering, QueueLimit};
 
+use crate::LinkSpec;
 use crate::condition::netem;
 use crate::route::FULL_FRAME;
 use crate::rules::{HiddenRule, Rules};
+use crate::trace::TraceEnd;
+
+/// The shortest trace whose end is noted.
+const SHORTEST_NOTED: Nanos = Nanos::from_secs(1);
 
 /// The distance of packets for which an estimate is made: one each millisecond.
 const GAP: Nanos = Nanos::from_millis(1);
@@ -45,6 +50,40 @@ pub fn of_rules(rules: &Rules) -> Vec<String> {
         )
     };
     rules.hidden().into_iter().map(line).collect()
+}
+
+/// Returns notes about a link that runs for `time`: steps of its schedules that never come, and traces that end before.
+/// `run` is the beginning of the sentence about the time, such as "the run took".
+pub fn of_time(spec: &LinkSpec, time: Nanos, run: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(last) = spec.last_scheduled().filter(|last| *last > time) {
+        lines.push(format!(
+            "the schedule has steps until {last}, but {run} {}: later steps never apply",
+            Seconds(time)
+        ));
+    }
+    for trace in spec.traces() {
+        // Short traces are patterns, which are meant to repeat.
+        let length = trace.length().filter(|length| *length >= SHORTEST_NOTED);
+        let Some(length) = length.filter(|length| *length < time) else {
+            continue;
+        };
+        let then = match trace.end {
+            TraceEnd::Loop => "it starts again then",
+            TraceEnd::Hold => "its last conditions stay then",
+            TraceEnd::Clear => "its conditions no longer apply then",
+        };
+        let line = format!(
+            "the trace {} has {}, but {run} {}: {then}",
+            trace.file,
+            Seconds(length),
+            Seconds(time)
+        );
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 fn of_effect(effect: &Effect) -> Vec<String> {
@@ -123,7 +162,6 @@ impl std::fmt::Display for Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LinkSpec;
 
     fn warnings(text: &str) -> Vec<String> {
         let spec: LinkSpec = toml::from_str(text).unwrap();
@@ -182,6 +220,40 @@ mod tests {
             assert!(warnings(quiet).is_empty(), "{quiet}");
         }
         assert_eq!(warnings("rate = '2422kbit'").len(), 1);
+    }
+
+    #[test]
+    fn a_schedule_that_is_longer_than_the_run_is_noted() {
+        let notes = |text: &str, seconds| {
+            let spec: LinkSpec = toml::from_str(text).unwrap();
+            of_time(&spec, Nanos::from_secs(seconds), "the run took")
+        };
+        let steps = "delay = '1ms'\nschedule = [{ at = '10s', delay = '2ms' }, { at = '20s', over = '5s', delay = '3ms' }]";
+        assert_eq!(
+            notes(steps, 12),
+            ["the schedule has steps until 25s, but the run took 12.00 s: later steps never apply"]
+        );
+        assert!(notes(steps, 25).is_empty());
+        let stage = "stages = [{ kind = 'gate', schedule = [{ at = '20s', open = false }] }]";
+        assert_eq!(notes(stage, 12).len(), 1);
+        assert!(notes("delay = '1ms'", 0).is_empty());
+    }
+
+    #[test]
+    fn a_trace_that_is_shorter_than_the_run_is_noted() {
+        let notes = |end: &str, seconds| {
+            let content = "content = \"t,delay\\n0s,5ms\\n2s,9ms\\n4s,\\n\"";
+            let text = format!("trace = {{ file = 'drive.csv', end = '{end}', {content} }}");
+            let spec: LinkSpec = toml::from_str(&text).unwrap();
+            of_time(&spec, Nanos::from_secs(seconds), "a run takes about")
+        };
+        assert_eq!(
+            notes("loop", 10),
+            ["the trace drive.csv has 4.00 s, but a run takes about 10.00 s: it starts again then"]
+        );
+        assert!(notes("hold", 10)[0].ends_with("its last conditions stay then"));
+        assert!(notes("clear", 10)[0].ends_with("no longer apply then"));
+        assert!(notes("loop", 4).is_empty());
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub(crate) const OUTPUT: &str = "Output";
 /// The heading of options of sockets in help.
 pub(crate) const SOCKETS: &str = "Sockets";
 
+/// The round trips that a measurement of few connections may take beyond its expected time.
+pub(crate) const ROUND_TRIPS: u32 = 20;
+
 /// An instrument with its arguments. A plan records the arguments in their serde form, without those that name a host
 /// or concern the terminal.
 pub trait Instrument: Sync {
@@ -89,6 +92,12 @@ pub trait Instrument: Sync {
     /// there is no estimate.
     fn estimate(&self, _pace: Option<&PathPace>) -> Option<Duration> {
         self.expected()
+    }
+
+    /// Returns how many round trips of the path the measurement may take beyond its expected time: to connect, to agree
+    /// on the test, to open its streams and to exchange results.
+    fn round_trips(&self) -> u32 {
+        ROUND_TRIPS
     }
 
     /// Returns the server that the far end needs besides `farwire serve`, if any.

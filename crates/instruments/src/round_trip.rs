@@ -53,6 +53,11 @@ pub(crate) fn several(count: u32, round_trip: Duration) -> Duration {
     Duration::from_secs(all.as_secs() + u64::from(all.subsec_nanos() > 0))
 }
 
+/// Returns a round trip that was measured in milliseconds. Values that are no time are 0.
+pub(crate) fn milliseconds(round_trip: f64) -> Duration {
+    Duration::try_from_secs_f64(round_trip / 1e3).unwrap_or_default()
+}
+
 impl LossTimeout {
     /// Returns the time-out that the user stated, or else `usual`, which follows the round trips.
     pub(crate) fn new(stated: Option<Nanos>, usual: Duration) -> Self {

@@ -5,6 +5,7 @@
 
 use core::num::NonZeroU32;
 
+use crate::framing::Framing;
 use crate::spec::{
     BitErrorRate, Delay, Discipline, Netem, NetemRate, NetemShare, Rate, Toffee, Trace,
 };
@@ -171,11 +172,15 @@ impl Bottleneck<'_> {
         BitsPerSec::new(u64::try_from(bits).ok()?).ok()
     }
 
-    /// Returns the configured rate, in bit/s of the bytes that it counts; `None` if it varies or does not exist.
+    /// Returns the configured rate, in bit/s of the bytes that it counts; `None` if it varies, counts packets or does not
+    /// exist.
     #[must_use]
     pub fn constant_rate(&self) -> Option<BitsPerSec> {
         match self {
-            Self::Rate(rate) => rate.rate.filter(|_| rate.fluctuation.is_none()),
+            Self::Rate(rate) => {
+                let is_constant = rate.fluctuation.is_none() && rate.framing != Framing::PACKETS;
+                rate.rate.filter(|_| is_constant)
+            }
             Self::Netem(rate) => BitsPerSec::new(rate.bytes_per_s.saturating_mul(8)).ok(),
             Self::Trace(_) | Self::Toffee(_) => None,
         }
@@ -230,7 +235,7 @@ impl Discipline {
     #[must_use]
     pub fn target(&self) -> Option<Nanos> {
         match self {
-            Self::DropTail | Self::DropHead | Self::Red(_) => None,
+            Self::DropTail | Self::DropHead | Self::Red(_) | Self::Weighted(_) => None,
             Self::Codel(of) => Some(of.target),
             Self::FqCodel(of) => Some(of.codel.target),
             Self::Pie(of) => Some(of.target),
@@ -241,7 +246,7 @@ impl Discipline {
     /// Returns whether it marks packets instead of dropping them, if their senders understand marks.
     pub(crate) fn marks(&self) -> bool {
         match self {
-            Self::DropTail | Self::DropHead => false,
+            Self::DropTail | Self::DropHead | Self::Weighted(_) => false,
             Self::Red(of) => of.ecn,
             Self::Codel(of) => of.ecn,
             Self::FqCodel(of) => of.codel.ecn,
@@ -252,6 +257,9 @@ impl Discipline {
 
     /// Returns whether a packet can leave its queue before one that came earlier.
     pub(crate) fn reorders(&self) -> bool {
-        matches!(self, Self::FqCodel(_) | Self::DualPi2(_))
+        matches!(
+            self,
+            Self::FqCodel(_) | Self::DualPi2(_) | Self::Weighted(_)
+        )
     }
 }

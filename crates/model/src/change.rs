@@ -15,7 +15,7 @@ use crate::named::NamedStage;
 use crate::packet::Side;
 use crate::path::Path;
 use crate::schedule::{ScheduleClock, ScheduleOrder};
-use crate::spec::{ConfigError, PathSpec};
+use crate::spec::{ConfigError, LinkConfig, PathSpec};
 use crate::stage::{Entries, Timing};
 use crate::time::Nanos;
 
@@ -57,6 +57,9 @@ impl Link {
     fn change_to(&mut self, at: Nanos, new: CheckedPaths) -> Result<Nanos, ConfigError> {
         let places = self.places(&new);
         self.check_change(&new, &places)?;
+        if let Some(waiting) = &mut self.waiting {
+            **waiting = new.clone();
+        }
         let at = self.instant_of_change(at);
         // Events at this instant happen under the new conditions.
         while at > Nanos::ZERO && self.step(Nanos(at.0 - 1)) {}
@@ -84,6 +87,29 @@ impl Link {
         self.retire_settled(at);
         self.settle_order();
         Ok(at)
+    }
+
+    /// Begins at `at` with the conditions in force, if it waits for its first packet, which arrives then.
+    #[cold]
+    pub(crate) fn begin(&mut self, at: Nanos) {
+        let Some(paths) = self.waiting.take().filter(|_| !self.is_stopped) else {
+            return;
+        };
+        let config = LinkConfig {
+            seed: self.seed,
+            link: self.link,
+            start: at,
+            ..LinkConfig::default()
+        };
+        let begun = Self::new(&config).and_then(|mut begun| {
+            begun.change_to(Nanos::ZERO, *paths)?;
+            Ok(begun)
+        });
+        // The conditions were accepted before, when they came into force.
+        debug_assert!(begun.is_ok(), "{begun:?}");
+        if let Ok(begun) = begun {
+            *self = begun;
+        }
     }
 
     fn instant_of_change(&self, at: Nanos) -> Nanos {

@@ -318,7 +318,7 @@ impl StageSpec {
         self.require(is_queue(queue.limit), "queue", queue.limit, right)?;
         let right = "it must be above 0 and at most 3600s";
         let times: &[(&'static str, Nanos)] = match &queue.discipline {
-            Discipline::DropTail | Discipline::DropHead => &[],
+            Discipline::DropTail | Discipline::DropHead | Discipline::Weighted(_) => &[],
             Discipline::Red(red) => {
                 self.check_red(red, queue.limit)?;
                 &[]

@@ -17,7 +17,7 @@ const FRAMING: Quantity = Quantity {
 ///
 /// Text: `l2`, which is the default; `l1`; the name of a line; or its parts: `atm,overhead=18,mpu=96`. Parts behind a
 /// name replace the parts of that line. The names are those of tc-cake(8). It counts from the IP header on, so its
-/// overheads are 14 bytes less here.
+/// overheads are 14 bytes less here. [`Framing::PACKETS`] is written `packets`, which is not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Framing {
     /// The bytes that the line adds to the L2 frame without FCS, not counting VLAN tags; negative if the line omits
@@ -39,6 +39,8 @@ pub enum Cells {
     Atm,
     /// PTM, with one byte more after each 64 (VDSL2; IEEE 802.3, 61.3).
     Ptm,
+    /// One cell of one byte for each frame, whatever its length.
+    Packet,
 }
 
 /// The lines by name.
@@ -84,6 +86,13 @@ impl Framing {
         cells: Cells::None,
     };
 
+    /// One byte for each frame, whatever its length: a rate of 8 bit/s serves one packet per second.
+    pub const PACKETS: Self = Self {
+        overhead: 0,
+        mpu: 0,
+        cells: Cells::Packet,
+    };
+
     /// Returns the number of bytes that a frame of `l2_len` bytes (without FCS) counts for.
     #[inline]
     #[must_use]
@@ -97,6 +106,7 @@ impl Framing {
             Cells::None => whole,
             Cells::Atm => whole.div_ceil(48).saturating_mul(53),
             Cells::Ptm => whole.saturating_add(whole.div_ceil(64)),
+            Cells::Packet => 1,
         })
     }
 }
@@ -157,6 +167,7 @@ impl fmt::Display for Framing {
             Cells::None => "",
             Cells::Atm => "atm,",
             Cells::Ptm => "ptm,",
+            Cells::Packet => return f.write_str("packets"),
         })?;
         write!(f, "overhead={}", self.overhead)?;
         if self.mpu > 0 {
@@ -184,6 +195,15 @@ mod tests {
         assert_eq!(Framing::L1.bytes_counted(Bytes(1_514)), Bytes(1_538));
         assert_eq!(Framing::L2.bytes_counted(Bytes(42)), Bytes(42));
         assert_eq!(Framing::L1.bytes_counted(Bytes(u64::MAX)), Bytes(u64::MAX));
+    }
+
+    #[test]
+    fn a_packet_counts_as_one_byte_whatever_its_length() {
+        for len in [1, 60, 1_514, u64::MAX] {
+            assert_eq!(Framing::PACKETS.bytes_counted(Bytes(len)), Bytes(1));
+        }
+        assert_eq!(Framing::PACKETS.to_string(), "packets");
+        assert!("packets".parse::<Framing>().is_err());
     }
 
     #[test]

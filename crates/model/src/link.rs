@@ -1,8 +1,10 @@
 //! The link: its stages, a path through them for each side and class, and the order of events.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::checked::CheckedPaths;
 use crate::counters::{Counters, StageReport, Waiting};
 use crate::in_flight::InFlight;
 use crate::named::NamedStage;
@@ -30,6 +32,8 @@ pub struct Link {
     pub(crate) seed: u64,
     pub(crate) link: u64,
     pub(crate) start: Nanos,
+    /// The conditions with which it begins when its first packet arrives, while it waits for that.
+    pub(crate) waiting: Option<Box<CheckedPaths>>,
     pub(crate) stages: Vec<NamedStage>,
     pub(crate) paths: Vec<Path>,
     /// The indexes of the paths that arriving packets take, by side and class.
@@ -84,7 +88,12 @@ impl Link {
         let mut link = Self {
             seed: config.seed,
             link: config.link,
-            start: config.start,
+            start: if config.waits {
+                Nanos::MAX
+            } else {
+                config.start
+            },
+            waiting: config.waits.then(Box::default),
             stages: Vec::new(),
             paths: Vec::new(),
             current: [Vec::new(), Vec::new()],
@@ -109,6 +118,9 @@ impl Link {
     /// direction (of both directions, if they share a stage) counts as late and is treated as if it arrived at that
     /// time.
     pub fn offer(&mut self, at: Nanos, ingress: Side, packet: Packet) -> Nanos {
+        if self.waiting.is_some() {
+            self.begin(at);
+        }
         while self.step(at) {}
         let clock = self.clocks[ingress.index()];
         let arrival = at.max(clock);

@@ -15,6 +15,7 @@ mod red;
 pub(crate) mod server;
 mod service;
 mod trace;
+mod weighted;
 
 use alloc::boxed::Box;
 
@@ -33,6 +34,7 @@ use fq_codel::FqCodelQueue;
 use pie::PieQueue;
 use red::RedQueue;
 use service::Service;
+use weighted::WeightedQueue;
 
 /// A discipline of any kind.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub(crate) enum AnyDiscipline {
     DualPi2(Box<DualPi2Queue>),
     Red(Box<RedQueue>),
     Pie(Box<PieQueue>),
+    Weighted(Box<WeightedQueue>),
 }
 
 /// Calls a method of whichever discipline it is.
@@ -57,6 +60,7 @@ macro_rules! each {
             AnyDiscipline::DualPi2($queue) => $call,
             AnyDiscipline::Red($queue) => $call,
             AnyDiscipline::Pie($queue) => $call,
+            AnyDiscipline::Weighted($queue) => $call,
         }
     };
 }
@@ -74,6 +78,9 @@ impl AnyDiscipline {
             }
             Discipline::Red(law) => Self::Red(RedQueue::new(at, queue, law, draws).into()),
             Discipline::Pie(law) => Self::Pie(PieQueue::new(at, queue, law, draws).into()),
+            Discipline::Weighted(weights) => {
+                Self::Weighted(WeightedQueue::new(queue.limit, weights).into())
+            }
         }
     }
 

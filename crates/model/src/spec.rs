@@ -7,6 +7,7 @@ mod jitter;
 mod netem;
 mod red;
 mod steps;
+mod weights;
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -29,6 +30,7 @@ pub use self::jitter::{Jitter, Law, Table};
 pub use self::red::Red;
 pub(crate) use self::red::power;
 pub use self::steps::{Schedule, Steps};
+pub use self::weights::Weights;
 
 pub use self::netem::{
     Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare, NetemSlot, NetemSlotDelay,
@@ -43,6 +45,8 @@ pub struct LinkConfig {
     pub link: u64,
     /// The time at which the link begins: the origin of schedules and traces.
     pub start: Nanos,
+    /// Whether the link begins when its first packet arrives, in place of `start`. Until then it has its first conditions.
+    pub waits: bool,
     /// The paths from either side, by class. A side without paths passes everything immediately.
     pub paths: Vec<PathSpec>,
 }
@@ -171,6 +175,10 @@ pub enum Discipline {
     Red(Red),
     /// PIE (RFC 8033): packets are dropped at arrival, with a probability that follows the queue's delay.
     Pie(Pie),
+    /// Packets of each class wait in a separate queue, and classes take turns in proportion to their weights (deficit
+    /// round robin, Shreedhar and Varghese 1996). The limit holds for all queues together. When it is exceeded, the
+    /// class with the most bytes for its weight loses the packet that came last.
+    Weighted(Weights),
 }
 
 /// The parameters of CoDel (RFC 8289).

@@ -5,8 +5,8 @@
 ///
 /// By default, glibc has up to eight heaps per CPU, and after the first large block is freed it keeps such blocks in
 /// each heap (mallopt(3), `M_MMAP_THRESHOLD`, `M_ARENA_MAX`). A server with a thread and a buffer of a megabyte per
-/// test would then grow until every heap has had such a block. Other C libraries do neither. Call it before the first
-/// thread is started.
+/// test would then grow until every heap has had such a block. A box that takes many interfaces in parallel would keep
+/// a heap for each thread that did. Other C libraries do neither. Call it before the first thread is started.
 pub fn give_back_freed_blocks() {
     #[cfg(target_env = "gnu")]
     {

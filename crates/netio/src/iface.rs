@@ -43,6 +43,8 @@ pub struct Interface {
     pub kind: Option<String>,
     /// Number of the interface on which it depends: for a veth, of the other end, in that one's namespace.
     pub depends_on: Option<u32>,
+    /// The kernel's number, in this namespace, of the namespace of that interface; absent if it is this one.
+    pub depends_on_namespace: Option<i32>,
 }
 
 /// The reason why an interface could not be looked up.
@@ -313,6 +315,7 @@ fn from_message(link: &LinkMessage) -> Interface {
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
             LinkAttribute::Controller(index) => interface.master = Some(*index),
             LinkAttribute::Link(index) => interface.depends_on = Some(*index),
+            LinkAttribute::LinkNetNsId(number) => interface.depends_on_namespace = Some(*number),
             LinkAttribute::Address(address) => {
                 interface.mac = address.as_slice().try_into().unwrap_or_default();
             }

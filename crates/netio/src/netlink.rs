@@ -90,6 +90,22 @@ pub(crate) fn list(
     }
 }
 
+/// Asks the kernel for the object in the namespace of the calling thread that `message` describes.
+///
+/// # Errors
+/// The kernel refuses the request.
+pub(crate) fn get(message: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.send_to(&request(message, 0), &SocketAddr::new(0, 0), 0)?;
+    let (datagram, _) = socket.recv_from_full()?;
+    match payloads(&datagram).next() {
+        Some(NetlinkPayload::InnerMessage(answer)) => Ok(answer),
+        Some(NetlinkPayload::Error(error)) => Err(error.to_io()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 /// Returns the bytes of a request, for a socket that is used without a connection.
 pub(crate) fn request(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     let mut request = NetlinkMessage::from(message);

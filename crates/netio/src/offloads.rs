@@ -314,12 +314,18 @@ impl Offloads {
         self.ioctl(what, libc::SIOCETHTOOL, &mut request)
     }
 
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "musl has 32 bits for the number, and no number has more"
+    )]
     fn ioctl(
         &self,
         what: &'static str,
-        number: libc::Ioctl,
+        number: libc::c_ulong,
         request: &mut libc::ifreq,
     ) -> Result<(), OffloadError> {
+        // The type of these numbers is not that of the call with every C library.
+        let number = number as libc::Ioctl;
         // SAFETY: `request` is a whole ifreq. If it points to a buffer, that buffer has the length that its header
         // states, and outlives the call.
         let done = unsafe { libc::ioctl(self.shared.socket.as_raw_fd(), number, request) };

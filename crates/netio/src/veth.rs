@@ -1,13 +1,16 @@
 //! The host's ends of the veth pairs of a container, and the pair by which an emulator is inserted there.
 
 use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
+use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::packet_route::nsid::{NsidAttribute, NsidMessage};
 use rtnetlink::{LinkUnspec, LinkVeth};
 
 use crate::bridge::without_ipv6;
 use crate::iface::{Interface, InterfaceError};
-use crate::netlink::{self, RequestContext as _};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{self, NetNs, NetNsError};
 
 /// An interface in another namespace whose other end is in the namespace of the calling thread.
@@ -15,6 +18,8 @@ use crate::netns::{self, NetNs, NetNsError};
 pub struct HostEnd {
     /// The interface in the other namespace.
     pub inside: String,
+    /// Its hardware address.
+    pub mac: [u8; 6],
     /// Its other end.
     pub host: Interface,
 }
@@ -48,23 +53,50 @@ impl HostEnd {
         if there == netns::cookie_here().map_err(failed)? {
             return Ok(Vec::new());
         }
+        // The kernel gives a namespace its number when it lists an interface that leads there.
         let outside = Interface::all()?;
+        let Some(number) = number_here(namespace).map_err(InterfaceError::from)? else {
+            return Ok(Vec::new());
+        };
         let mut inside = namespace.run(Interface::all)??;
         inside.sort_by(|a, b| a.name.cmp(&b.name));
         let pairs = inside.into_iter().filter_map(|inside| {
             let is_other_end = |host: &&Interface| {
                 [*host, &inside].into_iter().all(is_veth)
                     && host.depends_on == Some(inside.index)
+                    && host.depends_on_namespace == Some(number)
                     && inside.depends_on == Some(host.index)
             };
             let host = outside.iter().find(is_other_end)?.clone();
             Some(Self {
                 inside: inside.name,
+                mac: inside.mac,
                 host,
             })
         });
         Ok(pairs.collect())
     }
+}
+
+/// Returns the kernel's number of `namespace` in the namespace of the calling thread (`RTM_GETNSID`, `net/core/net_namespace.c`);
+/// `None` if no interface here leads there.
+fn number_here(namespace: &NetNs) -> Result<Option<i32>, NetlinkError> {
+    let mut get = NsidMessage::default();
+    let fd = namespace.as_fd().as_raw_fd().cast_unsigned();
+    get.attributes.push(NsidAttribute::Fd(fd));
+    let answer = netlink::get(RouteNetlinkMessage::GetNsId(get));
+    let answer = answer.context(|| "look up the number of a network namespace".to_owned())?;
+    let RouteNetlinkMessage::NewNsId(found) = answer else {
+        return Ok(None);
+    };
+    Ok(found
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            // A namespace without a number has -1.
+            NsidAttribute::Id(number) => Some(*number).filter(|number| *number >= 0),
+            _ => None,
+        }))
 }
 
 fn is_veth(interface: &Interface) -> bool {

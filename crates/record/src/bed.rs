@@ -343,7 +343,13 @@ impl Bed {
             Self::External(_) | Self::Nics(_) => Vec::new(),
         };
         let link = |(number, (name, hops)): (u64, (String, Vec<Hop>))| {
-            (name, emulated_link(&hops, seed, number))
+            let waits = match self {
+                Self::Chain(chain) => chain.link(&name).waits(),
+                Self::Netns(_) | Self::External(_) | Self::Nics(_) => link.waits(),
+            };
+            let mut emulated = emulated_link(&hops, seed, number);
+            emulated.config.waits = waits;
+            (name, emulated)
         };
         Ok((0..).zip(hops).map(link).collect())
     }

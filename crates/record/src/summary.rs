@@ -62,6 +62,10 @@ pub struct Summary {
     /// Events on the interfaces of `farwire emulate`, for those that had any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceSummary>,
+    /// Reasons to doubt what other programs measured behind the link, each with advice, in the words that `farwire exec`
+    /// prints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Events on an interface during emulation.

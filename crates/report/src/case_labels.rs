@@ -152,6 +152,31 @@ pub(crate) mod tests {
         record
     }
 
+    /// A sweep of five fields, which has 48 cases.
+    pub(crate) fn swept_by_five_fields() -> Record {
+        let fields: [(&str, &[&str]); 5] = [
+            ("link.delay", &["1ms", "10ms", "100ms"]),
+            ("link.loss", &["0%", "1%"]),
+            ("tcp.congestion", &["bbr", "cubic"]),
+            ("link.queue", &["100pkt", "1000pkt"]),
+            ("parameters.download.parallel", &["1", "8"]),
+        ];
+        let mut all: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
+        for (field, values) in fields {
+            all = all
+                .iter()
+                .flat_map(|axes| {
+                    values.iter().map(move |value| {
+                        let own = axes.iter().copied();
+                        own.chain([(field, *value)]).collect()
+                    })
+                })
+                .collect();
+        }
+        let slices: Vec<&[(&str, &str)]> = all.iter().map(Vec::as_slice).collect();
+        swept(&slices)
+    }
+
     #[test]
     fn cases_of_a_sweep_are_identified_by_the_values_that_differ() {
         let record = swept(&[

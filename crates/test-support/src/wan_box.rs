@@ -29,9 +29,12 @@ pub struct Summary {
     #[serde(default)]
     pub delays: Vec<Delays>,
     pub departure_error: Departures,
+    pub ring_bytes: u64,
     #[serde(default)]
     pub interfaces: Vec<Happened>,
     pub capture: Option<Captured>,
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// Number of packets that a capture kept at each end.
@@ -233,6 +236,12 @@ impl WanBox {
             ensure!(ended.is_none(), "the box ended: {printed}");
             Ok(None)
         })
+    }
+
+    /// Forgets what the box has printed so far, so that [`WanBox::await_line`] waits for later lines.
+    pub fn forget_lines(&self) {
+        let printed = self.printed.lock();
+        printed.unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Returns the process id.

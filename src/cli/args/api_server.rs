@@ -30,8 +30,8 @@ const LONGEST: usize = 4_096;
 pub(crate) struct ListenArg {
     /// Serve a page and an API at ADDR:PORT or unix:PATH [default: a Unix socket]
     ///
-    /// Serve a page and an API at ADDR:PORT or unix:PATH [default: a Unix socket, where `farwire links` and `farwire set` look
-    /// first]. With ADDR:PORT, the URL that farwire prints contains a token
+    /// Serve a page and an API at ADDR:PORT, with a token in the printed URL, or at unix:PATH [default: a Unix socket that
+    /// `farwire links` finds]
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, help_heading = headings::LIVE)]
     listen: Option<Option<Listen>>,
     /// Require no token on loopback, so that every user here can change the links

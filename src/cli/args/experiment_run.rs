@@ -33,6 +33,7 @@ use conditions::reach::{self, Host};
 use conditions::warnings;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
+use model::Nanos;
 use netio::stop::Stop;
 use record::lateness::LateBudget;
 use record::output_directory::OutputDirectory;
@@ -559,6 +560,10 @@ pub(crate) fn warn(plan: &Plan) -> Result<()> {
             let own = own.chain(warnings::of_rules(&link.rules));
             lines.extend(own.map(|line| (case.name.clone(), line)));
         }
+        let time = run_times::known(case).map(Nanos::from);
+        let of_time = time.map(|time| warnings::of_time(&case.link, time, "a run takes about"));
+        let of_time = of_time.into_iter().flatten();
+        lines.extend(of_time.map(|line| (case.name.clone(), line)));
     }
     once_each(lines, "cases").iter().for_each(note);
     Ok(())

@@ -9,13 +9,14 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use conditions::reach::{self, Host};
 use conditions::{
-    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, PROFILES, RuleSpec, Rules,
-    ToffeeSpec, warnings,
+    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkSpec, LinkStart, PROFILES, RuleSpec,
+    Rules, ToffeeSpec, warnings,
 };
 use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
 use record::summary::Summary;
 
+use crate::emulate::engines;
 use crate::named_files::{NamedFiles, NamedFilesArgs};
 use crate::notes::{note, warn};
 use crate::{toml_file, trace_files};
@@ -65,6 +66,9 @@ pub(crate) struct ConditionsArgs {
     /// Seed of every random draw [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = SOURCES_HEADING, hide_short_help = true)]
     seed: Option<u64>,
+    /// Begin schedules and traces: immediately, first-packet [default: immediately]
+    #[arg(long, value_name = "WHEN", help_heading = SOURCES_HEADING, hide_short_help = true)]
+    start: Option<LinkStart>,
 }
 
 /// Conditions that `-h` leaves out.
@@ -75,6 +79,7 @@ const LESS_USED: &[&str] = &[
     "outage",
     "path_mtu",
     "police",
+    "pps",
     "rate_at",
     "fluctuation",
     "size_delay",
@@ -125,6 +130,7 @@ impl ConditionsArgs {
             both: both.into(),
             toffee: self.toffee.clone(),
             seed: self.seed,
+            start: self.start,
             up: up.into(),
             down: down.into(),
             rules: self.rules.clone(),
@@ -160,12 +166,32 @@ impl ConditionsArgs {
 /// # Errors
 /// A name that does not resolve. The message has the rule and the name.
 pub(crate) fn resolve_hosts(spec: &mut LinkSpec) -> Result<()> {
-    let lookup = |name: &str| -> Result<Vec<IpAddr>, String> {
-        let found = (name, 0)
-            .to_socket_addrs()
-            .map_err(|error| error.to_string())?;
-        Ok(found.map(|address| address.ip()).collect())
-    };
+    resolve_hosts_by(spec, by_resolver)
+}
+
+/// Looks up the hosts that the rules of a link name, first among containers, then in the network of this process. Prints their
+/// addresses.
+///
+/// # Errors
+/// A name that does not resolve, or of a container without addresses. The message has the rule and the name.
+pub(crate) fn resolve_hosts_and_containers(spec: &mut LinkSpec) -> Result<()> {
+    resolve_hosts_by(spec, |name| {
+        engines::addresses_of(name).unwrap_or_else(|| by_resolver(name))
+    })
+}
+
+/// Returns the addresses of a host, which the resolver of this machine knows.
+fn by_resolver(name: &str) -> Result<Vec<IpAddr>, String> {
+    let found = (name, 0)
+        .to_socket_addrs()
+        .map_err(|error| error.to_string())?;
+    Ok(found.map(|address| address.ip()).collect())
+}
+
+fn resolve_hosts_by(
+    spec: &mut LinkSpec,
+    lookup: impl FnMut(&str) -> Result<Vec<IpAddr>, String>,
+) -> Result<()> {
     for host in spec.resolve(lookup)? {
         let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
         note(format_args!(
@@ -188,6 +214,17 @@ pub(crate) fn warn_of_rules_without_hits(link: Option<&str>, summary: &Summary) 
         ));
     }
     !rules.is_empty()
+}
+
+/// Warns of traces that a link could not follow to their end.
+pub(crate) fn warn_of_unread_traces() {
+    let failed = conditions::trace::failed_reads();
+    if failed > 0 {
+        warn(format_args!(
+            "{failed} times, lines of a trace could not be read back from the temporary file that holds them: the link no longer followed the \
+             trace from then on; see whether the folder of temporary files has an error, or use a shorter trace"
+        ));
+    }
 }
 
 /// Warns of rules that never apply because of an earlier one. `link` names the link if there are several.

@@ -1,5 +1,6 @@
 //! The file of `emulate --links`: many links, each between its own two interfaces.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
@@ -173,22 +174,19 @@ const MOST_NAMED: usize = 5;
 
 fn check(links: &[LinkBetween]) -> Result<()> {
     require!(!links.is_empty(), "links": "the file has no links: add a table [[links]]");
+    let (mut interfaces, mut names) = (HashSet::new(), HashSet::new());
     for (index, between) in links.iter().enumerate() {
-        let before = &links[..index];
-        let check = || {
+        let mut check = || {
             between.link.check().at("link")?;
             for (key, name) in [("a", &between.a), ("b", &between.b)] {
-                let is_taken = before
-                    .iter()
-                    .any(|other| [&other.a, &other.b].contains(&name));
                 require!(
-                    !is_taken && (key == "a" || between.a != *name),
+                    interfaces.insert(name),
                     key => "{name} belongs to another link: an interface can belong to one link only"
                 );
             }
             let name = between.name();
             require!(
-                !before.iter().any(|other| other.name() == name),
+                names.insert(name.clone()),
                 "a": "another link has the name {name} too: rename an interface"
             );
             Ok::<_, conditions::Error>(())
@@ -226,6 +224,23 @@ mod tests {
             .collect();
         assert_eq!(boxed[1].names, ["x1", "y1"]);
         assert_eq!([0, 1].map(|n: usize| boxed[n].link.config.link), [0, 1]);
+    }
+
+    #[test]
+    fn ten_thousand_links_are_checked_without_comparing_each_with_all_others() {
+        let between = |number: u32| LinkBetween {
+            a: format!("x{number}"),
+            b: format!("y{number}"),
+            link: LinkSpec::default(),
+        };
+        let mut links: Vec<_> = (0..10_000).map(between).collect();
+        check(&links).unwrap();
+        links[9_999].b = "x0".to_owned();
+        let refused = format!("{:#}", check(&links).unwrap_err());
+        assert!(
+            refused.contains("b: x0 belongs to another link"),
+            "{refused}"
+        );
     }
 
     #[test]

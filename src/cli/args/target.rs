@@ -1,4 +1,4 @@
-//! The options that name something that runs and gets a link: `--pid`, `--netns`, `--container`, `--label`.
+//! The options that name something that runs and gets a link: `--pid`, `--netns`, `--container`, `--label`, `--service`.
 
 use std::path::PathBuf;
 
@@ -9,6 +9,9 @@ use instruments::failure::Failure;
 
 /// The heading of these options.
 const HEADING: &str = "Containers and processes";
+
+/// The label that Compose gives each container with the name of its service.
+const SERVICE: &str = "com.docker.compose.service";
 
 /// The options that name something with its own network.
 #[derive(Args, Clone, Debug)]
@@ -26,8 +29,11 @@ pub(crate) struct TargetArgs {
     /// Insert a link at each running container of Podman or Docker with this label
     #[arg(long, value_name = "KEY=VALUE", group = "target", help_heading = HEADING)]
     label: Option<String>,
-    /// Insert a link only at this interface of the target, such as eth0 [default: at each]
-    #[arg(long, value_name = "INTERFACE", requires = "target", help_heading = HEADING)]
+    /// Insert a link at each running container of this service of Compose
+    #[arg(long, value_name = "NAME", group = "target", help_heading = HEADING)]
+    service: Option<String>,
+    /// Insert a link only at this network, or at this interface inside, such as eth0 [default: at each]
+    #[arg(long, value_name = "NAME", requires = "target", help_heading = HEADING)]
     network: Option<String>,
 }
 
@@ -44,10 +50,15 @@ impl TargetArgs {
         let namespace = || self.netns.clone().map(Target::Namespace);
         let container = || self.container.clone().map(Target::Container);
         let label = || self.label.clone().map(Target::Label);
-        Ok(process.or_else(namespace).or_else(container).or_else(label))
+        let service = || {
+            let service = self.service.as_ref();
+            service.map(|name| Target::Label(format!("{SERVICE}={name}")))
+        };
+        let named = process.or_else(namespace).or_else(container);
+        Ok(named.or_else(label).or_else(service))
     }
 
-    /// Returns the name of the only interface inside that gets a link.
+    /// Returns the name of the only network, or of the only interface inside, that gets a link.
     pub(crate) fn network(&self) -> Option<&str> {
         self.network.as_deref()
     }

@@ -185,6 +185,9 @@ mod tests {
             "size_delay = '1.5'",
             "path_mtu = 1400",
             "path_mtu = '1400'",
+            "pps = 20000",
+            "pps = '20000, queue=100pkt'",
+            "pps = { packets = 20000, queue = '50ms' }",
         ] {
             agree(&text(link, ""), true);
         }
@@ -208,6 +211,8 @@ mod tests {
             "size_delay = 0",
             "path_mtu = 67",
             "path_mtu = '1400b'",
+            "pps = 0",
+            "pps = '1mbit'",
         ] {
             agree(&text(link, ""), false);
         }

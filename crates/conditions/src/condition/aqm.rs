@@ -219,7 +219,7 @@ impl AqmSpec {
     /// Returns the queue limit that tc gives it; `None` for a discipline that keeps the limit of a plain queue.
     pub(crate) fn usual_limit(self) -> Option<QueueLimit> {
         let packets = match self.0 {
-            Discipline::DropTail | Discipline::DropHead => return None,
+            Discipline::DropTail | Discipline::DropHead | Discipline::Weighted(_) => return None,
             Discipline::Red(red) => {
                 return Some(QueueLimit::Bytes(Bytes(red.max.0.saturating_mul(4))));
             }
@@ -235,7 +235,8 @@ impl fmt::Display for AqmSpec {
     /// Writes its name, and the parameters that differ from the defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Discipline::DropTail => Ok(()),
+            // The weights of rules are no condition, and are not written.
+            Discipline::DropTail | Discipline::Weighted(_) => Ok(()),
             Discipline::DropHead => f.write_str("drop-head"),
             Discipline::Red(red) => {
                 let mut usual = Red::default();

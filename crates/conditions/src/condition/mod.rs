@@ -15,6 +15,7 @@ mod netem_at;
 mod outage;
 mod path_mtu;
 mod police;
+mod pps;
 mod queue;
 mod rate;
 mod rate_at;
@@ -44,6 +45,7 @@ pub use self::netem_at::NetemAtSpec;
 pub use self::outage::{OutageSpec, Recurrence};
 pub use self::path_mtu::PathMtuSpec;
 pub use self::police::PoliceSpec;
+pub use self::pps::PpsSpec;
 pub use self::queue::QueueSpec;
 pub use self::rate::RateSpec;
 pub use self::rate_at::RateAtSpec;
@@ -78,6 +80,8 @@ pub enum Shapes {
     PathMtu,
     /// A policer.
     Police,
+    /// A limit of packets per second.
+    Pps,
     /// The bottleneck.
     Rate,
     /// Linux's netem.
@@ -283,13 +287,13 @@ macro_rules! conditions {
 
         /// The keys of the tables that have all conditions, and further keys.
         pub(crate) const LAYER_KEYS: &[&str] = &[$(<$type>::KEY,)+ "schedule"];
-        pub(crate) const STEP_KEYS: &[&str] = &["at", "over", "without", $(<$type>::KEY,)+];
+        pub(crate) const STEP_KEYS: &[&str] = &["at", "over", "every", "without", $(<$type>::KEY,)+];
         pub(crate) const RULE_KEYS: &[&str] = &[
             "match", "name", "protocol", "port", "source_port", "destination_port", "host", "source", "destination",
-            "dscp", "vlan", "ether_type", "fragment", "direction", $(<$type>::KEY,)+ "up", "down", "schedule",
+            "dscp", "vlan", "ether_type", "fragment", "direction", "weight", $(<$type>::KEY,)+ "up", "down", "schedule",
         ];
         pub(crate) const LINK_KEYS: &[&str] = &[
-            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "rules",
+            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "start", "up", "down", "schedule", "stages", "rules",
         ];
     };
 }
@@ -304,6 +308,7 @@ conditions! {
     PathMtu(PathMtuSpec),
     Police(PoliceSpec),
     Reorder(ReorderSpec),
+    Pps(PpsSpec),
     Rate(RateSpec),
     RateAt(RateAtSpec),
     Fluctuation(FluctuationSpec),

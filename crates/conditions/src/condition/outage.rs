@@ -11,7 +11,7 @@ use super::{describe, text_form};
 use crate::error::Error;
 use crate::read::OrText;
 
-/// Outages that come again and again, written `200ms/10s`, `200ms/10s,hold,jitter=1s` or as a table.
+/// Outages that come again and again, written `200ms/10s`, `200ms/10s,hold,jitter=1s`, `200ms/10s,random` or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(
     remote = "Self",
@@ -29,6 +29,10 @@ pub struct OutageSpec {
     /// The most by which an outage begins later; each value up to it is equally likely.
     #[serde(default)]
     pub jitter: Nanos,
+    /// Whether they begin at random times, independently of each other (a Poisson process), with that time from one to the
+    /// next on average. One that begins during another one prolongs it.
+    #[serde(default)]
+    pub random: bool,
 }
 
 /// The length of something that comes again and again, and the time from the beginning of one to that of the next.
@@ -43,12 +47,20 @@ pub struct Recurrence {
 describe! {
     OutageSpec: "outage" = "TIME/TIME[,OPTION...]", as in "200ms/10s,hold", shapes Outage;
     "Periodic outages: 200ms/10s is one of 200 ms every 10 s"
-    + "All packets are lost during an outage. With `hold`, packets wait until the outage is over. jitter=1s lets each outage begin up to 1 s later: 200ms/10s,hold,jitter=1s"
+    + "All packets are lost during an outage. With `hold`, packets wait until the outage is over. jitter=1s lets each outage begin up to 1 s later: 200ms/10s,hold,jitter=1s. With `random`, outages begin at random times, every 10 s on average"
 }
 
 impl OutageSpec {
     fn check(&self) -> Result<(), String> {
         let Recurrence { lasts, every } = self.time;
+        if self.random && self.jitter > Nanos::ZERO {
+            return Err("jitter: random outages have none: leave jitter or random out".to_owned());
+        }
+        if self.random && every < SHORTEST_RANDOM {
+            return Err(format!(
+                "random: {every} is out of range: random outages come every {SHORTEST_RANDOM} on average, or less often"
+            ));
+        }
         if lasts + self.jitter >= every {
             return Err(format!(
                 "jitter: an outage of {lasts} that begins up to {} later does not end within {every}: write a shorter one",
@@ -81,6 +93,9 @@ impl FromStr for Recurrence {
 
 /// The shortest time of a recurrence. Each costs time when it comes.
 pub(crate) const SHORTEST: Nanos = Nanos::from_micros(100);
+
+/// The shortest average time between random outages, whose times cost more.
+const SHORTEST_RANDOM: Nanos = Nanos::from_millis(10);
 
 impl fmt::Display for Recurrence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,6 +135,9 @@ impl fmt::Display for OutageSpec {
         self.time.fmt(f)?;
         if self.hold {
             f.write_str(",hold")?;
+        }
+        if self.random {
+            f.write_str(",random")?;
         }
         match self.jitter {
             Nanos::ZERO => Ok(()),

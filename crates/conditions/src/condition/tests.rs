@@ -23,6 +23,7 @@ fn every_condition_is_printed_as_it_was_written() {
     as_written::<RateSpec>(&["10mbit", "0bit", "10mbit,burst=32KiB"]);
     as_written::<PathMtuSpec>(&["68", "1400", "65535"]);
     as_written::<PoliceSpec>(&["10mbit,burst=64KiB"]);
+    as_written::<PpsSpec>(&["1", "20000", "20000,queue=100pkt", "20000,queue=50ms"]);
     as_written::<LossSpec>(&[
         "1%",
         "1%,burst=8",
@@ -56,7 +57,12 @@ fn every_condition_is_printed_as_it_was_written() {
         "a/b.down,mahimahi",
         "drive.csv,netem-trace,hold",
     ]);
-    as_written::<OutageSpec>(&["200ms/10s", "200ms/10s,hold", "1s/3600s,hold,jitter=30s"]);
+    as_written::<OutageSpec>(&[
+        "200ms/10s",
+        "200ms/10s,hold",
+        "1s/3600s,hold,jitter=30s",
+        "200ms/10s,random",
+    ]);
     as_written::<HandoverSpec>(&[
         "every=15s,hold=60ms",
         "every=15s,hold=60ms,loss=1%",
@@ -93,6 +99,9 @@ fn a_table_and_a_text_give_the_same_value() {
     }
     let (number, text) = (serde_json::json!(1400), serde_json::json!("1400"));
     assert_eq!(read::json(number), read::json::<PathMtuSpec>(text));
+    let (number, text) = (serde_json::json!(20_000), serde_json::json!("20000"));
+    assert_eq!(read::json(number), read::json::<PpsSpec>(text));
+    same::<PpsSpec>("20000,queue=1MiB", "packets = 20000\nqueue = '1MiB'");
     same::<LossSpec>("1%,burst=8,ecn", "share = '1%'\nburst = 8\necn = true");
     same::<RateSpec>("10mbit,burst=32KiB", "rate = '10mbit'\nburst = '32KiB'");
     same::<AqmSpec>(
@@ -121,6 +130,11 @@ fn outages_and_handovers_end_before_the_next_ones_begin() {
         "1s/2s,jitter=1s",
         "does not end within 2s: write a shorter one",
     );
+    refused::<OutageSpec>(
+        "200ms/10s,random,jitter=1s",
+        "jitter: random outages have none: leave jitter or random out",
+    );
+    refused::<OutageSpec>("200us/1ms,random", "random: 1ms is out of range");
     refused::<HandoverSpec>("every=1s", "`hold` is missing");
     refused::<HandoverSpec>(
         "every=1s,hold=1s",
@@ -181,6 +195,19 @@ fn errors_of_conditions_contain_advice() {
     refused::<PoliceSpec>("10mbit", "`burst` is missing");
     refused::<PoliceSpec>("0bit,burst=32KiB", "at least 1bit");
     refused::<PoliceSpec>("10mbit,burst=1513b", "at least 1514b");
+    for text in ["0", "100000001", "4294967296", "-1", "1.5", "10mbit", ""] {
+        refused::<PpsSpec>(
+            text,
+            "is not a packet rate: write a whole number of packets per second from 1 to 100000000",
+        );
+    }
+    refused::<PpsSpec>("20000,queue=9", "queue: `9` has no unit");
+    refused::<PpsSpec>(
+        "20000,queue=2h",
+        "a queue must be above 0 and at most 3600s",
+    );
+    refused::<PpsSpec>("20000,queue=9ms,9pkt", "unknown key `9pkt`");
+    refused::<PpsSpec>("20000,aqm=codel", "use one of: packets, queue");
     refused::<AqmSpec>("sfq", "drop-head, red, codel, fq_codel, pie, dualpi2");
     refused::<AqmSpec>("drop-head,ecn", "unknown key `ecn`; there are none");
     refused::<AqmSpec>("red,limit=400kb", "unknown key `limit`; use one of: ");

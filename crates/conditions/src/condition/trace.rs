@@ -242,6 +242,7 @@ impl TraceSpec {
             Shapes::Duplicate => columns.duplicate,
             Shapes::PathMtu
             | Shapes::Police
+            | Shapes::Pps
             | Shapes::Netem
             | Shapes::Ber
             | Shapes::Corrupt

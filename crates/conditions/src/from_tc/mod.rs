@@ -283,6 +283,7 @@ fn link_of(up: &Direction, down: &Direction, report: &mut Report) -> LinkSpec {
                 direction,
                 ..Rule::default()
             },
+            weight: None,
             both,
             up,
             down,

@@ -9,16 +9,18 @@ use crate::condition::{
     AqmSpec, HandoverSpec, JitterSpec, OutageSpec, QueueSpec, RateSpec, Shapes, TraceSpec,
 };
 use crate::layer::{ConditionSet, Layer};
-use crate::trace::{self, Columns, Overlay, PlayedSchedule, Segment, TraceEnd};
+use crate::repeat::Repetition;
+use crate::trace::{self, Columns, Overlay, PlayedSchedule, Segment, StageSteps, TraceEnd};
 
 /// The stages that conditions make, in order, with the ends of their names.
-pub(super) const STAGES: [(Shapes, &str); 16] = [
+pub(super) const STAGES: [(Shapes, &str); 17] = [
     (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
     (Shapes::Outage, "outage-hold"),
     (Shapes::Handover, "handover-loss"),
     (Shapes::Handover, "handover"),
     (Shapes::Netem, "netem-first"),
+    (Shapes::Pps, "pps"),
     (Shapes::Rate, "rate"),
     (Shapes::Trace, "trace"),
     (Shapes::Netem, "netem"),
@@ -140,8 +142,13 @@ impl Followed {
 }
 
 /// Creates the stages of conditions over time, with names that begin with `prefix`. The moments are in order and begin
-/// at 0. `seed` determines the times and delays that are drawn.
-pub(super) fn stages(moments: &[Moment], prefix: &str, seed: u64) -> [StageSpec; STAGES.len()] {
+/// at 0; those of a repetition end with its first period. `seed` determines the times and delays that are drawn.
+pub(super) fn stages(
+    moments: &[Moment],
+    prefix: &str,
+    seed: u64,
+    repeats: Option<Repetition>,
+) -> [StageSpec; STAGES.len()] {
     let mut rate = moments.iter().find_map(Moment::rate);
     let mut stages = STAGES.map(|(_, name)| Timeline::new(format!("{prefix}.{name}")));
     let mut bottlenecks = Vec::new();
@@ -155,7 +162,7 @@ pub(super) fn stages(moments: &[Moment], prefix: &str, seed: u64) -> [StageSpec;
             stage.add(part.unwrap_or(Part::Fixed(moment.at, effect)));
         }
     }
-    stages.map(Timeline::finish)
+    stages.map(|stage| stage.finish(repeats))
 }
 
 impl Moment {
@@ -258,13 +265,31 @@ impl Timeline {
         }
     }
 
-    fn finish(self) -> StageSpec {
+    fn finish(mut self, repeats: Option<Repetition>) -> StageSpec {
         let is_stepped = |part: &Part| matches!(part, Part::Stepped(..));
-        if !self.parts.iter().any(is_stepped) {
-            let mut all = self.parts.into_iter().filter_map(|part| match part {
+        let has_steps = self.parts.iter().any(is_stepped);
+        if has_steps && repeats.is_some() {
+            // Its conditions do not change beside steps that repeat.
+            self.parts.truncate(1);
+        }
+        if !has_steps {
+            let all = self.parts.into_iter().filter_map(|part| match part {
                 Part::Fixed(at, effect) => Some((at, effect)),
                 Part::Stepped(..) => None,
             });
+            let all: Vec<(Nanos, Effect)> = all.collect();
+            let again =
+                |repeats: &Repetition| all.last().is_some_and(|(at, _)| *at >= repeats.from);
+            if let Some(repeats) = repeats.filter(again) {
+                let extremes = all.iter().map(|(_, effect)| effect.clone()).collect();
+                let steps = Repeated::new(all, repeats);
+                return computed(
+                    self.name,
+                    vec![Segment::stepped(Nanos::ZERO, steps)],
+                    extremes,
+                );
+            }
+            let mut all = all.into_iter();
             let first = all.next().map_or(Effect::Nothing, |(_, effect)| effect);
             return StageSpec {
                 schedule: all.collect::<Vec<_>>().into(),
@@ -282,11 +307,69 @@ impl Timeline {
                 segment
             }
         });
-        let played = PlayedSchedule::new(segments.collect(), extremes);
-        StageSpec {
-            effect: played.first(),
-            schedule: Schedule::Computed(Arc::new(played)),
-            name: self.name,
-        }
+        let segments = segments.collect();
+        computed(self.name, segments, extremes)
     }
+}
+
+/// Creates a stage whose steps are computed.
+fn computed(name: String, segments: Vec<Segment>, extremes: Vec<Effect>) -> StageSpec {
+    let played = PlayedSchedule::new(segments, extremes);
+    StageSpec {
+        effect: played.first(),
+        schedule: Schedule::Computed(Arc::new(played)),
+        name,
+    }
+}
+
+/// Effects of which the last ones repeat for ever.
+#[derive(Debug)]
+struct Repeated {
+    once: Vec<(Nanos, Effect)>,
+    again: Vec<(Nanos, Effect)>,
+    repetition: Repetition,
+}
+
+impl Repeated {
+    /// Repeats the effects that begin with the repetition or later, of which there is at least one. The first effect of
+    /// `all` is at 0.
+    fn new(mut all: Vec<(Nanos, Effect)>, repetition: Repetition) -> Box<Self> {
+        let first = all.partition_point(|(at, _)| *at < repetition.from);
+        let again = all.split_off(first);
+        Box::new(Self {
+            once: all,
+            again,
+            repetition,
+        })
+    }
+}
+
+impl StageSteps for Repeated {
+    fn step(&self, index: u64) -> Option<(Nanos, Effect)> {
+        let once = self.once.len() as u64;
+        let Some(behind) = index.checked_sub(once) else {
+            return self.once.get(usize::try_from(index).ok()?).cloned();
+        };
+        let each = self.again.len() as u64;
+        let place = usize::try_from(behind % each).ok()?;
+        let (first, effect) = self.again.get(place)?;
+        let at = *first + self.repetition.every.saturating_mul(behind / each);
+        (at < Nanos::MAX).then(|| (at, effect.clone()))
+    }
+
+    fn count_until(&self, time: Nanos) -> u64 {
+        let Repetition { from, every } = self.repetition;
+        if time < from {
+            return count_of(&self.once, time);
+        }
+        let since = time - from;
+        let rounds = since.0 / every.0 * self.again.len() as u64;
+        let within = from + Nanos(since.0 % every.0);
+        self.once.len() as u64 + rounds + count_of(&self.again, within)
+    }
+}
+
+/// Returns the number of effects up to `time`, inclusive.
+fn count_of(all: &[(Nanos, Effect)], time: Nanos) -> u64 {
+    all.partition_point(|(at, _)| *at <= time) as u64
 }

@@ -1,27 +1,32 @@
 //! The stages that conditions make, in the order in which packets meet them.
 
 use model::{
-    BitErrorRate, BitsPerSec, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec, Probability,
-    Queue, QueueLimit, Rate, Side, StageSpec,
+    BitErrorRate, BitsPerSec, Delay, Discipline, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
+    Probability, Queue, QueueLimit, Rate, Side, StageSpec, Weights,
 };
 
 use super::followed::{self, Moment, STAGES};
-use super::rule;
+use super::rule::{self, RuleSpec};
 use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, ConditionKind, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec,
     FluctuationSpec, HandoverSpec, JitterSpec, LossSpec, NetemAtSpec, NetemSpec, PathMtuSpec,
-    PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec, TraceSpec,
+    PoliceSpec, PpsSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+    TraceSpec,
 };
 use crate::error::{At, Error};
-use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor};
+use crate::layer::{ConditionSet, Layer, Provided, ScheduleCursor, ScheduleStep};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::ramp::MOST_RAMPS;
+use crate::repeat::Repetition;
 use crate::require;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
 use crate::stalled::stalled_limit;
+
+/// The most steps of all schedules, counted in each direction and again for each rule, which follows them too.
+const MOST_STEPS_OF_RULES: u64 = 1 << 15;
 
 /// The queue of a rate for which none was stated: 100 ms at that rate, and at least 20 packets, because TCP's first
 /// window of ten packets would not fit into the queue of a slow line.
@@ -148,6 +153,7 @@ impl LinkSpec {
         );
         let check = |own: &Layer, provided: Provided| {
             own.check_schedule()?;
+            own.check_repeats()?;
             own.check_ramps()?;
             own.check_traces()?;
             own.at_first.check_needs(provided)?;
@@ -162,9 +168,16 @@ impl LinkSpec {
         check(&self.up, up).at("up")?;
         check(&self.down, down).at("down")?;
         check(&self.both, up.or(down))?;
+        let mut steps = 0;
         for own in [&self.up, &self.down] {
             own.ever().or(self.both.ever()).check_handover()?;
+            steps += steps_of(&[own, &self.both])?;
         }
+        let has_aqm = |layer: &&Layer| layer.ever().has::<AqmSpec>();
+        require!(
+            self.weights().is_none() || ![&self.both, &self.up, &self.down].iter().any(has_aqm),
+            "aqm": "rules share the rate by weight, from queues that no AQM manages: leave aqm out, or the weights of the rules"
+        );
         for (number, class) in self.rules.iter().enumerate() {
             let up = up.or(Provided::by([&class.up, &class.both]));
             let down = down.or(Provided::by([&class.down, &class.both]));
@@ -174,8 +187,32 @@ impl LinkSpec {
                 check(&class.both, up.or(down))
             };
             all().at_item("rules", number, Some(&class.rule.name))?;
+            let weight = class.check_weight(number, up.rate || down.rate);
+            weight.at_item("rules", number, Some(&class.rule.name))?;
+            for (own, link) in [(&class.up, &self.up), (&class.down, &self.down)] {
+                let together = steps_of(&[own, &class.both, link, &self.both]);
+                let together = together.at_item("rules", number, Some(&class.rule.name))?;
+                steps = u64::saturating_add(steps, together);
+            }
         }
+        require!(
+            steps <= MOST_STEPS_OF_RULES,
+            "schedule": "there are {steps} steps, counted in each direction and again for each rule: at most {MOST_STEPS_OF_RULES} are allowed, \
+             so use fewer steps or rules, or a trace"
+        );
         Ok(())
+    }
+
+    /// Returns the weights by which classes share the bottleneck, if any rule has one.
+    fn weights(&self) -> Option<Weights> {
+        let stated = (1..)
+            .zip(&self.rules)
+            .filter_map(|(class, rule)| Some((class, rule.weight?)));
+        let mut weights: Option<Weights> = None;
+        for (class, weight) in stated {
+            weights.get_or_insert_default().set(class, weight);
+        }
+        weights
     }
 
     /// Creates the stages for packets that match no rule in one direction of a hop.
@@ -206,10 +243,33 @@ impl LinkSpec {
                 &[self.layer(direction), &self.both],
                 &prefix,
                 self.seed(),
+                self.weights(),
                 |_| true,
             ),
             last: extra(Place::Last)?,
         })
+    }
+}
+
+impl RuleSpec {
+    /// Refuses a weight of a rule that shares no rate. `number` is the number of the rule, from 0.
+    fn check_weight(&self, number: usize, has_rate: bool) -> Result<(), Error> {
+        if self.weight.is_none() {
+            return Ok(());
+        }
+        require!(
+            has_rate,
+            "weight": "packets share a rate by weight: set rate for the link too, or leave weight out"
+        );
+        let own = self.up.ever().or(self.down.ever()).or(self.both.ever());
+        require!(
+            !own.shapes(Shapes::Rate) && !own.shapes(Shapes::Trace),
+            "weight": "the rule has a separate bottleneck, which it does not share: leave weight out, or its rate and queue"
+        );
+        // The packets that match no rule are a class, too.
+        let most = Weights::CLASSES - 1;
+        require!(number < most, "weight": "only the first {most} rules can have a weight: put the rule before others");
+        Ok(())
     }
 }
 
@@ -238,7 +298,7 @@ impl HopDirection {
         let differs = |stage: Shapes| {
             conditions.shapes(stage) || stage == Shapes::Trace && conditions.shapes(Shapes::Rate)
         };
-        let differing = over_time(&layers, &prefix, link.seed(), |stage| {
+        let differing = over_time(&layers, &prefix, link.seed(), None, |stage| {
             differs(stage) || stage == Shapes::Trace
         });
         let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
@@ -261,20 +321,31 @@ impl HopDirection {
     }
 }
 
+/// Returns the number of steps that the schedules of `layers` take together, until they repeat if they do.
+fn steps_of(layers: &[&Layer]) -> Result<u64, Error> {
+    let repeated = Repetition::check(layers)?;
+    let all = layers.iter().flat_map(|layer| &layer.schedule);
+    let stated = all.map(ScheduleStep::changes_count);
+    Ok(stated.fold(repeated, u64::saturating_add))
+}
+
 /// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
-/// it, and `seed` the times that are drawn. Only the stages for which `is_wanted` is true follow the schedules, because
-/// each of many classes may differ in one stage only.
+/// it, and `seed` the times that are drawn. Classes share the bottleneck by `weights`, if there are any. Only the stages
+/// for which `is_wanted` is true follow the schedules, because each of many classes may differ in one stage only.
 fn over_time(
     layers: &[&Layer],
     prefix: &str,
     seed: u64,
+    weights: Option<Weights>,
     is_wanted: impl Fn(Shapes) -> bool,
 ) -> [StageSpec; STAGES.len()] {
+    let repeats = Repetition::of(layers);
+    let until = repeats.map_or(Nanos::MAX, Repetition::until);
     let mut cursors: Vec<ScheduleCursor<'_>> = Vec::new();
     let mut decided: Vec<&str> = Vec::new();
     for layer in layers {
         let counts = |kind: &ConditionKind| is_wanted(kind.stage) && !decided.contains(&kind.key);
-        cursors.push(ScheduleCursor::with_steps(layer, |step| {
+        cursors.push(ScheduleCursor::with_steps(layer, until, |step| {
             step.kinds().any(counts)
         }));
         decided.extend(layer.always());
@@ -282,15 +353,19 @@ fn over_time(
     let scheduled = cursors.iter().flat_map(ScheduleCursor::times);
     let ends = layers.iter().copied().flat_map(followed::ends);
     let mut times: Vec<Nanos> = scheduled.chain(ends).chain([Nanos::ZERO]).collect();
+    times.retain(|time| repeats.is_none() || *time < until);
     times.sort_unstable();
     times.dedup();
     let mut moments = Vec::new();
     for time in times {
         let now = cursors.iter_mut().map(|cursor| cursor.advance_to(time));
-        let now = now.cloned().fold(ConditionSet::default(), ConditionSet::or);
+        let mut now = now.cloned().fold(ConditionSet::default(), ConditionSet::or);
+        if let Some(weights) = weights {
+            now.set(AqmSpec(Discipline::Weighted(weights)));
+        }
         moments.push(Moment::new(time, now));
     }
-    followed::stages(&moments, prefix, seed)
+    followed::stages(&moments, prefix, seed, repeats)
 }
 
 impl ConditionSet {
@@ -328,6 +403,7 @@ impl ConditionSet {
             Effect::Nothing,
             Effect::Nothing,
             netem_first,
+            self.effect_of(|pps: &PpsSpec| Some(Effect::Rate(pps.to_model(DEFAULT_QUEUE)))),
             self.rate(rate),
             Effect::Nothing,
             netem,

@@ -31,6 +31,26 @@ struct Moving {
     base: Delay,
 }
 
+/// Outages that begin at random times: the number in each period follows Poisson's law with a mean of 1, and each time
+/// within the period is equally likely.
+#[derive(Debug)]
+struct RandomOutages {
+    every: Nanos,
+    /// The length of an outage, which is below `every`. Therefore only outages of a period and of the one before it
+    /// matter in a period.
+    lasts: Nanos,
+    seed: u64,
+    during: Effect,
+    between: Effect,
+}
+
+/// The most outages that begin in one period. The probability of more is 1.1 in a million.
+const MOST_IN_PERIOD: u64 = 8;
+
+/// The steps of each period: 8 beginnings of outages, their ends, and the end of one that began before the period. Those
+/// that do not occur are at the end of the period and change nothing.
+const STEPS_IN_PERIOD: u64 = 2 * MOST_IN_PERIOD + 1;
+
 /// The steps of a stage, and effects that describe them.
 pub(super) type Recurring = (Box<dyn StageSteps>, Vec<Effect>);
 
@@ -45,11 +65,24 @@ impl OutageSpec {
             ("outage-hold", true) => (gate(false), gate(true)),
             _ => return None,
         };
+        let (every, lasts) = (self.time.every, self.time.lasts);
+        let seed = seed ^ 0x006f_7574_6167_6521;
+        if self.random {
+            let extremes = vec![between.clone(), during.clone()];
+            let random = RandomOutages {
+                every,
+                lasts,
+                seed,
+                during,
+                between,
+            };
+            return Some((Box::new(random), extremes));
+        }
         let times = Times {
-            every: self.time.every,
-            lasts: self.time.lasts,
+            every,
+            lasts,
             jitter: self.jitter,
-            seed: seed ^ 0x006f_7574_6167_6521,
+            seed,
         };
         Some(alternating(times, during, between))
     }
@@ -154,6 +187,110 @@ impl StageSteps for Alternating {
     }
 }
 
+impl RandomOutages {
+    /// Adds the beginnings of the outages in a period (from 0), in order.
+    fn add_begins(&self, period: u64, begins: &mut Vec<Nanos>) {
+        let mut left = draw(self.seed, period);
+        let mut probability = (-1.0_f64).exp();
+        let mut count = 0;
+        while left >= probability && count < MOST_IN_PERIOD {
+            left -= probability;
+            count += 1;
+            probability /= count as f64;
+        }
+        let first = begins.len();
+        let places = self.seed ^ 0x7261_6e64_6f6d_2121;
+        let all = (0..count).map(|number| {
+            let place = draw(places, period.wrapping_mul(MOST_IN_PERIOD) + number);
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a part of a time is below that time"
+            )]
+            let within = (place * self.every.0 as f64) as u64;
+            self.every.saturating_mul(period) + Nanos(within.min(self.every.0 - 1))
+        });
+        begins.extend(all);
+        begins[first..].sort_unstable();
+    }
+
+    /// Returns the steps within a period, in order: their times, and whether an outage begins then.
+    fn steps_of(&self, period: u64) -> Vec<(Nanos, bool)> {
+        let mut begins = Vec::new();
+        if let Some(before) = period.checked_sub(1) {
+            self.add_begins(before, &mut begins);
+        }
+        self.add_begins(period, &mut begins);
+        let mut outages: Vec<(Nanos, Nanos)> = Vec::new();
+        for begin in begins {
+            let end = begin + self.lasts;
+            match outages.last_mut() {
+                Some((_, last)) if begin <= *last => *last = end,
+                _ => outages.push((begin, end)),
+            }
+        }
+        let from = self.every.saturating_mul(period);
+        let until = from + self.every;
+        let both = outages
+            .into_iter()
+            .flat_map(|(begin, end)| [(begin, true), (end, false)]);
+        both.filter(|(at, _)| (from..until).contains(at)).collect()
+    }
+
+    /// Returns whether an outage is in force at the beginning of a period.
+    fn is_out_at_first(&self, period: u64) -> bool {
+        let Some(before) = period.checked_sub(1) else {
+            return false;
+        };
+        let mut begins = Vec::new();
+        self.add_begins(before, &mut begins);
+        let from = self.every.saturating_mul(period);
+        begins
+            .last()
+            .is_some_and(|begin| *begin + self.lasts > from)
+    }
+
+    fn effect(&self, is_out: bool) -> Effect {
+        if is_out {
+            self.during.clone()
+        } else {
+            self.between.clone()
+        }
+    }
+}
+
+impl StageSteps for RandomOutages {
+    fn step(&self, index: u64) -> Option<(Nanos, Effect)> {
+        let Some(index) = index.checked_sub(1) else {
+            return Some((Nanos::ZERO, self.between.clone()));
+        };
+        let period = index / STEPS_IN_PERIOD;
+        let last = self.every.saturating_mul(period) + Nanos(self.every.0 - 1);
+        if last == Nanos::MAX {
+            return None;
+        }
+        let steps = self.steps_of(period);
+        let place = usize::try_from(index % STEPS_IN_PERIOD).ok()?;
+        let (at, is_out) = match (steps.get(place), steps.last()) {
+            (Some(step), _) => *step,
+            (None, Some((_, is_out))) => (last, *is_out),
+            (None, None) => (last, self.is_out_at_first(period)),
+        };
+        Some((at, self.effect(is_out)))
+    }
+
+    fn count_until(&self, time: Nanos) -> u64 {
+        let period = time.0 / self.every.0;
+        let last = self.every.saturating_mul(period) + Nanos(self.every.0 - 1);
+        let within = if time >= last {
+            STEPS_IN_PERIOD
+        } else {
+            let steps = self.steps_of(period);
+            steps.iter().filter(|(at, _)| *at <= time).count() as u64
+        };
+        1 + period.saturating_mul(STEPS_IN_PERIOD) + within
+    }
+}
+
 impl StageSteps for Moving {
     fn step(&self, index: u64) -> Option<(Nanos, Effect)> {
         let by = self.by.0 as f64;
@@ -228,6 +365,42 @@ mod tests {
         let (other, _) = outage.steps("outage", 8).unwrap();
         assert_ne!(steps.step(1), other.step(1));
         assert!(outage.steps("outage-hold", 7).is_none());
+    }
+
+    /// 10,000 periods have 10,000 outages, with a standard deviation of 100. Outages of 200 ms that begin at random every
+    /// second overlap: the share of time without one is exp(-0.2), 81.9 %.
+    #[test]
+    fn random_outages_begin_independently_and_prolong_each_other() {
+        let outage: OutageSpec = "200ms/1s,random".parse().unwrap();
+        let (steps, _) = outage.steps("outage", 7).unwrap();
+        assert_counts(&*steps, ms(20_000));
+        let random = RandomOutages {
+            every: ms(1_000),
+            lasts: ms(200),
+            seed: 7,
+            during: Effect::Nothing,
+            between: Effect::Nothing,
+        };
+        let mut begins = Vec::new();
+        for period in 0..10_000 {
+            random.add_begins(period, &mut begins);
+        }
+        assert!(begins.is_sorted());
+        assert!((9_500..10_500).contains(&begins.len()), "{}", begins.len());
+        // The time to the next one is above its mean with a probability of exp(-1), 36.8 %.
+        let long = begins
+            .windows(2)
+            .filter(|pair| pair[1] - pair[0] > ms(1_000));
+        let share = long.count() as f64 / begins.len() as f64;
+        assert!((0.34..0.40).contains(&share), "{share}");
+        let (mut last, mut is_out, mut out) = (Nanos::ZERO, false, 0);
+        for (at, effect) in (0..4_000 * STEPS_IN_PERIOD).map_while(|index| steps.step(index)) {
+            assert!(at >= last);
+            out += if is_out { (at - last).0 } else { 0 };
+            (last, is_out) = (at, effect != Effect::Nothing);
+        }
+        let share = 1.0 - out as f64 / last.0 as f64;
+        assert!((0.79..0.85).contains(&share), "{share}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU8;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -31,6 +32,10 @@ pub struct RuleSpec {
     /// Its name, and the packets that match it.
     #[serde(flatten)]
     pub rule: Rule,
+    /// The weight by which its packets share the link's rate with the others, 1 to 255. Those of a rule without a weight,
+    /// and those that match no rule, have the weight 1. Without any weight, all packets wait in one queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<NonZeroU8>,
     /// The conditions that differ in both directions.
     #[serde(flatten)]
     pub both: Layer,
@@ -197,7 +202,7 @@ impl LinkSpec {
                 for HostName { name, addresses } in rule.hosts() {
                     require!(
                         !addresses.is_empty(),
-                        "{name} is the name of a host, which only exec and emulate look up, when they start: write its addresses"
+                        "{name} is the name of a host, whose addresses are not known here, because only exec and emulate look names up, when they start: write its addresses"
                     );
                 }
                 Ok::<_, Error>(())
@@ -220,6 +225,7 @@ impl<'de> Visitor<'de> for RuleVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RuleSpec, A::Error> {
         let mut rule = Rule::default();
         let mut name: Option<String> = None;
+        let mut weight = None;
         let [mut both, mut up, mut down] = <[Layer; 3]>::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
@@ -237,6 +243,7 @@ impl<'de> Visitor<'de> for RuleVisitor {
                 "ether_type" => rule.ether_type = map.next_value()?,
                 "fragment" => rule.fragment = map.next_value()?,
                 "direction" => rule.direction = map.next_value()?,
+                "weight" => weight = map.next_value()?,
                 "up" => up = map.next_value()?,
                 "down" => down = map.next_value()?,
                 key => both.read(key, &mut map, RULE_KEYS)?,
@@ -245,6 +252,7 @@ impl<'de> Visitor<'de> for RuleVisitor {
         rule.name = name.unwrap_or_else(|| rule.usual_name());
         Ok(RuleSpec {
             rule,
+            weight,
             both,
             up,
             down,
@@ -284,11 +292,13 @@ impl FromStr for RuleSpec {
             filter,
             ..Rule::default()
         };
+        let mut weight = None;
         let [mut both, mut up, mut down] = <[ConditionSet; 3]>::default();
         for (key, value) in assignments(conditions)? {
             match key {
                 "name" => rule.name = value,
                 "direction" => rule.direction = Some(direction(&value)?),
+                "weight" => weight = Some(self::weight(&value)?),
                 _ => {
                     let (set, name) = match (key.strip_prefix(UP), key.strip_prefix(DOWN)) {
                         (Some(name), _) => (&mut up, name),
@@ -301,6 +311,7 @@ impl FromStr for RuleSpec {
         }
         let rule = Self {
             rule,
+            weight,
             both: both.into(),
             up: up.into(),
             down: down.into(),
@@ -341,6 +352,14 @@ fn direction(text: &str) -> Result<Direction, Error> {
     }
 }
 
+fn weight(text: &str) -> Result<NonZeroU8, Error> {
+    text.parse().map_err(|_| {
+        Error::other(format_args!(
+            "weight={text}: write a whole number from 1 to 255"
+        ))
+    })
+}
+
 /// Reads a condition whose name is that of its flag or of its key.
 fn condition(name: &str, value: &str) -> Result<crate::Condition, Error> {
     let key = name.replace('-', "_");
@@ -351,7 +370,7 @@ fn condition(name: &str, value: &str) -> Result<crate::Condition, Error> {
             let advice = match nearest::of(&key, known.iter().copied()) {
                 Some(near) => format!("did you mean `{}`?", near.replace('_', "-")),
                 None => format!(
-                    "use one of: {}, name, direction",
+                    "use one of: {}, name, direction, weight",
                     known.join(", ").replace('_', "-")
                 ),
             };

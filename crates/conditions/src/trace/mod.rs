@@ -21,6 +21,7 @@ pub use self::describe::{Described, Spread, Stalls, WINDOW};
 pub use self::edit::Scale;
 pub use self::formats::{TraceFormat, read, read_delays, write};
 pub use self::line::{Columns, Extremes, Line};
+pub use self::packed::failed_reads;
 use self::packed::{Packed, Packer, Reader};
 pub use self::play::TraceEnd;
 pub(crate) use self::play::{Overlay, PlayedSchedule, Segment, StageSteps};

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use model::{Nanos, Probability};
@@ -15,6 +16,15 @@ const BLOCK: u64 = 128;
 
 /// The most bytes that are kept in memory.
 const MOST_IN_MEMORY: usize = 8 << 20;
+
+/// The number of times that lines could not be read from a file of many lines.
+static FAILED_READS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of times that this process could not read lines of a long trace back from its temporary file. A
+/// link that follows the trace then behaves as if the trace had ended.
+pub fn failed_reads() -> u64 {
+    FAILED_READS.load(Ordering::Relaxed)
+}
 
 /// The lines of a trace, in blocks.
 #[derive(Debug)]
@@ -194,24 +204,31 @@ impl Packed {
         data + self.blocks.len() * size_of::<BlockStart>()
     }
 
-    /// Reads a block into `lines`. Without an error of the file of many lines, all are read.
-    fn read_block(&self, block: usize, bytes: &mut Vec<u8>, lines: &mut Vec<Line>) {
+    /// Reads a block into `lines`.
+    ///
+    /// # Errors
+    /// Returns an error of the file of many lines; `lines` is empty then.
+    fn read_block(
+        &self,
+        block: usize,
+        bytes: &mut Vec<u8>,
+        lines: &mut Vec<Line>,
+    ) -> io::Result<()> {
         bytes.clear();
         lines.clear();
         let Some(start) = self.blocks.get(block) else {
-            return;
+            return Ok(());
         };
         let end = self.blocks.get(block + 1);
         let end = end.map_or_else(|| self.data.len(), |next| next.offset);
-        if self.data.read(start.offset, end, bytes).is_err() {
-            return;
-        }
+        self.data.read(start.offset, end, bytes)?;
         let mut before = Before::default();
         before.line.at = start.at;
         let mut rest = &bytes[..];
         while let Some(line) = before.unpack(&mut rest) {
             lines.push(line);
         }
+        Ok(())
     }
 }
 
@@ -420,8 +437,12 @@ impl Reader {
         } = &mut *last;
         if *number != Some(block) {
             let place = usize::try_from(block).unwrap_or(usize::MAX);
-            self.packed.read_block(place, bytes, lines);
-            *number = Some(block);
+            let read = self.packed.read_block(place, bytes, lines);
+            if read.is_err() {
+                FAILED_READS.fetch_add(1, Ordering::Relaxed);
+            }
+            // A block that could not be read is tried again.
+            *number = read.ok().map(|()| block);
         }
         read(lines)
     }
@@ -492,5 +513,13 @@ mod tests {
         for index in [0, 127, 128, 500_000, 899_999] {
             assert_eq!(reader.line(index), Some(line(index)));
         }
+        let before = failed_reads();
+        let Data::File(file, _) = &reader.packed.data else {
+            panic!("it is in a file");
+        };
+        file.set_len(1_000).unwrap();
+        assert_eq!(reader.line(500_000), None);
+        assert_eq!(reader.line(500_000), None, "it is tried again");
+        assert!(failed_reads() >= before + 2);
     }
 }

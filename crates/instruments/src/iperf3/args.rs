@@ -141,6 +141,10 @@ impl Instrument for TcpArgs {
         self.plan().estimate(pace)
     }
 
+    fn round_trips(&self) -> u32 {
+        self.plan().round_trips()
+    }
+
     fn server(&self) -> Result<Option<FarTool>> {
         self.test.far_tool(&self.plan())
     }

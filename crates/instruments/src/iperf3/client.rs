@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use super::control::{ControlChannel, ControlError, ControlResult, MESSAGE_TIMEOUT};
@@ -12,6 +13,8 @@ use super::wire::{ControlState, Cookie, LONGEST_RESULTS};
 use crate::Session;
 use crate::endpoint::{self, Local};
 use crate::round_trip;
+use model::Nanos;
+use netio::clock;
 use netio::stop::Stop;
 
 /// The time without progress on any stream after which the path or the server counts as dead.
@@ -36,6 +39,8 @@ pub(crate) struct Iperf3Server {
     pub(crate) message_timeout: Duration,
     /// The longest time without progress while the test runs. The round trips of the path are added.
     pub(crate) silence: Duration,
+    /// Takes the moment at which the streams start to run, if somebody waits for it.
+    pub(crate) started: Option<Sender<Nanos>>,
 }
 
 /// A test that ended, with or without success.
@@ -77,6 +82,7 @@ impl Iperf3Server {
             connect_timeout: endpoint::CONNECT_TIMEOUT,
             message_timeout: MESSAGE_TIMEOUT,
             silence: SILENCE,
+            started: None,
         }
     }
 }
@@ -158,6 +164,10 @@ impl<'a> Client<'a> {
         let streams = tested.streams.insert(streams);
         self.expect(ControlState::TestStart)?;
         self.expect(ControlState::TestRunning)?;
+        if let Some(started) = &self.server.started {
+            // A receiver that no longer waits needs no message.
+            let _ = started.send(clock::now());
+        }
         let outcome;
         (tested.sides.local, outcome) = self.run_streams(streams);
         outcome?;

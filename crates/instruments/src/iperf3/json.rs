@@ -86,6 +86,7 @@ pub(crate) fn start(
             "remote_port": remote.port(),
         })
     });
+    let is_udp = plan.protocol == Transport::Udp;
     let (duration, bytes) = match plan.until {
         Until::For(time) => (time.as_secs_f64(), 0),
         Until::Bytes(bytes) => (0.0, bytes),
@@ -114,6 +115,10 @@ pub(crate) fn start(
             "target_bitrate": plan.bitrate.unwrap_or(0),
             // Pacing by the kernel, which farwire does not use.
             "fqrate": 0,
+            "interval": plan.interval.as_secs_f64(),
+            // Whether senders segment trains and receivers read whole ones, which iperf3 has from 3.21 on.
+            "gso": u8::from(is_udp && plan.trains),
+            "gro": u8::from(is_udp),
         },
     })
 }
@@ -547,6 +552,22 @@ mod tests {
         assert_eq!(json["end"]["sum_received_bidir_reverse"]["bytes"], 500);
         assert!(json["end"]["sum_received"].is_null());
         assert!(json["error"].is_null());
+    }
+
+    #[test]
+    fn the_start_says_whether_datagrams_go_in_trains() {
+        let server = SocketAddr::from(([192, 0, 2, 1], 5201));
+        let offloads = |transport, trains| {
+            let plan = Iperf3Test {
+                trains,
+                ..Iperf3Test::new(transport)
+            };
+            let start = start(&plan, server, Cookie::random(), &[]);
+            ["gso", "gro"].map(|name| start["test_start"][name].as_u64())
+        };
+        assert_eq!(offloads(Transport::Udp, true), [Some(1), Some(1)]);
+        assert_eq!(offloads(Transport::Udp, false), [Some(0), Some(1)]);
+        assert_eq!(offloads(Transport::Tcp, true), [Some(0), Some(0)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use record::pace::PathPace;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 
-use crate::instrument::estimated;
+use crate::instrument::{ROUND_TRIPS, estimated};
 
 /// The most streams per direction that iperf3 accepts (`MAX_STREAMS`).
 pub(crate) const MOST_STREAMS: u32 = 128;
@@ -153,6 +153,13 @@ impl Iperf3Test {
             Until::For(time) if !time.is_zero() => Some(time + self.omit),
             Until::For(_) | Until::Bytes(_) => None,
         }
+    }
+
+    /// Returns the number of the path's round trips that the test may take beside its time. Its streams connect one after
+    /// another.
+    pub(crate) fn round_trips(&self) -> u32 {
+        let streams = self.direction.directions().iter().map(|_| self.parallel);
+        ROUND_TRIPS + streams.sum::<u32>()
     }
 
     /// Estimates how long the test takes over a path of this pace. `None` means that the client decides, or that the

@@ -73,6 +73,10 @@ impl Instrument for QualityArgs {
         Some(self.plan.time())
     }
 
+    fn round_trips(&self) -> u32 {
+        PhasePlan::of(&self.plan).round_trips()
+    }
+
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let plan = PhasePlan::of(&self.plan);
         plan.check().or_bad_input()?;

@@ -11,10 +11,9 @@ use crate::Session;
 use crate::endpoint::Local;
 use crate::failure::Failure;
 use crate::iperf3::plan::TestDirection;
-use crate::stamp::loaded_latency::{BesideLoad, beside_load, duration_of_load};
+use crate::stamp::loaded_latency::{BesideLoad, beside_load};
 use crate::stamp::{self, ProbePlan, ProbeResults, load};
 use record::Phase;
-use stats::order_statistics;
 
 /// The queues count as empty after a load when the median round trip is at most this much above the idle one.
 const SETTLED_MS: f64 = 10.0;
@@ -34,7 +33,7 @@ pub(super) fn measure(
     session.live.line(format_args!("idle"));
     let probes = plan.idle_probes();
     let (idle, failure) = stamp::probe(services.stamp, local, &probes, session)?;
-    let plan = &plan.on_path(median_rtt(&idle).unwrap_or_default());
+    let plan = &plan.on_path(idle.median_rtt_ms().unwrap_or_default());
     let mut results = QualityResults::new(plan.clone(), idle, services.web.as_ref().err().cloned());
     results.failure = failure;
     for (number, (phase, direction)) in LOADED.into_iter().enumerate() {
@@ -60,12 +59,11 @@ fn loaded_phase(
     direction: TestDirection,
 ) -> Result<LoadedPhase, Failure> {
     let load = load::background(plan.test(direction), services.iperf3, local.cloned());
-    let lasting = duration_of_load(plan.loaded);
     let BesideLoad {
         probed,
         began,
         load,
-    } = beside_load(load, lasting, session, || {
+    } = beside_load(load, plan.load_times(), session, || {
         probe_and_request(plan, services, local, session)
     })?;
     let mut failure = load
@@ -128,21 +126,15 @@ fn settle(
         count: 3,
         ..plan.idle_probes()
     };
-    let Some(most) = median_rtt(idle).map(|idle| idle + SETTLED_MS) else {
+    let Some(most) = idle.median_rtt_ms().map(|idle| idle + SETTLED_MS) else {
         return Ok(true);
     };
     let begun = Instant::now();
     while begun.elapsed() < LONGEST_SETTLING && session.stop.cause().is_none() {
         let (found, _) = stamp::probe(services.stamp, local, &few, session)?;
-        if median_rtt(&found).is_some_and(|rtt| rtt <= most) {
+        if found.median_rtt_ms().is_some_and(|rtt| rtt <= most) {
             return Ok(true);
         }
     }
     Ok(false)
-}
-
-/// Returns the median round trip of a session as a program sees it, in milliseconds.
-fn median_rtt(results: &ProbeResults) -> Option<f64> {
-    let rtts: Vec<f64> = results.delays.iter().map(|delays| delays.rtt).collect();
-    order_statistics::quantile(&order_statistics::sorted(&rtts), 0.5)
 }

@@ -7,11 +7,11 @@ use model::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, ensure};
-use crate::instrument::{SOCKETS, interval, seconds};
+use crate::instrument::{ROUND_TRIPS, SOCKETS, interval, seconds};
 use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, TestDirection};
-use crate::round_trip::LossTimeout;
+use crate::round_trip::{self, LossTimeout};
 use crate::stamp::load::Load;
-use crate::stamp::loaded_latency::{LEAD_OUT, WARM_UP};
+use crate::stamp::loaded_latency::LoadTimes;
 use crate::stamp::{EXTENDED_SIZE, ProbePlan};
 use record::Phase;
 
@@ -32,13 +32,13 @@ pub(super) struct QualityPlan {
     pub(super) congestion: Option<String>,
 }
 
-/// The shortest time of all phases, in which each phase under load has a second for probes.
+/// The shortest time of all phases on a short path, in which each phase under load has a second for probes.
 const SHORTEST: Nanos = Nanos::from_secs(14);
 /// The longest time of all phases.
 const LONGEST: Nanos = Nanos::from_secs(3600);
 
 impl QualityPlan {
-    /// Returns the time of all phases.
+    /// Returns the time of all phases on a short path.
     pub(super) fn time(&self) -> Duration {
         self.time.into()
     }
@@ -78,11 +78,11 @@ impl PhasePlan {
     pub(super) fn of(plan: &QualityPlan) -> Self {
         let time = plan.time();
         let idle = time / IDLE_SHARE;
-        let phases = u32::try_from(LOADED.len()).unwrap_or(u32::MAX);
+        let without_probes = LoadTimes::of(Duration::ZERO, Duration::ZERO).lasting;
         Self {
             interval: plan.interval,
             idle,
-            loaded: ((time - idle) / phases).saturating_sub(WARM_UP + LEAD_OUT),
+            loaded: ((time - idle) / loaded_phases()).saturating_sub(without_probes),
             round_trip: Duration::ZERO,
             parallel: plan.parallel,
             congestion: plan.congestion.clone(),
@@ -92,7 +92,7 @@ impl PhasePlan {
     /// Returns the plan for a path whose idle round trip takes this time, in milliseconds.
     pub(super) fn on_path(&self, round_trip_ms: f64) -> Self {
         Self {
-            round_trip: Duration::try_from_secs_f64(round_trip_ms / 1e3).unwrap_or_default(),
+            round_trip: round_trip::milliseconds(round_trip_ms),
             ..self.clone()
         }
     }
@@ -130,6 +130,18 @@ impl PhasePlan {
         }
     }
 
+    /// Returns the times of the load of each phase.
+    pub(super) fn load_times(&self) -> LoadTimes {
+        LoadTimes::of(self.loaded, self.round_trip)
+    }
+
+    /// Returns the number of the path's round trips that the phases may take in addition.
+    pub(super) fn round_trips(&self) -> u32 {
+        let loads = LOADED.into_iter();
+        let of_loads = loads.map(|(_, direction)| self.test(direction).round_trips());
+        ROUND_TRIPS + of_loads.sum::<u32>()
+    }
+
     fn load(&self, direction: TestDirection) -> Load {
         Load::tcp(self.parallel, direction, self.congestion.clone())
     }
@@ -137,11 +149,16 @@ impl PhasePlan {
     /// Returns the load as a test whose warm-up is not in its figures.
     pub(super) fn test(&self, direction: TestDirection) -> Iperf3Test {
         Iperf3Test {
-            omit: WARM_UP,
+            omit: self.load_times().warm_up,
             interval: READING_INTERVAL,
             ..self.load(direction).plan()
         }
     }
+}
+
+/// Returns the number of phases under load.
+fn loaded_phases() -> u32 {
+    u32::try_from(LOADED.len()).unwrap_or(u32::MAX)
 }
 
 /// Returns the name of a phase for people.
@@ -185,6 +202,27 @@ mod tests {
         assert_eq!(timeout(plan.on_path(2_600.0)), Some(Nanos::from_secs(16)));
         assert_eq!(timeout(plan.on_path(f64::NAN)), Some(Nanos::from_secs(5)));
         assert_eq!(plan.idle_probes().timeout, None);
+    }
+
+    #[test]
+    fn on_a_long_path_the_load_has_a_longer_start_which_is_not_in_its_figures() {
+        let plan = QualityPlan {
+            time: Nanos::from_secs(20),
+            parallel: 8,
+            interval: Nanos::from_millis(20),
+            congestion: None,
+        };
+        let plan = PhasePlan::of(&plan);
+        let [short, long] = [20.0, 600.0].map(|rtt| plan.on_path(rtt));
+        let omitted = |plan: &PhasePlan| plan.test(TestDirection::Down).omit;
+        assert_eq!(omitted(&short), Duration::from_secs(2));
+        assert_eq!(omitted(&long), Duration::from_secs(5));
+        // The number of probes is the same.
+        assert_eq!(short.loaded_probes().count, long.loaded_probes().count);
+        let [short, long] = [short, long].map(|plan| plan.load_times().lasting);
+        assert_eq!(long - short, Duration::from_secs(4));
+        // Eight streams up, eight down, and sixteen in both directions.
+        assert_eq!(plan.round_trips(), 4 * 20 + 32);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::failure::{Blame, Failure};
 use crate::instrument::{
-    CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT, estimated, intervals,
+    CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT, ROUND_TRIPS, estimated, intervals,
 };
 use crate::iperf3;
 use crate::output::Prepared;
@@ -118,6 +118,11 @@ impl Instrument for ProbeArgs {
         let sent = intervals(self.plan.interval(), self.plan.count.saturating_sub(1));
         let once = sent + estimated(round_trip);
         Some(if self.under.is_some() { 2 * once } else { once })
+    }
+
+    fn round_trips(&self) -> u32 {
+        let of_load = |load: &Load| load.plan().round_trips();
+        ROUND_TRIPS + self.under.as_ref().map_or(0, of_load)
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {

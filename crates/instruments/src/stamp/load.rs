@@ -105,7 +105,11 @@ pub(crate) fn background(
         local,
         ..Iperf3Server::at(address)
     };
-    Box::new(move |lasting, session| {
+    Box::new(move |lasting, session, started| {
+        let server = Iperf3Server {
+            started: Some(started),
+            ..server
+        };
         let plan = Iperf3Test {
             until: Until::For(lasting.saturating_sub(plan.omit)),
             ..plan

@@ -49,6 +49,12 @@ impl ProbeResults {
         }
     }
 
+    /// Returns the median round trip as a program sees it, in milliseconds. `None` means that no probe was answered.
+    pub(crate) fn median_rtt_ms(&self) -> Option<f64> {
+        let rtts: Vec<f64> = self.delays.iter().map(|delays| delays.rtt).collect();
+        order_statistics::quantile(&order_statistics::sorted(&rtts), 0.5)
+    }
+
     /// Returns the results as a measurement.
     pub(crate) fn measurement(&self, plan: &ProbePlan) -> Measurement {
         Measurement {

@@ -74,6 +74,31 @@ fn the_larger_of_a_time_and_a_number_of_packets_may_wait() {
     assert_eq!(passed(1_000_000, 66, 300).0, 190);
 }
 
+/// At 3,000 packets per second, a queue of 10 ms holds 30 packets besides the one in service.
+#[test]
+fn a_rate_of_packets_serves_each_in_the_same_time() {
+    let rate = Rate {
+        rate: BitsPerSec::new(8 * 3_000).ok(),
+        fluctuation: None,
+        burst: None,
+        framing: Framing::PACKETS,
+        queue: QueueLimit::Time(Nanos::from_millis(10)).into(),
+    };
+    let packet = |number: u64| Arrival {
+        at: Nanos::ZERO,
+        side: Side::A,
+        len: Bytes(60 + 14 * number),
+    };
+    let traffic: Vec<Arrival> = (0..100).map(packet).collect();
+    let dues = dues(&drive(&one_server(rate), &traffic, &[]));
+    let (passed, dropped) = dues.split_at(31);
+    for (number, due) in (1..).zip(passed) {
+        let third = (number * 1_000_000_000_u64).div_ceil(3_000);
+        assert_eq!(*due, Some(Nanos(third)), "{number}");
+    }
+    assert!(dropped.iter().all(Option::is_none), "{dropped:?}");
+}
+
 /// At 1 Mbit/s, 1,000 bytes take 8 ms.
 #[test]
 fn a_backlog_has_the_waiting_packets_and_the_wait_of_an_arrival() {

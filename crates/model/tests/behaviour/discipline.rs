@@ -3,7 +3,7 @@
 use farwire_model::{
     Bytes, Codel, Discipline, DropCause, DualPi2, Ecn, Effect, Flow, FqCodel, Framing, Link,
     LinkConfig, Nanos, Outcome, Packet, PacketId, Pie, Queue, QueueLimit, Rate, Red, Side,
-    StageSpec,
+    StageSpec, Weights,
 };
 
 use crate::drive::Draw;
@@ -335,7 +335,7 @@ fn new(id: usize, at: u64, len: u64, flow: u32, ecn: Ecn) -> Item {
 }
 
 /// Returns every discipline with its defaults.
-pub(crate) fn disciplines() -> [Discipline; 7] {
+pub(crate) fn disciplines() -> [Discipline; 8] {
     [
         Discipline::DropTail,
         Discipline::DropHead,
@@ -344,6 +344,7 @@ pub(crate) fn disciplines() -> [Discipline; 7] {
         Discipline::DualPi2(DualPi2::default()),
         Discipline::Red(Red::default()),
         Discipline::Pie(Pie::default()),
+        Discipline::Weighted(Weights::default()),
     ]
 }
 

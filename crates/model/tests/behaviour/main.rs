@@ -25,6 +25,7 @@ mod red;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
 mod units;
+mod weighted;
 
 #[test]
 fn the_example_of_the_readme_is_the_example_program() {

@@ -123,6 +123,51 @@ fn a_trace_is_served_as_mahimahi_does() {
 }
 
 #[test]
+fn a_link_that_waits_begins_with_its_first_packet() {
+    let loss = |share: &str| Effect::Loss(share.parse().unwrap());
+    let config = |loss_at| LinkConfig {
+        waits: true,
+        ..scheduled(loss("0%"), vec![(loss_at, loss("100%"))])
+    };
+    // The step is due 5 ms behind the first packet, which comes after 100 ms.
+    let mut link = Link::new(&config(ms(5))).unwrap();
+    assert_eq!(link.poll(ms(50)), None);
+    let arrivals = [100, 104, 105, 300].map(ms);
+    for (id, at) in arrivals.into_iter().enumerate() {
+        link.offer(at, Side::A, packet(id, Bytes(1_000)));
+    }
+    let right = [Some(ms(100)), Some(ms(104)), None, None];
+    assert_eq!(dues(&drain(&mut link, Nanos::MAX)), right);
+    // Conditions that change while it waits apply from the first packet on.
+    let mut link = Link::new(&config(ms(5))).unwrap();
+    link.change(ms(20), &config(ms(50)).paths).unwrap();
+    for (id, at) in arrivals.into_iter().enumerate() {
+        link.offer(at, Side::A, packet(id, Bytes(1_000)));
+    }
+    let right = [Some(ms(100)), Some(ms(104)), Some(ms(105)), None];
+    assert_eq!(dues(&drain(&mut link, Nanos::MAX)), right);
+}
+
+#[test]
+fn the_times_of_a_trace_begin_with_the_first_packet_of_a_link_that_waits() {
+    let times = Repeating::new(vec![ms(3), ms(10)]).unwrap();
+    let trace = Effect::Trace(Trace {
+        opportunities: Arc::new(times),
+        queue: QueueLimit::Packets(100).into(),
+    });
+    let mut link = Link::new(&LinkConfig {
+        waits: true,
+        ..alone(trace)
+    })
+    .unwrap();
+    for id in 0..3 {
+        link.offer(ms(107), Side::A, packet(id, Bytes(1_504)));
+    }
+    let right = [110, 117, 120].map(|at| Some(ms(at)));
+    assert_eq!(dues(&drain(&mut link, Nanos::MAX)), right);
+}
+
+#[test]
 fn two_classes_share_a_server_by_its_name() {
     let path = |side, class, own: Option<&str>| {
         let own = own.map(|loss| {

@@ -324,7 +324,8 @@ impl AfPacket {
                 self.rings[SMALL].socket().as_raw_fd(),
                 messages.as_mut_ptr(),
                 count,
-                libc::MSG_DONTWAIT,
+                // The flags are signed with glibc only.
+                libc::MSG_DONTWAIT as _,
             )
         };
         let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
@@ -444,11 +445,15 @@ fn send_train(tunnels: &mut TunnelOut, train: &TxFrame<'_>) -> io::Result<()> {
 }
 
 /// Creates a message of `parts` to `address`, if there is one, without control data.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "musl has 32 bits for the number of parts, which is small"
+)]
 fn message(parts: &mut [libc::iovec], address: Option<&mut libc::sockaddr_ll>) -> libc::mmsghdr {
     // SAFETY: an all-zero mmsghdr is valid: it has no name, no control data, and no parts.
     let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
     message.msg_hdr.msg_iov = parts.as_mut_ptr();
-    message.msg_hdr.msg_iovlen = parts.len();
+    message.msg_hdr.msg_iovlen = parts.len() as _;
     if let Some(address) = address {
         message.msg_hdr.msg_name = std::ptr::from_mut(address).cast();
         message.msg_hdr.msg_namelen = socket_option::length_of::<libc::sockaddr_ll>();

@@ -342,16 +342,25 @@ const OLD_X86_64_JOURNAL_CALLS: CallPurpose = CallPurpose {
 };
 
 const DESCRIPTOR_REQUESTS: &[u64] = &[
-    libc::FIONBIO,
-    libc::FIONREAD,
-    libc::TIOCOUTQ,
-    libc::TIOCGWINSZ,
-    libc::TCGETS,
-    libc::TCGETS2,
+    request(libc::FIONBIO),
+    request(libc::FIONREAD),
+    request(libc::TIOCOUTQ),
+    request(libc::TIOCGWINSZ),
+    request(libc::TCGETS),
+    request(libc::TCGETS2),
 ];
 
 /// Requests that restore the terminal after `--tui`.
-const TERMINAL_REQUESTS: &[u64] = &[libc::TCSETS, libc::TCSETS2];
+const TERMINAL_REQUESTS: &[u64] = &[request(libc::TCSETS), request(libc::TCSETS2)];
+
+/// Returns the number of a request, which has 32 bits. It is signed with musl.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a request has 32 bits in the kernel"
+)]
+const fn request(number: libc::Ioctl) -> u64 {
+    number as u32 as u64
+}
 
 const INTERFACE_REQUESTS: &[u64] = &[
     libc::SIOCETHTOOL,

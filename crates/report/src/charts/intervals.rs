@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::axis::Axis;
 use super::plot::open;
-use super::svg::{Look, escaped, fitted, px, width};
+use super::svg::{BOLD, Look, escaped, fitted, px, width};
 use super::{Drawing, file_name, part};
 use crate::analysis::field_comparison::ComparedPair;
 use crate::answers::{self, Answer};
@@ -271,7 +271,7 @@ impl Frame {
              <path d=\"M{nothing} {LINE}V{bottom}\" stroke=\"currentColor\" stroke-opacity=\".5\"/>\
              <path d=\"M{left} {bottom}h{wide}\" stroke=\"currentColor\" stroke-opacity=\".6\"/>",
             middle = px(left + wide / 2.0),
-            heading = escaped(&fitted(heading, wide)),
+            heading = escaped(&fitted(heading, wide / BOLD)),
             nothing = px(nothing),
             left = px(left),
             wide = px(wide),
@@ -433,7 +433,8 @@ impl HeatMap {
 
     fn draw(&self, answer: &Answer<'_>, pairs: &[&ComparedPair]) -> String {
         let [across, up] = &self.values;
-        let labels = up.iter().chain([&self.fields[1]]).map(|text| width(text));
+        let labels = up.iter().map(|text| width(text));
+        let labels = labels.chain([width(&self.fields[1]) * BOLD]);
         let left = labels.fold(0.0, f64::max).min(WIDEST_LABEL) + GAP;
         let wide = (WIDTH - left - GAP) / across.len() as f64;
         let bottom = LINE + CELL * up.len() as f64;
@@ -449,10 +450,10 @@ impl HeatMap {
             "<text x=\"{}\" y=\"11\" text-anchor=\"end\" font-weight=\"600\">{}</text>\
              <text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-weight=\"600\">{}</text>",
             px(left - 5.0),
-            escaped(&fitted(&self.fields[1], WIDEST_LABEL)),
+            escaped(&fitted(&self.fields[1], WIDEST_LABEL / BOLD)),
             px(left + wide * across.len() as f64 / 2.0),
             px(bottom + 2.0 * LINE + 2.0),
-            escaped(&self.fields[0])
+            escaped(&fitted(&self.fields[0], (WIDTH - left - GAP) / BOLD))
         );
         let strongest = pairs
             .iter()
@@ -527,7 +528,7 @@ fn draw_cell(
         Err(_) => ("–".to_owned(), None),
     };
     let middle = px(left + wide / 2.0);
-    if width(&estimate) < wide - 4.0 {
+    if width(&estimate) * BOLD < wide - 4.0 {
         // Writing to a String cannot fail.
         let _ = write!(
             svg,
@@ -552,16 +553,22 @@ mod tests {
     use super::*;
     use crate::analysis::field_comparison::FieldComparison;
     use crate::analysis::sweep_comparison::tests::{compare, sweep};
+    use crate::charts::geometry;
     use record::Record;
 
     fn bbr_doubles([_, _, congestion]: [&str; 3]) -> f64 {
         if congestion == "bbr" { 2.0 } else { 1.0 }
     }
 
-    /// Returns the drawings of the first comparison of a record.
+    /// Returns the drawings of the first comparison of a record, in which no text may overlap another.
     fn of(record: &Record) -> Vec<Drawing> {
         let comparisons: Vec<FieldComparison> = compare(record).all;
-        drawings(&answers::answers(&comparisons)[0])
+        let all = drawings(&answers::answers(&comparisons)[0]);
+        for one in &all {
+            let overlaps = geometry::overlaps(&one.svg);
+            assert_eq!(overlaps, Vec::<String>::new(), "{}", one.caption);
+        }
+        all
     }
 
     /// A sweep whose cases differ in the delay and the congestion control only.
@@ -639,6 +646,17 @@ mod tests {
             3,
             "each column has the tick of no difference: {svg}"
         );
+    }
+
+    #[test]
+    fn a_map_has_room_for_the_name_of_any_of_its_fields() {
+        for by in ["link.delay", "link.loss", "tcp.congestion"] {
+            let mut record = sweep(5, 0.01, 1, bbr_doubles);
+            record.head.plan.compare.by = vec![by.to_owned()];
+            let all = of(&record);
+            assert!(all.iter().all(|one| one.svg.contains("<rect")), "{by}");
+            assert!(!all.is_empty(), "{by}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::axis::Axis;
 use super::message_sizes::{Unit, point};
 use super::plot::{Point, open};
-use super::svg::{LINE, Look, escaped, px, shortened, text_lines, width, wrapped_to};
+use super::svg::{LINE, Look, escaped, fitted, px, shortened, text_lines, width, wrapped_to};
 use super::{Drawing, file_name};
 use crate::analysis::key_figure::{KeyFigure, KeyRow};
 use crate::case_conditions;
@@ -222,15 +222,17 @@ impl Frame {
                 "<path d=\"M{0} {TOP}V{bottom}\" stroke=\"currentColor\" stroke-opacity=\".13\"/>",
                 px(x)
             );
-            if x - half > free {
+            // A text stays within the drawing.
+            let at = x.min(WIDTH - half);
+            if at - half > free {
                 let _ = write!(
                     svg,
                     "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                    px(x.min(WIDTH - half)),
+                    px(at),
                     px(self.height + 15.0),
                     escaped(&text)
                 );
-                free = x + half + 4.0;
+                free = at + half + 4.0;
             }
         }
         let _ = write!(
@@ -239,7 +241,7 @@ impl Frame {
              <text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
             right,
             px(self.height + 31.0),
-            escaped(&shortened(&self.axis.title, 60))
+            escaped(&fitted(&self.axis.title, WIDTH - RIGHT))
         );
     }
 
@@ -352,12 +354,16 @@ mod tests {
     use super::*;
     use crate::analysis::Analysis;
     use crate::analysis::tests::{record, spoil};
-    use crate::case_labels::tests::swept;
+    use crate::case_labels::tests::{swept, swept_by_five_fields};
+    use crate::charts::geometry;
     use record::Record;
 
+    /// Draws the key figure, in which no text may overlap another.
     fn drawn(record: &Record) -> Option<Drawing> {
         let analysis = Analysis::of(record);
-        drawing(&KeyFigure::of(&analysis)?, record.plan())
+        let drawing = drawing(&KeyFigure::of(&analysis)?, record.plan())?;
+        assert_eq!(geometry::overlaps(&drawing.svg), Vec::<String>::new());
+        Some(drawing)
     }
 
     #[test]
@@ -386,6 +392,29 @@ mod tests {
         let svg = drawn(&record).unwrap().svg;
         assert!(svg.contains(">delay 9ms</text>"), "{svg}");
         assert!(!svg.contains("line["), "{svg}");
+    }
+
+    #[test]
+    fn rows_beyond_the_most_are_counted_below_the_drawing() {
+        let drawing = drawn(&swept_by_five_fields()).unwrap();
+        assert_eq!(drawing.below, "8 more rows are in the tables");
+    }
+
+    #[test]
+    fn names_and_values_that_are_long_do_not_overlap() {
+        let mut record = record();
+        for case in &mut record.head.plan.cases {
+            case.title =
+                "a line with a queue that is far longer than any that should be there".to_owned();
+        }
+        for run in &mut record.runs {
+            for measured in &mut run.measurements {
+                for figure in &mut measured.measurement.figures {
+                    figure.value *= 12_345.0;
+                }
+            }
+        }
+        assert!(drawn(&record).is_some());
     }
 
     #[test]

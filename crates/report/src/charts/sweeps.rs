@@ -190,7 +190,7 @@ fn published(case: &CaseFigures<'_>, name: &FigureName, (by, unit): Unit, x: f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case_labels::tests::swept;
+    use crate::case_labels::tests::{swept, swept_by_five_fields};
     use crate::charts::geometry;
     use record::Record;
 
@@ -268,34 +268,7 @@ mod tests {
 
     #[test]
     fn a_sweep_of_five_fields_has_no_overlapping_texts() {
-        let fields = [
-            "link.delay",
-            "link.loss",
-            "tcp.congestion",
-            "link.queue",
-            "parameters.download.parallel",
-        ];
-        let values = [
-            &["1ms", "10ms", "100ms"][..],
-            &["0%", "1%"],
-            &["bbr", "cubic"],
-            &["100pkt", "1000pkt"],
-            &["1", "8"],
-        ];
-        let mut all: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
-        for (field, values) in fields.into_iter().zip(values) {
-            all = all
-                .iter()
-                .flat_map(|axes| {
-                    values.iter().map(move |value| {
-                        let own = axes.iter().copied();
-                        own.chain([(field, *value)]).collect()
-                    })
-                })
-                .collect();
-        }
-        let slices: Vec<&[(&str, &str)]> = all.iter().map(Vec::as_slice).collect();
-        let record = swept(&slices);
+        let record = swept_by_five_fields();
         let analysis = Analysis::of(&record);
         let questions = crate::charts::questions(&analysis);
         let svgs = questions.iter().flat_map(|question| &question.drawings);

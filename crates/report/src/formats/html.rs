@@ -434,6 +434,22 @@ mod tests {
     }
 
     #[test]
+    fn a_verdict_with_a_doubt_has_another_colour_than_one_that_is_not_met() {
+        let mut record = record();
+        for run in &mut record.runs[..2] {
+            run.attempt = 2;
+        }
+        let page = html(&record).unwrap();
+        assert!(page.contains("<div class=\"verdict disturbed\">"), "{page}");
+        let rule = ".verdict.disturbed, .verdict.incomplete { border-color: var(--doubt); background: var(--doubtback); }";
+        assert!(page.contains(rule));
+        // Its colours in the light theme, in the dark one and on paper.
+        for name in ["--doubt:", "--doubtback:"] {
+            assert_eq!(page.matches(name).count(), 3, "{name}");
+        }
+    }
+
+    #[test]
     fn notes_about_the_machine_are_folded_below_their_line() {
         let record = late_pings(10);
         let page = html(&record).unwrap();

@@ -88,7 +88,8 @@ mod tests {
     use crate::serve::{self, ServeConfig};
     use record::{Direction, Metric, Statistic};
     use std::io::{Read as _, Write as _};
-    use std::net::{Shutdown, TcpListener};
+    use std::net::{Shutdown, SocketAddr, TcpListener};
+    use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
@@ -295,6 +296,29 @@ mod tests {
         let measured = measure(&Iperf3Server::at(address), &plan(), &detailed());
         let failure = measured.measurement.failure.unwrap();
         assert!(failure.contains("refuses the connection"), "{failure}");
+    }
+
+    #[test]
+    fn the_start_of_the_streams_is_reported_once_if_they_run() {
+        let reported = |address: SocketAddr| {
+            let (sender, started) = mpsc::channel();
+            let server = Iperf3Server {
+                started: Some(sender),
+                ..Iperf3Server::at(address)
+            };
+            let failure = measure(&server, &plan(), &Session::default())
+                .measurement
+                .failure;
+            drop(server);
+            (failure.is_some(), started.iter().count())
+        };
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        assert_eq!(reported(server.address("iperf3").unwrap()), (false, 1));
+        // This port was free a moment ago.
+        let unused = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = unused.local_addr().unwrap();
+        drop(unused);
+        assert_eq!(reported(address), (true, 0));
     }
 
     #[test]

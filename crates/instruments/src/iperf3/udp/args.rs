@@ -75,6 +75,10 @@ impl Instrument for UdpArgs {
         self.plan().estimate(pace)
     }
 
+    fn round_trips(&self) -> u32 {
+        self.plan().round_trips()
+    }
+
     fn server(&self) -> Result<Option<FarTool>> {
         self.test.far_tool(&self.plan())
     }

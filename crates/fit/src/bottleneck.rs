@@ -1,0 +1,419 @@
+//! The rate of a direction, and the queue in front of it.
+
+use conditions::Direction;
+use stats::losses;
+use stats::order_statistics::{quantile, sorted};
+use stats::quantile::Quantile;
+
+use crate::estimate::Estimate;
+use crate::loss::{self, LossFit};
+use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
+
+/// The least share of a load that does not arrive in the time of sending if the load fills the path.
+const LEAST_EXCESS: f64 = 0.01;
+/// The error of the rate from clocks and from the variation of delays, as a share.
+const RATE_ERROR: f64 = 0.001;
+/// The packets at the edges of a time by which the bytes that arrived in it may be off.
+const EDGES: f64 = 2.0;
+/// The part of a load in which a strong one has filled the queue; beside a gentle one, active queue management is in
+/// control, and a plain queue has grown.
+const SETTLED: [f64; 2] = [0.5, 0.95];
+/// A wait below this part of the way from CoDel's to a plain queue's is that of a managed queue.
+const MANAGED_BELOW: f64 = 0.35;
+/// A wait above this part of the way is that of a plain queue.
+const PLAIN_FROM: f64 = 0.65;
+/// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
+const CODEL: (f64, f64) = (5.0, 0.1);
+/// The delay in packet times below which probes met no queue.
+const NO_QUEUE_PACKETS: f64 = 2.0;
+/// The delay that the hosts may add, in milliseconds.
+const HOST_MS: f64 = 0.3;
+/// The fewest probes beside a load from which a conclusion is drawn.
+const FEWEST: usize = 20;
+
+/// The rate of a direction, and what happens to packets that exceed it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// The rate in bit/s, in L2 bytes without FCS.
+    pub rate: Estimate,
+    /// The bytes that pass faster than the rate after silence, if they are more than a few packets.
+    pub burst_bytes: Option<Estimate>,
+    /// The queue of packets that exceed the rate; `None` if no probes were sent beside a load.
+    pub queue: Option<QueueKind>,
+    /// The observations behind the rate, in words.
+    pub rate_evidence: String,
+    /// The observations that led to the kind of queue, in words.
+    pub evidence: String,
+}
+
+/// The queue of packets that exceed a rate, or their drop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum QueueKind {
+    /// They wait in one queue of this length in milliseconds; those that find it full are dropped.
+    Fifo {
+        /// The length in milliseconds.
+        ms: Estimate,
+        /// Whether the queue still grew at the end, so that it may be longer.
+        is_least: bool,
+    },
+    /// They wait in a queue that is kept short by dropping or marking, as CoDel does.
+    Managed {
+        /// The length in milliseconds that a strong load reached.
+        most_ms: Estimate,
+    },
+    /// Each flow has its own queue, so that other flows do not wait.
+    PerFlow,
+    /// They are dropped immediately.
+    Policed,
+    /// They wait; whether the queue is managed cannot be distinguished.
+    Unclear {
+        /// The length in milliseconds.
+        ms: Estimate,
+    },
+}
+
+impl QueueKind {
+    /// Returns its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fifo { .. } => "fifo",
+            Self::Managed { .. } => "codel",
+            Self::PerFlow => "fq_codel",
+            Self::Policed => "policer",
+            Self::Unclear { .. } => "cannot be distinguished",
+        }
+    }
+
+    /// Returns its length in milliseconds, if it has one queue for all flows.
+    pub(crate) fn length(self) -> Option<Estimate> {
+        match self {
+            Self::Fifo { ms, .. } | Self::Unclear { ms } | Self::Managed { most_ms: ms } => {
+                Some(ms)
+            }
+            Self::PerFlow | Self::Policed => None,
+        }
+    }
+}
+
+impl Bottleneck {
+    /// Fits the bottleneck of a direction; `None` if no load exceeded its rate.
+    pub(crate) fn of(
+        observed: &PathObservations,
+        way: Direction,
+        random: Option<&LossFit>,
+    ) -> Option<Self> {
+        let of_kind = |intensity| {
+            let mut loaded = observed.loaded.iter();
+            loaded.find(|one| (one.direction, one.intensity) == (way, intensity))
+        };
+        let Some(strong) = of_kind(Intensity::Strong) else {
+            return Self::of_throughput(observed, way);
+        };
+        let gentle = of_kind(Intensity::Gentle);
+        let mut searches = observed.searches.iter();
+        let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
+        let burst = search.and_then(|search| burst(search, strong, random));
+        let burst_bytes = burst.map_or(0.0, |burst| burst.value);
+        let rate = rate(strong, random, burst_bytes)?;
+        let also = gentle.and_then(|gentle| self::rate(gentle, random, burst_bytes));
+        let rate = also.map_or(rate, |other| both(rate, other));
+        let queue = Queue {
+            way,
+            one_way: observed.has_one_way(),
+            observed,
+            random,
+            rate,
+            burst_bytes,
+        };
+        // A load exceeds the rate by the same share if the random losses occur before the bottleneck. The path then served
+        // the bytes that arrived, and the interval of the rate contains both cases.
+        let [low, high] = rate.interval;
+        let rate = Estimate::new(
+            rate.value,
+            [low.min(rate.value * loss::passes(random)), high],
+        );
+        let found = queue.kind(strong, gentle);
+        let (kind, evidence) = found.unzip();
+        let unprobed = || "too few probes were answered beside the load".to_owned();
+        Some(Self {
+            rate,
+            burst_bytes: burst,
+            queue: kind,
+            rate_evidence: "what arrived of loads above it, in L2 bytes without FCS".to_owned(),
+            evidence: evidence.unwrap_or_else(unprobed),
+        })
+    }
+
+    /// Takes the median throughput as the rate; its interval has nine of ten seconds.
+    fn of_throughput(observed: &PathObservations, way: Direction) -> Option<Self> {
+        let mut throughput = observed.throughput.iter();
+        let (_, rates) = throughput.find(|(of, _)| *of == way)?;
+        let ordered = sorted(rates);
+        let of = |share| quantile(&ordered, share);
+        let rate = Estimate::new(of(0.5)?, [of(0.05)?, of(0.95)?]);
+        (rate.value > 0.0).then(|| Self {
+            rate,
+            burst_bytes: None,
+            queue: None,
+            rate_evidence: format!(
+                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less",
+                rates.len()
+            ),
+            evidence: "throughput does not show it".to_owned(),
+        })
+    }
+}
+
+/// Returns the rate in bit/s at which a path served a load and the probes beside it, after a burst of `burst_bytes` that
+/// passed faster; `None` if the load did not fill the path.
+///
+/// Random losses behind the bottleneck let less arrive than it served.
+fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst_bytes: f64) -> Option<Estimate> {
+    let load = &loaded.load;
+    let passes = loss::passes(random);
+    if passes <= 0.0 || load.received() > (1.0 - LEAST_EXCESS) * passes * load.sent {
+        return None;
+    }
+    let arrived = 8.0 * arrived_bytes(loaded) / load.seconds.max(1e-3);
+    let at_first = 8.0 * burst_bytes / load.seconds.max(1e-3);
+    let served = |arrived: f64, passes: f64| arrived / passes.max(0.01) - at_first;
+    let [least_loss, most_loss] = random.map_or([0.0; 2], |random| random.share().interval);
+    let value = served(arrived, passes);
+    let interval = [
+        served(arrived - load.error, 1.0 - least_loss),
+        served(arrived + load.error, 1.0 - most_loss),
+    ];
+    let edges = EDGES * 8.0 * f64::from(load.wire_bytes) / load.seconds.max(1e-3);
+    Some(Estimate::new(value, interval).widened(RATE_ERROR * value + edges))
+}
+
+/// Returns the bytes of a load and of the probes beside it that passed the direction of the load.
+fn arrived_bytes(loaded: &LoadedSession) -> f64 {
+    let probes = loaded.probes.probes.iter();
+    let passed = probes
+        .filter(|probe| probe.passed(loaded.direction))
+        .count();
+    loaded.load.bytes + passed as f64 * f64::from(loaded.probes.wire_bytes)
+}
+
+/// Returns the mean of two estimates. Its interval contains both of theirs, because a rate that differs between two loads
+/// is no constant.
+fn both(one: Estimate, other: Estimate) -> Estimate {
+    let value = f64::midpoint(one.value, other.value);
+    let ([one_low, one_high], [other_low, other_high]) = (one.interval, other.interval);
+    Estimate::new(value, [one_low.min(other_low), one_high.max(other_high)])
+}
+
+/// Returns the bytes that pass faster than the rate after silence, if they are more than a few packets.
+///
+/// With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2.
+fn burst(
+    search: &LoadTraffic,
+    strong: &LoadedSession,
+    random: Option<&LossFit>,
+) -> Option<Estimate> {
+    let passes = loss::passes(random).max(0.01);
+    let apart_s = strong.load.seconds - search.seconds;
+    if apart_s <= 0.0 {
+        return None;
+    }
+    let difference = search.bytes * strong.load.seconds - arrived_bytes(strong) * search.seconds;
+    let value = difference / apart_s / passes;
+    let packet = f64::from(search.wire_bytes);
+    // Its error is that of both times, that of the packets at the edges, and that of the random losses of the search.
+    let lost_packets = random.map_or(0.0, |random| {
+        let (share, burst) = (
+            random.share().value,
+            random.burst.map_or(1.0, |burst| burst.value),
+        );
+        let sent = search.bytes / packet / passes;
+        2.0 * (sent * share * (1.0 - share) * losses::inflation(share, burst)).sqrt()
+    });
+    let reach = (EDGES + lost_packets) * packet + RATE_ERROR * search.bytes;
+    let found = Estimate::within(value, reach);
+    (found.interval[0] > 3.0 * packet).then_some(found)
+}
+
+/// The observations that show the kind of queue.
+struct Queue<'a> {
+    way: Direction,
+    one_way: bool,
+    observed: &'a PathObservations,
+    random: Option<&'a LossFit>,
+    /// The rate in bit/s.
+    rate: Estimate,
+    /// The bytes that pass faster after silence.
+    burst_bytes: f64,
+}
+
+impl Queue<'_> {
+    /// Returns the kind of queue with its evidence.
+    fn kind(
+        &self,
+        strong: &LoadedSession,
+        gentle: Option<&LoadedSession>,
+    ) -> Option<(QueueKind, String)> {
+        let packet_ms = f64::from(strong.load.wire_bytes) * 8e3 / self.rate.value;
+        let waits = self.waits(strong);
+        let (lost, entered) = self.lost(strong);
+        let is_policed = loss::exceeds(lost, entered, self.random?);
+        if waits.len() < FEWEST {
+            // Almost no probe passed, and those that did cannot show a queue.
+            let evidence = format!("{lost} of {entered} probes were lost beside the load");
+            return is_policed.then_some((QueueKind::Policed, evidence));
+        }
+        let level = median(&waits)?;
+        if level.value < NO_QUEUE_PACKETS * packet_ms + HOST_MS + self.scatter()? {
+            let evidence = format!(
+                "probes waited {:.1} ms beside a load of {:.1} times the rate, and {lost} of {entered} were lost",
+                level.value.max(0.0),
+                strong.load.sent / self.rate.value
+            );
+            return Some(match is_policed {
+                true => (QueueKind::Policed, evidence),
+                false => (QueueKind::PerFlow, evidence),
+            });
+        }
+        Some(self.waiting(strong, gentle, level, packet_ms))
+    }
+
+    /// Returns the kind of a queue in which probes wait.
+    fn waiting(
+        &self,
+        strong: &LoadedSession,
+        gentle: Option<&LoadedSession>,
+        level: Estimate,
+        packet_ms: f64,
+    ) -> (QueueKind, String) {
+        // A probe needs less room than a datagram of the load, which leaves up to a datagram's room empty.
+        let ms = level.widened(packet_ms / 2.0);
+        let is_least = self.grows(strong, level.value, packet_ms);
+        let compared = gentle.and_then(|gentle| {
+            let waits = self.waits(gentle);
+            let found = median(&waits).filter(|_| waits.len() >= FEWEST)?.value;
+            Some((found, self.expected(gentle, level.value)?, gentle))
+        });
+        let Some((found, expected, gentle)) = compared else {
+            let evidence = format!(
+                "probes waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
+                level.value
+            );
+            return (QueueKind::Unclear { ms }, evidence);
+        };
+        let ExpectedWaits { plain, managed, .. } = expected;
+        let evidence = format!(
+            "beside a load of {:.3} times the rate, probes waited {found:.1} ms; a plain queue makes them wait {plain:.1} ms, CoDel {managed:.1} ms",
+            gentle.load.sent / self.rate.value
+        );
+        let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
+        // An error below this part of the way cannot lead to the wrong kind.
+        let unclear = noise.max(expected.error / MANAGED_BELOW);
+        let kind = match (found - managed) / (plain - managed).max(1e-9) {
+            _ if plain - managed < unclear => QueueKind::Unclear { ms },
+            place if place < MANAGED_BELOW => QueueKind::Managed { most_ms: ms },
+            place if place > PLAIN_FROM => QueueKind::Fifo { ms, is_least },
+            _ => QueueKind::Unclear { ms },
+        };
+        (kind, evidence)
+    }
+
+    /// Predicts the waits beside a gentle load, if a full queue lasts for `full_ms`.
+    ///
+    /// A plain queue grows by what exceeds the rate and its burst, until it is full. CoDel drops its n-th packet
+    /// interval / sqrt(n) after the one before, so that it has dropped (t / 2 interval)^2 packets after t seconds, until
+    /// the queue is at its target.
+    fn expected(&self, gentle: &LoadedSession, full_ms: f64) -> Option<ExpectedWaits> {
+        let [from_s, until_s] = settled(gentle);
+        let probes = gentle.probes.answered().map(|probe| probe.at_s);
+        let within: Vec<f64> = probes
+            .filter(|at_s| (from_s..until_s).contains(at_s))
+            .collect();
+        // The queue has grown since the start of the load, and probes have added to it since the first one.
+        let probed_s = quantile(&sorted(&within), 0.5)?;
+        let at_s = probed_s - gentle.from_s;
+        let packet = 8.0 * f64::from(gentle.load.wire_bytes);
+        let probe_rate = 8.0 * f64::from(gentle.probes.wire_bytes) / gentle.probes.interval_s()?;
+        let offered = gentle.load.sent * at_s + probe_rate * probed_s.max(0.0);
+        let growth = |rate: f64| 1e3 * ((offered - 8.0 * self.burst_bytes) / rate - at_s);
+        let grown = growth(self.rate.value);
+        if grown <= 0.0 {
+            return None;
+        }
+        let (target_ms, interval_s) = CODEL;
+        let above_s = at_s * (1.0 - target_ms / grown).max(0.0) - interval_s;
+        let dropped = (above_s.max(0.0) / 2.0 / interval_s).powi(2);
+        let shorter = 1e3 * dropped * packet / self.rate.value;
+        let [at_least, at_most] = self.rate.interval.map(growth);
+        Some(ExpectedWaits {
+            plain: grown.min(full_ms),
+            managed: (grown - shorter).max(target_ms).min(full_ms),
+            error: (at_least.min(full_ms) - at_most.min(full_ms)) / 2.0,
+        })
+    }
+
+    /// Returns by how much the probes in the settled part of a load waited longer than on the idle path, in milliseconds.
+    fn waits(&self, loaded: &LoadedSession) -> Vec<f64> {
+        let way = self.one_way.then_some(self.way);
+        let idle = self.observed.idle.delays(way, [0.0, f64::INFINITY]);
+        let Some(idle) = quantile(&sorted(&idle), 0.5) else {
+            return Vec::new();
+        };
+        let delays = loaded.probes.delays(way, settled(loaded));
+        delays.into_iter().map(|delay| delay - idle).collect()
+    }
+
+    /// Returns the standard error by which jitter may shift a median of twenty probes, in milliseconds.
+    fn scatter(&self) -> Option<f64> {
+        let way = self.one_way.then_some(self.way);
+        let idle = sorted(&self.observed.idle.delays(way, [0.0, f64::INFINITY]));
+        let range = quantile(&idle, 0.75)? - quantile(&idle, 0.25)?;
+        Some(range / 4.0)
+    }
+
+    /// Returns whether the queue still grows at the end of a load.
+    fn grows(&self, loaded: &LoadedSession, level_ms: f64, packet_ms: f64) -> bool {
+        let waits = self.waits(loaded);
+        let (first, second) = waits.split_at(waits.len() / 2);
+        let [first, second] = [first, second].map(|half| quantile(&sorted(half), 0.5));
+        let grown = first.zip(second).map(|(first, second)| second - first);
+        grown.is_some_and(|grown| grown > (0.05 * level_ms).max(2.0 * packet_ms))
+    }
+
+    /// Returns how many of the probes that entered this direction beside a load were lost there.
+    fn lost(&self, loaded: &LoadedSession) -> (u64, u64) {
+        let probes = loaded.probes.probes.iter();
+        let during = probes.filter(|probe| (loaded.from_s..loaded.until_s).contains(&probe.at_s));
+        let entered = during.filter(|probe| probe.entered(self.way));
+        entered.fold((0, 0), |(lost, all), probe| {
+            (lost + u64::from(!probe.passed(self.way)), all + 1)
+        })
+    }
+}
+
+/// Returns the settled part of a load, in seconds since the first probe.
+fn settled(loaded: &LoadedSession) -> [f64; 2] {
+    let lasts_s = loaded.until_s - loaded.from_s;
+    SETTLED.map(|share| loaded.from_s + share * lasts_s)
+}
+
+/// The expected median waits in the settled part of a gentle load, in milliseconds.
+struct ExpectedWaits {
+    /// The wait in a plain queue.
+    plain: f64,
+    /// The wait in a queue that CoDel manages.
+    managed: f64,
+    /// The error of both from that of the rate.
+    error: f64,
+}
+
+/// Returns the median with its interval.
+fn median(values: &[f64]) -> Option<Estimate> {
+    let found = Quantile::of(values, 0.5)?;
+    let ordered = sorted(values);
+    // A series with too few effective samples has no interval of ranks; half of its values lie between the quartiles.
+    let quartiles = [quantile(&ordered, 0.25)?, quantile(&ordered, 0.75)?];
+    Some(Estimate::new(
+        found.value,
+        found.interval.unwrap_or(quartiles),
+    ))
+}

@@ -1,0 +1,112 @@
+//! Fits the conditions of a link to measurements of a path, and compares two measurements by the distance of their
+//! distributions. All functions are pure: observations in, parameters with intervals and evidence out.
+//!
+//! docs/fit.md has the method, its formulas and its limits.
+#![forbid(unsafe_code)]
+
+mod bottleneck;
+mod combined;
+mod comparison;
+mod delay;
+mod distance;
+mod estimate;
+mod files;
+mod loss;
+mod observations;
+mod parameters;
+pub mod plan;
+mod profile;
+#[cfg(test)]
+mod simulated;
+
+pub use bottleneck::{Bottleneck, QueueKind};
+pub use comparison::{Comparison, DelayComparison, LossComparison, ThroughputComparison};
+pub use delay::{DelayFit, JitterFit, JitterLaw};
+pub use distance::{Distance, distances};
+pub use estimate::Estimate;
+pub use files::{FileError, read, read_record};
+pub use loss::LossFit;
+pub use observations::{
+    Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession,
+};
+pub use parameters::Parameter;
+pub use profile::Origin;
+
+use conditions::Direction;
+
+/// The directions, up first.
+const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
+
+/// The fitted conditions of both directions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkFit {
+    /// The direction from this end to the far end.
+    pub up: DirectionFit,
+    /// The direction from the far end to this one.
+    pub down: DirectionFit,
+    /// Whether delays were measured in each direction. If not, each direction has half of the round trip.
+    pub one_way: bool,
+    /// The share of packets that are duplicated in each direction, in percent; half of what a round trip shows.
+    pub duplicated_percent: Option<Estimate>,
+}
+
+/// The fitted conditions of one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectionFit {
+    /// The delay and its variation on the idle path; `None` if no probe was answered.
+    pub delay: Option<DelayFit>,
+    /// The random loss, which occurs on the idle path too; `None` without probes.
+    pub loss: Option<LossFit>,
+    /// The rate and its queue. `None` if no load filled the path.
+    pub bottleneck: Option<Bottleneck>,
+}
+
+impl LinkFit {
+    /// Fits a link to observations. Parameters that they do not show are absent.
+    pub fn of(observed: &PathObservations) -> Self {
+        let one_way = observed.has_one_way();
+        let losses = DIRECTIONS.map(|way| LossFit::of(&observed.idle, way));
+        let [up, down] = [0, 1].map(|at| {
+            let loss = losses[at];
+            let bottleneck = Bottleneck::of(observed, DIRECTIONS[at], loss.as_ref());
+            (loss, bottleneck)
+        });
+        let served_ms = [&up.1, &down.1].map(|bottleneck| {
+            // A policer passes a probe immediately.
+            let serving = bottleneck
+                .as_ref()
+                .filter(|one| one.queue != Some(QueueKind::Policed));
+            let rate = serving.map(|one| one.rate.value);
+            rate.map_or(0.0, |rate| f64::from(observed.idle.wire_bytes) * 8e3 / rate)
+        });
+        let delay = |way: Direction| match one_way {
+            true => {
+                let [up, down] = served_ms;
+                DelayFit::of_one_way(&observed.idle, way, way.choose(up, down))
+            }
+            false => DelayFit::of_half(&observed.idle, served_ms.iter().sum()),
+        };
+        let direction = |way, (loss, bottleneck)| DirectionFit {
+            delay: delay(way),
+            loss,
+            bottleneck,
+        };
+        Self {
+            up: direction(Direction::Up, up),
+            down: direction(Direction::Down, down),
+            one_way,
+            duplicated_percent: loss::duplicated(&observed.idle),
+        }
+    }
+
+    /// Returns the conditions of a direction.
+    pub fn toward(&self, direction: Direction) -> &DirectionFit {
+        direction.choose(&self.up, &self.down)
+    }
+
+    /// Returns whether anything was learnt about the path.
+    pub fn is_empty(&self) -> bool {
+        let knows = |one: &DirectionFit| one.delay.is_some() || one.bottleneck.is_some();
+        !knows(&self.up) && !knows(&self.down)
+    }
+}

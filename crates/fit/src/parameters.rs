@@ -1,0 +1,228 @@
+//! The fitted parameters as rows, each with its interval and the evidence behind it.
+
+use conditions::Direction;
+use serde::Serialize;
+
+use crate::bottleneck::{Bottleneck, QueueKind};
+use crate::delay::{DelayFit, JitterFit, JitterLaw};
+use crate::estimate::Estimate;
+use crate::loss::LossFit;
+use crate::{DIRECTIONS, DirectionFit, LinkFit};
+
+/// The word of a parameter that the observations do not show.
+const NOT_LEARNT: &str = "not learnt";
+
+/// A fitted parameter.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Parameter {
+    /// The direction; absent if both directions share it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// The name.
+    pub name: &'static str,
+    /// The value and its interval; absent for a word, and for a parameter that could not be fitted.
+    #[serde(flatten)]
+    pub estimate: Option<Estimate>,
+    /// The least and the greatest value of a session, if several are combined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<[f64; 2]>,
+    /// The unit of the value; empty for a number of packets and without a value.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub unit: &'static str,
+    /// The value of a parameter that is a word, or the reason why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
+    /// The observations behind it.
+    pub evidence: String,
+}
+
+impl Parameter {
+    fn number(
+        name: &'static str,
+        estimate: Estimate,
+        unit: &'static str,
+        evidence: String,
+    ) -> Self {
+        Self {
+            direction: None,
+            name,
+            estimate: Some(estimate),
+            sessions: None,
+            unit,
+            word: None,
+            evidence,
+        }
+    }
+
+    fn word(name: &'static str, word: &str, evidence: String) -> Self {
+        Self {
+            direction: None,
+            name,
+            estimate: None,
+            sessions: None,
+            unit: "",
+            word: Some(word.to_owned()),
+            evidence,
+        }
+    }
+}
+
+impl LinkFit {
+    /// Returns all parameters, those of the direction up first.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let each = DIRECTIONS.into_iter().flat_map(|way| {
+            let rows = self.toward(way).parameters(self.one_way);
+            rows.into_iter().map(move |row| Parameter {
+                direction: Some(way),
+                ..row
+            })
+        });
+        let duplicated = self.duplicated_percent.map(|percent| {
+            let evidence = "half of the share of probes that were answered twice".to_owned();
+            Parameter::number("duplicate", percent, "%", evidence)
+        });
+        each.chain(duplicated).collect()
+    }
+}
+
+impl DirectionFit {
+    fn parameters(&self, one_way: bool) -> Vec<Parameter> {
+        let absent = |name| {
+            let evidence = "no probes in this direction were answered".to_owned();
+            vec![Parameter::word(name, NOT_LEARNT, evidence)]
+        };
+        let found = self.delay.as_ref().map(|found| delay(found, one_way));
+        let mut rows = found.unwrap_or_else(|| absent("delay"));
+        let found = self.loss.as_ref().map(loss);
+        rows.extend(found.unwrap_or_else(|| absent("loss")));
+        match &self.bottleneck {
+            Some(found) => rows.extend(bottleneck(found)),
+            None => rows.push(Parameter::word(
+                "rate",
+                NOT_LEARNT,
+                "no load exceeded the rate".to_owned(),
+            )),
+        }
+        rows
+    }
+}
+
+fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
+    let statistic = if fit.jitter.is_some() {
+        "mean"
+    } else {
+        "median"
+    };
+    let measured = match one_way {
+        true => "",
+        false => "half of the round trip; ",
+    };
+    let evidence = format!(
+        "{measured}{statistic} of {} idle probes, without their own transmission",
+        fit.probes
+    );
+    let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];
+    if let Some(jitter) = &fit.jitter {
+        let evidence = match one_way {
+            true => law(jitter),
+            false => format!("{}; of both directions together", law(jitter)),
+        };
+        rows.push(Parameter::number(
+            "jitter",
+            jitter.spread_ms,
+            "ms",
+            evidence,
+        ));
+        rows.extend(jitter.half_life_ms.map(|half_life| {
+            let evidence = "from the correlation of neighbouring probes".to_owned();
+            Parameter::number("jitter half-life", half_life, "ms", evidence)
+        }));
+    }
+    rows.extend(fit.skipped_percent.map(|percent| {
+        let evidence = "probes with almost no delay".to_owned();
+        Parameter::number("reorder", percent, "%", evidence)
+    }));
+    if fit.reorders {
+        let evidence = "probes arrived after later ones".to_owned();
+        rows.push(Parameter::word("order", "free", evidence));
+    }
+    rows
+}
+
+fn law(jitter: &JitterFit) -> String {
+    let name = jitter.law.name();
+    let choice = match (jitter.law, jitter.is_clear) {
+        (_, true) => "",
+        (JitterLaw::Uniform, false) => "; normal fits hardly worse",
+        (JitterLaw::Normal, false) => "; uniform fits hardly worse",
+    };
+    format!(
+        "{name}: shares of probes differ from the law by at most {:.1} %{choice}",
+        100.0 * jitter.misfit
+    )
+}
+
+fn loss(fit: &LossFit) -> Vec<Parameter> {
+    let counts = fit.counts;
+    let of = match fit.is_half {
+        true => " round trips; half for each direction, which is unknown",
+        false => " probes and datagrams below the rate",
+    };
+    let evidence = format!("{} of {}{of}", counts.lost, counts.of);
+    let mut rows = vec![Parameter::number("loss", fit.percent, "%", evidence)];
+    rows.extend(fit.burst.map(|burst| {
+        let evidence = format!("{} losses in {} bursts", counts.lost, counts.bursts);
+        Parameter::number("loss burst", burst, "packets", evidence)
+    }));
+    rows
+}
+
+fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
+    let mbit = fit.rate.map(|rate| rate / 1e6);
+    let evidence = fit.rate_evidence.clone();
+    let mut rows = vec![Parameter::number("rate", mbit, "Mbit/s", evidence)];
+    rows.extend(fit.burst_bytes.map(|bytes| {
+        let evidence = "what arrived faster than the rate after silence".to_owned();
+        Parameter::number(
+            "rate burst",
+            bytes.map(|bytes| bytes / 1024.0),
+            "KiB",
+            evidence,
+        )
+    }));
+    let kind = fit.queue.map_or(NOT_LEARNT, QueueKind::name);
+    rows.push(Parameter::word("queue kind", kind, fit.evidence.clone()));
+    let Some(queue) = fit.queue else {
+        return rows;
+    };
+    let (length, evidence) = match queue {
+        QueueKind::Fifo { ms, is_least } => (
+            Some(ms),
+            match is_least {
+                true => "at least: it still grew when the load ended",
+                false => "the wait beside a load far above the rate",
+            },
+        ),
+        QueueKind::Managed { most_ms } => {
+            (Some(most_ms), "the most beside a load far above the rate")
+        }
+        QueueKind::Unclear { ms } => (Some(ms), "the wait beside a load far above the rate"),
+        QueueKind::PerFlow | QueueKind::Policed => (None, ""),
+    };
+    rows.extend(length.map(|ms| Parameter::number("queue", ms, "ms", evidence.to_owned())));
+    rows.extend(length.map(|ms| {
+        let kib = ms.map(|ms| ms * fit.rate.value / 8e3 / 1024.0);
+        Parameter::number("queue", kib, "KiB", "the same at the rate".to_owned())
+    }));
+    rows
+}
+
+impl JitterLaw {
+    /// Returns its name in files of conditions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Normal => "normal",
+        }
+    }
+}

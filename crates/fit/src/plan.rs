@@ -1,0 +1,117 @@
+//! The measurement that [`LinkFit`](crate::LinkFit) needs: the times of its sessions, and the rates of its loads.
+
+use crate::loss::{self, LossFit};
+use crate::observations::LoadTraffic;
+
+/// The rates in bit/s that are tried one after another until one exceeds the path.
+pub const SEARCH_RATES: [f64; 6] = [2e6, 8e6, 32e6, 128e6, 512e6, 2048e6];
+/// The time for which each of them is sent, in seconds, on a path without a long delay.
+const SEARCH_S: f64 = 0.5;
+/// The share of what was sent below which the path carries less than was sent.
+const FULL_BELOW: f64 = 0.85;
+/// The share of the rate below which a load meets no queue.
+const FAR_BELOW: f64 = 0.5;
+/// A strong load as a multiple of the rate. A queue of this many seconds is full after the same time.
+const STRONG: f64 = 2.0;
+/// The packets per second by which a gentle load exceeds the rate. CoDel's queue is short again after 2.4 s of it; see
+/// [`QueueKind`](crate::QueueKind).
+const GENTLE_PACKETS: f64 = 60.0;
+/// The least and the largest share by which a gentle load exceeds the rate.
+const GENTLE_SHARE: [f64; 2] = [0.015, 0.3];
+/// The sessions of probes on the idle path, each as long as the probes beside a load: one before the search, and one
+/// before each load.
+const IDLE_SESSIONS: f64 = 5.0;
+/// The loads: a strong and a gentle one in each direction.
+const LOADS: f64 = 4.0;
+/// The time on a short path for which `farwire measure probe` loads it before the first probe and after the last one.
+const AROUND_S: f64 = 3.0;
+/// The part of the whole time in which farwire connects and searches for the rates.
+const SEARCH_PART: f64 = 0.1;
+/// The least time in seconds for which a path is probed beside a load.
+const LEAST_PROBED_S: f64 = 1.0;
+
+/// Returns for how many seconds to probe in each session, so that the whole measurement of a short path takes `total_s`.
+pub fn probed_s(total_s: f64) -> f64 {
+    let probed = (1.0 - SEARCH_PART) * total_s - LOADS * AROUND_S;
+    (probed / (IDLE_SESSIONS + LOADS)).max(LEAST_PROBED_S)
+}
+
+/// Returns the bytes that both loads of a direction with this rate, in bit/s, send beside probes for `probed_s` each.
+pub fn bytes(rate: f64, probed_s: f64) -> f64 {
+    (STRONG + 1.0 + GENTLE_SHARE[0]) * (probed_s + AROUND_S) * rate / 8.0
+}
+
+/// Returns for how many seconds to probe in each session, so that the loads of both directions, whose rates have the sum
+/// `rates` in bit/s, send at most `most` bytes; `None` if the shortest loads send more.
+pub fn affordable_s(probed_s: f64, rates: f64, most: f64) -> Option<f64> {
+    if bytes(rates, probed_s) <= most {
+        return Some(probed_s);
+    }
+    let a_second = bytes(rates, 1.0 - AROUND_S);
+    let affordable = most / a_second - AROUND_S;
+    (affordable >= LEAST_PROBED_S).then_some(affordable)
+}
+
+/// Returns for how long a rate is sent to find that of the path, in seconds. On a long path, the first datagrams need a
+/// part of it.
+pub fn search_s(round_trip_ms: f64) -> f64 {
+    SEARCH_S + 2e-3 * round_trip_ms
+}
+
+/// Returns whether a path that passed a load carries less than was sent. Random loss, as far as it is known, is no sign of
+/// it.
+pub fn is_full(load: &LoadTraffic, random: Option<&LossFit>) -> bool {
+    load.received() < FULL_BELOW * load.sent * loss::passes(random)
+}
+
+/// Returns whether a load that was sent at this rate is so far below that of the path that it loses packets by chance only.
+pub fn is_far_below(sent: f64, rate: f64) -> bool {
+    sent < FAR_BELOW * rate
+}
+
+/// Returns the rate of a path that a load has filled, in bit/s, if the random loss occurs behind its bottleneck.
+pub fn served(load: &LoadTraffic, random: Option<&LossFit>) -> f64 {
+    load.received() / loss::passes(random).max(0.1)
+}
+
+/// Returns the rate of a strong load on a path of this rate, in the same unit.
+pub fn strong(rate: f64) -> f64 {
+    STRONG * rate
+}
+
+/// Returns the rate of a gentle load of datagrams with this number of bytes on a path of this rate, in bit/s.
+pub fn gentle(rate: f64, wire_bytes: u32) -> f64 {
+    let excess = GENTLE_PACKETS * 8.0 * f64::from(wire_bytes) / rate;
+    rate * (1.0 + excess.clamp(GENTLE_SHARE[0], GENTLE_SHARE[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_sessions_fit_into_the_time() {
+        let probed_s = probed_s(30.0);
+        assert!((probed_s - 5.0 / 3.0).abs() < 1e-9, "{probed_s}");
+        let sessions = IDLE_SESSIONS * probed_s + LOADS * (probed_s + AROUND_S);
+        assert!((sessions - 27.0).abs() < 1e-9, "{sessions}");
+    }
+
+    #[test]
+    fn a_small_budget_shortens_the_loads_and_a_smaller_one_allows_none() {
+        let whole = bytes(8e6, 5.0);
+        assert_eq!(affordable_s(5.0, 8e6, whole), Some(5.0));
+        // Three quarters of the load's eight seconds have three seconds of probes.
+        let shorter = affordable_s(5.0, 8e6, 0.75 * whole).unwrap();
+        assert!((shorter - 3.0).abs() < 1e-9, "{shorter}");
+        assert_eq!(affordable_s(5.0, 8e6, 0.4 * whole), None);
+        assert_eq!(affordable_s(5.0, 0.0, 0.0), Some(5.0));
+    }
+
+    #[test]
+    fn a_gentle_load_exceeds_the_rate_by_a_few_packets() {
+        assert!((gentle(20e6, 1442) / 20e6 - 1.0346).abs() < 0.001);
+        assert!((gentle(200e6, 1442) / 200e6 - 1.015).abs() < 1e-6);
+        assert!((gentle(1e6, 1442) / 1e6 - 1.3).abs() < 1e-6);
+    }
+}

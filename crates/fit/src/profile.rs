@@ -1,0 +1,228 @@
+//! The fitted link as a file of conditions, in which every number names its source and its interval.
+
+use std::fmt::Write as _;
+
+use conditions::Direction;
+use model::{BitsPerSec, Nanos};
+
+use crate::bottleneck::{Bottleneck, QueueKind};
+use crate::delay::{DelayFit, JitterLaw};
+use crate::estimate::Estimate;
+use crate::loss::LossFit;
+use crate::{DIRECTIONS, LinkFit};
+
+/// The longest time that is written, in microseconds: a day.
+const LONGEST_US: f64 = 8.64e10;
+/// The least loss in percent that is written.
+const LEAST_LOSS_PERCENT: f64 = 0.001;
+/// The bytes that a policer without a visible burst lets pass: ten full packets.
+const LEAST_POLICER_BURST: f64 = 15_140.0;
+
+/// The source of the numbers.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The far end, or the file, that was fitted.
+    pub name: String,
+    /// The day of the measurement, as 2026-11-27.
+    pub date: String,
+}
+
+/// A line of the file.
+struct Line {
+    key: &'static str,
+    value: String,
+    comment: String,
+}
+
+impl LinkFit {
+    /// Returns the text of a file of conditions. Each number has the source `fitted` and its 95 % interval.
+    pub fn to_toml(&self, origin: &Origin) -> String {
+        let year = origin.date.get(..4).unwrap_or_default();
+        let name: String = origin
+            .name
+            .chars()
+            .filter(|one| !one.is_control() && !"\"[]".contains(*one))
+            .collect();
+        let mut text = format!(
+            "# The path to {name} on {}, as farwire fit measured it\n#\n\
+             # [fitted] farwire fit, \"{name}\", {year}: behind each number is its 95 % interval\n",
+            origin.date
+        );
+        for way in DIRECTIONS {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "\n[{}]\n", way.name());
+            for Line {
+                key,
+                value,
+                comment,
+            } in self.lines(way)
+            {
+                let statement = format!("{key} = \"{value}\"");
+                let _ = writeln!(text, "{statement:<39}# [fitted] {comment}");
+            }
+        }
+        text
+    }
+
+    fn lines(&self, way: Direction) -> Vec<Line> {
+        let fit = self.toward(way);
+        let half = if self.one_way {
+            ""
+        } else {
+            "half of the round trip: "
+        };
+        let mut lines = Vec::new();
+        if let Some(found) = &fit.delay {
+            lines.extend(delay(found, half));
+        }
+        lines.extend(fit.loss.as_ref().and_then(loss));
+        if let Some(duplicated) = self.duplicated_percent {
+            let value = percent(duplicated.value);
+            lines.push(line(
+                "duplicate",
+                value,
+                "half of both directions: ",
+                duplicated,
+                percent,
+            ));
+        }
+        if let Some(found) = &fit.bottleneck {
+            lines.extend(bottleneck(found));
+        }
+        lines
+    }
+}
+
+fn line(
+    key: &'static str,
+    value: String,
+    about: &str,
+    estimate: Estimate,
+    unit: fn(f64) -> String,
+) -> Line {
+    let [low, high] = estimate.interval;
+    Line {
+        key,
+        value,
+        comment: format!("{about}{} to {}", unit(low.max(0.0)), unit(high)),
+    }
+}
+
+/// Returns the lines of a delay that is `half` of a round trip, if that has a text.
+fn delay(delay: &DelayFit, half: &str) -> Vec<Line> {
+    let mut lines = vec![line("delay", ms(delay.ms.value), half, delay.ms, ms)];
+    if let Some(jitter) = &delay.jitter {
+        let mut value = ms(jitter.spread_ms.value);
+        if jitter.law == JitterLaw::Normal {
+            value += ",normal";
+        }
+        if let Some(half_life) = jitter.half_life_ms {
+            value += &format!(",half-life={}", ms(half_life.value));
+        }
+        if delay.reorders {
+            value += ",free";
+        }
+        lines.push(line("jitter", value, "spread ", jitter.spread_ms, ms));
+    }
+    if let Some(skipped) = delay.skipped_percent {
+        lines.push(line(
+            "reorder",
+            percent(skipped.value),
+            "",
+            skipped,
+            percent,
+        ));
+    }
+    lines
+}
+
+/// Returns the line of a loss, if it is large enough to be written.
+fn loss(loss: &LossFit) -> Option<Line> {
+    let share = loss.percent;
+    if share.value < LEAST_LOSS_PERCENT {
+        return None;
+    }
+    let burst = loss.burst.map_or(String::new(), |burst| {
+        // A burst of exactly the mean that independent losses have would be refused.
+        let least = 1.01 / (1.0 - share.value.min(99.0) / 100.0);
+        format!(",burst={:.2}", burst.value.max(least))
+    });
+    Some(line(
+        "loss",
+        percent(share.value) + &burst,
+        "",
+        share,
+        percent,
+    ))
+}
+
+fn bottleneck(found: &Bottleneck) -> Vec<Line> {
+    let rate = found.rate;
+    let burst = found.burst_bytes.map(|burst| burst.value);
+    if found.queue == Some(QueueKind::Policed) {
+        let burst = burst.unwrap_or(LEAST_POLICER_BURST);
+        let value = format!("{},burst={burst:.0}b", bits(rate.value));
+        return vec![line("police", value, "a policer; ", rate, bits)];
+    }
+    let burst = burst.map_or(String::new(), |burst| format!(",burst={burst:.0}b"));
+    let mut lines = vec![line("rate", bits(rate.value) + &burst, "", rate, bits)];
+    let length = |about, length: Estimate| line("queue", ms(length.value), about, length, ms);
+    let managed = |name: &str, comment: &str| Line {
+        key: "aqm",
+        value: name.to_owned(),
+        comment: comment.to_owned(),
+    };
+    let Some(queue) = found.queue else {
+        return lines;
+    };
+    match queue {
+        QueueKind::Fifo {
+            ms,
+            is_least: false,
+        } => lines.push(length("", ms)),
+        QueueKind::Fifo { ms, is_least: true } => {
+            lines.push(length("at least: it still grew; ", ms));
+        }
+        QueueKind::Managed { most_ms } => {
+            lines.push(managed(
+                "codel",
+                "kept short under a gentle load; CoDel's usual parameters",
+            ));
+            lines.push(length("the most under a strong load; ", most_ms));
+        }
+        QueueKind::PerFlow => {
+            lines.push(managed(
+                "fq_codel",
+                "other flows did not wait; its usual parameters",
+            ));
+        }
+        QueueKind::Unclear { ms } => {
+            lines.push(length("FIFO and AQM cannot be distinguished; ", ms));
+        }
+        QueueKind::Policed => {}
+    }
+    lines
+}
+
+/// Writes milliseconds to a microsecond, as conditions have them.
+fn ms(value: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it is at most the longest time"
+    )]
+    let us = (value * 1e3).round().clamp(0.0, LONGEST_US) as u64;
+    Nanos(us * 1_000).to_string()
+}
+
+/// Writes bit/s with four digits, as conditions have them.
+fn bits(value: f64) -> String {
+    let step = 10.0_f64.powf((value.max(1.0).log10().floor() - 3.0).max(0.0));
+    #[expect(clippy::cast_possible_truncation, reason = "rates are far below 2^64")]
+    let rounded = ((value / step).round() * step).round().max(1.0) as u64;
+    BitsPerSec::new(rounded).map_or_else(|_| format!("{rounded}bit"), |rate| rate.to_string())
+}
+
+/// Writes a share in percent with three digits.
+fn percent(value: f64) -> String {
+    format!("{}%", (value * 1e3).round() / 1e3)
+}

@@ -1,0 +1,515 @@
+//! The measurement of a path: probes on the idle path, the search for the rates, and loads with probes beside them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use conditions::Direction;
+use fit::plan::{self, SEARCH_RATES};
+use fit::{LoadTraffic, LoadedSession, LossFit, PathObservations, ProbeSession};
+use instruments::Session;
+use instruments::endpoint::{self, Family};
+use instruments::failure::{Blame, Failure};
+use instruments::measure::{FarEnd, Kind, Parameters};
+use record::{Measurement, Phase};
+use serde_json::{Value, json};
+use stats::layers::ip_header;
+
+use crate::notes::note;
+
+/// The UDP ports at which a far end reflects probes: the standard one, and that of an ordinary user.
+const STAMP_PORTS: [u16; 2] = [862, 8620];
+/// The TCP port of a far end's web server.
+const HTTP_PORT: u16 = 8080;
+/// The congestion control of the loads of the comparison, which must be the same on the path and through the link.
+pub(super) const CONGESTION: &str = "cubic";
+/// The payload of a probe in bytes, of UDP as well as of ICMP.
+const PROBE_BYTES: u32 = 104;
+/// The headers of Ethernet, and of UDP or ICMP, in bytes.
+const HEADERS: u32 = 14 + 8;
+/// The L2 bytes that a datagram of a load usually has, until the far end has counted one.
+const USUAL_DATAGRAM: u32 = 1490;
+/// The time between two probes.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// The number of probes that look for a reflector, so that a lossy path hardly ever loses all of them.
+const FEW: u32 = 5;
+/// The time for which a probe beside a strong load is awaited, which is longer than most queues.
+const STRONG_TIMEOUT: Duration = Duration::from_secs(5);
+/// The least time for which a probe beside a gentle load is awaited, in milliseconds, and the factor of the longest round
+/// trip beside the strong one.
+const GENTLE_TIMEOUT: (f64, f64) = (1000.0, 1.5);
+/// The longest time to connect to a far end's iperf3 server.
+const CONNECT_TIMEOUT: &str = "10s";
+/// The part of the budget that the search for the rates may use.
+const SEARCH_PART: f64 = 0.25;
+/// The least time in seconds of the measurement that is compared with the fitted link.
+const LEAST_PROOF_S: f64 = 14.0;
+/// The part of that time for which it loads each direction: a third of seven eighths for each of its three loads, two of
+/// which load a direction.
+const PROOF_LOADED: f64 = 2.0 / 3.0 * 7.0 / 8.0;
+
+/// The path to a far end.
+pub(super) struct Path<'a> {
+    far_end: FarEnd,
+    reflector: Reflector,
+    session: &'a Session,
+}
+
+/// The service of a far end that answers probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reflector {
+    /// A STAMP reflector at this UDP port.
+    Stamp(u16),
+    /// The kernel, which answers pings.
+    Ping,
+    /// Nothing answers.
+    Absent,
+}
+
+/// The result of the measurement.
+pub(super) struct Measured {
+    /// The observations to fit.
+    pub(super) observed: PathObservations,
+    /// The measurement that is held out, or the reason why there is none.
+    pub(super) held_out: Result<Measurement, String>,
+    /// The parameters that the measurement could not learn, each with its reason.
+    pub(super) lacks: Vec<String>,
+}
+
+/// The limits that the user sets.
+pub(super) struct Limits {
+    /// The time of the measurement that is fitted, in seconds.
+    pub(super) time_s: f64,
+    /// The bytes that all loads together may send.
+    pub(super) budget: f64,
+    /// Whether to measure once more for the comparison.
+    pub(super) with_proof: bool,
+}
+
+impl Limits {
+    /// Returns the time of the held-out measurement in seconds.
+    pub(super) fn proof_s(&self) -> f64 {
+        (self.time_s / 3.0).max(LEAST_PROOF_S)
+    }
+
+    /// Returns the bytes that the loads of the held-out measurement send on a path whose rates have this sum, in bit/s.
+    fn proof_bytes(&self, rates: f64) -> f64 {
+        PROOF_LOADED * self.proof_s() * rates / 8.0
+    }
+}
+
+impl<'a> Path<'a> {
+    /// Finds the services of a host.
+    ///
+    /// # Errors
+    /// The name does not resolve, or the user stopped the program.
+    pub(super) fn find(host: &str, session: &'a Session) -> Result<Self, Failure> {
+        let address = endpoint::resolve(host, STAMP_PORTS[0], Family::Any).or_bad_input()?;
+        let mut path = Self {
+            far_end: FarEnd {
+                address: address.ip(),
+                http: HTTP_PORT,
+            },
+            reflector: Reflector::Absent,
+            session,
+        };
+        let [first, second] = STAMP_PORTS.map(Reflector::Stamp);
+        for reflector in [first, second, Reflector::Ping] {
+            path.check_stop()?;
+            path.reflector = reflector;
+            // If this machine may not send such probes, another kind may work.
+            let few = path.probe(FEW, None);
+            if few.is_ok_and(|few| few.failure.is_none()) {
+                return Ok(path);
+            }
+        }
+        path.reflector = Reflector::Absent;
+        Ok(path)
+    }
+
+    /// Measures the path within `limits`.
+    ///
+    /// # Errors
+    /// An instrument failed, or the budget is too small for the path.
+    pub(super) fn measure(&self, limits: &Limits) -> Result<Measured, Failure> {
+        let probed_s = plan::probed_s(limits.time_s);
+        let mut lacks = Vec::new();
+        let mut observed = PathObservations {
+            idle: self.idle(probed_s, &mut lacks)?,
+            ..PathObservations::default()
+        };
+        let mut left = limits.budget;
+        for way in [Direction::Down, Direction::Up] {
+            let mut most = SEARCH_PART / 2.0 * limits.budget;
+            left -= most;
+            lacks.extend(self.search(way, &mut observed, &mut most)?);
+            left += most;
+        }
+        let rates: f64 = observed
+            .searches
+            .iter()
+            .map(|(way, load)| self.rate(*way, load, &observed.idle))
+            .sum();
+        let held_out = self.can_hold_out(limits, &observed);
+        let (probed_s, held_out) = share_out(limits, probed_s, rates, left, held_out)?;
+        let proof = if held_out.is_ok() {
+            limits.proof_bytes(rates)
+        } else {
+            0.0
+        };
+        note(format_args!(
+            "farwire: fit: the following loads send about {:.0} MB",
+            (plan::bytes(rates, probed_s) + proof) / 1e6
+        ));
+        for (way, search) in observed.searches.clone() {
+            self.loads(way, &search, probed_s, &mut observed)?;
+        }
+        let held_out = match held_out {
+            Ok(()) => self.hold_out(limits.proof_s())?,
+            Err(cause) => Err(cause),
+        };
+        Ok(Measured {
+            observed,
+            held_out,
+            lacks,
+        })
+    }
+
+    /// Probes the idle path. Adds what the reflector cannot tell to `lacks`.
+    fn idle(&self, probed_s: f64, lacks: &mut Vec<String>) -> Result<ProbeSession, Failure> {
+        match self.reflector {
+            Reflector::Stamp(_) => {}
+            Reflector::Ping => lacks.push(
+                "each direction's part of delay and loss, and the queue: the far end answers pings, but no probes (STAMP)"
+                    .to_owned(),
+            ),
+            Reflector::Absent => {
+                lacks.push(
+                    "delay, loss and the queue: the far end answers neither probes (STAMP) nor pings"
+                        .to_owned(),
+                );
+                return Ok(ProbeSession::default());
+            }
+        }
+        note("farwire: fit: probes on the idle path");
+        let idle = self.probe(probes_in(probed_s), None)?;
+        if let Some(cause) = &idle.failure {
+            lacks.push(format!("a part of delay and loss: {cause}"));
+        }
+        Ok(ProbeSession::of(&idle, None, self.headers()))
+    }
+
+    /// Sends datagrams at rising rates until the path carries less than was sent, and at most `left` bytes. Adds the load
+    /// that filled the path, or returns the reason why there is none.
+    fn search(
+        &self,
+        way: Direction,
+        observed: &mut PathObservations,
+        left: &mut f64,
+    ) -> Result<Option<String>, Failure> {
+        note(format_args!(
+            "farwire: fit: the search for the rate {}",
+            way.name()
+        ));
+        let idle = &mut observed.idle;
+        let random = LossFit::of(idle, way);
+        let round_trips: Vec<f64> = idle
+            .probes
+            .iter()
+            .filter_map(|probe| probe.rtt_ms)
+            .collect();
+        let longest_ms = round_trips.into_iter().fold(0.0, f64::max);
+        let lasts_s = plan::search_s(longest_ms.min(1e3));
+        let mut below = Vec::new();
+        let mut carried = 0.0;
+        for rate in SEARCH_RATES {
+            let bytes = rate * lasts_s / 8.0;
+            if bytes > *left {
+                break;
+            }
+            *left -= bytes;
+            let measurement = self.load(way, rate, USUAL_DATAGRAM, lasts_s)?;
+            let Some(load) = LoadTraffic::of(&measurement, None, way, self.headers()) else {
+                let cause = measurement.failure.as_deref().unwrap_or("nothing arrived");
+                return Ok(Some(format!("the rate {}: {cause}", way.name())));
+            };
+            if plan::is_full(&load, random.as_ref()) {
+                let rate = plan::served(&load, random.as_ref());
+                below.retain(|(sent, _)| plan::is_far_below(*sent, rate));
+                below
+                    .into_iter()
+                    .for_each(|(_, losses)| idle.add_losses(way, losses));
+                observed.searches.push((way, load));
+                return Ok(None);
+            }
+            carried = load.received();
+            let losses = LoadTraffic::losses(&measurement, way);
+            below.extend(losses.map(|losses| (load.sent, losses)));
+        }
+        Ok(Some(format!(
+            "the rate {}: it is above {:.0} Mbit/s, and the budget allows no faster load",
+            way.name(),
+            carried / 1e6
+        )))
+    }
+
+    /// Returns the rate of a direction that a load has filled, in bit/s.
+    fn rate(&self, way: Direction, load: &LoadTraffic, idle: &ProbeSession) -> f64 {
+        plan::served(load, LossFit::of(idle, way).as_ref())
+    }
+
+    /// Loads a direction strongly and, if it can be probed meanwhile, gently.
+    fn loads(
+        &self,
+        way: Direction,
+        search: &LoadTraffic,
+        probed_s: f64,
+        observed: &mut PathObservations,
+    ) -> Result<(), Failure> {
+        let datagram = search.wire_bytes;
+        let rate = plan::strong(self.rate(way, search, &observed.idle));
+        let strong = LoadPlan {
+            direction: way,
+            rate,
+            datagram,
+            probed_s,
+            timeout: STRONG_TIMEOUT,
+        };
+        let load = self.loaded(&strong, observed)?;
+        if let Reflector::Stamp(_) = self.reflector {
+            let gentle = LoadPlan {
+                rate: plan::gentle(self.rate(way, &load, &observed.idle), datagram),
+                timeout: gentle_timeout(observed.loaded.last()),
+                ..strong
+            };
+            self.loaded(&gentle, observed)?;
+        }
+        Ok(())
+    }
+
+    /// Loads a direction, and probes the path before and meanwhile.
+    fn loaded(
+        &self,
+        plan: &LoadPlan,
+        observed: &mut PathObservations,
+    ) -> Result<LoadTraffic, Failure> {
+        let LoadPlan {
+            direction: way,
+            rate,
+            datagram,
+            probed_s,
+            timeout,
+        } = *plan;
+        note(format_args!(
+            "farwire: fit: a load of {:.2} Mbit/s {}",
+            rate / 1e6,
+            way.name()
+        ));
+        let headers = self.headers();
+        let (session, failure) = match self.reflector {
+            Reflector::Stamp(_) => {
+                let under = format!("udp:{:.0}bit,{}", self.payload(rate, datagram), way.name());
+                let found = self.probe(probes_in(probed_s), Some((under, timeout)))?;
+                let idle = ProbeSession::of(&found, Some(Phase::Idle), headers);
+                observed.idle.join(idle);
+                (LoadedSession::of(&found, headers), found.failure)
+            }
+            Reflector::Ping | Reflector::Absent => {
+                let found = self.load(way, rate, datagram, probed_s)?;
+                let load = LoadTraffic::of(&found, None, way, headers);
+                let session = load.map(|load| LoadedSession::unprobed(way, load));
+                (session, found.failure)
+            }
+        };
+        let session = session.with_context(|| {
+            let cause = failure.unwrap_or_else(|| "nothing arrived".to_owned());
+            format!("the load {}: {cause}", way.name())
+        })?;
+        let load = session.load;
+        observed.loaded.push(session);
+        Ok(load)
+    }
+
+    /// Checks whether a second measurement can be held out. The error is the reason why not.
+    fn can_hold_out(&self, limits: &Limits, observed: &PathObservations) -> Result<(), String> {
+        let cause = if !limits.with_proof {
+            "--no-proof leaves the comparison out"
+        } else if !matches!(self.reflector, Reflector::Stamp(_)) {
+            "it needs a far end that answers probes (STAMP), as `farwire serve` does"
+        } else if observed.searches.len() < 2 {
+            "the rate of a direction is not known, so that its loads could exceed the budget"
+        } else {
+            return Ok(());
+        };
+        Err(cause.to_owned())
+    }
+
+    /// Measures once more. The inner error is the reason why that failed.
+    fn hold_out(&self, lasts_s: f64) -> Result<Result<Measurement, String>, Failure> {
+        note("farwire: fit: the measurement that is held out for the comparison");
+        let options = json!({ "time": format!("{lasts_s:.0}s"), "congestion": CONGESTION });
+        let found = self.measure_with("quality", options)?;
+        Ok(match found.failure {
+            Some(cause) => Err(cause),
+            None => Ok(found),
+        })
+    }
+
+    /// Runs a session of probes and, with `under`, another one beside that load. The probes of both are then awaited for
+    /// the time beside it.
+    fn probe(&self, count: u32, under: Option<(String, Duration)>) -> Result<Measurement, Failure> {
+        let mut options = json!({
+            "count": count,
+            "interval": format!("{}ms", INTERVAL.as_millis()),
+            "size": PROBE_BYTES,
+        });
+        if let Some((under, timeout)) = under {
+            options["under"] = under.into();
+            options["timeout"] = format!("{}ms", timeout.as_millis()).into();
+        }
+        match self.reflector {
+            Reflector::Stamp(port) => {
+                options["port"] = port.into();
+                self.measure_with("probe", options)
+            }
+            Reflector::Ping => self.measure_with("ping", options),
+            Reflector::Absent => Ok(Measurement::failed("the far end answers no probes")),
+        }
+    }
+
+    /// Sends datagrams of this number of L2 bytes at this rate in L2 bit/s.
+    fn load(
+        &self,
+        way: Direction,
+        rate: f64,
+        datagram: u32,
+        lasts_s: f64,
+    ) -> Result<Measurement, Failure> {
+        let options = json!({
+            "bitrate": format!("{:.0}", self.payload(rate, datagram)),
+            "time": format!("{:.0}ms", 1e3 * lasts_s),
+            "reverse": way == Direction::Down,
+            "connect_timeout": CONNECT_TIMEOUT,
+        });
+        self.measure_with("udp", options)
+    }
+
+    fn measure_with(&self, kind: &str, options: Value) -> Result<Measurement, Failure> {
+        self.check_stop()?;
+        let kind = Kind::all().find(|one| one.name() == kind);
+        let kind = kind.context("an unknown instrument")?;
+        let parameters: Parameters = serde_json::from_value(options)?;
+        let instrument = kind.with(&parameters)?.toward(&self.far_end, CONGESTION);
+        Ok(instrument.measure(self.session)?.measurement)
+    }
+
+    fn check_stop(&self) -> Result<()> {
+        match self.session.stop.cause() {
+            Some(cause) => bail!("{cause}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the payload of a rate in L2 bit/s.
+    fn payload(&self, rate: f64, datagram: u32) -> f64 {
+        let payload = datagram.saturating_sub(self.headers());
+        rate * f64::from(payload) / f64::from(datagram)
+    }
+
+    /// Returns the bytes of a datagram's headers at L2, without FCS.
+    fn headers(&self) -> u32 {
+        HEADERS + ip_header(matches!(self.far_end.address, IpAddr::V6(_)))
+    }
+}
+
+/// A load, and the probes beside it.
+#[derive(Clone, Copy)]
+struct LoadPlan {
+    direction: Direction,
+    /// The rate in bit/s of L2 bytes.
+    rate: f64,
+    /// The L2 bytes of a datagram.
+    datagram: u32,
+    probed_s: f64,
+    /// The time for which a probe is awaited.
+    timeout: Duration,
+}
+
+/// Returns the time for which probes beside a gentle load are awaited after this strong one.
+fn gentle_timeout(strong: Option<&LoadedSession>) -> Duration {
+    let (least_ms, factor) = GENTLE_TIMEOUT;
+    let probes = strong.into_iter().flat_map(|strong| &strong.probes.probes);
+    let longest_ms = probes.filter_map(|probe| probe.rtt_ms).fold(0.0, f64::max);
+    Duration::from_secs_f64((factor * longest_ms + least_ms) / 1e3)
+}
+
+/// Divides the `left` bytes of the budget among the loads, which are probed for `probed_s` if that is affordable, and the
+/// held-out measurement, if it is possible. Returns for how many seconds to probe.
+///
+/// # Errors
+/// The shortest loads exceed the budget.
+fn share_out(
+    limits: &Limits,
+    probed_s: f64,
+    rates: f64,
+    left: f64,
+    held_out: Result<(), String>,
+) -> Result<(f64, Result<(), String>)> {
+    let affordable = |left| plan::affordable_s(probed_s, rates, left);
+    let with_proof = affordable(left - limits.proof_bytes(rates)).filter(|_| held_out.is_ok());
+    if let Some(probed_s) = with_proof {
+        return Ok((probed_s, Ok(())));
+    }
+    let probed_s = affordable(left).with_context(|| {
+        format!(
+            "the path carries {:.0} Mbit/s in both directions together, so that even short loads exceed the budget of {:.0} MB: \
+             raise --budget",
+            rates / 1e6,
+            limits.budget / 1e6
+        )
+    })?;
+    let too_much =
+        || Err("the budget does not allow a second measurement: raise --budget".to_owned());
+    Ok((probed_s, held_out.and_then(|()| too_much())))
+}
+
+/// Returns the number of probes in this number of seconds.
+fn probes_in(seconds: f64) -> u32 {
+    let count = Duration::from_secs_f64(seconds).as_millis() / INTERVAL.as_millis();
+    u32::try_from(count).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_pays_for_the_loads_before_the_comparison() {
+        let limits = |budget| Limits {
+            time_s: 30.0,
+            budget,
+            with_proof: true,
+        };
+        let shared = |budget: f64| share_out(&limits(budget), 2.0, 16e6, budget, Ok(()));
+        let loads = plan::bytes(16e6, 2.0);
+        let proof = limits(0.0).proof_bytes(16e6);
+        assert_eq!(shared(loads + proof + 1.0).unwrap(), (2.0, Ok(())));
+        let (probed_s, held_out) = shared(loads + 1.0).unwrap();
+        assert_eq!(probed_s, 2.0);
+        assert!(held_out.unwrap_err().contains("raise --budget"));
+        let error = shared(0.5 * loads).unwrap_err().to_string();
+        assert!(error.contains("carries 16 Mbit/s"), "{error}");
+    }
+
+    #[test]
+    fn a_comparison_that_is_impossible_keeps_its_reason() {
+        let limits = Limits {
+            time_s: 30.0,
+            budget: 1e9,
+            with_proof: false,
+        };
+        let impossible = Err("no".to_owned());
+        let shared = share_out(&limits, 2.0, 16e6, 1e9, impossible).unwrap();
+        assert_eq!(shared, (2.0, Err("no".to_owned())));
+    }
+}

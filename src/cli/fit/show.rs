@@ -1,0 +1,150 @@
+//! The result of a fit as tables and as JSON.
+
+use fit::{Comparison, DelayComparison, Estimate, LossComparison, Parameter, ThroughputComparison};
+use record::quantity::number;
+use record::table::{Column, Table};
+use report::{Terminal, prose, table_text};
+use serde::Serialize;
+
+/// The result of a fit.
+#[derive(Debug, Serialize)]
+pub(super) struct FitResult {
+    /// The far end, or the files, that were fitted.
+    pub(super) sources: Vec<String>,
+    /// The day of the fit.
+    pub(super) date: String,
+    /// The fitted parameters.
+    pub(super) parameters: Vec<Parameter>,
+    /// The parameters that could not be learnt, each with its reason.
+    pub(super) lacks: Vec<String>,
+    /// The comparison of the path with the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) comparison: Option<Comparison>,
+    /// The reason why nothing was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_compared: Option<String>,
+    /// The text of the file of conditions.
+    pub(super) link: String,
+}
+
+impl FitResult {
+    /// Returns the tables, and what they mean in a sentence.
+    pub(super) fn text(&self, terminal: Terminal) -> String {
+        let mut text = table_text(&parameters(&self.parameters), terminal);
+        for lack in &self.lacks {
+            text += &prose(&format!("not learnt: {lack}"), terminal);
+        }
+        if let Some(cause) = &self.not_compared {
+            text += &prose(&format!("not compared with the path: {cause}"), terminal);
+        }
+        if let Some(found) = &self.comparison {
+            text += &table_text(&delays(&found.delays), terminal);
+            text += &table_text(&throughput(&found.throughput), terminal);
+            text += &table_text(&losses(&found.losses), terminal);
+            text += &prose(&found.statement, terminal);
+        }
+        text
+    }
+}
+
+fn parameters(all: &[Parameter]) -> Table {
+    let columns = [
+        Column::words("direction"),
+        Column::words("parameter"),
+        Column::words("value"),
+        Column::words("95 % interval"),
+        Column::words("evidence"),
+    ];
+    let row = |one: &Parameter| {
+        let with_unit = |value: f64| format!("{} {}", number(value), one.unit).trim().to_owned();
+        let range = |[low, high]: [f64; 2]| format!("{} to {}", number(low), number(high));
+        let interval = one.estimate.map(|estimate| range(estimate.interval));
+        let spread = one
+            .sessions
+            .map(|spread| format!("; sessions: {}", range(spread)));
+        let value = one.estimate.map(|estimate| with_unit(estimate.value));
+        [
+            one.direction
+                .map_or("both", conditions::Direction::name)
+                .to_owned(),
+            one.name.to_owned(),
+            value.or_else(|| one.word.clone()).unwrap_or_default(),
+            interval.unwrap_or_default(),
+            one.evidence.clone() + &spread.unwrap_or_default(),
+        ]
+    };
+    Table::new("", columns).with(all.iter().map(row))
+}
+
+fn delays(all: &[DelayComparison]) -> Table {
+    let columns = [
+        Column::words("round trips"),
+        Column::numbers("path p50\nms"),
+        Column::numbers("link p50\nms"),
+        Column::numbers("path p95\nms"),
+        Column::numbers("link p95\nms"),
+        Column::numbers("differs\n%"),
+        Column::words("Kolmogorov-\nSmirnov"),
+        Column::words("Wasserstein\nms"),
+    ];
+    let with_interval = |one: Estimate| {
+        let [low, high] = one.interval;
+        format!(
+            "{} ({} to {})",
+            number(one.value),
+            number(low),
+            number(high)
+        )
+    };
+    let row = |one: &DelayComparison| {
+        let [p50, p95] = [one.p50_ms, one.p95_ms].map(|pair| pair.map(number));
+        let ([path_p50, link_p50], [path_p95, link_p95]) = (p50, p95);
+        [
+            one.phase.name().replace('_', " "),
+            path_p50,
+            link_p50,
+            path_p95,
+            link_p95,
+            format!("{:.1}", one.error_percent()),
+            with_interval(one.distance.kolmogorov_smirnov),
+            with_interval(one.distance.wasserstein),
+        ]
+    };
+    Table::new("", columns).with(all.iter().map(row))
+}
+
+fn throughput(all: &[ThroughputComparison]) -> Table {
+    let columns = [
+        Column::words("throughput"),
+        Column::words("direction"),
+        Column::numbers("path\nMbit/s"),
+        Column::numbers("link\nMbit/s"),
+        Column::numbers("differs\n%"),
+    ];
+    let row = |one: &ThroughputComparison| {
+        let [path, link] = one.bit_per_s.map(|rate| number(rate / 1e6));
+        [
+            one.phase.name().replace('_', " "),
+            one.direction.name().to_owned(),
+            path,
+            link,
+            format!("{:.1}", one.error_percent()),
+        ]
+    };
+    Table::new("", columns).with(all.iter().map(row))
+}
+
+fn losses(all: &[LossComparison]) -> Table {
+    let columns = [
+        Column::words("loss, idle"),
+        Column::numbers("path\n%"),
+        Column::numbers("link\n%"),
+        Column::numbers("no chance from\n%"),
+    ];
+    let row = |one: &LossComparison| {
+        let [path, link] = one.percent.map(number);
+        let way = one.direction.name().to_owned();
+        [way, path, link, number(one.least_difference)]
+    };
+    Table::new("", columns).with(all.iter().map(row))
+}

@@ -1,0 +1,244 @@
+//! The containers of inserted links, which may restart or change networks while the box runs.
+//!
+//! A container that restarts gets a new network, and its link must be inserted at a new interface of the host. A confined
+//! box can neither ask a container engine nor enter a network namespace. The helper is this program again, started with
+//! the hidden command `container-watcher` before the box is confined. It reads the containers of all links from the first
+//! line of its standard input, and from each later line the number of a link whose interface is gone. It answers when the
+//! container has this interface again, or when the engine does not know the container any more. It ends when its standard
+//! input ends, however the box has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use netio::iface::LinkWatcher;
+use netio::netns::NetNs;
+use netio::veth::HostEnd;
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::engines::{self, ContainerState};
+
+/// The name of the hidden command.
+const CONTAINER_WATCHER: &str = "container-watcher";
+/// The interval at which the helper looks for containers after a change of any interface. Each further one is twice as long,
+/// because asking an engine costs as much as starting a program.
+const SOON: Duration = Duration::from_millis(100);
+/// The longest interval.
+const SELDOM: Duration = Duration::from_secs(5);
+/// The shortest time between two answers about a link: an attempt to insert it that fails changes interfaces, too.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The time for which the helper sleeps while no container is lost.
+const IDLE: Duration = Duration::from_secs(3_600);
+
+/// An interface of a container, at which a link is inserted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ContainerEnd {
+    /// The engine that knows the container.
+    pub(super) engine: String,
+    /// Name of the container.
+    pub(super) container: String,
+    /// Name of the interface inside.
+    pub(super) inside: String,
+}
+
+/// An answer of the helper about a lost link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) link: usize,
+    /// Number of the new interface on the host; `None` if the engine does not know the container any more.
+    pub(super) index: Option<u32>,
+}
+
+/// The helper, as the box sees it.
+pub(super) struct ContainerWatcher {
+    requests: ChildStdin,
+    answers: ChildStdout,
+    /// The beginning of a line of the helper.
+    unread: Vec<u8>,
+    /// The ends in the order of the links; `None` for a link at something else than a container.
+    ends: Vec<Option<ContainerEnd>>,
+    /// The links for whose containers the helper looks.
+    lost: BTreeSet<usize>,
+}
+
+impl ContainerWatcher {
+    /// Starts the helper for the links at these ends. Returns `None` if no link is at a container.
+    ///
+    /// # Errors
+    /// The helper cannot be started.
+    pub(super) fn start(ends: Vec<Option<ContainerEnd>>) -> Result<Option<Self>> {
+        if ends.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let mut helper = Command::new("/proc/self/exe")
+            .args(["--quiet", CONTAINER_WATCHER])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Its own process group keeps the terminal's Ctrl-C away from it.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the helper process that watches containers")?;
+        let requests = helper.stdin.take().context("the helper has no input")?;
+        let answers = helper.stdout.take().context("the helper has no output")?;
+        let mut watcher = Self {
+            requests,
+            answers,
+            unread: Vec::new(),
+            ends,
+            lost: BTreeSet::new(),
+        };
+        let line = serde_json::to_string(&watcher.ends)?;
+        writeln!(watcher.requests, "{line}").context("the helper that watches containers")?;
+        Ok(Some(watcher))
+    }
+
+    /// Lets the helper look for the container of a link whose interface is gone. Returns the name of the container, or
+    /// `None` if the link is at something else.
+    pub(super) fn wait_for(&mut self, link: usize) -> Option<&str> {
+        let end = self.ends.get(link)?.as_ref()?;
+        // A link has one request in the pipe at most, so that all of them fit and writing never waits.
+        if self.lost.insert(link) {
+            // If the helper has ended, so have its answers, which the box notices.
+            let _ = writeln!(self.requests, "{link}");
+        }
+        Some(end.container.as_str())
+    }
+
+    /// Returns whether the helper looks for any container.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Returns the name of a link's container, or an empty text if the link is at something else.
+    pub(super) fn container(&self, link: usize) -> &str {
+        let end = self.ends.get(link).and_then(Option::as_ref);
+        end.map_or("", |end| end.container.as_str())
+    }
+
+    /// Returns the output of the helper, which is readable when there are answers or when the helper has ended.
+    pub(super) fn output(&self) -> &ChildStdout {
+        &self.answers
+    }
+
+    /// Returns the answers in the output of the helper, which must be readable. The helper does not look for these
+    /// containers any more.
+    ///
+    /// # Errors
+    /// The helper has ended.
+    pub(super) fn answers(&mut self) -> io::Result<Vec<Answer>> {
+        let mut bytes = [0; 4_096];
+        let count = self.answers.read(&mut bytes)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.unread.extend_from_slice(&bytes[..count]);
+        let mut answers = Vec::new();
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            if let Ok(answer) = serde_json::from_slice::<Answer>(&line)
+                && self.lost.remove(&answer.link)
+            {
+                answers.push(answer);
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// Looks for lost containers until standard input ends. It is the work of the helper.
+///
+/// # Errors
+/// Standard input has something else than the containers of links, or interfaces cannot be watched.
+pub(crate) fn watch() -> Result<()> {
+    // These signals may reach the helper together with the box; the helper ends only with the box.
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    let mut first = String::new();
+    if io::stdin().read_line(&mut first)? == 0 {
+        return Ok(());
+    }
+    let ends: Vec<Option<ContainerEnd>> = serde_json::from_str(&first)?;
+    let (send, received) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = io::stdin().lines().map_while(Result::ok);
+        for link in lines.filter_map(|line| line.parse::<usize>().ok()) {
+            if send.send(link).is_err() {
+                break;
+            }
+        }
+        // The other thread may wait for an engine, whose answer nobody needs any more.
+        std::process::exit(0);
+    });
+    let mut changes = LinkWatcher::new()?;
+    let mut lost = BTreeSet::new();
+    // The value is when the helper last answered about the link.
+    let mut told: BTreeMap<usize, Instant> = BTreeMap::new();
+    let (mut interval, mut next_look) = (SOON, Instant::now());
+    loop {
+        let wait = if lost.is_empty() { IDLE } else { SOON };
+        match received.recv_timeout(wait) {
+            Ok(link) => {
+                // The loss itself is a change of an interface.
+                lost.insert(link);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = Instant::now();
+        if !changes.changes()?.is_empty() {
+            (interval, next_look) = (SOON, now);
+        }
+        if now < next_look {
+            continue;
+        }
+        lost.retain(|link| {
+            let last = told.get(link);
+            if last.is_some_and(|last| now.duration_since(*last) < AGAIN) {
+                return true;
+            }
+            let Some(answer) = look(&ends, *link) else {
+                return true;
+            };
+            told.insert(*link, now);
+            tell(answer);
+            false
+        });
+        next_look = Instant::now() + interval;
+        interval = (2 * interval).min(SELDOM);
+    }
+}
+
+/// Returns the answer about a lost link, or `None` while there is none.
+fn look(ends: &[Option<ContainerEnd>], link: usize) -> Option<Answer> {
+    let end = ends.get(link)?.as_ref()?;
+    let index = match engines::state_of(&end.engine, &end.container) {
+        ContainerState::Removed => None,
+        ContainerState::Stopped => return None,
+        ContainerState::Running(pid) => Some(host_end(pid, &end.inside)?),
+    };
+    Some(Answer { link, index })
+}
+
+/// Returns the number of the other end of the interface `inside` of a process, once it is a port of a bridge.
+fn host_end(pid: u32, inside: &str) -> Option<u32> {
+    let there = NetNs::of_pid(pid).ok()?;
+    let all = HostEnd::all_of(&there).ok()?;
+    let end = all.into_iter().find(|end| end.inside == inside)?;
+    end.host.master.map(|_| end.host.index)
+}
+
+fn tell(answer: Answer) {
+    // If nobody reads the answers any more, the input ends, too.
+    if let Ok(line) = serde_json::to_string(&answer) {
+        let _ = writeln!(io::stdout(), "{line}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Links that are inserted at the network of something that runs: their end, and the return of a container.
+
+use anyhow::{Result, bail};
+use model::Side;
+use netio::iface::Interface;
+
+use super::containers::{Answer, ContainerWatcher};
+use super::pair::InterfacePair;
+use super::{WanBox, attach, port};
+use crate::notes::{log, warn};
+use crate::service_manager;
+use instruments::failure::{Blame, Failure};
+
+impl WanBox {
+    /// Ends an inserted link, one of whose interfaces is gone. If that was the host's end of a container, the container
+    /// may come back.
+    pub(super) fn end_inserted(&mut self, link: usize, side: Side, gone: &str) -> Result<()> {
+        let pair = &mut self.pairs[link];
+        for side in [Side::A, Side::B] {
+            let port = pair.port_mut(side);
+            port.lease = None;
+            self.guard.forget(port.interface.index);
+        }
+        let containers = self.containers.as_mut().filter(|_| side == Side::A);
+        let message = match containers.and_then(|of| of.wait_for(link)) {
+            Some(container) => {
+                format!("interface {gone} is gone: waiting for container {container}")
+            }
+            None => {
+                format!("interface {gone} is gone, and with it the network that it belonged to")
+            }
+        };
+        self.end_with_last(message)
+    }
+
+    /// Reports the end of an inserted link. The box ends with its last link, unless it waits for a container.
+    fn end_with_last(&self, message: String) -> Result<()> {
+        let containers = self.containers.as_ref();
+        let is_waiting = containers.is_some_and(ContainerWatcher::is_waiting);
+        if !is_waiting && self.pairs.iter().all(InterfacePair::is_gone) {
+            bail!(message);
+        }
+        log(format_args!("farwire: {message}"));
+        service_manager::status(&message);
+        Ok(())
+    }
+
+    /// Handles the answers about containers.
+    pub(super) fn follow_containers(&mut self) -> Result<()> {
+        let Some(containers) = &mut self.containers else {
+            return Ok(());
+        };
+        let Ok(mut answers) = containers.answers() else {
+            self.containers = None;
+            let message = "the helper process that watches containers has died: a container that restarts gets no link";
+            if self.pairs.iter().all(InterfacePair::is_gone) {
+                bail!(message);
+            }
+            warn(message);
+            return Ok(());
+        };
+        // The box would end at a container that was removed, although another one is back.
+        answers.sort_by_key(|answer| answer.index.is_none());
+        for Answer { link, index } in answers {
+            match index {
+                Some(index) => self.insert_again(link, index)?,
+                None => {
+                    let name = self.container(link);
+                    self.end_with_last(format!(
+                        "container {name} was removed, and with it the network that it belonged to"
+                    ))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts a link again, whose container is connected to the host's interface with this number now.
+    fn insert_again(&mut self, link: usize, index: u32) -> Result<()> {
+        let new = match self.take_anew(link, index) {
+            Ok(new) => new,
+            Err(failure) => {
+                // Something may still be configuring the interface. The helper looks again.
+                let container = self.container(link);
+                let refusal = failure.to_string();
+                let port = self.pairs[link].port_mut(Side::A);
+                if refusal != port.refusal {
+                    warn(format_args!(
+                        "container {container} is back, but gets no link: {refusal}"
+                    ));
+                    port.refusal = refusal;
+                }
+                if let Some(containers) = &mut self.containers {
+                    containers.wait_for(link);
+                }
+                return Ok(());
+            }
+        };
+        let message = format!(
+            "container {} is back: its link is inserted at {}",
+            self.container(link),
+            new.port(Side::A).name()
+        );
+        let pair = &mut self.pairs[link];
+        pair.continue_with(new);
+        log(format_args!("farwire: {message}"));
+        service_manager::status(&message);
+        for side in [Side::A, Side::B] {
+            let now = Interface::by_index(pair.port(side).interface.index);
+            pair.pass_on(side, now.is_ok_and(|now| now.carrier))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a new pair at the host's interface with this number, and inserts the link there.
+    fn take_anew(&mut self, link: usize, index: u32) -> Result<InterfacePair, Failure> {
+        let (names, insertion) = attach::again(index, &self.leases)?;
+        let [a, b] = names.each_ref();
+        let indices = [index, Interface::find(b).or_machine()?.index];
+        // If this process is killed from here on, the holder restores both.
+        self.holder.set_interfaces(link, indices);
+        let found = [port::find(a, self.force)?, port::find(b, self.force)?];
+        let taken = InterfacePair::take(found, Some(insertion), &self.leases);
+        let inserted = taken.and_then(|pair| self.insert(link, pair));
+        if inserted.is_err() {
+            for index in indices {
+                self.guard.forget(index);
+            }
+        }
+        inserted
+    }
+
+    /// Inserts a link with these interfaces, which its forwarder does not use yet.
+    fn insert(&self, link: usize, pair: InterfacePair) -> Result<InterfacePair, Failure> {
+        let guard = |name: &str| self.guard.take_again(name).or_machine();
+        guard(pair.port(Side::B).name())?;
+        let mut pair = pair.raise()?;
+        let (forwarder, number) = self.running.of_link(link);
+        for side in [Side::A, Side::B] {
+            forwarder.rejoin(number, side, pair.port(side).interface.index)?;
+        }
+        // Nothing passes from here on, until the link is inserted.
+        guard(pair.port(Side::A).name())?;
+        pair.insert()?;
+        Ok(pair)
+    }
+
+    /// Returns the name of the container of a link, or an empty text.
+    fn container(&self, link: usize) -> String {
+        let containers = self.containers.as_ref();
+        containers.map_or_else(String::new, |of| of.container(link).to_owned())
+    }
+}

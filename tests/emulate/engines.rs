@@ -1,0 +1,326 @@
+//! A link at containers that an engine names: by container, label, service and network, also in rules and after a restart.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::attach::{Bridged, least_rtt_ms};
+use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, wait_for};
+use test_support::wan_box::WanBox;
+
+/// A directory with programs that answer as container engines do.
+struct Engines {
+    dir: TempDir,
+}
+
+impl Engines {
+    fn new() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        Ok(Self { dir })
+    }
+
+    /// Adds the engine `name`, or replaces it. It runs this script of sh.
+    fn add(&self, name: &str, script: &str) -> Result<()> {
+        let (path, new) = (self.dir.path().join(name), self.dir.path().join("new"));
+        fs::write(&new, format!("#!/bin/sh\n{script}\n"))?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+        // The one that is replaced may be running.
+        Ok(fs::rename(new, path)?)
+    }
+
+    /// Returns the program under test, which finds these engines and no others.
+    fn farwire(&self) -> Command {
+        let mut command = farwire();
+        command.env("PATH", self.dir.path());
+        command
+    }
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_restarts_is_attached_again_and_one_that_is_removed_ends_its_link() -> Result<()>
+{
+    let bridged = Bridged::start()?;
+    let mut own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    let file = engines.dir.path().join("pid");
+    let answer = |pid: &str| fs::write(&file, pid);
+    answer(&own.pid().to_string())?;
+    let reads = format!("read pid < {}; echo $pid", file.display());
+    engines.add("podman", &reads)?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    for _ in 0..2 {
+        answer("0")?;
+        drop(own);
+        wan.await_line("veth2 is gone: waiting for container web")?;
+        own = bridged.connect(2)?;
+        answer(&own.pid().to_string())?;
+        wan.await_line("container web is back: its link is inserted at veth2")?;
+        let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+        let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+        let least = least_rtt_ms(&stdout(&output))?;
+        ensure!(least >= 40.0, "{least} ms");
+        wan.forget_lines();
+    }
+    // The engine is asked after the interface is gone, so the container may still seem to run.
+    drop(own);
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    engines.add(
+        "podman",
+        "echo 'Error: no such container web' >&2; exit 125",
+    )?;
+    let (status, said) = wan.end()?;
+    has(&said, "container web was removed, and with it the network")?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
+    let left = ip(&bridged.host, "-brief link show type veth")?;
+    ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_leaves_its_network_and_joins_it_again_keeps_its_link() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    ip(&bridged.host, "link del veth2")?;
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    bridged.join(&own, 2)?;
+    wan.await_line("container web is back: its link is inserted at veth2")?;
+    let state = bridged.state()?;
+    wan.end_by(Signal::SIGKILL)?;
+    wait_for("the state before", || {
+        let now = bridged.state()?;
+        Ok((now != state && !now.contains("farw")).then_some(()))
+    })?;
+    let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
+    process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?;
+    let (file, sleep) = (engines.dir.path().join("pid"), which::which("sleep")?);
+    let hangs = format!("echo $$ >{}; exec {} 1000", file.display(), sleep.display());
+    engines.add("podman", &hangs)?;
+    ip(&bridged.host, "link del veth2")?;
+    let engine = wait_for("a question to the engine", || {
+        let pid = fs::read_to_string(&file).unwrap_or_default();
+        Ok(pid.trim().parse().ok().map(Pid::from_raw))
+    })?;
+    // It waits until no process of farwire has the standard error of the emulator.
+    let ended = wan.end_by(Signal::SIGKILL);
+    kill(engine, Signal::SIGKILL)?;
+    ended.map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    let emulate = || {
+        let mut command = engines.farwire();
+        command.args(["emulate", "--container", "web"]);
+        run_in(&bridged.host, &mut command)
+    };
+    ends_with(&emulate()?, 3, "neither podman nor docker")?;
+    let asked = "test \"$*\" = 'container inspect --format {{.State.Pid}} -- web' || exit 9";
+    engines.add("docker", "echo 'no such container: web' >&2; exit 1")?;
+    ends_with(&emulate()?, 2, "docker: no such container: web")?;
+    engines.add("podman", &format!("{asked}; echo 0"))?;
+    ends_with(&emulate()?, 2, "is not running")?;
+    engines.add("docker", &format!("{asked}; echo {}", own.pid()))?;
+    ends_with(&emulate()?, 2, "podman and docker both")?;
+    let path = format!("/proc/{}/ns/net", own.pid());
+    let wan = WanBox::start_at(
+        farwire(),
+        &bridged.host,
+        &format!("--netns {path} --network eth0"),
+    )?;
+    wan.stop()?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn every_labelled_container_gets_its_links_once_whichever_engine_answers() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (web, db) = (bridged.connect(2)?, bridged.connect(3)?);
+    let side = web.beside()?;
+    let engines = Engines::new()?;
+    let knows_all = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=app=shop --format {{{{.Names}}}}") printf 'web
+side
+db
+';;
+            "ps "*) ;;
+            *" -- web") echo {};;
+            *" -- side") echo {};;
+            *" -- db") echo {};;
+        esac"#,
+        web.pid(),
+        side.pid(),
+        db.pid()
+    );
+    let no_daemon = "echo 'Cannot connect to the daemon' >&2; exit 1";
+    engines.add("podman", &knows_all)?;
+    // The second one is Podman under another name, as Debian's podman-docker is.
+    for docker in [no_daemon, &knows_all] {
+        engines.add("docker", docker)?;
+        let line = "--label app=shop --delay 1ms";
+        let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+        wan.await_line("link at web, db of the containers with label app=shop")?;
+        let links = wan.stop_links()?;
+        ensure!(links.len() == 2, "{links:?}");
+    }
+    WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?.stop()?;
+    let emulate = |label: &str| {
+        let mut command = engines.farwire();
+        command.args(["emulate", "--label", label]);
+        run_in(&bridged.host, &mut command)
+    };
+    ends_with(&emulate("app=none")?, 2, "no running container")?;
+    engines.add("docker", no_daemon)?;
+    let why = "no running container has this label (docker: Cannot connect to the daemon)";
+    ends_with(&emulate("app=none")?, 2, why)?;
+    engines.add("podman", "echo 'Error: no storage' >&2; exit 125")?;
+    let why = "podman: Error: no storage; docker: Cannot connect to the daemon";
+    ends_with(&emulate("app=shop")?, 3, why)?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let text = ip(&own.ns, "-brief link show eth0")?;
+    let mac = text.split_whitespace().nth(2).context("no address")?;
+    let engines = Engines::new()?;
+    let knows_networks = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=com.docker.compose.service=shop --format "*) echo web;;
+            *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '/web {{"front": {{"MacAddress": "{mac}"}}}}';;
+            *" -- web") echo {};;
+        esac"#,
+        own.pid()
+    );
+    engines.add("docker", &knows_networks)?;
+    for line in [
+        "--container web --network front",
+        "--service shop --network eth0",
+    ] {
+        let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+        wan.await_line("link at ")?;
+        wan.stop()?;
+    }
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--container", "web", "--network", "back"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    let words = "has no interface or network back; it has eth0 (front)";
+    ends_with(&refused, 2, words).map(drop)
+}
+
+#[test_support::test(
+    Namespaces,
+    Ingress,
+    Device("bridge"),
+    Tool("ip"),
+    Tool("ping"),
+    Tool("python3")
+)]
+fn a_test_in_python_attaches_to_a_container_and_leaves_nothing_when_it_is_killed() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let script = "
+import farwire
+wan = farwire.Wan()
+wan.attach(container='web').set(delay='30ms')
+print('set', flush=True)
+input()
+";
+    let mut python = Command::new(which::which("python3")?);
+    python.args(["-B", "-c", script]);
+    python.env("PATH", engines.dir.path());
+    python.env("PYTHONPATH", process::root().join("python"));
+    python.env("FARWIRE_BIN", process::program());
+    python.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut python = bridged.host.run(|| python.spawn())??;
+    let mut line = [0; 4];
+    let stdout = python.stdout.as_mut().context("no output")?;
+    stdout.read_exact(&mut line).context("python failed")?;
+    let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    let least = least_rtt_ms(&process::stdout(&output))?;
+    ensure!(least >= 60.0, "{least} ms");
+    python.kill()?;
+    python.wait()?;
+    wait_for("the state before", || {
+        Ok((bridged.state()? == state).then_some(()))
+    })
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_rule_has_the_name_of_a_container_or_of_a_host() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (own, neighbour) = (bridged.connect(2)?, bridged.connect(3)?);
+    let engines = Engines::new()?;
+    let networks = r#"
+        case "$*" in
+            *"{{json .NetworkSettings.Networks}} -- db")
+                echo 'db {"front": {"IPAddress": "10.9.0.3", "GlobalIPv6Address": ""},
+                          "back": {"IPAddress": "10.9.9.3", "GlobalIPv6Address": "fd09::3"}}';;
+            *" -- idle") echo 'idle {"front": {"IPAddress": ""}}';;
+            # As if that were the beginning of an ID.
+            *" -- localhost") echo 'other {"front": {"IPAddress": "192.0.2.9"}}';;
+            *) echo "Error: no such container" >&2; exit 1;;
+        esac"#;
+    engines.add("podman", networks)?;
+    engines.add("docker", "echo 'Cannot connect to the daemon' >&2; exit 1")?;
+    let file = engines.dir.path().join("rules.toml");
+    let rules = "[[rules]]\nmatch = 'host db'\nloss = '100%'\n[[rules]]\nmatch = 'host localhost'\nloss = '1%'\n";
+    fs::write(&file, rules)?;
+    let line = format!("--pid {} --link {}", own.pid(), file.display());
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, &line)?;
+    wan.await_line("rule host-db: db is 10.9.0.3, 10.9.9.3, fd09::3")?;
+    wan.await_line("rule host-localhost: localhost is ")?;
+    let ping = |to: &str, wait: &str| {
+        let ping = ["-q", "-c", "1", "-W", wait, to];
+        run_in(&own.ns, Command::new("ping").args(ping))
+    };
+    let lost = ping("10.9.0.3", "1")?;
+    ensure!(!lost.status.success(), "{}", stdout(&lost));
+    process::succeeded(ping(Bridged::HOST, "10")?)?;
+    let (status, said) = wan.end_by(Signal::SIGTERM)?;
+    ensure!(status.success() && !said.contains("192.0.2.9"), "{said}");
+
+    let pid = own.pid().to_string();
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--pid", &pid, "--rule", "host idle: loss=1%"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    ends_with(
+        &refused,
+        2,
+        "idle: the container of this name has no address",
+    )?;
+    drop(neighbour);
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! `farwire fit` on links that it does not know.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use test_support::process::{self, farwire, has, stderr, stdout};
+
+/// The far end of `farwire exec`.
+const SERVER: &str = "10.77.0.2";
+/// The time that a fit with its comparison takes.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// Fits the link of `farwire exec` with these options, and returns the result and the text of the link.
+fn fitted(link: &str, options: &[&str]) -> Result<(Value, String)> {
+    fitted_toward(None, link, options)
+}
+
+/// Fits such a link towards a far end that runs this command in place of farwire's server.
+fn fitted_toward(far: Option<&str>, link: &str, options: &[&str]) -> Result<(Value, String)> {
+    let directory = tempfile::tempdir()?;
+    let mut command = farwire();
+    command.current_dir(directory.path()).arg("exec");
+    command.args(link.split_whitespace());
+    if let Some(far) = far {
+        command.args(["--far", far]);
+    }
+    command.arg("--");
+    command.arg(farwire().get_program());
+    command.args(["fit", SERVER, "--json", "-"]).args(options);
+    let output = process::run_for(&mut command, LONGEST)?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let result = serde_json::from_str(&stdout(&output))?;
+    let text = fs::read_to_string(directory.path().join("fit-10.77.0.2/link.toml"))?;
+    Ok((result, text))
+}
+
+/// Returns the parameter of a direction.
+fn parameter<'a>(result: &'a Value, direction: &str, name: &str) -> Result<&'a Value> {
+    let all = result["parameters"].as_array().context("no parameters")?;
+    let mut all = all.iter();
+    let found = all.find(|one| one["direction"] == direction && one["name"] == name);
+    found.with_context(|| format!("no {name} {direction} in {result}"))
+}
+
+fn number(result: &Value, direction: &str, name: &str) -> Result<f64> {
+    let parameter = parameter(result, direction, name)?;
+    parameter["value"]
+        .as_f64()
+        .with_context(|| format!("{parameter}"))
+}
+
+/// Checks that a number is within an absolute or a relative distance of the truth.
+fn is_near(found: f64, truth: f64, absolute: f64, relative: f64, what: &str) -> Result<()> {
+    let most = absolute.max(relative * truth);
+    ensure!(
+        (found - truth).abs() <= most,
+        "{what}: {found} instead of {truth}"
+    );
+    Ok(())
+}
+
+#[test_support::test(serial, Namespaces)]
+fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
+    let hidden = "--rate 20mbit --queue 100ms --loss 1% --up-delay 20ms --down-delay 35ms";
+    let (result, link) = fitted(hidden, &["--time", "24s", "--no-proof"])?;
+    for (way, delay) in [("up", 20.0), ("down", 35.0)] {
+        is_near(number(&result, way, "delay")?, delay, 0.5, 0.02, "delay")?;
+        is_near(number(&result, way, "rate")?, 20.0, 0.0, 0.03, "rate")?;
+        is_near(number(&result, way, "queue")?, 100.0, 0.0, 0.15, "queue")?;
+        let loss = &parameter(&result, way, "loss")?["interval"];
+        let holds = loss[0].as_f64() <= Some(1.0) && loss[1].as_f64() >= Some(1.0);
+        ensure!(holds, "{way}: {loss}");
+        let kind = &parameter(&result, way, "queue kind")?["word"];
+        ensure!(kind == "fifo", "{way}: {kind}");
+    }
+    has(&link, "# [fitted] farwire fit, \"10.77.0.2\"")?;
+    ensure!(
+        result["not_compared"] == "--no-proof leaves the comparison out",
+        "{result}"
+    );
+    Ok(())
+}
+
+#[test_support::test(serial, Namespaces, All)]
+fn the_fitted_link_is_compared_with_the_path() -> Result<()> {
+    let hidden = "--rate 20mbit --queue 60ms --up-delay 10ms --down-delay 15ms";
+    let (result, _) = fitted(hidden, &["--time", "24s"])?;
+    let comparison = &result["comparison"];
+    let delays = comparison["delays"].as_array().context("no delays")?;
+    ensure!(delays.len() == 4, "{comparison}");
+    let idle = &delays[0];
+    let [path, link] = [0, 1].map(|at| idle["p50_ms"][at].as_f64().unwrap_or_default());
+    is_near(link, path, 0.5, 0.02, "idle p50")?;
+    let statement = comparison["statement"].as_str().context("no statement")?;
+    has(statement, "idle delay (")
+}
+
+/// Checks that a parameter was not learnt in either direction, and that the file has no line for it.
+fn is_absent(result: &Value, link: &str, name: &str, key: &str) -> Result<()> {
+    for way in ["up", "down"] {
+        let word = &parameter(result, way, name)?["word"];
+        ensure!(word == "not learnt", "{way} {name}: {word}");
+    }
+    let stated = link.lines().find(|line| line.starts_with(key));
+    ensure!(stated.is_none(), "{stated:?}");
+    Ok(())
+}
+
+#[test_support::test(serial, Namespaces)]
+fn a_host_that_only_answers_pings_shows_the_round_trip_and_no_rate() -> Result<()> {
+    let hidden = "--rate 20mbit --up-delay 10ms --down-delay 30ms";
+    let (result, link) = fitted_toward(Some("sleep 600"), hidden, &["--time", "24s"])?;
+    for way in ["up", "down"] {
+        is_near(
+            number(&result, way, "delay")?,
+            20.0,
+            0.5,
+            0.0,
+            "half of the round trip",
+        )?;
+        let delay = parameter(&result, way, "delay")?;
+        has(&delay["evidence"].to_string(), "half of the round trip")?;
+    }
+    is_absent(&result, &link, "rate", "rate")?;
+    let lacks = result["lacks"].to_string();
+    has(&lacks, "the far end answers pings, but no probes (STAMP)")?;
+    has(&lacks, "the rate up: ")?;
+    has(&result["not_compared"].to_string(), "STAMP")
+}
+
+#[test_support::test(serial, Namespaces, Tool("iperf3"))]
+fn a_stock_iperf3_shows_the_rate_and_no_queue() -> Result<()> {
+    let hidden = "--rate 20mbit --queue 50ms --delay 10ms";
+    let (result, link) = fitted_toward(Some("iperf3 -s"), hidden, &["--time", "24s"])?;
+    for way in ["up", "down"] {
+        // iperf3 does not report when its last datagram arrived.
+        let rate = parameter(&result, way, "rate")?;
+        let (low, high) = (rate["interval"][0].as_f64(), rate["interval"][1].as_f64());
+        ensure!(low <= Some(20.0) && high >= Some(20.0), "{way}: {rate}");
+        is_near(number(&result, way, "rate")?, 20.0, 0.0, 0.1, "rate")?;
+    }
+    is_absent(&result, &link, "queue kind", "queue")
+}
+
+/// Writes the output of `ping -D` for a path of 25 ms that loses every twentieth packet.
+fn pings() -> String {
+    let head = "PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n".to_owned();
+    let answered = (1..=400_u32).filter(|number| number % 20 != 0);
+    let lines = answered.map(|number| {
+        let at = 1_700_000_000.0 + 0.2 * f64::from(number);
+        format!("[{at:.6}] 64 bytes from 192.0.2.1: icmp_seq={number} ttl=57 time=25.0 ms\n")
+    });
+    head + &lines.collect::<String>()
+}
+
+#[test_support::test]
+fn files_are_sessions_on_one_path_whose_spread_is_stated() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("morning.txt"), pings())?;
+    fs::write(
+        directory.path().join("evening.txt"),
+        pings().replace("25.0 ms", "35.0 ms"),
+    )?;
+    let mut command = farwire();
+    command.current_dir(directory.path());
+    command.args([
+        "fit",
+        "morning.txt",
+        "evening.txt",
+        "--out",
+        "both",
+        "--json",
+        "-",
+    ]);
+    let result: Value = process::json(&mut command)?;
+    let delay = parameter(&result, "up", "delay")?;
+    is_near(
+        number(&result, "up", "delay")?,
+        15.0,
+        0.01,
+        0.0,
+        "half of the median",
+    )?;
+    ensure!(
+        delay["sessions"] == serde_json::json!([12.5, 17.5]),
+        "{delay}"
+    );
+    let loss = &parameter(&result, "up", "loss")?["interval"];
+    // Both directions together lose 5 %.
+    let half = Some(2.53);
+    ensure!(
+        loss[0].as_f64() <= half && loss[1].as_f64() >= half,
+        "{loss}"
+    );
+    let link = fs::read_to_string(directory.path().join("both/link.toml"))?;
+    has(&link, "# [fitted] half of the round trip: ")?;
+    let mut command = farwire();
+    command.current_dir(directory.path());
+    process::succeeds(command.args(["link", "--link", "both/link.toml"]))?;
+    Ok(())
+}
+
+#[test_support::test]
+fn observations_of_a_fit_can_be_fitted_again() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("ping.txt"), pings())?;
+    let fit = |source: &str, out: &str| -> Result<String> {
+        let mut command = farwire();
+        command.current_dir(directory.path());
+        process::succeeds(command.args(["fit", source, "--out", out]))?;
+        let link = fs::read_to_string(directory.path().join(out).join("link.toml"))?;
+        Ok(link.replace(source, ""))
+    };
+    ensure!(fit("ping.txt", "first")? == fit("first", "second")?);
+    Ok(())
+}
+
+#[test_support::test]
+fn a_profile_of_a_fit_has_a_source_for_each_number() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("ping.txt"), pings())?;
+    let in_home = |arguments: &[&str]| {
+        let mut command = farwire();
+        command
+            .current_dir(directory.path())
+            .env("HOME", directory.path());
+        command.env_remove("XDG_CONFIG_HOME").args(arguments);
+        process::succeeds(&mut command)
+    };
+    in_home(&["fit", "ping.txt", "--profile", "from-ping"])?;
+    in_home(&["profiles", "check", "from-ping"])?;
+    in_home(&["link", "--profile", "from-ping"])?;
+    Ok(())
+}
+
+#[test_support::test]
+fn a_record_of_several_paths_is_refused_with_the_way_to_one() -> Result<()> {
+    let record = process::root().join("tests/fixtures/records/every-kind.jsonl");
+    let directory = tempfile::tempdir()?;
+    let mut command = farwire();
+    command.current_dir(directory.path()).arg("fit").arg(record);
+    let output = process::run(&mut command)?;
+    process::ends_with(
+        &output,
+        2,
+        "run one of them, with `farwire run --only CASE`",
+    )?;
+    Ok(())
+}
+
+const SCENARIO: &str = "\
+name = 'path'
+title = 'One path'
+late_budget = '1s'
+bed = { kind = 'netns', wire = { rate = '50mbit' } }
+[[instruments]]
+name = 'probe'
+kind = 'probe'
+parameters = { count = 100 }
+[[cases]]
+name = 'far'
+title = 'a delay'
+link = { delay = '20ms' }
+";
+
+#[test_support::test(Namespaces)]
+fn a_record_of_one_path_is_fitted() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("path.toml"), SCENARIO)?;
+    let command = || {
+        let mut command = farwire();
+        command.current_dir(directory.path());
+        command
+    };
+    process::succeeds(command().args(["run", "path.toml", "--quiet", "--out", "record"]))?;
+    let mut fit = command();
+    let result: Value = process::json(fit.args(["fit", "record", "--json", "-"]))?;
+    for way in ["up", "down"] {
+        is_near(number(&result, way, "delay")?, 20.0, 0.5, 0.0, "delay")?;
+    }
+    Ok(())
+}
+
+#[test_support::test]
+fn a_file_of_another_form_is_bad_input_and_nothing_is_written() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("notes.txt"), "a;b;c\n")?;
+    let mut command = farwire();
+    command
+        .current_dir(directory.path())
+        .args(["fit", "notes.txt"]);
+    let output = process::run(&mut command)?;
+    process::ends_with(&output, 2, "a table of seconds and Mbit/s")?;
+    ensure!(!directory.path().join("fit-notes.txt").exists());
+    Ok(())
+}
+
+#[test_support::test]
+fn a_file_that_exists_is_not_replaced_and_nothing_is_measured() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("link.toml"), "delay = \"1ms\"\n")?;
+    let mut command = farwire();
+    command
+        .args(["fit", "192.0.2.1", "--out"])
+        .arg(directory.path());
+    let output = process::run(&mut command)?;
+    process::ends_with(
+        &output,
+        2,
+        "the file exists: choose another place or name, or remove it",
+    )?;
+    Ok(())
+}
+
+#[test_support::test]
+fn a_time_that_is_too_short_to_fit_is_bad_input() -> Result<()> {
+    let mut command = farwire();
+    let output = process::run(command.args(["fit", "192.0.2.1", "--time", "5s"]))?;
+    process::ends_with(&output, 2, "must be from 24s to 3600s")?;
+    Ok(())
+}
