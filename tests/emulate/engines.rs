@@ -1,9 +1,9 @@
 //! A link at containers that an engine names: by container, label, service and network, also in rules and after a restart.
 
-use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
+use std::{env, fs, iter};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -259,7 +259,10 @@ input()
 ";
     let mut python = Command::new(which::which("python3")?);
     python.args(["-B", "-c", script]);
-    python.env("PATH", engines.dir.path());
+    // Python itself may be a script that needs other programs.
+    let path = env::var_os("PATH").unwrap_or_default();
+    let own_first = iter::once(engines.dir.path().to_owned()).chain(env::split_paths(&path));
+    python.env("PATH", env::join_paths(own_first)?);
     python.env("PYTHONPATH", process::root().join("python"));
     python.env("FARWIRE_BIN", process::program());
     python.stdin(Stdio::piped()).stdout(Stdio::piped());
