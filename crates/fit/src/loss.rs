@@ -7,7 +7,7 @@
 //! testing composite hypotheses", 1938).
 
 use conditions::Direction;
-use stats::losses::{self, Losses};
+use stats::losses::Losses;
 use stats::proportion;
 
 use crate::estimate::Estimate;
@@ -191,15 +191,6 @@ pub(crate) fn duplicated(idle: &ProbeSession) -> Option<Estimate> {
     Some(Estimate::new(share, interval).map(|share| 100.0 * share / 2.0))
 }
 
-/// Returns whether `lost` of `of` packets are more than the random loss explains.
-pub(crate) fn exceeds(lost: u64, of: u64, random: &LossFit) -> bool {
-    let share = random.share().interval[1].min(1.0);
-    let burst = random.burst.map_or(1.0, |burst| burst.value);
-    let expected = share * of as f64;
-    let variance = expected * (1.0 - share) * losses::inflation(share, burst);
-    lost as f64 > expected + 3.0 * variance.sqrt() + 2.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,18 +263,5 @@ mod tests {
             (found.value - 4.0).abs() < 1e-9 && found.contains(5.0),
             "{found:?}"
         );
-    }
-
-    #[test]
-    fn loss_beyond_the_random_part_is_found() {
-        let random = |percent: f64| LossFit {
-            percent: Estimate::within(percent, 0.5),
-            burst: None,
-            counts: Losses::default(),
-            is_half: false,
-        };
-        assert!(!exceeds(2, 300, &random(0.0)));
-        assert!(exceeds(30, 300, &random(1.0)));
-        assert!(!exceeds(9, 300, &random(2.0)));
     }
 }

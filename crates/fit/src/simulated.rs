@@ -64,6 +64,7 @@ impl Received {
         LoadTraffic {
             wire_bytes: LOAD_BYTES,
             sent: load.rate,
+            sending_s: load.lasts_s,
             bytes: self.bytes,
             seconds: arriving_s.max(load.lasts_s),
             error: 0.0,
@@ -611,7 +612,7 @@ fn most_of_forty_links_drawn_from_a_seed_are_found() {
                 kind(&found, way) == truth.kind,
             ];
             let queue = match bottleneck.and_then(|one| one.queue) {
-                Some(QueueKind::Fifo { ms, .. } | QueueKind::Unclear { ms }) => ms.value,
+                Some(QueueKind::Fifo { ms, .. } | QueueKind::Unclear { ms: Some(ms) }) => ms.value,
                 _ => 0.0,
             };
             let is_fifo = truth.kind == "fifo";
