@@ -5,9 +5,10 @@ use stats::losses;
 use stats::order_statistics::{quantile, sorted};
 use stats::quantile::Quantile;
 
+use crate::delay::half_life;
 use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
-use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
+use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, index};
 
 /// The least share of a load that does not arrive in the time of sending if the load fills the path.
 const LEAST_EXCESS: f64 = 0.01;
@@ -28,6 +29,8 @@ const CODEL: (f64, f64) = (5.0, 0.1);
 const NO_QUEUE_PACKETS: f64 = 2.0;
 /// The delay that the hosts may add, in milliseconds.
 const HOST_MS: f64 = 0.3;
+/// The number of halvings that find a time to more digits than are shown.
+const HALVINGS: u32 = 40;
 /// The fewest probes beside a load from which a conclusion is drawn.
 const FEWEST: usize = 20;
 
@@ -65,10 +68,11 @@ pub enum QueueKind {
     PerFlow,
     /// They are dropped immediately.
     Policed,
-    /// They wait; whether the queue is managed cannot be distinguished.
+    /// They wait, and whether the queue is managed cannot be distinguished; or other flows do not wait, and a queue for
+    /// each flow cannot be distinguished from a policer.
     Unclear {
-        /// The length in milliseconds.
-        ms: Estimate,
+        /// The length in milliseconds; `None` if other flows do not wait.
+        ms: Option<Estimate>,
     },
 }
 
@@ -87,9 +91,8 @@ impl QueueKind {
     /// Returns its length in milliseconds, if it has one queue for all flows.
     pub(crate) fn length(self) -> Option<Estimate> {
         match self {
-            Self::Fifo { ms, .. } | Self::Unclear { ms } | Self::Managed { most_ms: ms } => {
-                Some(ms)
-            }
+            Self::Fifo { ms, .. } | Self::Managed { most_ms: ms } => Some(ms),
+            Self::Unclear { ms } => ms,
             Self::PerFlow | Self::Policed => None,
         }
     }
@@ -121,7 +124,6 @@ impl Bottleneck {
             way,
             one_way: observed.has_one_way(),
             observed,
-            random,
             rate,
             burst_bytes,
         };
@@ -239,7 +241,6 @@ struct Queue<'a> {
     way: Direction,
     one_way: bool,
     observed: &'a PathObservations,
-    random: Option<&'a LossFit>,
     /// The rate in bit/s.
     rate: Estimate,
     /// The bytes that pass faster after silence.
@@ -255,26 +256,33 @@ impl Queue<'_> {
     ) -> Option<(QueueKind, String)> {
         let packet_ms = f64::from(strong.load.wire_bytes) * 8e3 / self.rate.value;
         let waits = self.waits(strong);
-        let (lost, entered) = self.lost(strong);
-        let is_policed = loss::exceeds(lost, entered, self.random?);
-        if waits.len() < FEWEST {
-            // Almost no probe passed, and those that did cannot show a queue.
-            let evidence = format!("{lost} of {entered} probes were lost beside the load");
-            return is_policed.then_some((QueueKind::Policed, evidence));
+        let level = median(&waits).filter(|_| waits.len() >= FEWEST);
+        let unnoticed_ms = NO_QUEUE_PACKETS * packet_ms + HOST_MS;
+        let has_queue = |level: &Estimate| {
+            let jitter_ms = self.scatter().unwrap_or_default() + self.ordered_ms(packet_ms);
+            level.value >= unnoticed_ms + jitter_ms
+        };
+        if let Some(level) = level.filter(has_queue) {
+            return Some(self.waiting(strong, gentle, level, packet_ms));
         }
-        let level = median(&waits)?;
-        if level.value < NO_QUEUE_PACKETS * packet_ms + HOST_MS + self.scatter()? {
-            let evidence = format!(
-                "probes waited {:.1} ms beside a load of {:.1} times the rate, and {lost} of {entered} were lost",
-                level.value.max(0.0),
-                strong.load.sent / self.rate.value
-            );
-            return Some(match is_policed {
-                true => (QueueKind::Policed, evidence),
-                false => (QueueKind::PerFlow, evidence),
-            });
-        }
-        Some(self.waiting(strong, gentle, level, packet_ms))
+        let drains = self.drains(strong);
+        let longest_ms = drains.iter().map(|one| one.value).fold(0.0, f64::max);
+        let probes = match level {
+            Some(level) => format!("probes waited {:.1} ms", level.value.max(0.0)),
+            None => "few probes passed".to_owned(),
+        };
+        let evidence = format!(
+            "{probes} beside a load of {:.1} times the rate, the last of which arrived {longest_ms:.1} ms late",
+            strong.load.sent / self.rate.value
+        );
+        let kind = match waited(&drains, unnoticed_ms + self.range()?) {
+            // Few probes cannot show whether they would have waited.
+            Some(true) | None if level.is_none() => return None,
+            Some(true) => QueueKind::PerFlow,
+            Some(false) => QueueKind::Policed,
+            None => QueueKind::Unclear { ms: None },
+        };
+        Some((kind, evidence))
     }
 
     /// Returns the kind of a queue in which probes wait.
@@ -298,7 +306,7 @@ impl Queue<'_> {
                 "probes waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
                 level.value
             );
-            return (QueueKind::Unclear { ms }, evidence);
+            return (QueueKind::Unclear { ms: Some(ms) }, evidence);
         };
         let ExpectedWaits { plain, managed, .. } = expected;
         let evidence = format!(
@@ -309,10 +317,10 @@ impl Queue<'_> {
         // An error below this part of the way cannot lead to the wrong kind.
         let unclear = noise.max(expected.error / MANAGED_BELOW);
         let kind = match (found - managed) / (plain - managed).max(1e-9) {
-            _ if plain - managed < unclear => QueueKind::Unclear { ms },
+            _ if plain - managed < unclear => QueueKind::Unclear { ms: Some(ms) },
             place if place < MANAGED_BELOW => QueueKind::Managed { most_ms: ms },
             place if place > PLAIN_FROM => QueueKind::Fifo { ms, is_least },
-            _ => QueueKind::Unclear { ms },
+            _ => QueueKind::Unclear { ms: Some(ms) },
         };
         (kind, evidence)
     }
@@ -353,21 +361,78 @@ impl Queue<'_> {
 
     /// Returns by how much the probes in the settled part of a load waited longer than on the idle path, in milliseconds.
     fn waits(&self, loaded: &LoadedSession) -> Vec<f64> {
-        let way = self.one_way.then_some(self.way);
-        let idle = self.observed.idle.delays(way, [0.0, f64::INFINITY]);
-        let Some(idle) = quantile(&sorted(&idle), 0.5) else {
+        let Some(idle) = quantile(&self.idle(), 0.5) else {
             return Vec::new();
         };
+        let way = self.one_way.then_some(self.way);
         let delays = loaded.probes.delays(way, settled(loaded));
         delays.into_iter().map(|delay| delay - idle).collect()
     }
 
     /// Returns the standard error by which jitter may shift a median of twenty probes, in milliseconds.
     fn scatter(&self) -> Option<f64> {
-        let way = self.one_way.then_some(self.way);
-        let idle = sorted(&self.observed.idle.delays(way, [0.0, f64::INFINITY]));
+        let idle = self.idle();
         let range = quantile(&idle, 0.75)? - quantile(&idle, 0.25)?;
         Some(range / 4.0)
+    }
+
+    /// Returns the delays on the idle path in ascending order, in milliseconds.
+    fn idle(&self) -> Vec<f64> {
+        let way = self.one_way.then_some(self.way);
+        sorted(&self.observed.idle.delays(way, [0.0, f64::INFINITY]))
+    }
+
+    /// Returns the range of the delays on the idle path, without the outermost hundredths, in milliseconds.
+    fn range(&self) -> Option<f64> {
+        let idle = self.idle();
+        Some(quantile(&idle, 0.99)? - quantile(&idle, 0.01)?)
+    }
+
+    /// Returns how long a probe waits for the jitter of the packets before it, if these follow each other every
+    /// `packet_ms` and keep their order, in milliseconds.
+    ///
+    /// It is the median of the largest x - j packet_ms, where x is the random part of the delay of the j-th packet before.
+    /// The number of packets that make a probe wait longer has about a Poisson distribution, so that half of the probes
+    /// wait longer than the time for which ln 2 of them are expected.
+    fn ordered_ms(&self, packet_ms: f64) -> f64 {
+        let session = &self.observed.idle;
+        let Some(way) = self.one_way.then_some(self.way) else {
+            return 0.0;
+        };
+        let timed = |probe: &Probe| Some((probe.at_s, probe.delay(Some(way))?));
+        let timed: Vec<(f64, f64)> = session.answered().filter_map(timed).collect();
+        // The jitter of neighbours that are similar makes them wait less.
+        if session.reordered[index(way)] || half_life(&timed).is_some() {
+            return 0.0;
+        }
+        let idle = self.idle();
+        let (Some(middle), Some(most)) = (quantile(&idle, 0.5), idle.last()) else {
+            return 0.0;
+        };
+        let longer = |wait_ms: f64| {
+            let beyond = idle.iter().map(|delay| delay - middle - wait_ms);
+            let packets = beyond
+                .filter(|ms| *ms > 0.0)
+                .map(|ms| (ms / packet_ms).ceil());
+            packets.sum::<f64>() / idle.len() as f64
+        };
+        let (mut low, mut high) = (0.0, most - middle);
+        for _ in 0..HALVINGS {
+            let wait_ms = f64::midpoint(low, high);
+            match longer(wait_ms) > std::f64::consts::LN_2 {
+                true => low = wait_ms,
+                false => high = wait_ms,
+            }
+        }
+        low
+    }
+
+    /// Returns for how many milliseconds the search and the strong load arrived after their ends.
+    fn drains(&self, strong: &LoadedSession) -> Vec<Estimate> {
+        let searches = self.observed.searches.iter();
+        let search = searches.filter(|(way, _)| *way == self.way);
+        let loads = search.map(|(_, load)| load).chain([&strong.load]);
+        loads.map(LoadTraffic::drain_ms).collect()
     }
 
     /// Returns whether the queue still grows at the end of a load.
@@ -378,16 +443,20 @@ impl Queue<'_> {
         let grown = first.zip(second).map(|(first, second)| second - first);
         grown.is_some_and(|grown| grown > (0.05 * level_ms).max(2.0 * packet_ms))
     }
+}
 
-    /// Returns how many of the probes that entered this direction beside a load were lost there.
-    fn lost(&self, loaded: &LoadedSession) -> (u64, u64) {
-        let probes = loaded.probes.probes.iter();
-        let during = probes.filter(|probe| (loaded.from_s..loaded.until_s).contains(&probe.at_s));
-        let entered = during.filter(|probe| probe.entered(self.way));
-        entered.fold((0, 0), |(lost, all), probe| {
-            (lost + u64::from(!probe.passed(self.way)), all + 1)
-        })
+/// Returns whether the datagrams of loads that exceeded the rate waited longer than `noise_ms`, from the times for which
+/// they arrived after their ends; `None` if these do not show it.
+///
+/// A queue that is managed for each flow lets packets wait for an interval before it drops one, so that a shorter wait is
+/// none of such a queue.
+fn waited(drains: &[Estimate], noise_ms: f64) -> Option<bool> {
+    if drains.iter().any(|one| one.interval[0] > noise_ms) {
+        return Some(true);
     }
+    let (_, interval_s) = CODEL;
+    let is_short = |one: &Estimate| one.interval[1].max(noise_ms) < 1e3 * interval_s;
+    drains.iter().all(is_short).then_some(false)
 }
 
 /// Returns the settled part of a load, in seconds since the first probe.

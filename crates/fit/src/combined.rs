@@ -147,14 +147,17 @@ fn queue(all: &[QueueKind]) -> (Option<QueueKind>, Option<String>) {
                     .any(|one| matches!(one, QueueKind::Fifo { is_least: true, .. })),
             },
             (QueueKind::Managed { .. }, Some(most_ms)) => QueueKind::Managed { most_ms },
-            (QueueKind::Unclear { .. }, Some(ms)) => QueueKind::Unclear { ms },
+            (QueueKind::Unclear { .. }, ms) => QueueKind::Unclear { ms },
             (same, _) => same,
         };
         return (Some(queue), Some("the same in all sessions".to_owned()));
     }
     let names: Vec<&str> = all.iter().map(|one| one.name()).collect();
     let evidence = format!("the sessions differ: {}", names.join(", "));
-    (length.map(|ms| QueueKind::Unclear { ms }), Some(evidence))
+    let waits = all.iter().any(|one| one.length().is_some());
+    let is_known = length.is_some() || !waits;
+    let queue = is_known.then_some(QueueKind::Unclear { ms: length });
+    (queue, Some(evidence))
 }
 
 #[cfg(test)]
@@ -231,6 +234,9 @@ mod tests {
             .unwrap();
         assert_eq!(found.queue.unwrap().name(), "cannot be distinguished");
         assert_eq!(found.evidence, "the sessions differ: fifo, codel");
+        let sessions = [QueueKind::PerFlow, QueueKind::Policed].map(|one| session(20.0, 8e6, one));
+        let found = LinkFit::combined(&sessions).unwrap().down.bottleneck;
+        assert_eq!(found.unwrap().queue, Some(QueueKind::Unclear { ms: None }));
     }
 
     #[test]

@@ -237,7 +237,7 @@ fn misfit(ordered: &[f64], law: impl Fn(f64) -> f64) -> f64 {
 ///
 /// The emulator's score wanders so that two scores at a distance dt have the correlation 2^(-dt / half-life). Ranks
 /// give each delay its score, whatever the law.
-fn half_life(probes: &[(f64, f64)]) -> Option<Estimate> {
+pub(crate) fn half_life(probes: &[(f64, f64)]) -> Option<Estimate> {
     if probes.len() < FEWEST {
         return None;
     }

@@ -169,6 +169,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
         load.wire_bytes > 0
             && load.seconds > 0.0
             && is_time(load.seconds)
+            && is_time(load.sending_s)
             && amounts.into_iter().all(is_amount)
     };
     let mut loaded = observed.loaded.iter();

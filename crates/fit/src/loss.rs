@@ -1,7 +1,13 @@
 //! Random loss on the idle path, its bursts, and duplication.
+//!
+//! A short measurement of a path that loses packets in bursts often shows no burst, or a single one. Its losses then do
+//! not show whether they come in bursts, and an interval for independent losses misses the truth. The interval of the
+//! loss is therefore that of the likelihood of a chain of two states, whatever length its bursts have (E. N. Gilbert,
+//! "Capacity of a burst-noise channel", 1960; S. S. Wilks, "The large-sample distribution of the likelihood ratio for
+//! testing composite hypotheses", 1938).
 
 use conditions::Direction;
-use stats::losses::{self, Losses};
+use stats::losses::Losses;
 use stats::proportion;
 
 use crate::estimate::Estimate;
@@ -11,6 +17,15 @@ use crate::observations::{ProbeSession, index};
 const ALARM: f64 = 0.01;
 /// The normal quantile of 95 % intervals.
 const Z: f64 = 1.96;
+/// By how much the logarithm of the likelihood may fall within a 95 % interval: half of the quantile of chi-squared with
+/// one degree of freedom.
+const FALL: f64 = 1.92;
+/// The longest mean length of bursts, in packets, that a measurement with few bursts does not exclude.
+const LONGEST_BURST: f64 = 8.0;
+/// The longest mean length of bursts as a multiple of the one that was observed.
+const LONGER_BURST: f64 = 4.0;
+/// The number of halvings that find the end of an interval to more digits than are shown.
+const HALVINGS: u32 = 60;
 
 /// The random loss of a direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +49,7 @@ impl LossFit {
             Some(counts) => (counts, false),
             None => (round_trip, true),
         };
-        let interval = counts.interval()?;
+        let interval = interval(counts)?;
         let share = counts.lost as f64 / counts.of.max(1) as f64;
         // Two directions with the same loss lose 1 - (1 - p)^2 together.
         let percent = Estimate::new(share, interval).map(|share| match is_half {
@@ -58,6 +73,89 @@ impl LossFit {
 /// Returns the share of packets that pass a direction with this random loss; all of them if it is not known.
 pub(crate) fn passes(random: Option<&LossFit>) -> f64 {
     random.map_or(1.0, |random| 1.0 - random.share().value)
+}
+
+/// Returns the 95 % interval of the share of lost packets, from 0 to 1; `None` without packets.
+///
+/// It has the shares for which some length of bursts makes the counts almost as likely as the most likely share does.
+fn interval(counts: Losses) -> Option<[f64; 2]> {
+    if counts.lost >= counts.of {
+        return counts.interval();
+    }
+    let chain = Chain::new(counts);
+    let found = counts.lost as f64 / counts.of as f64;
+    let most = chain.likelihood(found);
+    let end = |mut inside: f64, mut outside: f64| {
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(inside, outside);
+            match most - chain.likelihood(middle) < FALL {
+                true => inside = middle,
+                false => outside = middle,
+            }
+        }
+        inside
+    };
+    Some([end(found, 0.0), end(found, 1.0)])
+}
+
+/// The transitions of a chain with the states "passes" and "lost".
+struct Chain {
+    /// Passed packets after a passed one.
+    passing: f64,
+    /// Lost packets after a lost one.
+    losing: f64,
+    /// Bursts, each with a change to "lost" and one back.
+    bursts: f64,
+    /// The least probability that a burst ends with a packet.
+    least_end: f64,
+}
+
+impl Chain {
+    fn new(Losses { of, lost, bursts }: Losses) -> Self {
+        let mean = lost as f64 / bursts.max(1) as f64;
+        Self {
+            passing: of.saturating_sub(lost).saturating_sub(bursts) as f64,
+            losing: lost.saturating_sub(bursts) as f64,
+            bursts: bursts as f64,
+            least_end: 1.0 / LONGEST_BURST.max(LONGER_BURST * mean),
+        }
+    }
+
+    /// Returns the logarithm of the likelihood of the transitions, if a chain loses this share of packets and its bursts
+    /// have the length that makes them most likely.
+    fn likelihood(&self, share: f64) -> f64 {
+        if share <= 0.0 {
+            return if self.bursts > 0.0 {
+                f64::NEG_INFINITY
+            } else {
+                0.0
+            };
+        }
+        // A burst begins with the probability odds * end. Independent losses have the end 1 - share.
+        let odds = share / (1.0 - share);
+        let rises = |end: f64| {
+            2.0 * self.bursts / end
+                > self.losing / (1.0 - end) + self.passing * odds / (1.0 - odds * end)
+        };
+        let (mut low, mut high) = (self.least_end, (1.0 - share).min(1.0 / odds));
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            match rises(middle) {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        let begin = odds * low;
+        // A count of 0 has no part in the likelihood, even if its probability is 0.
+        let part = |count: f64, probability: f64| match count > 0.0 {
+            true => count * probability.ln(),
+            false => 0.0,
+        };
+        part(self.bursts, begin)
+            + part(self.bursts, low)
+            + part(self.losing, 1.0 - low)
+            + part(self.passing, 1.0 - begin)
+    }
 }
 
 /// Returns the mean length of bursts, if more losses follow each other than independent losses would.
@@ -93,18 +191,67 @@ pub(crate) fn duplicated(idle: &ProbeSession) -> Option<Estimate> {
     Some(Estimate::new(share, interval).map(|share| 100.0 * share / 2.0))
 }
 
-/// Returns whether `lost` of `of` packets are more than the random loss explains.
-pub(crate) fn exceeds(lost: u64, of: u64, random: &LossFit) -> bool {
-    let share = random.share().interval[1].min(1.0);
-    let burst = random.burst.map_or(1.0, |burst| burst.value);
-    let expected = share * of as f64;
-    let variance = expected * (1.0 - share) * losses::inflation(share, burst);
-    lost as f64 > expected + 3.0 * variance.sqrt() + 2.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the losses of a chain of two states that loses `share` of `count` packets in bursts of `burst` packets.
+    fn chain(random: &mut fastrand::Rng, count: usize, share: f64, burst: f64) -> Losses {
+        let ends = 1.0 / burst;
+        let begins = ends * share / (1.0 - share);
+        let mut is_lost = random.f64() < share;
+        Losses::in_order((0..count).map(|_| {
+            let now = is_lost;
+            is_lost ^= random.f64() < if now { ends } else { begins };
+            now
+        }))
+    }
+
+    #[test]
+    fn intervals_contain_rare_losses_whether_they_are_independent_or_in_bursts() {
+        const SERIES: u32 = 200;
+        let mut random = fastrand::Rng::with_seed(1);
+        for burst in [1.01, 2.0, 4.0, 8.0] {
+            let mut covered = 0;
+            let shares = [0.001, 0.003, 0.01, 0.03];
+            for share in shares {
+                for _ in 0..SERIES {
+                    let [low, high] = interval(chain(&mut random, 950, share, burst)).unwrap();
+                    covered += u32::from((low..=high).contains(&share));
+                }
+            }
+            let percent = 100.0 * f64::from(covered) / f64::from(SERIES) / shares.len() as f64;
+            assert!(percent >= 93.5, "{burst}: {percent} %");
+        }
+    }
+
+    #[test]
+    fn few_losses_have_an_interval_that_knows_no_burst_length() {
+        let of = |of, lost, bursts| interval(Losses { of, lost, bursts }).unwrap();
+        let is_near = |[low, high]: [f64; 2], expected: [f64; 2]| {
+            (low - expected[0]).abs() < 2e-4 && (high - expected[1]).abs() < 2e-4
+        };
+        // Without losses: exp(-n p / 8) = exp(-1.92).
+        assert!(is_near(of(951, 0, 0), [0.0, 0.0159]), "{:?}", of(951, 0, 0));
+        assert!(
+            is_near(of(830, 2, 1), [0.0001, 0.0307]),
+            "{:?}",
+            of(830, 2, 1)
+        );
+        // Many independent losses have almost the interval of Wilson.
+        let (found, wilson) = (
+            of(20_000, 200, 198),
+            proportion::wilson(200, 20_000).unwrap(),
+        );
+        assert!(is_near(found, wilson), "{found:?} {wilson:?}");
+        assert_eq!(interval(Losses::default()), None);
+        let [low, high] = of(3, 2, 2);
+        assert!(low < 0.5 && high > 0.8, "{low} {high}");
+        assert_eq!(of(20, 20, 1)[1], 1.0);
+        let most = u64::MAX;
+        let [low, high] = of(most, most - 1, most);
+        assert!((0.0..=1.0).contains(&low) && low <= high && high <= 1.0);
+    }
 
     #[test]
     fn independent_losses_have_no_bursts_and_long_runs_do() {
@@ -116,18 +263,5 @@ mod tests {
             (found.value - 4.0).abs() < 1e-9 && found.contains(5.0),
             "{found:?}"
         );
-    }
-
-    #[test]
-    fn loss_beyond_the_random_part_is_found() {
-        let random = |percent: f64| LossFit {
-            percent: Estimate::within(percent, 0.5),
-            burst: None,
-            counts: Losses::default(),
-            is_half: false,
-        };
-        assert!(!exceeds(2, 300, &random(0.0)));
-        assert!(exceeds(30, 300, &random(1.0)));
-        assert!(!exceeds(9, 300, &random(2.0)));
     }
 }

@@ -9,6 +9,7 @@ use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
+use crate::estimate::Estimate;
 
 /// The headers of Ethernet, IPv4 and UDP in bytes, without FCS.
 pub(crate) const UDP_HEADERS: u32 = 14 + 20 + 8;
@@ -107,6 +108,8 @@ pub struct LoadTraffic {
     pub wire_bytes: u32,
     /// The rate at which it was sent, in bit/s.
     pub sent: f64,
+    /// The time of sending in seconds.
+    pub sending_s: f64,
     /// The bytes that arrived.
     pub bytes: f64,
     /// The time in which they arrived, in seconds: from the first arrival to the last one, or the time of sending if that
@@ -140,9 +143,10 @@ impl LoadTraffic {
         let goodput = find(Metric::GoodputBitPerS, Statistic::Mean)?;
         let sent = find(Metric::SentRateBitPerS, Statistic::Mean)?.value;
         let received = total(Metric::ReceivedBytes)?;
+        let sent_bytes = total(Metric::SentBytes)?;
         // Both ends count datagrams of one length.
-        let length = total(Metric::SentBytes)? / total(Metric::SentPackets)?;
-        if !(goodput.value > 0.0 && length >= 1.0) {
+        let length = sent_bytes / total(Metric::SentPackets)?;
+        if !(goodput.value > 0.0 && sent > 0.0 && length >= 1.0) {
             return None;
         }
         #[expect(
@@ -161,6 +165,7 @@ impl LoadTraffic {
         Some(Self {
             wire_bytes,
             sent: sent * at_l2,
+            sending_s: 8.0 * sent_bytes / sent,
             bytes: received * at_l2,
             seconds: 8.0 * received / goodput.value,
             error: error * at_l2,
@@ -175,6 +180,13 @@ impl LoadTraffic {
     /// Returns the rate that arrived, in bit/s.
     pub fn received(&self) -> f64 {
         8.0 * self.bytes / self.seconds.max(1e-6)
+    }
+
+    /// Returns for how many milliseconds datagrams still arrived after the last one was sent, apart from the delay of the
+    /// path. Those that waited in a queue arrive late.
+    pub(crate) fn drain_ms(&self) -> Estimate {
+        let error = self.seconds * self.error / self.received().max(1.0);
+        Estimate::within(self.seconds - self.sending_s, error).map(|s| 1e3 * s)
     }
 }
 
@@ -510,6 +522,11 @@ mod tests {
         assert!(times.into_iter().zip(expected).all(is_near), "{times:?}");
         assert_eq!(found.load.wire_bytes, 1042);
         assert!((found.load.seconds - 3.0).abs() < 1e-9, "{:?}", found.load);
+        assert!(
+            (found.load.sending_s - 3.2).abs() < 1e-9,
+            "{:?}",
+            found.load
+        );
         assert!(
             (found.load.received() - 8e5 * 1.042).abs() < 1.0,
             "{:?}",

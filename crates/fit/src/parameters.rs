@@ -206,7 +206,7 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
         QueueKind::Managed { most_ms } => {
             (Some(most_ms), "the most beside a load far above the rate")
         }
-        QueueKind::Unclear { ms } => (Some(ms), "the wait beside a load far above the rate"),
+        QueueKind::Unclear { ms } => (ms, "the wait beside a load far above the rate"),
         QueueKind::PerFlow | QueueKind::Policed => (None, ""),
     };
     rows.extend(length.map(|ms| Parameter::number("queue", ms, "ms", evidence.to_owned())));

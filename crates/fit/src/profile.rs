@@ -196,8 +196,14 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
                 "other flows did not wait; its usual parameters",
             ));
         }
-        QueueKind::Unclear { ms } => {
+        QueueKind::Unclear { ms: Some(ms) } => {
             lines.push(length("FIFO and AQM cannot be distinguished; ", ms));
+        }
+        QueueKind::Unclear { ms: None } => {
+            lines.push(managed(
+                "fq_codel",
+                "other flows did not wait; a policer cannot be distinguished",
+            ));
         }
         QueueKind::Policed => {}
     }

@@ -64,6 +64,7 @@ impl Received {
         LoadTraffic {
             wire_bytes: LOAD_BYTES,
             sent: load.rate,
+            sending_s: load.lasts_s,
             bytes: self.bytes,
             seconds: arriving_s.max(load.lasts_s),
             error: 0.0,
@@ -325,11 +326,6 @@ fn delays_rate_and_plain_queue_of_a_hidden_link_are_found() {
         let fit = self::delay(&found, way);
         assert!(is_near(fit.ms.value, delay, 0.1, 0.0), "{fit:?}");
         assert_eq!(fit.jitter, None);
-        assert!(
-            loss(&found, way).percent.contains(1.0),
-            "{:?}",
-            loss(&found, way)
-        );
         let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
         assert!(
             is_near(bottleneck.rate.value, 20e6, 0.0, 0.02),
@@ -345,6 +341,28 @@ fn delays_rate_and_plain_queue_of_a_hidden_link_are_found() {
         };
         assert!(is_near(ms.value, 100.0, 0.0, 0.05), "{ms:?}");
     }
+}
+
+/// One interval of twenty may miss the truth, so that only many paths show whether the intervals are right.
+#[test]
+fn nineteen_of_twenty_intervals_contain_the_loss() {
+    const PATHS: u32 = 50;
+    let mut covered = 0;
+    for seed in 1..=PATHS {
+        let text = format!("seed = {seed}\ndelay = '2ms'\nrate = '20mbit'\nloss = '1%'");
+        let mut path = Path::new(&text);
+        let (mut idle, _) = path.session([0.0, 8.0], None);
+        for way in DIRECTIONS {
+            path.search(way, &mut idle);
+            let found = LossFit::of(&idle, way).unwrap();
+            covered += u32::from(found.percent.contains(1.0));
+        }
+    }
+    assert!(
+        covered * 100 >= 90 * 2 * PATHS,
+        "{covered} of {}",
+        2 * PATHS
+    );
 }
 
 #[test]
@@ -594,7 +612,7 @@ fn most_of_forty_links_drawn_from_a_seed_are_found() {
                 kind(&found, way) == truth.kind,
             ];
             let queue = match bottleneck.and_then(|one| one.queue) {
-                Some(QueueKind::Fifo { ms, .. } | QueueKind::Unclear { ms }) => ms.value,
+                Some(QueueKind::Fifo { ms, .. } | QueueKind::Unclear { ms: Some(ms) }) => ms.value,
                 _ => 0.0,
             };
             let is_fifo = truth.kind == "fifo";
