@@ -115,10 +115,14 @@ impl Bottleneck {
         let gentle = of_kind(Intensity::Gentle);
         let mut searches = observed.searches.iter();
         let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
-        let burst = search.and_then(|search| burst(search, strong, random));
+        let possible = search.and_then(|search| burst(search, strong, random));
+        let burst = possible.filter(|possible| is_certain(possible, strong));
         let burst_bytes = burst.map_or(0.0, |burst| burst.value);
-        let rate = rate(strong, random, burst_bytes)?;
-        let also = gentle.and_then(|gentle| self::rate(gentle, random, burst_bytes));
+        let bytes = possible.map_or(Estimate::within(0.0, 0.0), |possible| {
+            Estimate::new(burst_bytes, possible.interval.map(|bytes| bytes.max(0.0)))
+        });
+        let rate = rate(strong, random, bytes)?;
+        let also = gentle.and_then(|gentle| self::rate(gentle, random, bytes));
         let rate = also.map_or(rate, |other| both(rate, other));
         let queue = Queue {
             way,
@@ -166,26 +170,29 @@ impl Bottleneck {
     }
 }
 
-/// Returns the rate in bit/s at which a path served a load and the probes beside it, after a burst of `burst_bytes` that
-/// passed faster; `None` if the load did not fill the path.
+/// Returns the rate in bit/s at which a path served a load and the probes beside it, after `burst` bytes that passed faster;
+/// `None` if the load did not fill the path.
 ///
 /// Random losses behind the bottleneck let less arrive than it served.
-fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst_bytes: f64) -> Option<Estimate> {
+fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst: Estimate) -> Option<Estimate> {
     let load = &loaded.load;
     let passes = loss::passes(random);
     if passes <= 0.0 || load.received() > (1.0 - LEAST_EXCESS) * passes * load.sent {
         return None;
     }
-    let arrived = 8.0 * arrived_bytes(loaded) / load.seconds.max(1e-3);
-    let at_first = 8.0 * burst_bytes / load.seconds.max(1e-3);
-    let served = |arrived: f64, passes: f64| arrived / passes.max(0.01) - at_first;
-    let [least_loss, most_loss] = random.map_or([0.0; 2], |random| random.share().interval);
-    let value = served(arrived, passes);
+    let per_second = |bytes: f64| 8.0 * bytes / load.seconds.max(1e-3);
+    let arrived = per_second(arrived_bytes(loaded));
+    let served =
+        |arrived: f64, passes: f64, burst: f64| arrived / passes.max(0.01) - per_second(burst);
+    let packets = load.sent * load.sending_s / 8.0 / f64::from(load.wire_bytes);
+    let [least_loss, most_loss] = random.map_or([0.0; 2], |random| random.expected(packets));
+    let [least_burst, most_burst] = burst.interval;
+    let value = served(arrived, passes, burst.value);
     let interval = [
-        served(arrived - load.error, 1.0 - least_loss),
-        served(arrived + load.error, 1.0 - most_loss),
+        served(arrived - load.error, 1.0 - least_loss, most_burst),
+        served(arrived + load.error, 1.0 - most_loss, least_burst),
     ];
-    let edges = EDGES * 8.0 * f64::from(load.wire_bytes) / load.seconds.max(1e-3);
+    let edges = per_second(EDGES * f64::from(load.wire_bytes));
     Some(Estimate::new(value, interval).widened(RATE_ERROR * value + edges))
 }
 
@@ -206,7 +213,7 @@ fn both(one: Estimate, other: Estimate) -> Estimate {
     Estimate::new(value, [one_low.min(other_low), one_high.max(other_high)])
 }
 
-/// Returns the bytes that pass faster than the rate after silence, if they are more than a few packets.
+/// Returns the bytes that pass faster than the rate after silence.
 ///
 /// With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2.
 fn burst(
@@ -232,8 +239,12 @@ fn burst(
         2.0 * (sent * share * (1.0 - share) * losses::inflation(share, burst)).sqrt()
     });
     let reach = (EDGES + lost_packets) * packet + RATE_ERROR * search.bytes;
-    let found = Estimate::within(value, reach);
-    (found.interval[0] > 3.0 * packet).then_some(found)
+    Some(Estimate::within(value, reach))
+}
+
+/// Returns whether a burst is certainly more than a few packets.
+fn is_certain(burst: &Estimate, strong: &LoadedSession) -> bool {
+    burst.interval[0] > 3.0 * f64::from(strong.load.wire_bytes)
 }
 
 /// The observations that show the kind of queue.
