@@ -7,6 +7,7 @@ use stats::quantile::Quantile;
 
 use crate::delay::half_life;
 use crate::estimate::Estimate;
+use crate::growth::{Growth, Manager};
 use crate::loss::{self, LossFit};
 use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, index};
 
@@ -16,15 +17,12 @@ const LEAST_EXCESS: f64 = 0.01;
 const RATE_ERROR: f64 = 0.001;
 /// The packets at the edges of a time by which the bytes that arrived in it may be off.
 const EDGES: f64 = 2.0;
-/// The part of a load in which a strong one has filled the queue; beside a gentle one, active queue management is in
-/// control, and a plain queue has grown.
+/// The part of a load in which a strong one has filled the queue.
 const SETTLED: [f64; 2] = [0.5, 0.95];
-/// A wait below this part of the way from CoDel's to a plain queue's is that of a managed queue.
-const MANAGED_BELOW: f64 = 0.35;
-/// A wait above this part of the way is that of a plain queue.
-const PLAIN_FROM: f64 = 0.65;
+/// By how much waits must differ more from one kind of queue than from the other, so that the choice is clear.
+const CLEAR: f64 = 2.0;
 /// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
-const CODEL: (f64, f64) = (5.0, 0.1);
+pub(crate) const CODEL: (f64, f64) = (5.0, 0.1);
 /// The delay in packet times below which probes met no queue.
 const NO_QUEUE_PACKETS: f64 = 2.0;
 /// The delay that the hosts may add, in milliseconds.
@@ -115,10 +113,14 @@ impl Bottleneck {
         let gentle = of_kind(Intensity::Gentle);
         let mut searches = observed.searches.iter();
         let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
-        let burst = search.and_then(|search| burst(search, strong, random));
+        let possible = search.and_then(|search| burst(search, strong, random));
+        let burst = possible.filter(|possible| is_certain(possible, strong));
         let burst_bytes = burst.map_or(0.0, |burst| burst.value);
-        let rate = rate(strong, random, burst_bytes)?;
-        let also = gentle.and_then(|gentle| self::rate(gentle, random, burst_bytes));
+        let bytes = possible.map_or(Estimate::within(0.0, 0.0), |possible| {
+            Estimate::new(burst_bytes, possible.interval.map(|bytes| bytes.max(0.0)))
+        });
+        let rate = rate(strong, random, bytes)?;
+        let also = gentle.and_then(|gentle| self::rate(gentle, random, bytes));
         let rate = also.map_or(rate, |other| both(rate, other));
         let queue = Queue {
             way,
@@ -166,26 +168,29 @@ impl Bottleneck {
     }
 }
 
-/// Returns the rate in bit/s at which a path served a load and the probes beside it, after a burst of `burst_bytes` that
-/// passed faster; `None` if the load did not fill the path.
+/// Returns the rate in bit/s at which a path served a load and the probes beside it, after `burst` bytes that passed faster;
+/// `None` if the load did not fill the path.
 ///
 /// Random losses behind the bottleneck let less arrive than it served.
-fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst_bytes: f64) -> Option<Estimate> {
+fn rate(loaded: &LoadedSession, random: Option<&LossFit>, burst: Estimate) -> Option<Estimate> {
     let load = &loaded.load;
     let passes = loss::passes(random);
     if passes <= 0.0 || load.received() > (1.0 - LEAST_EXCESS) * passes * load.sent {
         return None;
     }
-    let arrived = 8.0 * arrived_bytes(loaded) / load.seconds.max(1e-3);
-    let at_first = 8.0 * burst_bytes / load.seconds.max(1e-3);
-    let served = |arrived: f64, passes: f64| arrived / passes.max(0.01) - at_first;
-    let [least_loss, most_loss] = random.map_or([0.0; 2], |random| random.share().interval);
-    let value = served(arrived, passes);
+    let per_second = |bytes: f64| 8.0 * bytes / load.seconds.max(1e-3);
+    let arrived = per_second(arrived_bytes(loaded));
+    let served =
+        |arrived: f64, passes: f64, burst: f64| arrived / passes.max(0.01) - per_second(burst);
+    let packets = load.sent * load.sending_s / 8.0 / f64::from(load.wire_bytes);
+    let [least_loss, most_loss] = random.map_or([0.0; 2], |random| random.expected(packets));
+    let [least_burst, most_burst] = burst.interval;
+    let value = served(arrived, passes, burst.value);
     let interval = [
-        served(arrived - load.error, 1.0 - least_loss),
-        served(arrived + load.error, 1.0 - most_loss),
+        served(arrived - load.error, 1.0 - least_loss, most_burst),
+        served(arrived + load.error, 1.0 - most_loss, least_burst),
     ];
-    let edges = EDGES * 8.0 * f64::from(load.wire_bytes) / load.seconds.max(1e-3);
+    let edges = per_second(EDGES * f64::from(load.wire_bytes));
     Some(Estimate::new(value, interval).widened(RATE_ERROR * value + edges))
 }
 
@@ -206,7 +211,7 @@ fn both(one: Estimate, other: Estimate) -> Estimate {
     Estimate::new(value, [one_low.min(other_low), one_high.max(other_high)])
 }
 
-/// Returns the bytes that pass faster than the rate after silence, if they are more than a few packets.
+/// Returns the bytes that pass faster than the rate after silence.
 ///
 /// With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2.
 fn burst(
@@ -232,8 +237,12 @@ fn burst(
         2.0 * (sent * share * (1.0 - share) * losses::inflation(share, burst)).sqrt()
     });
     let reach = (EDGES + lost_packets) * packet + RATE_ERROR * search.bytes;
-    let found = Estimate::within(value, reach);
-    (found.interval[0] > 3.0 * packet).then_some(found)
+    Some(Estimate::within(value, reach))
+}
+
+/// Returns whether a burst is certainly more than a few packets.
+fn is_certain(burst: &Estimate, strong: &LoadedSession) -> bool {
+    burst.interval[0] > 3.0 * f64::from(strong.load.wire_bytes)
 }
 
 /// The observations that show the kind of queue.
@@ -266,18 +275,22 @@ impl Queue<'_> {
             return Some(self.waiting(strong, gentle, level, packet_ms));
         }
         let drains = self.drains(strong);
-        let longest_ms = drains.iter().map(|one| one.value).fold(0.0, f64::max);
-        let probes = match level {
-            Some(level) => format!("probes waited {:.1} ms", level.value.max(0.0)),
-            None => "few probes passed".to_owned(),
+        let waited = waited(&drains, unnoticed_ms + self.range()?);
+        let Some(level) = level else {
+            // A full queue can refuse almost all probes. How late the load arrived then shows the length of the queue.
+            let drain = strong.load.drain_ms();
+            return match waited? {
+                true => Some(self.waiting(strong, gentle, drain, packet_ms)),
+                false => Some((QueueKind::Policed, "hardly a probe passed".to_owned())),
+            };
         };
+        let longest_ms = drains.iter().map(|one| one.value).fold(0.0, f64::max);
         let evidence = format!(
-            "{probes} beside a load of {:.1} times the rate, the last of which arrived {longest_ms:.1} ms late",
+            "probes waited {:.1} ms beside a load of {:.1} times the rate, which arrived until {longest_ms:.1} ms after its end",
+            level.value.max(0.0),
             strong.load.sent / self.rate.value
         );
-        let kind = match waited(&drains, unnoticed_ms + self.range()?) {
-            // Few probes cannot show whether they would have waited.
-            Some(true) | None if level.is_none() => return None,
+        let kind = match waited {
             Some(true) => QueueKind::PerFlow,
             Some(false) => QueueKind::Policed,
             None => QueueKind::Unclear { ms: None },
@@ -296,77 +309,75 @@ impl Queue<'_> {
         // A probe needs less room than a datagram of the load, which leaves up to a datagram's room empty.
         let ms = level.widened(packet_ms / 2.0);
         let is_least = self.grows(strong, level.value, packet_ms);
+        let unclear = QueueKind::Unclear { ms: Some(ms) };
         let compared = gentle.and_then(|gentle| {
-            let waits = self.waits(gentle);
-            let found = median(&waits).filter(|_| waits.len() >= FEWEST)?.value;
-            Some((found, self.expected(gentle, level.value)?, gentle))
+            let waits = self.timed_waits(gentle, [0.0, 1.0]);
+            let growth = self.growth(gentle, level.value)?;
+            let misfit = |manager| growth.misfit(manager, &waits);
+            let misfits = (misfit(Manager::Nobody)?, misfit(Manager::Codel)?);
+            (waits.len() >= FEWEST).then_some((gentle, misfits))
         });
-        let Some((found, expected, gentle)) = compared else {
+        let Some((gentle, (plain, managed))) = compared else {
             let evidence = format!(
-                "probes waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
+                "packets waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
                 level.value
             );
-            return (QueueKind::Unclear { ms: Some(ms) }, evidence);
+            return (unclear, evidence);
         };
-        let ExpectedWaits { plain, managed, .. } = expected;
         let evidence = format!(
-            "beside a load of {:.3} times the rate, probes waited {found:.1} ms; a plain queue makes them wait {plain:.1} ms, CoDel {managed:.1} ms",
+            "beside a load of {:.3} times the rate, the waits of probes over time differ by {plain:.1} ms from those in a plain \
+             queue, and by {managed:.1} ms from those in CoDel's",
             gentle.load.sent / self.rate.value
         );
         let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
-        // An error below this part of the way cannot lead to the wrong kind.
-        let unclear = noise.max(expected.error / MANAGED_BELOW);
-        let kind = match (found - managed) / (plain - managed).max(1e-9) {
-            _ if plain - managed < unclear => QueueKind::Unclear { ms: Some(ms) },
-            place if place < MANAGED_BELOW => QueueKind::Managed { most_ms: ms },
-            place if place > PLAIN_FROM => QueueKind::Fifo { ms, is_least },
-            _ => QueueKind::Unclear { ms: Some(ms) },
+        // The growth of a plain queue is exact, and that of a managed one only for CoDel, and only until it is short.
+        let kind = if managed > noise.max(CLEAR * plain) && plain < CLEAR * noise {
+            QueueKind::Fifo { ms, is_least }
+        } else if plain > noise.max(CLEAR * managed) {
+            QueueKind::Managed { most_ms: ms }
+        } else {
+            unclear
         };
         (kind, evidence)
     }
 
-    /// Predicts the waits beside a gentle load, if a full queue lasts for `full_ms`.
-    ///
-    /// A plain queue grows by what exceeds the rate and its burst, until it is full. CoDel drops its n-th packet
-    /// interval / sqrt(n) after the one before, so that it has dropped (t / 2 interval)^2 packets after t seconds, until
-    /// the queue is at its target.
-    fn expected(&self, gentle: &LoadedSession, full_ms: f64) -> Option<ExpectedWaits> {
-        let [from_s, until_s] = settled(gentle);
-        let probes = gentle.probes.answered().map(|probe| probe.at_s);
-        let within: Vec<f64> = probes
-            .filter(|at_s| (from_s..until_s).contains(at_s))
-            .collect();
-        // The queue has grown since the start of the load, and probes have added to it since the first one.
-        let probed_s = quantile(&sorted(&within), 0.5)?;
-        let at_s = probed_s - gentle.from_s;
-        let packet = 8.0 * f64::from(gentle.load.wire_bytes);
-        let probe_rate = 8.0 * f64::from(gentle.probes.wire_bytes) / gentle.probes.interval_s()?;
-        let offered = gentle.load.sent * at_s + probe_rate * probed_s.max(0.0);
-        let growth = |rate: f64| 1e3 * ((offered - 8.0 * self.burst_bytes) / rate - at_s);
-        let grown = growth(self.rate.value);
-        if grown <= 0.0 {
-            return None;
-        }
-        let (target_ms, interval_s) = CODEL;
-        let above_s = at_s * (1.0 - target_ms / grown).max(0.0) - interval_s;
-        let dropped = (above_s.max(0.0) / 2.0 / interval_s).powi(2);
-        let shorter = 1e3 * dropped * packet / self.rate.value;
-        let [at_least, at_most] = self.rate.interval.map(growth);
-        Some(ExpectedWaits {
-            plain: grown.min(full_ms),
-            managed: (grown - shorter).max(target_ms).min(full_ms),
-            error: (at_least.min(full_ms) - at_most.min(full_ms)) / 2.0,
+    /// Returns what determines the growth of the queue beside a load, if a full queue lasts for `full_ms`.
+    fn growth(&self, loaded: &LoadedSession, full_ms: f64) -> Option<Growth> {
+        let bits = |bytes: u32| 8.0 * f64::from(bytes);
+        let probes = &loaded.probes;
+        Some(Growth {
+            rates: self.rate.interval,
+            sent: loaded.load.sent,
+            probes: (
+                bits(probes.wire_bytes) / probes.interval_s()?,
+                -loaded.from_s,
+            ),
+            burst_bits: 8.0 * self.burst_bytes,
+            full_ms,
+            packet_bits: bits(loaded.load.wire_bytes),
         })
     }
 
     /// Returns by how much the probes in the settled part of a load waited longer than on the idle path, in milliseconds.
     fn waits(&self, loaded: &LoadedSession) -> Vec<f64> {
+        let waits = self.timed_waits(loaded, SETTLED);
+        waits.into_iter().map(|(_, wait)| wait).collect()
+    }
+
+    /// Returns by how much the probes in a part of a load waited longer than on the idle path, in milliseconds, each with
+    /// its time in seconds since the start of the load.
+    fn timed_waits(&self, loaded: &LoadedSession, part: [f64; 2]) -> Vec<(f64, f64)> {
         let Some(idle) = quantile(&self.idle(), 0.5) else {
             return Vec::new();
         };
         let way = self.one_way.then_some(self.way);
-        let delays = loaded.probes.delays(way, settled(loaded));
-        delays.into_iter().map(|delay| delay - idle).collect()
+        let lasts_s = loaded.until_s - loaded.from_s;
+        let [from_s, until_s] = part.map(|share| share * lasts_s);
+        let timed = |probe: &Probe| Some((probe.at_s - loaded.from_s, probe.delay(way)? - idle));
+        let probes = loaded.probes.answered().filter_map(timed);
+        probes
+            .filter(|(at_s, _)| (from_s..until_s).contains(at_s))
+            .collect()
     }
 
     /// Returns the standard error by which jitter may shift a median of twenty probes, in milliseconds.
@@ -457,22 +468,6 @@ fn waited(drains: &[Estimate], noise_ms: f64) -> Option<bool> {
     let (_, interval_s) = CODEL;
     let is_short = |one: &Estimate| one.interval[1].max(noise_ms) < 1e3 * interval_s;
     drains.iter().all(is_short).then_some(false)
-}
-
-/// Returns the settled part of a load, in seconds since the first probe.
-fn settled(loaded: &LoadedSession) -> [f64; 2] {
-    let lasts_s = loaded.until_s - loaded.from_s;
-    SETTLED.map(|share| loaded.from_s + share * lasts_s)
-}
-
-/// The expected median waits in the settled part of a gentle load, in milliseconds.
-struct ExpectedWaits {
-    /// The wait in a plain queue.
-    plain: f64,
-    /// The wait in a queue that CoDel manages.
-    managed: f64,
-    /// The error of both from that of the rate.
-    error: f64,
 }
 
 /// Returns the median with its interval.

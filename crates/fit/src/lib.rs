@@ -11,6 +11,7 @@ mod delay;
 mod distance;
 mod estimate;
 mod files;
+mod growth;
 mod loss;
 mod observations;
 mod parameters;

@@ -17,7 +17,7 @@ use crate::observations::{ProbeSession, index};
 const ALARM: f64 = 0.01;
 /// The normal quantile of 95 % intervals.
 const Z: f64 = 1.96;
-/// By how much the logarithm of the likelihood may fall within a 95 % interval: half of the quantile of chi-squared with
+/// The fall of the logarithm of the likelihood at the ends of a 95 % interval: half of the quantile of chi-squared with
 /// one degree of freedom.
 const FALL: f64 = 1.92;
 /// The longest mean length of bursts, in packets, that a measurement with few bursts does not exclude.
@@ -67,6 +67,16 @@ impl LossFit {
     /// Returns the share of packets that are lost, from 0 to 1.
     pub(crate) fn share(&self) -> Estimate {
         self.percent.map(|percent| percent / 100.0)
+    }
+
+    /// Returns the interval of the share of `packets` others that are lost, from 0 to 1.
+    ///
+    /// The variance of a share is inversely proportional to the number of packets, so that the share of these adds its own
+    /// variance to that of the known one.
+    pub(crate) fn expected(&self, packets: f64) -> [f64; 2] {
+        let Estimate { value, interval } = self.share();
+        let wider = (1.0 + self.counts.of as f64 / packets.max(1.0)).sqrt();
+        interval.map(|end| (value + wider * (end - value)).clamp(0.0, 1.0))
     }
 }
 
@@ -231,7 +241,7 @@ mod tests {
         let is_near = |[low, high]: [f64; 2], expected: [f64; 2]| {
             (low - expected[0]).abs() < 2e-4 && (high - expected[1]).abs() < 2e-4
         };
-        // Without losses: exp(-n p / 8) = exp(-1.92).
+        // The likelihood of no losses is exp(-n p / 8).
         assert!(is_near(of(951, 0, 0), [0.0, 0.0159]), "{:?}", of(951, 0, 0));
         assert!(
             is_near(of(830, 2, 1), [0.0001, 0.0307]),

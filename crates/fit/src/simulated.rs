@@ -593,7 +593,7 @@ impl Hidden {
 #[test]
 fn most_of_forty_links_drawn_from_a_seed_are_found() {
     let mut random = fastrand::Rng::with_seed(47);
-    let (mut right, mut all) = ([0; 6], [0; 6]);
+    let (mut right, mut all) = ([0; 7], [0; 7]);
     let mut wrong = String::new();
     for number in 0..40 {
         let hidden = [Hidden::draw(&mut random), Hidden::draw(&mut random)];
@@ -610,6 +610,7 @@ fn most_of_forty_links_drawn_from_a_seed_are_found() {
                 is_near(rate, truth.rate, 0.0, 0.02),
                 lost.percent.contains(truth.loss_percent),
                 kind(&found, way) == truth.kind,
+                [truth.kind, "cannot be distinguished"].contains(&kind(&found, way)),
             ];
             let queue = match bottleneck.and_then(|one| one.queue) {
                 Some(QueueKind::Fifo { ms, .. } | QueueKind::Unclear { ms: Some(ms) }) => ms.value,
@@ -620,7 +621,7 @@ fn most_of_forty_links_drawn_from_a_seed_are_found() {
             let burst = lost.burst.map(|burst| burst.value);
             let ratio = burst.zip(truth.burst).map(|(found, truth)| found / truth);
             checks.push(ratio.is_none_or(|ratio| (1.0 / 1.5..=1.5).contains(&ratio)));
-            let counts = [true, true, true, true, is_fifo, ratio.is_some()];
+            let counts = [true, true, true, true, true, is_fifo, ratio.is_some()];
             for (at, (check, counts)) in checks.iter().zip(counts).enumerate() {
                 right[at] += u32::from(*check && counts);
                 all[at] += u32::from(counts);
@@ -633,7 +634,8 @@ fn most_of_forty_links_drawn_from_a_seed_are_found() {
             }
         }
     }
-    let least = [0.9, 0.95, 0.9, 0.85, 0.9, 0.5];
+    // A kind that is stated is right.
+    let least = [0.9, 0.95, 0.9, 0.85, 1.0, 0.9, 0.5];
     for ((right, all), least) in right.into_iter().zip(all).zip(least) {
         assert!(
             f64::from(right) >= least * f64::from(all),
