@@ -21,6 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use model::Side;
@@ -54,6 +55,9 @@ use record::summary::Summary;
 /// The interval in milliseconds between two checks for a signal; most signals interrupt the wait
 /// immediately.
 const SIGNAL_CHECK_MS: u8 = 100;
+
+/// The time for which the start of a box waits until the new port of a bridge has its carrier.
+const INSERT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Above this number of pending changes, all interfaces are read with one request.
 const MANY_CHANGES: usize = 16;
@@ -156,7 +160,7 @@ impl WanBox {
                 // Nothing passes from here on, until the link is inserted.
                 let taken = guard.take_again(pair.port(Side::A).name());
                 taken.or_machine()?;
-                pair.insert()?;
+                pair.insert(INSERT_TIMEOUT)?;
             }
             let beside = beside(&running)?;
             let sysctls = confinement.complete()?;

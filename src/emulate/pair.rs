@@ -1,5 +1,7 @@
 //! The two interfaces that a link connects.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use model::Side;
 use netio::bridge_port::BridgePort;
@@ -49,10 +51,14 @@ impl InterfacePair {
         })
     }
 
-    /// Puts the link into the bridge, if it is to be inserted.
-    pub(super) fn insert(&mut self) -> Result<(), Failure> {
+    /// Puts the link into the bridge, if it is to be inserted. The new port of the bridge must have its carrier within
+    /// `timeout`.
+    pub(super) fn insert(&mut self, timeout: Duration) -> Result<(), Failure> {
         match (&self.insertion, &mut self.ports[0].lease) {
-            (Some((place, far)), Some(lease)) => lease.replace_port(place, far).map_err(blame),
+            (Some((place, far)), Some(lease)) => {
+                let replaced = lease.replace_port(place, far, timeout);
+                replaced.map_err(blame)
+            }
             _ => Ok(()),
         }
     }
