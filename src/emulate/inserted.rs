@@ -110,6 +110,7 @@ impl WanBox {
         );
         let pair = &mut self.pairs[link];
         pair.continue_with(new);
+        self.names[link].replace(pair.names());
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
         for side in [Side::A, Side::B] {

@@ -83,6 +83,7 @@ impl InterfacePair {
     /// Continues with the interfaces of `new`, which take the place of those that are gone. Side A counts that as a return.
     pub(super) fn continue_with(&mut self, new: Self) {
         for (port, new) in self.ports.iter_mut().zip(new.ports) {
+            port.events.name = new.events.name;
             port.interface = new.interface;
             port.lease = new.lease;
             port.refusal.clear();
@@ -98,6 +99,11 @@ impl InterfacePair {
 
     pub(super) fn port_mut(&mut self, side: Side) -> &mut Port {
         &mut self.ports[side.index()]
+    }
+
+    /// Returns the names of both interfaces.
+    pub(super) fn names(&self) -> [String; 2] {
+        self.ports.each_ref().map(|port| port.name().to_owned())
     }
 
     /// Returns the indexes of both interfaces.
