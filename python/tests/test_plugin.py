@@ -65,6 +65,33 @@ def test_a_test_that_forgets_its_fault_fails_and_leaves_artifacts(suite: pytest.
     assert "farwire: link" in (folder / "farwire.log").read_text()
 
 
+def test_a_link_that_only_a_fixture_uses_leaves_artifacts_too(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def server(wan):
+            return wan.serve()
+
+        @pytest.fixture
+        def broken(wan):
+            wan.set(delay="20")
+
+        def test_fails(server):
+            assert server.poll() == 0
+
+        def test_never_runs(server, broken):
+            pass
+        """
+    )
+    result = suite.runpytest_subprocess()
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*- farwire -*", "link link (seed *)"])
+    kept = {path.name.rpartition("-")[2] for path in (suite.path / "farwire-artifacts").iterdir()}
+    assert kept == {"test_fails", "test_never_runs"}
+
+
 def test_an_api_error_is_the_message(suite: pytest.Pytester) -> None:
     suite.makepyfile("def test_wrong(wan): wan.set(delay='20')")
     result = suite.runpytest_subprocess("--farwire-artifacts", "kept")
@@ -84,6 +111,25 @@ def test_a_machine_without_namespaces_skips_with_the_reason(suite: pytest.Pytest
     suite.makepyfile("def test_link(wan): wan.exec(['true'])", test_other="def test_unused(wan): pass")
     result = suite.runpytest_subprocess("-rs")
     result.assert_outcomes(skipped=1, passed=1)
+    result.stdout.fnmatch_lines(["SKIPPED*this machine refuses user namespaces*"])
+
+
+@pytest.mark.usefixtures("powerless")
+def test_a_fixture_that_uses_the_link_skips_its_test(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def server(wan):
+            return wan.serve()
+
+        def test_link(server):
+            pass
+        """
+    )
+    result = suite.runpytest_subprocess("-rs")
+    result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*this machine refuses user namespaces*"])
 
 
