@@ -184,6 +184,36 @@ def _of_session(at: str) -> List[str]:
     return found
 
 
+def test_two_sessions_at_the_same_time_have_links_of_their_own(suite: pytest.Pytester) -> None:
+    # Each session waits with its link until that of the other one is up.
+    suite.makepyfile(
+        """
+        import os, pathlib, time
+
+        def test_link(wan):
+            own, other = os.environ["SESSIONS"].split()
+            wan.set(delay=own)
+            pathlib.Path(own).touch()
+            end = time.monotonic() + 60
+            while not pathlib.Path(other).exists():
+                assert time.monotonic() < end, "the other session has no link"
+                time.sleep(0.02)
+            wan.exec(["ping", "-q", "-c", "2", "-i", "0.05", wan.server])
+            wan.assert_met(dropped=False)
+            assert wan.held.link.state().conditions == {"delay": own}
+        """
+    )
+
+    def session(names: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "pytest", "-q"]
+        environment = {**os.environ, "SESSIONS": names}
+        return subprocess.Popen(command, cwd=suite.path, env=environment, stdout=subprocess.PIPE, text=True)
+
+    with session("5ms 7ms") as one, session("7ms 5ms") as other:
+        said = [process.communicate()[0] for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], "\n".join(said)
+
+
 def test_workers_of_xdist_have_links_of_their_own(suite: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     suite.makepyfile(
