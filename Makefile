@@ -21,7 +21,7 @@ FUZZ_ASAN = quarantine_size_mb=8:thread_local_quarantine_size_kb=64
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom dist dist-check pictures docs build install base toolchain test-tools format-tools ci-files soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom dist dist-check dist-twice pictures docs build install base toolchain test-tools format-tools ci-files soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -106,6 +106,10 @@ dist: toolchain ## what a release consists of, in $(OUT)/dist: wheels and their 
 
 dist-check: dist ## the files of `make dist` installed, used and removed in clean Debians, and their programs on old ones; as root
 	scripts/dist_check '$(OUT)/dist'
+
+dist-twice: toolchain ## two builds of the last commit in different folders: do all files of a release have the same bytes?
+	@scripts/need python3 python3 git git
+	CARGO='$(CARGO)' scripts/dist_twice $(ARCHITECTURES)
 
 sbom: toolchain ## what the program is built of, as CycloneDX, in $(OUT)/farwire.cdx.json
 	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --version 0.10.0 --locked

@@ -11,6 +11,7 @@
 mod cli;
 mod doctor;
 mod emulate;
+mod end_names;
 mod exit;
 mod experiment;
 mod far_end;

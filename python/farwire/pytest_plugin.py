@@ -20,6 +20,8 @@ _ARTIFACTS = "farwire_artifacts"
 _MARKER = "wan(*arguments): options of `farwire exec` for the fixture wan of this test, such as '--seed', '7'"
 
 _failed = pytest.StashKey[bool]()
+#: The link of a test, which the test may know only by a fixture that uses it.
+_link = pytest.StashKey[Wan]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +45,7 @@ def wan(request: pytest.FixtureRequest) -> Generator[Wan, None, None]:
     item = cast(pytest.Item, request.node)
     arguments = [str(word) for marker in item.iter_markers("wan") for word in marker.args]
     link = Wan(*arguments)
+    item.stash[_link] = link
     try:
         yield link
     finally:
@@ -54,13 +57,14 @@ def wan(request: pytest.FixtureRequest) -> Generator[Wan, None, None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    # A fixture of the test may use the link first.
+    yield from _skips_what_the_machine_lacks()
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    try:
-        yield
-    except MachineLacks as why:
-        if os.environ.get(_REQUIRED) == "1":
-            raise
-        pytest.skip(str(why))
+    yield from _skips_what_the_machine_lacks()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,13 +72,22 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    link = getattr(item, "funcargs", {}).get("wan")
-    if report.when == "call" and report.failed and isinstance(link, Wan) and link.links:
+    link = item.stash.get(_link, None)
+    if report.when != "teardown" and report.failed and link is not None and link.links:
         item.stash[_failed] = True
         folder = _folder_of(item)
         said = [part for number, held in enumerate(link.links, 1) for part in _keep(held, folder, number)]
         report.sections.append(("farwire", "\n".join([*said, f"more is in {folder}"])))
     return report
+
+
+def _skips_what_the_machine_lacks() -> Generator[None, None, None]:
+    try:
+        yield
+    except MachineLacks as why:
+        if os.environ.get(_REQUIRED) == "1":
+            raise
+        pytest.skip(str(why))
 
 
 def _folder_of(item: pytest.Item) -> Path:

@@ -57,7 +57,7 @@ class Process:
             answer = _answer(self._connection, _ANSWER_S)
             if "error" in answer:
                 raise CommandFailed(f"{shlex.join(self.args)}: cannot be started: {answer['error']}")
-        except FarwireError:
+        except (FarwireError, TimeoutError):
             self.close()
             raise
 
@@ -274,7 +274,10 @@ class Wan:
         answers = self._bed().ends[far].ask({"do": "socket", "family": int(family), "type": int(type)})
         with answers:
             answers.settimeout(_ANSWER_S)
-            message, descriptors, _, _ = socket.recv_fds(answers, _agent.LONGEST, _agent.MOST)
+            try:
+                message, descriptors, _, _ = socket.recv_fds(answers, _agent.LONGEST, _agent.MOST)
+            except OSError as cause:
+                raise FarwireError(f"the end of the link gives no socket: {cause or type(cause).__name__}") from cause
             if not descriptors:
                 error = json.loads(message or b"{}").get("error", "the end of the link is gone")
                 raise FarwireError(f"no socket of family {family} and type {type}: {error}")
@@ -603,7 +606,7 @@ def _answer(connection: socket.socket, timeout: Optional[float]) -> Dict[str, An
     try:
         message = connection.recv(_agent.LONGEST)
     except (socket.timeout, BlockingIOError):
-        raise TimeoutError from None
+        raise TimeoutError(f"the end of the link does not answer within {timeout or 0:g} s") from None
     except OSError:
         message = b""
     if not message:

@@ -1,14 +1,19 @@
-"""The place of the program."""
+"""The place of the program, and the versions of Python that can read the package."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import farwire
 from farwire import FarwireError, find_farwire_bin
+
+#: The oldest version of Python that pyproject.toml names.
+OLDEST = (3, 9)
 
 
 def test_a_named_program_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -45,3 +50,12 @@ def test_other_systems_cannot_build_the_package(system: str) -> None:
 def test_the_module_is_the_program() -> None:
     ended = subprocess.run([sys.executable, "-m", "farwire", "--version"], capture_output=True, text=True)
     assert ended.stdout.startswith("farwire "), ended.stderr
+
+
+def test_the_oldest_python_reads_every_file() -> None:
+    here = Path(__file__).parent
+    folders = [Path(farwire.__file__).parent, here, here.parent / "build_backend"]
+    files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    assert len(files) > 10
+    for file in files:
+        ast.parse(file.read_text(), str(file), feature_version=OLDEST)

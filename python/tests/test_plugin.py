@@ -65,6 +65,33 @@ def test_a_test_that_forgets_its_fault_fails_and_leaves_artifacts(suite: pytest.
     assert "farwire: link" in (folder / "farwire.log").read_text()
 
 
+def test_a_link_that_only_a_fixture_uses_leaves_artifacts_too(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def server(wan):
+            return wan.serve()
+
+        @pytest.fixture
+        def broken(wan):
+            wan.set(delay="20")
+
+        def test_fails(server):
+            assert server.poll() == 0
+
+        def test_never_runs(server, broken):
+            pass
+        """
+    )
+    result = suite.runpytest_subprocess()
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*- farwire -*", "link link (seed *)"])
+    kept = {path.name.rpartition("-")[2] for path in (suite.path / "farwire-artifacts").iterdir()}
+    assert kept == {"test_fails", "test_never_runs"}
+
+
 def test_an_api_error_is_the_message(suite: pytest.Pytester) -> None:
     suite.makepyfile("def test_wrong(wan): wan.set(delay='20')")
     result = suite.runpytest_subprocess("--farwire-artifacts", "kept")
@@ -84,6 +111,25 @@ def test_a_machine_without_namespaces_skips_with_the_reason(suite: pytest.Pytest
     suite.makepyfile("def test_link(wan): wan.exec(['true'])", test_other="def test_unused(wan): pass")
     result = suite.runpytest_subprocess("-rs")
     result.assert_outcomes(skipped=1, passed=1)
+    result.stdout.fnmatch_lines(["SKIPPED*this machine refuses user namespaces*"])
+
+
+@pytest.mark.usefixtures("powerless")
+def test_a_fixture_that_uses_the_link_skips_its_test(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def server(wan):
+            return wan.serve()
+
+        def test_link(server):
+            pass
+        """
+    )
+    result = suite.runpytest_subprocess("-rs")
+    result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*this machine refuses user namespaces*"])
 
 
@@ -136,6 +182,36 @@ def _of_session(at: str) -> List[str]:
             if folder in command:
                 found.append(entry.name)
     return found
+
+
+def test_two_sessions_at_the_same_time_have_links_of_their_own(suite: pytest.Pytester) -> None:
+    # Each session waits with its link until that of the other one is up.
+    suite.makepyfile(
+        """
+        import os, pathlib, time
+
+        def test_link(wan):
+            own, other = os.environ["SESSIONS"].split()
+            wan.set(delay=own)
+            pathlib.Path(own).touch()
+            end = time.monotonic() + 60
+            while not pathlib.Path(other).exists():
+                assert time.monotonic() < end, "the other session has no link"
+                time.sleep(0.02)
+            wan.exec(["ping", "-q", "-c", "2", "-i", "0.05", wan.server])
+            wan.assert_met(dropped=False)
+            assert wan.held.link.state().conditions == {"delay": own}
+        """
+    )
+
+    def session(names: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "pytest", "-q"]
+        environment = {**os.environ, "SESSIONS": names}
+        return subprocess.Popen(command, cwd=suite.path, env=environment, stdout=subprocess.PIPE, text=True)
+
+    with session("5ms 7ms") as one, session("7ms 5ms") as other:
+        said = [process.communicate()[0] for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], "\n".join(said)
 
 
 def test_workers_of_xdist_have_links_of_their_own(suite: pytest.Pytester) -> None:

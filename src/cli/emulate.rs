@@ -21,6 +21,7 @@ use super::args::target::TargetArgs;
 use super::args::threads::ThreadsArgs;
 use crate::emulate::attach::Target;
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
+use crate::end_names::EndNames;
 use crate::forward::thread::ForwarderOptions;
 use crate::forward::threads::Forwarders;
 use crate::live::NewLink;
@@ -132,7 +133,7 @@ impl EmulateArgs {
         let in_force = crate::live::in_force(&spec);
         let options = self.forwarder.options([&spec], |of| of.capture(names))?;
         let link = BoxLink {
-            names: names.map(str::to_owned),
+            names: names.map(str::to_owned).into(),
             link,
             insertion: None,
         };
@@ -144,7 +145,7 @@ impl EmulateArgs {
             live: vec![(THE_LINK.to_owned(), spec)],
             on_exit: self.on_exit,
         };
-        self.stand(wanted, |mut summaries| summaries.remove(0))
+        self.stand(wanted, |_, mut summaries| summaries.remove(0))
     }
 
     /// Inserts a link at each interface of what runs already.
@@ -178,7 +179,7 @@ impl EmulateArgs {
         });
         let links = (0..).zip(attached).map(|(number, of)| {
             Ok(BoxLink {
-                names: of.names,
+                names: of.names.into(),
                 link: spec.to_link_of("box", number).or_bad_input()?,
                 insertion: Some(of.insertion),
             })
@@ -194,9 +195,9 @@ impl EmulateArgs {
         };
         let threads = self.threads.count().of_links(interfaces.len());
         match *ends {
-            [_] => self.stand(wanted, |mut summaries| summaries.remove(0)),
-            _ => self.stand(wanted, |summaries| {
-                AllLinks::new(interfaces.clone(), threads, summaries)
+            [_] => self.stand(wanted, |_, mut summaries| summaries.remove(0)),
+            _ => self.stand(wanted, |ends, summaries| {
+                AllLinks::new(ends, threads, summaries)
             }),
         }
     }
@@ -220,10 +221,11 @@ impl EmulateArgs {
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
-        let named = boxed.iter().map(|of| (of.names.join("-"), &of.link.config));
+        let named = boxed.iter().zip(&links);
+        let named = named.map(|(of, between)| (between.name(), &of.link.config));
         let notes = link_conditions::side_effects(named);
-        for of in &boxed {
-            link_conditions::warn_of_hidden_rules(Some(&of.names.join("-")), &of.link.rules);
+        for (of, between) in boxed.iter().zip(&links) {
+            link_conditions::warn_of_hidden_rules(Some(&between.name()), &of.link.rules);
         }
         let number = counted(links.len() as u64, "link");
         let live = links.iter().map(|of| (of.name(), of.link.clone()));
@@ -236,17 +238,17 @@ impl EmulateArgs {
             on_exit: self.on_exit,
         };
         let threads = self.threads.count().of_links(links.len());
-        self.stand(wanted, |summaries| {
-            let interfaces = links.iter().map(|of| [of.a.clone(), of.b.clone()]);
-            AllLinks::new(interfaces.collect(), threads, summaries)
+        self.stand(wanted, |ends, summaries| {
+            AllLinks::new(ends, threads, summaries)
         })
     }
 
     /// Runs a box until a signal ends it. Then it prints what the links did, and writes that as JSON if `--json` asks for it.
+    /// `told` takes the names of the interfaces of each link at the end, and what the links did.
     fn stand<T: Serialize + Display>(
         &self,
         wanted: Wanted,
-        told: impl Fn(Vec<Summary>) -> T,
+        told: impl Fn(Vec<[String; 2]>, Vec<Summary>) -> T,
     ) -> Result<ExitCode, Failure> {
         // After the box has started, no file can be opened any more.
         let json = self.json.as_deref().filter(|file| !is_stdout(file));
@@ -263,7 +265,7 @@ impl EmulateArgs {
             live,
             on_exit,
         } = wanted;
-        let ends: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
+        let ends: Vec<EndNames> = links.iter().map(|of| of.names.clone()).collect();
         let names = ends.clone();
         let threads = self.threads.count().of_links(links.len());
         let options = ForwarderOptions {
@@ -304,7 +306,8 @@ impl EmulateArgs {
         drop(live);
         let summaries = summaries?;
         let unhit = summaries.clone();
-        let told = told(summaries);
+        let ends: Vec<[String; 2]> = ends.iter().map(EndNames::now).collect();
+        let told = told(ends.clone(), summaries);
         note(format_args!("farwire: {told}"));
         link_conditions::warn_of_unread_traces();
         for (names, summary) in ends.iter().zip(&unhit) {

@@ -373,7 +373,7 @@ fn live_link(bed: &EmulatedBed, spec: &LinkSpec) -> Result<NewLink> {
         .context("the test bed has no link")?;
     Ok(NewLink {
         name: THE_LINK.to_owned(),
-        ends: ["client", "server"].map(str::to_owned),
+        ends: ["client", "server"].map(str::to_owned).into(),
         forwarder: forwarder.clone(),
         number: 0,
         spec: spec.clone(),

@@ -1,5 +1,7 @@
 //! Links that are inserted at the network of something that runs: their end, and the return of a container.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use model::Side;
 use netio::iface::Interface;
@@ -10,6 +12,11 @@ use super::{WanBox, attach, port};
 use crate::notes::{log, warn};
 use crate::service_manager;
 use instruments::failure::{Blame, Failure};
+
+/// The time for which a running box waits until the new port of a bridge has its carrier, which takes milliseconds.
+/// Meanwhile the box notices neither signals nor changes of other interfaces, and does not answer the service manager's
+/// watchdog. If the time is not enough, the helper looks again.
+const INSERT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl WanBox {
     /// Ends an inserted link, one of whose interfaces is gone. If that was the host's end of a container, the container
@@ -103,6 +110,7 @@ impl WanBox {
         );
         let pair = &mut self.pairs[link];
         pair.continue_with(new);
+        self.names[link].replace(pair.names());
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
         for side in [Side::A, Side::B] {
@@ -141,7 +149,7 @@ impl WanBox {
         }
         // Nothing passes from here on, until the link is inserted.
         guard(pair.port(Side::A).name())?;
-        pair.insert()?;
+        pair.insert(INSERT_TIMEOUT)?;
         Ok(pair)
     }
 

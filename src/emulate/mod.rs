@@ -21,6 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use model::Side;
@@ -33,6 +34,7 @@ use netio::lease::{InterfaceLease, InterfaceLeases};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
+use crate::end_names::EndNames;
 use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
 use crate::forward::threads::{self, Forwarders, distribute, place};
 use crate::notes::{log, warn};
@@ -55,6 +57,9 @@ use record::summary::Summary;
 /// immediately.
 const SIGNAL_CHECK_MS: u8 = 100;
 
+/// The time for which the start of a box waits until the new port of a bridge has its carrier.
+const INSERT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Above this number of pending changes, all interfaces are read with one request.
 const MANY_CHANGES: usize = 16;
 
@@ -62,6 +67,8 @@ const MANY_CHANGES: usize = 16;
 pub(crate) struct WanBox {
     /// The interface pairs, in the order of the links.
     pairs: Vec<InterfacePair>,
+    /// The names of their interfaces, as others show them.
+    names: Vec<EndNames>,
     /// Leases an interface that comes back.
     leases: InterfaceLeases,
     /// The rule that keeps the host's stack out of all interfaces.
@@ -82,7 +89,7 @@ pub(crate) struct WanBox {
 /// A link of a box and the names of the interfaces that it connects.
 pub(crate) struct BoxLink {
     /// The names of the interfaces on side A and side B.
-    pub(crate) names: [String; 2],
+    pub(crate) names: EndNames,
     pub(crate) link: EmulatedLink,
     /// The place of side A in a bridge, if the link is inserted there.
     pub(crate) insertion: Option<Insertion>,
@@ -114,8 +121,9 @@ impl WanBox {
         let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
         let parts = links.into_iter();
         let parts = parts.map(|of| (of.names, (of.insertion, of.link)));
-        let (names, parts): (Vec<_>, Vec<_>) = parts.unzip();
+        let (shown, parts): (Vec<EndNames>, Vec<_>) = parts.unzip();
         let (insertions, links): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let names: Vec<[String; 2]> = shown.iter().map(EndNames::now).collect();
         let found = find_all(&names, force)?;
         make_room(found.len(), threads)?;
         // From here on, a signal or the death of the forwarder ends the box in order.
@@ -156,7 +164,7 @@ impl WanBox {
                 // Nothing passes from here on, until the link is inserted.
                 let taken = guard.take_again(pair.port(Side::A).name());
                 taken.or_machine()?;
-                pair.insert()?;
+                pair.insert(INSERT_TIMEOUT)?;
             }
             let beside = beside(&running)?;
             let sysctls = confinement.complete()?;
@@ -166,6 +174,7 @@ impl WanBox {
             Ok((pairs, guard, running, beside, sysctls)) => {
                 let wan_box = Self {
                     pairs,
+                    names: shown,
                     leases,
                     guard,
                     force,

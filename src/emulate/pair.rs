@@ -1,5 +1,7 @@
 //! The two interfaces that a link connects.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use model::Side;
 use netio::bridge_port::BridgePort;
@@ -49,10 +51,14 @@ impl InterfacePair {
         })
     }
 
-    /// Puts the link into the bridge, if it is to be inserted.
-    pub(super) fn insert(&mut self) -> Result<(), Failure> {
+    /// Puts the link into the bridge, if it is to be inserted. The new port of the bridge must have its carrier within
+    /// `timeout`.
+    pub(super) fn insert(&mut self, timeout: Duration) -> Result<(), Failure> {
         match (&self.insertion, &mut self.ports[0].lease) {
-            (Some((place, far)), Some(lease)) => lease.replace_port(place, far).map_err(blame),
+            (Some((place, far)), Some(lease)) => {
+                let replaced = lease.replace_port(place, far, timeout);
+                replaced.map_err(blame)
+            }
             _ => Ok(()),
         }
     }
@@ -77,6 +83,7 @@ impl InterfacePair {
     /// Continues with the interfaces of `new`, which take the place of those that are gone. Side A counts that as a return.
     pub(super) fn continue_with(&mut self, new: Self) {
         for (port, new) in self.ports.iter_mut().zip(new.ports) {
+            port.events.name = new.events.name;
             port.interface = new.interface;
             port.lease = new.lease;
             port.refusal.clear();
@@ -92,6 +99,11 @@ impl InterfacePair {
 
     pub(super) fn port_mut(&mut self, side: Side) -> &mut Port {
         &mut self.ports[side.index()]
+    }
+
+    /// Returns the names of both interfaces.
+    pub(super) fn names(&self) -> [String; 2] {
+        self.ports.each_ref().map(|port| port.name().to_owned())
     }
 
     /// Returns the indexes of both interfaces.

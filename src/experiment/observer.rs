@@ -71,7 +71,7 @@ impl<'a> RunObserver<'a> {
                 let (name, ends, spec) = named;
                 links.put(NewLink {
                     name,
-                    ends,
+                    ends: ends.into(),
                     forwarder,
                     number,
                     spec: LinkSpec {

@@ -63,6 +63,9 @@ const JOIN_WITHIN: Nanos = Nanos(10_000);
 /// The largest number of frames handed to a port in one call.
 const BATCH: usize = 32;
 
+/// The largest number of links whose statistics are prepared before packets arrive.
+const MOST_PREPARED: usize = 4;
+
 /// The longest time that arrivals may wait in the rings, which have room for many times that.
 const LONGEST_WAIT: Nanos = Nanos(1_000_000);
 
@@ -191,6 +194,14 @@ impl<P: PortSet> Forwarder<P> {
         );
         self.min_delay = self.min_delay.min(runner.least_delay());
         self.runners.push(runner);
+    }
+
+    /// Allocates what the statistics of departures need, if there are few links. Of many links, most have no packets.
+    pub(crate) fn prepare_statistics(&mut self) {
+        if self.runners.len() <= MOST_PREPARED {
+            let runners = self.runners.iter_mut();
+            runners.for_each(LinkRunner::prepare_statistics);
+        }
     }
 
     /// Does what is due by `now`, in turns if there are several links. If the next departure is due

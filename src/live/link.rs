@@ -22,6 +22,7 @@ use super::sample::{Event, EventJournal, EventKind};
 use super::view::{ChangeCause, ChangeResult, ChangeView, LinkView, ScheduleTime, ScheduleView};
 use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
+use crate::end_names::EndNames;
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::thread::{ForwarderEnded, ForwarderHandle, LinkReading};
@@ -36,7 +37,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// A running link.
 pub(crate) struct LiveLink {
     name: String,
-    ends: [String; 2],
+    ends: EndNames,
     forwarder: ForwarderHandle,
     number: usize,
     build: Result<BuildLink, String>,
@@ -305,7 +306,7 @@ impl LiveLink {
         let now = self.forwarder.read(self.number)?;
         Ok(LinkMeter::of(
             self.name.clone(),
-            self.ends.clone(),
+            self.ends.now(),
             revision,
             self.forwarder.id(),
             &now,
@@ -378,7 +379,7 @@ impl LiveLink {
     /// # Errors
     /// Fails if the link has ended or a thread cannot be started.
     pub(crate) fn capture(&self, mut capture: Capture) -> anyhow::Result<CaptureHandle> {
-        capture.spec.ends = self.ends.clone();
+        capture.spec.ends = self.ends.now();
         self.forwarder.capture(self.number, capture)
     }
 
@@ -632,7 +633,7 @@ impl LiveLink {
         } = revision;
         LinkView {
             name: self.name.clone(),
-            ends: self.ends.clone(),
+            ends: self.ends.now(),
             says: revision.describe(),
             command: command_line(spec),
             conditions: Arc::clone(spec),
@@ -747,7 +748,7 @@ mod tests {
         go_on.send(()).unwrap();
         let new = NewLink {
             name: "link".to_owned(),
-            ends: ["a", "b"].map(str::to_owned),
+            ends: ["a", "b"].map(str::to_owned).into(),
             forwarder: forwarder.handle().clone(),
             number: 0,
             spec: toml::from_str("delay = '1ms'").unwrap(),

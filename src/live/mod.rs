@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conditions::{EmulatedLink, LinkSpec};
 
+use crate::end_names::EndNames;
 use crate::forward::thread::ForwarderHandle;
 
 pub(crate) use self::change::{
@@ -54,7 +55,7 @@ pub(crate) struct NewLink {
     /// The name of the link.
     pub(crate) name: String,
     /// The client's side and the server's, as names of nodes or interfaces.
-    pub(crate) ends: [String; 2],
+    pub(crate) ends: EndNames,
     /// The forwarder of the link.
     pub(crate) forwarder: ForwarderHandle,
     /// The number of the link in its forwarder.

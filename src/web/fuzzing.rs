@@ -133,7 +133,7 @@ impl Api {
         }
         self.links.put(NewLink {
             name: "link".to_owned(),
-            ends: ["client", "server"].map(str::to_owned),
+            ends: ["client", "server"].map(str::to_owned).into(),
             forwarder: forwarder.clone(),
             number: 0,
             spec: spec(IN_FORCE),

@@ -8,6 +8,7 @@ use std::{env, fs, iter};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::attach::{Bridged, least_rtt_ms};
@@ -103,6 +104,34 @@ fn a_container_that_leaves_its_network_and_joins_it_again_keeps_its_link() -> Re
     })?;
     let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
     process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_is_attached_again_is_shown_with_its_new_interface() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let at = format!("unix:{}", engines.dir.path().join("socket").display());
+    let line = format!("--container web --listen {at}");
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, &line)?;
+    let near = || -> Result<String> {
+        let links: Value = process::json(farwire().args(["links", "--at", &at, "--json", "-"]))?;
+        let near = links["links"][0]["ends"][0].as_str();
+        Ok(near.context("no link")?.to_owned())
+    };
+    ensure!(near()? == "veth2");
+    ip(&bridged.host, "link del veth2")?;
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    bridged.join(&own, 4)?;
+    wan.await_line("container web is back: its link is inserted at veth4")?;
+    ensure!(near()? == "veth4");
+    let summary = wan.stop()?;
+    let mut returned = summary.interfaces.iter().filter(|of| of.back > 0);
+    let of_container = returned.next().context("no interface came back")?;
+    ensure!(of_container.name == "veth4", "{of_container:?}");
+    ensure!(of_container.gone == 1, "{of_container:?}");
     Ok(())
 }
 

@@ -178,15 +178,15 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     has(&run("drive.down")?, "mahimahi: 2000 lines, 4 s\n")?;
     let rates = run("drive.down --to csv --every 2s")?;
     // Both windows have the same mean, so one line states it.
-    ensure!(rates == "t,rate\n0ns,6.016mbit\n4s,\n", "{rates}");
+    ensure!(rates == "t,rate\n0ms,6.016mbit\n4s,\n", "{rates}");
     let part = run("drive.csv --from 1s --until 3s --scale-rate 0.5 --to csv")?;
     ensure!(
-        part == "t,rate,delay\n0ns,0bit,20ms\n1s,3.008mbit,30ms\n2s,,\n",
+        part == "t,rate,delay\n0ms,0bit,20ms\n1s,3.008mbit,30ms\n2s,,\n",
         "{part}"
     );
     let made = run("samples.tsv --from-samples down --every 500ms --to csv")?;
     ensure!(
-        made == "t,rate\n0ns,5mbit\n500ms,0bit\n1s,7.5mbit\n1.5s,\n",
+        made == "t,rate\n0ms,5mbit\n500ms,0bit\n1s,7.5mbit\n1.5s,\n",
         "{made}"
     );
     let mut command = with_files(folder.path(), &files)?;

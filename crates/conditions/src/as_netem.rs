@@ -179,7 +179,7 @@ mod tests {
             "delay = '20ms'\njitter = '2ms,normal,free' => delay 20ms 2ms distribution normal",
             "delay = '20ms'\njitter = '2ms,pareto,free' => delay 20ms 2ms distribution pareto",
             "delay = '20ms'\njitter = '2ms,free,paretonormal' => delay 20ms 2ms distribution paretonormal",
-            "jitter = '2ms,free' => delay 0ns 2ms",
+            "jitter = '2ms,free' => delay 0ms 2ms",
             "loss = '1%'\nduplicate = '2%'\ncorrupt = '3%' => loss 1% duplicate 2% corrupt 3%",
             "loss = '50%,burst=4' => loss gemodel 25% 25% 100% 0%",
             "loss = '1%,ecn' => loss 1% ecn",
@@ -203,10 +203,10 @@ mod tests {
             "delay = '20ms'\njitter = '2ms,half-life=50ms,free' => delay 20ms => jitter 2ms,half-life=50ms,free",
             "delay = '20ms'\njitter = '2ms,lognormal,free' => delay 20ms => jitter 2ms,lognormal,free",
             "jitter = '9ms,free'\nreorder = '5%'\nduplicate = '1%,delay=5ms' => \
-             delay 0ns 9ms => duplicate 1%,delay=5ms; reorder 5%",
+             delay 0ms 9ms => duplicate 1%,delay=5ms; reorder 5%",
             "corrupt = '1%,bits=2'\nber = '1e-6'\nup = { corrupt = '1%,repair' } => limit 1000 => ber 1e-6; corrupt 1%,repair",
             "jitter = '2ms,normal,free' => limit 1000 => jitter 2ms,normal,free",
-            "delay = '20ms'\njitter = '0ms,normal,free' => delay 20ms => jitter 0ns,normal,free",
+            "delay = '20ms'\njitter = '0ms,normal,free' => delay 20ms => jitter 0ms,normal,free",
             "rate = '8mbit,burst=32KiB'\nqueue = '9pkt' => limit 1000 => queue 9pkt; rate 8mbit,burst=32KiB",
             "rate = '8mbit'\nrate_at = 'l1'\nqueue = '9pkt'\npolice = '9mbit,burst=64KiB' => \
              rate 8mbit => police 9mbit,burst=64KiB; queue 9pkt; rate-at l1",

@@ -609,7 +609,7 @@ fn an_invalid_stage_is_refused_with_its_name() {
         "kind = 'reorder', share = '1%', extent = 0 => \
          stages 1: extent: expected a whole number of at least 1, found `0`",
         "kind = 'reorder', share = '1%', extent = 3, timeout = '0s' => \
-         stages: reorder: timeout: 0ns is out of range: a packet must be held for more than 0 and at most 3600s",
+         stages: reorder: timeout: 0ms is out of range: a packet must be held for more than 0 and at most 3600s",
         "kind = 'four-state', p31 = '1%' => stages: four-state: `p13` is missing: write p13 = \"1%\"",
         "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%' => \
          stages: four-state: p32: 50% and p31 = 60% is out of range: p31 and p32, which leave state 3, must not exceed 100%",

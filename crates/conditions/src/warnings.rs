@@ -1,6 +1,8 @@
 //! Effects of conditions that differ from what their words suggest.
 
-use model::{Behaviour, Bytes, Delay, Effect, LinkConfig, Nanos, Ordering, QueueLimit};
+use model::{
+    Behaviour, Bottleneck, Bytes, Delay, Effect, Framing, LinkConfig, Nanos, Ordering, QueueLimit,
+};
 
 use crate::LinkSpec;
 use crate::condition::netem;
@@ -102,15 +104,34 @@ fn of_queue(behaviour: &Behaviour<'_>) -> Option<String> {
     let QueueLimit::TimeOrPackets(time, packets) = behaviour.room? else {
         return None;
     };
-    let rate = behaviour.bottleneck?.rate(FULL_FRAME)?;
+    let bottleneck = behaviour.bottleneck?;
+    let rate = bottleneck.rate(FULL_FRAME)?;
     let full = Bytes(u64::from(packets) * FULL_FRAME.0);
     (rate.bytes_in(time) < full).then(|| {
+        // The key `queue` of a link is that of its rate in bits.
+        let (speed, key) = match packets_per_s(&bottleneck) {
+            Some(number) => (format!("{number} packets/s"), "`queue` of the packet rate"),
+            None => (rate.to_string(), "`queue`"),
+        };
         format!(
-            "at {rate}, {time} is less than {packets} full packets, so the queue holds {packets} packets: it delays full-sized ones by up \
-             to {}; set `queue` to change that",
+            "at {speed}, {time} is less than {packets} full packets, so the queue holds {packets} packets: it delays full-sized ones by up \
+             to {}; set {key} to change that",
             Seconds(rate.time_for(full))
         )
     })
+}
+
+/// Returns the rate in packets per second, if it counts packets.
+fn packets_per_s(bottleneck: &Bottleneck<'_>) -> Option<u64> {
+    match bottleneck {
+        Bottleneck::Rate(rate) if rate.framing == Framing::PACKETS => {
+            rate.rate.map(|rate| rate.get() / 8)
+        }
+        Bottleneck::Rate(_)
+        | Bottleneck::Netem(_)
+        | Bottleneck::Trace(_)
+        | Bottleneck::Toffee(_) => None,
+    }
 }
 
 fn of_delay(delay: &Delay) -> Vec<String> {
@@ -220,6 +241,19 @@ mod tests {
             assert!(warnings(quiet).is_empty(), "{quiet}");
         }
         assert_eq!(warnings("rate = '2422kbit'").len(), 1);
+    }
+
+    #[test]
+    fn the_note_about_the_queue_of_a_packet_rate_names_packets() {
+        let both = warnings("pps = 100");
+        let [line] = &both[..] else {
+            panic!("{both:?}")
+        };
+        let expected = "box.up.pps, box.down.pps: at 100 packets/s, 100ms is less than 20 full packets, so the queue holds 20 packets: \
+                        it delays full-sized ones by up to 0.20 s; set `queue` of the packet rate to change that";
+        assert_eq!(line, expected);
+        assert!(warnings("pps = '100,queue=20pkt'").is_empty());
+        assert!(warnings("pps = 200").is_empty());
     }
 
     #[test]

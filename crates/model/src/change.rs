@@ -107,7 +107,11 @@ impl Link {
         });
         // The conditions were accepted before, when they came into force.
         debug_assert!(begun.is_ok(), "{begun:?}");
-        if let Ok(begun) = begun {
+        if let Ok(mut begun) = begun {
+            // Rules that were removed meanwhile keep their counters, as in a link that does not wait.
+            for (new, old) in begun.counters.iter_mut().zip(&self.counters) {
+                new.resize(new.len().max(old.len()), Counters::default());
+            }
             *self = begun;
         }
     }

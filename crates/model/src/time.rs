@@ -29,6 +29,9 @@ pub(crate) const TIME: Quantity = Quantity {
     ],
 };
 
+/// The text of a time of 0, in the unit in which people write most times.
+const ZERO: &str = "0ms";
+
 /// A point in time or a span, in whole nanoseconds. A point counts from an origin that the caller chooses.
 ///
 /// Range: 0 to 584 years. Sums and differences saturate, so that no input can make time run backwards.
@@ -75,6 +78,9 @@ impl Nanos {
     /// tc reads only this form exactly: it multiplies a fraction in floating point and cuts the result off.
     #[must_use]
     pub fn in_whole_units(self) -> String {
+        if self == Self::ZERO {
+            return String::from(ZERO);
+        }
         TIME.whole(self.0)
     }
 }
@@ -125,6 +131,9 @@ impl FromStr for Nanos {
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ZERO {
+            return f.write_str(ZERO);
+        }
         TIME.write_decimal(self.0, f)
     }
 }
@@ -153,7 +162,7 @@ mod tests {
     #[test]
     fn times_are_written_exactly_with_three_decimal_places_or_in_whole_units() {
         for (nanos, short, whole) in [
-            (0, "0ns", "0ns"),
+            (0, "0ms", "0ms"),
             (710_000, "710us", "710us"),
             (26_550_000, "26.55ms", "26550us"),
             (413_500_000, "413.5ms", "413500us"),

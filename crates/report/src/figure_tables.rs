@@ -242,7 +242,8 @@ impl FigureTable<'_> {
         columns.extend(has_sizes.then(|| Column::numbers("size\nbytes").label()));
         let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
         let shown_columns = self.columns.iter().zip(&shown).zip(&labels);
-        for (((column, [published, changed]), label), (_, unit)) in shown_columns.zip(&self.units) {
+        let shown_columns = shown_columns.zip(&self.units).enumerate();
+        for (at, (((column, [published, changed]), label), (_, unit))) in shown_columns {
             let lines: Vec<String> = [
                 Some(column.title()),
                 label.heading(),
@@ -253,8 +254,16 @@ impl FigureTable<'_> {
             .collect();
             let trust = TrustRow::of(self.profile, column.metric, column.statistic);
             columns.push(Column::numbers(lines.join("\n")).explained_at(trust.place()));
-            let publication = || Column::numbers(format!("published\n{unit}")).beside();
-            columns.extend(published.then(publication));
+            let publication = || {
+                let title = format!("published\n{unit}");
+                // A list of values is as long as a sentence, and only words are wrapped.
+                if any(at, FigureValue::has_published_list) {
+                    Column::words(title)
+                } else {
+                    Column::numbers(title)
+                }
+            };
+            columns.extend(published.then(|| publication().beside()));
             let change = || {
                 if narrow {
                     Column::numbers(format!("Δ\n{}", change_unit(column.metric)))
@@ -312,6 +321,12 @@ impl FigureTable<'_> {
 }
 
 impl FigureValue {
+    /// Returns whether the published text lists several values.
+    fn has_published_list(&self) -> bool {
+        let text = self.published.as_deref().unwrap_or_default();
+        text.matches(", ").count() > 1
+    }
+
     /// Formats the value, or "n/a" for a percentile of too few samples.
     pub(super) fn number(&self, statistic: Statistic) -> String {
         match self.value {
@@ -475,6 +490,27 @@ mod tests {
             text.contains("| base | 16.00 | 15.00 (1875b/1s) |"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_list_of_published_values_is_wrapped() {
+        use record::plan::Published;
+        let mut record = record();
+        let rate = "download.goodput_bit_per_s.mean".parse().unwrap();
+        let texts = [1, 2, 3, 4, 5].map(|last| format!("1.9{last}MiB/1s"));
+        let quoted = Published::QuotedRuns {
+            values: texts.iter().map(|_| 16e6).collect(),
+            texts: texts.to_vec(),
+        };
+        record.head.plan.cases[0].published.insert(rate, quoted);
+        for is_whole in [false, true] {
+            let text = text(&record, is_whole, Terminal::NONE);
+            for value in &texts {
+                assert!(text.contains(value), "{value} in {text}");
+            }
+            let wide = text.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{text}");
+        }
     }
 
     #[test]

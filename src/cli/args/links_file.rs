@@ -49,7 +49,7 @@ impl LinkBetween {
     pub(crate) fn to_link(&self, number: usize) -> Result<BoxLink> {
         Ok(BoxLink {
             insertion: None,
-            names: [self.a.clone(), self.b.clone()],
+            names: [self.a.clone(), self.b.clone()].into(),
             link: self.link.to_link_of("box", number as u64)?,
         })
     }
@@ -222,7 +222,7 @@ mod tests {
             .zip(&links)
             .map(|(n, link)| link.to_link(n).unwrap())
             .collect();
-        assert_eq!(boxed[1].names, ["x1", "y1"]);
+        assert_eq!(boxed[1].names.now(), ["x1", "y1"]);
         assert_eq!([0, 1].map(|n: usize| boxed[n].link.config.link), [0, 1]);
     }
 

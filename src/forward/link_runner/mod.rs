@@ -119,6 +119,11 @@ impl LinkRunner {
         }
     }
 
+    /// Allocates what the statistics of departures need.
+    pub(super) fn prepare_statistics(&mut self) {
+        self.stats.prepare(1 + self.rules.names().count());
+    }
+
     /// Stores the time of the first packet, with which the link begins, in `begins`.
     pub(super) fn announce_start(&mut self, begins: Arc<AtomicU64>) {
         self.begins = Some(begins);

@@ -141,6 +141,7 @@ impl StartingForwarder {
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
                     forwarder.add_link(ports, link, rules, options.late_budget, log);
                 }
+                forwarder.prepare_statistics();
                 for (link, begins) in announced.iter().enumerate() {
                     if begins.load(Ordering::Relaxed) == Nanos::MAX.0 {
                         forwarder.announce_start(link, Arc::clone(begins));

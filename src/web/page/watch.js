@@ -121,7 +121,9 @@ export class Watch {
     const seen = trips.some(({ points }) => points.some(([, value]) => value !== null));
     byId("tile-trip").hidden = this.charts.trip.figure.hidden = !seen;
     const frame = { from, to, changes: this.changes };
-    const none = (words) => (this.sample ? words : "Waiting for samples.");
+    // Values are those between two samples.
+    const measured = spans.some((span) => !span.gap);
+    const none = (words) => (measured ? words : "Waiting for samples.");
     const delivered = both((way) => way.delivered);
     const offered = both((way) => way.offered).map((curve) => ({ ...curve, label: `offered ${curve.label}`, faint: true }));
     const greatest = Math.max(1e3, ...[...delivered, ...offered].flatMap((curve) => curve.points.map(([, value]) => value ?? 0)));

@@ -37,9 +37,9 @@ fn every_condition_is_printed_as_it_was_written() {
         "fq_codel",
         "fq_codel,noecn,flows=16,quantum=300",
         "fq_codel,ce_threshold=1ms",
-        "codel,ce_threshold=0ns",
+        "codel,ce_threshold=0ms",
         "dualpi2,target=20ms,t_update=8ms,l_threshold=1ms",
-        "dualpi2,l_threshold=1ms,ramp=0ns,coupling=4",
+        "dualpi2,l_threshold=1ms,ramp=0ms,coupling=4",
         "drop-head",
         "red",
         "red,ecn,min=10kb,max=40kb,probability=5%,avpkt=500b,burst=60,nogentle",
@@ -229,7 +229,7 @@ fn errors_of_conditions_contain_advice() {
     );
     refused::<AqmSpec>(
         "pie,target=0ms",
-        "target = 0ns is out of range: it must be above 0",
+        "target = 0ms is out of range: it must be above 0",
     );
     refused::<AqmSpec>(
         "pie,tupdate=1us",

@@ -307,12 +307,12 @@ mod tests {
         let part = trace(TABLE).part(ms(1_500), ms(3_500)).unwrap();
         assert_eq!(
             written(&part, TraceFormat::Csv),
-            "t,rate,delay\n0ns,0bit,20ms\n500ms,6.016mbit,30ms\n1.5s,6.016mbit,40ms\n2s,,\n"
+            "t,rate,delay\n0ms,0bit,20ms\n500ms,6.016mbit,30ms\n1.5s,6.016mbit,40ms\n2s,,\n"
         );
         let within = trace(TABLE).part(ms(2_100), ms(2_200)).unwrap();
         assert_eq!(
             written(&within, TraceFormat::Csv),
-            "t,rate,delay\n0ns,6.016mbit,30ms\n100ms,,\n"
+            "t,rate,delay\n0ms,6.016mbit,30ms\n100ms,,\n"
         );
         let times = trace("5\n10\n20\n30\n").part(ms(10), ms(25)).unwrap();
         assert_eq!(written(&times, TraceFormat::Mahimahi), "0\n10\n");
@@ -330,7 +330,7 @@ mod tests {
         let scaled = trace(TABLE).scaled(by).unwrap();
         assert!(
             written(&scaled, TraceFormat::Csv)
-                .starts_with("t,rate,delay\n0ns,6.016mbit,40ms\n10s,0bit,40ms\n")
+                .starts_with("t,rate,delay\n0ms,6.016mbit,40ms\n10s,0bit,40ms\n")
         );
         assert_eq!(scaled.length(), ms(40_000));
         let times = trace("1\n2\n3\n4\n").scaled(by).unwrap();
@@ -358,7 +358,7 @@ mod tests {
         let back = times.to_rates(ms(1_000)).unwrap();
         assert_eq!(
             written(&back, TraceFormat::Csv),
-            "t,rate\n0ns,12.019968mbit\n1s,12.032mbit\n2s,12.032kbit\n3s,6.016mbit\n4s,\n"
+            "t,rate\n0ms,12.019968mbit\n1s,12.032mbit\n2s,12.032kbit\n3s,6.016mbit\n4s,\n"
         );
         let error = trace(TABLE).to_opportunities().unwrap_err().to_string();
         assert!(error.ends_with("with --only rate"), "{error}");
@@ -369,7 +369,7 @@ mod tests {
         let alone = trace(TABLE).only(only).unwrap();
         assert_eq!(
             written(&alone, TraceFormat::Csv),
-            "t,rate\n0ns,12.032mbit\n1s,0bit\n2s,6.016mbit\n4s,\n"
+            "t,rate\n0ms,12.032mbit\n1s,0bit\n2s,6.016mbit\n4s,\n"
         );
         assert!(alone.to_opportunities().is_ok());
         let mut nowhere = Vec::new();

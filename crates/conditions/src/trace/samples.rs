@@ -225,7 +225,7 @@ mod tests {
         };
         assert_eq!(
             made("down"),
-            "t,rate\n0ns,12.5mbit\n1s,0bit\n2s,7mbit\n3s,\n"
+            "t,rate\n0ms,12.5mbit\n1s,0bit\n2s,7mbit\n3s,\n"
         );
         assert_eq!(made("2"), made("down"));
     }

@@ -472,7 +472,7 @@ fn a_held_packet_leaves_after_its_timeout() {
     let never = up(vec![("box.up.reorder", holding("1%", 2, 0))]);
     assert_eq!(
         Link::new(&never).unwrap_err().to_string(),
-        "box.up.reorder: timeout = 0ns is out of range: a packet must be held for more than 0 and at most 3600s"
+        "box.up.reorder: timeout = 0ms is out of range: a packet must be held for more than 0 and at most 3600s"
     );
     let mut link = Link::new(&all).unwrap();
     link.offer(Nanos(0), Side::A, packet(0, Bytes(100)));

@@ -149,6 +149,30 @@ fn a_link_that_waits_begins_with_its_first_packet() {
 }
 
 #[test]
+fn a_class_that_is_removed_before_the_first_packet_keeps_its_counters() {
+    let path = |side, class| PathSpec {
+        side,
+        class,
+        stages: vec![],
+    };
+    let classes = |number: u16| {
+        let paths = Side::BOTH.map(|side| (0..number).map(move |class| path(side, class)));
+        paths.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let mut link = Link::new(&LinkConfig {
+        waits: true,
+        paths: classes(2),
+        ..LinkConfig::default()
+    })
+    .unwrap();
+    link.change(ms(1), &classes(1)).unwrap();
+    link.offer(ms(2), Side::A, packet(0, Bytes(1_000)));
+    let counted = Side::BOTH.map(|side| link.by_class(side).len());
+    assert_eq!(counted, [2, 2]);
+    assert_eq!(link.by_class(Side::A)[0].packets, 1);
+}
+
+#[test]
 fn the_times_of_a_trace_begin_with_the_first_packet_of_a_link_that_waits() {
     let times = Repeating::new(vec![ms(3), ms(10)]).unwrap();
     let trace = Effect::Trace(Trace {

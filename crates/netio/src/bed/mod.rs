@@ -18,7 +18,7 @@ use crate::netns::{NetNs, NetNsError};
 use crate::offloads::OffloadError;
 
 pub(crate) use self::node::prepare_for_nic;
-pub(crate) use self::wiring::{index_of, up, wait_running};
+pub(crate) use self::wiring::{index_of, up, wait_running, wait_running_within};
 
 pub use self::address::{
     CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, SegmentEnd, WAN,

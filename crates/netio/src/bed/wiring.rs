@@ -89,8 +89,13 @@ pub(crate) fn index_of(name: &str) -> Result<u32, NetlinkError> {
 /// The carrier settles some milliseconds after the second end of a pair is set up. Packets that are sent before are
 /// lost.
 pub(crate) fn wait_running(names: &[&str]) -> Result<(), BedError> {
+    wait_running_within(Duration::from_secs(10), names)
+}
+
+/// Waits in the same way, but not longer than `timeout` for all of them.
+pub(crate) fn wait_running_within(timeout: Duration, names: &[&str]) -> Result<(), BedError> {
     let what = || "watch the test bed's interfaces".to_owned();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + timeout;
     let mut watcher = LinkWatcher::new().context(what)?;
     for &name in names {
         while !Interface::find(name)?.running {

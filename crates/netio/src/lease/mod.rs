@@ -12,11 +12,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bed::wait_running;
+use crate::bed::wait_running_within;
 use crate::bridge;
 use crate::bridge_port::{self, BridgePort};
 use crate::iface::{Interface, InterfaceError};
@@ -354,14 +354,21 @@ impl InterfaceLease {
     }
 
     /// Lets the interface `far` take the place of this one in the bridge for the duration of the lease. It joins the
-    /// bridge first, so that the bridge's other ports are not affected.
+    /// bridge first, so that the bridge's other ports are not affected. It gets its carrier within milliseconds if the
+    /// other end of its pair is up; this waits for the carrier until `timeout`.
     ///
     /// # Errors
-    /// The bridge is gone, the kernel refuses, or the journal cannot be written.
-    pub fn replace_port(&mut self, place: &BridgePort, far: &Interface) -> Result<(), LeaseError> {
+    /// The bridge is gone, the kernel refuses, there is no carrier within `timeout`, or the journal cannot be written.
+    pub fn replace_port(
+        &mut self,
+        place: &BridgePort,
+        far: &Interface,
+        timeout: Duration,
+    ) -> Result<(), LeaseError> {
         self.note(ReplacedSetting::Port(place.clone()))?;
         place.take(far.index)?;
-        wait_running(&[far.name.as_str()]).map_err(|_| LeaseError::NoCarrier(far.name.clone()))?;
+        wait_running_within(timeout, &[far.name.as_str()])
+            .map_err(|_| LeaseError::NoCarrier(far.name.clone()))?;
         Ok(bridge_port::leave(self.offloads.index())?)
     }
 

@@ -303,7 +303,7 @@ mod tests {
         let again = written(&read, TraceFormat::Csv);
         assert_eq!(
             again,
-            "t,rate,delay,jitter,loss\n0ns,20mbit,30ms,2ms,0.1%\n1.5s,0bit,30ms,2ms,0.1%\n2s,18mbit,34.000001ms,0ns,0.1%\n2.5s,,,,\n"
+            "t,rate,delay,jitter,loss\n0ms,20mbit,30ms,2ms,0.1%\n1.5s,0bit,30ms,2ms,0.1%\n2s,18mbit,34.000001ms,0ms,0.1%\n2.5s,,,,\n"
         );
         assert_eq!(trace(&again), read);
     }
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn all_columns_survive_being_written() {
         let text = "t,rate,delay,jitter,loss,queue,duplicate,duplicate_delay\n\
-                    0ns,none,1ns,2ns,100%,7pkt,50%,3ms\n1s,1bit,1h,0ns,0.012345678901234567%,1pkt,0%,0ns\n4s,,,,,,,\n";
+                    0ms,none,1ns,2ns,100%,7pkt,50%,3ms\n1s,1bit,1h,0ms,0.012345678901234567%,1pkt,0%,0ms\n4s,,,,,,,\n";
         let read = trace(text);
         assert!(read.extremes.is_unlimited);
         let again = trace(&written(&read, TraceFormat::Csv));
@@ -346,7 +346,7 @@ mod tests {
             ),
             (
                 "t,rate\n0s,1mbit\n0s,2mbit\n",
-                "line 3: 0ns comes after 0ns: a line must last at least 10us",
+                "line 3: 0ms comes after 0ms: a line must last at least 10us",
             ),
             (
                 "t,rate\n1s,1mbit\n2s,2mbit\n",

@@ -53,7 +53,7 @@ mod tests {
         let delays = read_delays(&b"20\n20\n25\n"[..]).unwrap();
         assert_eq!(
             written(&delays, TraceFormat::Csv),
-            "t,delay\n0ns,20ms\n20ms,25ms\n30ms,\n"
+            "t,delay\n0ms,20ms\n20ms,25ms\n30ms,\n"
         );
         let both = trace("0\n7\n").with_steps_of(delays.clone()).unwrap();
         assert!(both.has_opportunities() && both.columns.delay);

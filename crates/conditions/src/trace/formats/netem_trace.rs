@@ -440,18 +440,18 @@ mod tests {
             {"StaticBwConfig":{"bw":"1Gbps 2 Mbps","duration":"1m 30s"}}],"count":2}}"#;
         assert_eq!(
             table(pattern),
-            "t,rate\n0ns,12mbit\n1.000000005s,1.002gbit\n91.000000005s,12mbit\n92.00000001s,1.002gbit\n182.00000001s,\n"
+            "t,rate\n0ms,12mbit\n1.000000005s,1.002gbit\n91.000000005s,12mbit\n92.00000001s,1.002gbit\n182.00000001s,\n"
         );
         let endless = r#"{"RepeatedDelayPatternConfig":{"pattern":[{"StaticDelayConfig":{"delay":"10ms","duration":"1s"}},
             {"StaticDelayConfig":{"delay":{"secs":0,"nanos":20000001},"duration":"500ms"}}],"count":0}}"#;
-        assert_eq!(table(endless), "t,delay\n0ns,10ms\n1s,20.000001ms\n1.5s,\n");
+        assert_eq!(table(endless), "t,delay\n0ms,10ms\n1s,20.000001ms\n1.5s,\n");
         let loss = r#"{"StaticLossConfig":{"loss":[0.25],"duration":"2s"}}"#;
-        assert_eq!(table(loss), "t,loss\n0ns,25%\n2s,\n");
+        assert_eq!(table(loss), "t,loss\n0ms,25%\n2s,\n");
         let listed =
             r#"{"TraceBwConfig":{"pattern":[["25ms",["29.4Mbps","0bps"]],["1s",["12kbps"]]]}}"#;
         assert_eq!(
             table(listed),
-            "t,rate\n0ns,29.4mbit\n25ms,0bit\n50ms,12kbit\n1.05s,\n"
+            "t,rate\n0ms,29.4mbit\n25ms,0bit\n50ms,12kbit\n1.05s,\n"
         );
     }
 

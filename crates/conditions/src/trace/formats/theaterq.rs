@@ -256,7 +256,7 @@ mod tests {
             ),
             (
                 "1,1,2,3,4\n1,1,2,3,4\n",
-                "line 2: 1us comes after 0ns: a line must last at least 10us",
+                "line 2: 1us comes after 0ms: a line must last at least 10us",
             ),
             (
                 "10,1,2,3\n",
