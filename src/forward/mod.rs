@@ -12,6 +12,7 @@ mod departures;
 mod departures_by_kind;
 pub(crate) mod fuzzing;
 mod held_frames;
+mod lateness_histogram;
 mod link_runner;
 mod observed;
 mod observers;

@@ -3,8 +3,8 @@
 use std::io;
 
 use super::departures_by_kind::DeparturesByKind;
+use super::lateness_histogram::Lateness;
 use conditions::Rules;
-use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side, Waiting};
 use netio::{Missed, SendTimes, Stall, Waiter};
 use record::lateness::LateBudget;
@@ -298,46 +298,6 @@ impl LatenessBuckets {
     }
 }
 
-/// A histogram of nanoseconds after the due time, with 3 significant digits, up to 10 s. Its memory
-/// depends on the largest value; a link without departures has none, because an empty histogram takes
-/// 16 kB.
-#[derive(Clone, Debug, Default)]
-struct Lateness(Option<Histogram<u64>>);
-
-/// Later departures count as this late.
-const LATEST: Nanos = Nanos(10_000_000_000);
-
-impl Lateness {
-    #[inline]
-    fn record(&mut self, error: Nanos, packets: u64) {
-        let histogram = self.0.get_or_insert_with(Self::first);
-        // The histogram grows up to the recorded value, which is bounded.
-        let _ = histogram.record_n(error.min(LATEST).0, packets);
-    }
-
-    /// Returns an empty histogram.
-    #[cold]
-    fn first() -> Histogram<u64> {
-        let mut histogram = Histogram::new(3).expect("a precision that the library accepts");
-        histogram.auto(true);
-        histogram
-    }
-
-    fn count(&self) -> u64 {
-        self.0.as_ref().map_or(0, Histogram::len)
-    }
-
-    /// Returns the value that this share of the packets does not exceed, or 0 without packets.
-    fn at_quantile(&self, share: f64) -> u64 {
-        let histogram = self.0.as_ref();
-        histogram.map_or(0, |histogram| histogram.value_at_quantile(share))
-    }
-
-    fn max(&self) -> u64 {
-        self.0.as_ref().map_or(0, Histogram::max)
-    }
-}
-
 /// Stalls: times in which a thread that only read the clock did not run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StallStats {
@@ -486,7 +446,7 @@ mod tests {
         let mut stats = Stats::default();
         assert_eq!(stats.departure_error().count, 0);
         assert_eq!(stats.departure_error().max_ns, 0);
-        assert!(stats.departure.lateness.0.is_none() && stats.hand_over.0.is_none());
+        assert!(!stats.departure.lateness.has_histogram() && !stats.hand_over.has_histogram());
         let sending = SendTimes {
             begun: Nanos(1_500),
             ended: Nanos(3_000),
