@@ -24,6 +24,9 @@ pub(crate) mod round_trips;
 #[cfg(test)]
 mod rule_hits;
 mod segment_run;
+mod send_batch;
+#[cfg(test)]
+mod send_batch_tests;
 pub(crate) mod stats;
 #[cfg(test)]
 mod test_writers;
@@ -53,6 +56,7 @@ use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
+use send_batch::SendBatch;
 use stats::{EmulatorLoss, QueueState, Stats};
 use turns::LoadOfLinks;
 pub(crate) use turns::Pace;
@@ -147,6 +151,7 @@ impl<P: PortSet> Forwarder<P> {
                 sets,
                 held: HeldFrames::new(memory),
                 due: Vec::new(),
+                batch: SendBatch::default(),
                 spare: Spare::default(),
                 latest: Nanos::ZERO,
                 bound: LatenessBound::in_virtual_time(),
@@ -183,6 +188,7 @@ impl<P: PortSet> Forwarder<P> {
         }
         let captures = self.captures.clone();
         let runner = LinkRunner::new(
+            number,
             ports,
             link,
             rules,
