@@ -288,8 +288,12 @@ impl<P: PortSet> Forwarder<P> {
                         runner.lose_unreadable(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }
-                if is_alone || !self.load.arrived(arrival, link, runner) {
+                if is_alone {
                     self.agenda.at_latest(link, now);
+                } else if !self.load.arrived(arrival, link, runner)
+                    && let Some(at) = runner.turn_after_arrival(now)
+                {
+                    self.agenda.at_latest(link, at);
                 }
             }
             intake.take(packets, bytes);

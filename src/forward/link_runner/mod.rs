@@ -189,12 +189,29 @@ impl LinkRunner {
             // Otherwise one direction could use up every turn.
             self.first = self.first.other();
         }
-        let others = [self.link.next_at(), self.observers.next_at()];
         TurnEnd {
-            next: departures.chain(others.into_iter().flatten()).min(),
+            next: departures.chain(self.next_decision()).min(),
             is_cut,
             drops_more: is_cut && drops == 0,
         }
+    }
+
+    /// Returns the time of the next turn apart from departures: when the model may decide on a packet,
+    /// or an observer has something to do.
+    fn next_decision(&self) -> Option<Nanos> {
+        let both = [self.link.next_at(), self.observers.next_at()];
+        both.into_iter().flatten().min()
+    }
+
+    /// Returns the time of the turn that an arrival by `now` gives one of several links, if any. A turn
+    /// now would decide nothing if the packet waits behind others, which is usual for a link with a
+    /// queue. A link under high load has it immediately, because the end of a turn lets it wait for the
+    /// next round.
+    pub(super) fn turn_after_arrival(&self, now: Nanos) -> Option<Nanos> {
+        if self.load.is_high(now) {
+            return Some(now);
+        }
+        self.next_decision().map(|at| at.max(now))
     }
 
     /// Returns the average time that a packet of this link takes to be sent.
