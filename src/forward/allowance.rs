@@ -136,13 +136,18 @@ impl Allowance {
         self.packets
     }
 
+    /// Returns true if the link shares its forwarder with others.
+    pub(crate) fn is_limited(self) -> bool {
+        self != Self::UNLIMITED
+    }
+
     pub(crate) fn is_used_up(self) -> bool {
         self.packets == 0 || self.bytes == 0
     }
 
     /// Subtracts packets and their bytes, which are computed only if there is a limit.
     pub(crate) fn spend(&mut self, packets: u32, bytes: impl FnOnce() -> u64) {
-        if *self != Self::UNLIMITED {
+        if self.is_limited() {
             self.packets = self.packets.saturating_sub(packets);
             self.bytes = self.bytes.saturating_sub(bytes());
         }
@@ -235,6 +240,11 @@ impl PacketCost {
     pub(super) fn learn(&mut self, took: Nanos, packets: u32) {
         let each = took.0 / u64::from(packets.max(1));
         self.nanos = (7 * self.nanos + each) / 8;
+    }
+
+    /// Returns the time that a number of packets takes.
+    pub(super) fn time_of(self, packets: u32) -> Nanos {
+        Nanos(self.nanos * u64::from(packets))
     }
 
     /// Returns the number of packets that can be sent within a number of nanoseconds.

@@ -12,6 +12,7 @@ mod departures;
 mod departures_by_kind;
 pub(crate) mod fuzzing;
 mod held_frames;
+mod lateness_histogram;
 mod link_runner;
 mod observed;
 mod observers;
@@ -23,6 +24,9 @@ pub(crate) mod round_trips;
 #[cfg(test)]
 mod rule_hits;
 mod segment_run;
+mod send_batch;
+#[cfg(test)]
+mod send_batch_tests;
 pub(crate) mod stats;
 #[cfg(test)]
 mod test_writers;
@@ -52,6 +56,7 @@ use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
+use send_batch::SendBatch;
 use stats::{EmulatorLoss, QueueState, Stats};
 use turns::LoadOfLinks;
 pub(crate) use turns::Pace;
@@ -149,6 +154,7 @@ impl<P: PortSet> Forwarder<P> {
                 sets,
                 held: HeldFrames::new(memory),
                 due: Vec::new(),
+                batch: SendBatch::default(),
                 spare: Spare::default(),
                 latest: Nanos::ZERO,
                 bound: LatenessBound::in_virtual_time(),
@@ -185,6 +191,7 @@ impl<P: PortSet> Forwarder<P> {
         }
         let captures = self.captures.clone();
         let runner = LinkRunner::new(
+            number,
             ports,
             link,
             rules,
@@ -292,8 +299,12 @@ impl<P: PortSet> Forwarder<P> {
                         runner.lose_unreadable(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }
-                if is_alone || !self.load.arrived(arrival, link, runner) {
+                if is_alone {
                     self.agenda.at_latest(link, now);
+                } else if !self.load.arrived(arrival, link, runner)
+                    && let Some(at) = runner.turn_after_arrival(now)
+                {
+                    self.agenda.at_latest(link, at);
                 }
             }
             intake.take(packets, bytes);

@@ -12,16 +12,58 @@ use netio::{Capabilities, Frame, Missed, Offload, SendTimes, TxFrame};
 use super::*;
 
 /// The time that a call of `send` takes for each packet.
-const COST: Nanos = Nanos(2_000);
+pub(super) const COST: Nanos = Nanos(2_000);
 
 /// A set of ports at which frames arrive by a schedule, and which takes time to send.
-struct BusyPorts {
+pub(super) struct BusyPorts {
     clock: Rc<Cell<Nanos>>,
     /// The frames that have not been taken, with their ports, in the order of their arrivals.
     waiting: VecDeque<(usize, Frame)>,
     /// The time that taking a frame takes.
     take: Nanos,
     now: Nanos,
+    /// The frames of each call that sent something.
+    pub(super) calls: Vec<Vec<SentFrame>>,
+    /// The port that refuses all frames, if any.
+    refuses: Option<usize>,
+}
+
+/// A frame that left, or that its port has refused.
+#[derive(Debug)]
+pub(super) struct SentFrame {
+    pub(super) port: usize,
+    pub(super) bytes: Vec<u8>,
+    pub(super) begun: Nanos,
+}
+
+impl BusyPorts {
+    /// Sends frames in one call, each by the port that `port` returns for its index.
+    fn call(
+        &mut self,
+        port: impl Fn(usize) -> usize,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
+    ) {
+        let mut call = Vec::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let begun = self.clock.get();
+            let bytes = [frame.head.bytes(), &frame.body].concat();
+            let packets = frame
+                .offload
+                .gso
+                .map_or(1, |gso| bytes.len().div_ceil(gso.size.into()));
+            let port = port(index);
+            call.push(SentFrame { port, bytes, begun });
+            if self.refuses == Some(port) {
+                sent(index, Err(io::ErrorKind::NetworkDown.into()));
+                continue;
+            }
+            let ended = begun + Nanos(COST.0 * packets as u64);
+            self.clock.set(ended);
+            sent(index, Ok(SendTimes { begun, ended }));
+        }
+        self.calls.push(call);
+    }
 }
 
 impl PortSet for BusyPorts {
@@ -60,22 +102,22 @@ impl PortSet for BusyPorts {
 
     fn send(
         &mut self,
-        _: usize,
+        port: usize,
         _: Nanos,
         frames: &[TxFrame<'_>],
         sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     ) {
-        for (index, frame) in frames.iter().enumerate() {
-            let begun = self.clock.get();
-            let len = frame.head.bytes().len() + frame.body.len();
-            let packets = frame
-                .offload
-                .gso
-                .map_or(1, |gso| len.div_ceil(gso.size.into()));
-            let ended = begun + Nanos(COST.0 * packets as u64);
-            self.clock.set(ended);
-            sent(index, Ok(SendTimes { begun, ended }));
-        }
+        self.call(|_| port, frames, sent);
+    }
+
+    fn send_each(
+        &mut self,
+        ports: &[usize],
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
+    ) {
+        assert_eq!(ports.len(), frames.len());
+        self.call(|index| ports[index], frames, sent);
     }
 
     fn missed(&mut self) -> Missed {
@@ -96,13 +138,15 @@ struct Stream {
 
 /// Differences of a test's links and of the forwarder's work from the usual ones.
 #[derive(Clone, Copy)]
-struct Setting {
+pub(super) struct Setting {
     /// The delay of each link.
-    delay: Nanos,
+    pub(super) delay: Nanos,
     /// The time that taking a frame from the rings takes.
-    take: Nanos,
+    pub(super) take: Nanos,
     /// The time that dropping a packet takes because it is too late. It passes after the step.
-    drop: Nanos,
+    pub(super) drop: Nanos,
+    /// The port that refuses all frames, if any.
+    pub(super) refuses: Option<usize>,
 }
 
 impl Default for Setting {
@@ -111,6 +155,7 @@ impl Default for Setting {
             delay: Nanos::from_millis(5),
             take: Nanos::ZERO,
             drop: Nanos::ZERO,
+            refuses: None,
         }
     }
 }
@@ -161,8 +206,13 @@ fn together(link: u32, count: u32, at: Nanos) -> impl Iterator<Item = (usize, Fr
 }
 
 /// Passes these frames, in the order of their arrivals.
-fn pass_frames(
-    Setting { delay, take, drop }: Setting,
+pub(super) fn pass_frames(
+    Setting {
+        delay,
+        take,
+        drop,
+        refuses,
+    }: Setting,
     links: u32,
     mut waiting: Vec<(usize, Frame)>,
     stall: Option<Nanos>,
@@ -174,6 +224,8 @@ fn pass_frames(
         waiting: waiting.into(),
         take,
         now: Nanos::ZERO,
+        calls: Vec::new(),
+        refuses,
     };
     let mut forwarder = Forwarder::new(vec![ports], usize::MAX);
     for number in 0..links {

@@ -1,14 +1,19 @@
-//! The order in which links take turns, and the time of the next turn.
+//! The order in which links take turns, the calls that send their packets, and the time of the next
+//! turn.
 
 use std::collections::VecDeque;
+use std::io;
+use std::mem;
 
+use arrayvec::ArrayVec;
 use model::Nanos;
-use netio::PortSet;
+use netio::{PortSet, TxFrame};
 
-use super::Forwarder;
 use super::allowance::{Allowance, TurnReason};
-use super::link_runner::{LinkRunner, TurnEnd, WaitsIn};
+use super::link_runner::{ForwarderShared, LinkRunner, TurnEnd, WaitsIn};
 use super::recent_arrivals::{ROUND, RecentArrivals};
+use super::send_batch::BatchedRun;
+use super::{BATCH, Forwarder};
 
 /// The time after which a forwarder of several links looks for arrivals again, although more links
 /// have something to do.
@@ -60,12 +65,13 @@ impl<P: PortSet> Forwarder<P> {
             }
             return false;
         }
-        while self.shared.latest <= now + LONGEST_WITHOUT_INTAKE
+        while self.shared.expected() <= now + LONGEST_WITHOUT_INTAKE
             && let Some(link) = self.agenda.take(now)
         {
             let end = self.limited_turn(link, now, horizon, TurnReason::Due);
             self.served.push((link, end));
         }
+        self.send_batch();
         for place in 0..self.served.len() {
             let (link, end) = self.served[place];
             self.plan_next(link, end, now);
@@ -90,11 +96,12 @@ impl<P: PortSet> Forwarder<P> {
             TurnReason::Behind
         };
         let end = self.limited_turn(link, now, horizon, reason);
+        self.send_batch();
         self.plan_next(link, end, now);
         end
     }
 
-    /// Gives a turn to one of several links.
+    /// Gives a turn to one of several links, whose packets leave with those of others.
     fn limited_turn(
         &mut self,
         link: u32,
@@ -102,10 +109,113 @@ impl<P: PortSet> Forwarder<P> {
         horizon: Nanos,
         reason: TurnReason,
     ) -> TurnEnd {
+        self.begin_turn(link);
         let runner = &mut self.runners[link as usize];
         let next = self.agenda.next();
-        let allowance = Allowance::of_turn(self.shared.latest, next, runner.cost(), reason);
-        runner.turn(&mut self.shared, horizon, now, allowance)
+        let allowance = Allowance::of_turn(self.shared.expected(), next, runner.cost(), reason);
+        let end = runner.turn(&mut self.shared, horizon, now, allowance);
+        self.end_turn(link);
+        end
+    }
+
+    /// Notes that the turn of a link begins. If the link usually has many packets to send, the others'
+    /// packets leave before, because its decisions take time.
+    fn begin_turn(&mut self, link: u32) {
+        if self.runners[link as usize].sends_alone {
+            self.send_batch();
+        }
+        self.shared.batch.begin_turn();
+    }
+
+    /// Notes that the turn of a link has ended, and sends the batch if it is complete.
+    fn end_turn(&mut self, link: u32) {
+        let batch = &self.shared.batch;
+        if batch.has_turn() {
+            self.runners[link as usize].sends_alone = batch.has_long_turn();
+        }
+        if batch.is_complete() {
+            self.send_batch();
+        }
+    }
+
+    /// Sends all packets of the batch in the order of their turns.
+    fn send_batch(&mut self) {
+        if self.shared.batch.is_empty() {
+            return;
+        }
+        let (runs, first) = self.shared.batch.take();
+        let mut due = mem::take(&mut self.shared.due);
+        let mut rest = due.as_slice();
+        let (before, after) = runs.split_at(first);
+        for part in [before, after] {
+            for of_set in part.chunk_by(|a, b| a.port.set == b.port.set) {
+                for together in of_set.chunks(BATCH) {
+                    rest = self.send_together(together, rest);
+                }
+            }
+        }
+        due.clear();
+        self.shared.due = due;
+        self.shared.batch.reuse(runs);
+    }
+
+    /// Sends these runs, which leave by ports of one set, and releases them. `due` begins with their due
+    /// times. Returns the rest of it.
+    fn send_together<'d>(&mut self, runs: &[BatchedRun], due: &'d [Nanos]) -> &'d [Nanos] {
+        let Self {
+            runners, shared, ..
+        } = self;
+        let ForwarderShared {
+            sets,
+            held,
+            spare,
+            latest,
+            intake_cost,
+            ..
+        } = shared;
+        let set = &mut sets[runs[0].port.set()];
+        let capabilities = set.capabilities();
+        let trains = capabilities.tunnel_gso;
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = runs
+            .iter()
+            .map(|of| of.run.frame(held, spare, trains))
+            .collect();
+        if !capabilities.checksum {
+            frames.iter_mut().for_each(TxFrame::complete_checksum);
+        }
+        let ports: ArrayVec<usize, BATCH> = runs.iter().map(|of| of.port.port()).collect();
+        let mut sendings = [None; BATCH];
+        let mut refused = |index: usize, error: &io::Error| {
+            let BatchedRun {
+                link, egress, run, ..
+            } = &runs[index];
+            runners[*link as usize].send_failed(*egress, run.len, error);
+        };
+        set.send_each(&ports, &frames, &mut |index, sent| match sent {
+            Ok(sending) => sendings[index] = Some(sending),
+            Err(error) => refused(index, &error),
+        });
+        frames.into_iter().for_each(|sent| spare.take_back(sent));
+        let mut sent = sendings.iter().flatten();
+        let mut took = None;
+        if let Some(first) = sent.next() {
+            let last = sent.next_back().unwrap_or(first);
+            took = Some(last.ended - first.begun);
+            intake_cost.sent(first.begun);
+            *latest = last.ended.max(*latest);
+        }
+        let packets: u32 = runs.iter().map(|of| of.run.len).sum();
+        let mut rest = due;
+        for (of, sending) in runs.iter().zip(sendings) {
+            let (due, after) = rest.split_at(of.run.len as usize);
+            rest = after;
+            let runner = &mut runners[of.link as usize];
+            if let Some(took) = took {
+                runner.learn_cost(took, packets);
+            }
+            runner.finish_run(held, of.egress, &of.run, due, sending);
+        }
+        rest
     }
 
     /// Plans the next turn of one of several links.

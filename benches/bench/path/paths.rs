@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::net::UdpSocket;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,6 +15,7 @@ use netio::netns::NetNs;
 use serde_json::Value;
 
 use crate::path::links::{Ends, address, links_file};
+use crate::path::rivals::{base_path, own_loss};
 use crate::processes::{FARWIRE, Running, await_thread, processor_seconds};
 use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::{Outcome, scratch};
@@ -56,12 +58,51 @@ struct Paths {
     p99_ms: f64,
     /// The emulator's processor time for each packet, in us.
     cpu_us: f64,
+    /// The packets that the emulator itself lost, because it could not keep up or for another reason.
+    lost: f64,
 }
 
-/// Returns the values of `--threads` that are compared: on two processors, `auto` means two threads.
-fn options() -> Vec<&'static str> {
+/// An emulator that is compared.
+struct Emulator {
+    program: PathBuf,
+    /// The value of `--threads`; none for the base, which may not have this option.
+    threads: Option<&'static str>,
+}
+
+/// The places of `--threads auto` and of one thread among the emulators.
+const AUTO: usize = 0;
+const ONE: usize = 1;
+
+/// Returns the emulators that are compared: on two processors, `auto` means two threads. The base, if there is one, is the
+/// last.
+fn emulators() -> Vec<Emulator> {
     let two = (cpu::available() != 2).then_some("2");
-    ["auto", "1"].into_iter().chain(two).collect()
+    let own = ["auto", "1"]
+        .into_iter()
+        .chain(two)
+        .map(|threads| Emulator {
+            program: FARWIRE.into(),
+            threads: Some(threads),
+        });
+    let base = base_path().map(|program| Emulator {
+        program,
+        threads: None,
+    });
+    own.chain(base).collect()
+}
+
+impl Emulator {
+    fn name(&self) -> String {
+        match self.threads {
+            Some(threads) => format!("farwire --threads {threads}"),
+            None => self
+                .program
+                .file_name()
+                .unwrap_or_default()
+                .display()
+                .to_string(),
+        }
+    }
 }
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -70,22 +111,23 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "many links with a rate in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate, and \
-             the departure errors that the summaries state; with --threads auto beside one thread. The emulator's processor time for each packet of these {} s, with two threads beside one",
+             the departure errors and the emulator's own losses that the summaries state, from the start of the traffic on; with --threads auto beside one thread. The emulator's processor time \
+             for each packet of these {} s, with two threads beside one; and all with one thread beside the base commit, if there is one",
             COUNTED.as_secs(),
             COUNTED.as_secs()
         ),
     );
     let ends = Ends::build(MOST_PATHS, MOST_PATHS)?;
-    let options = options();
+    let emulators = emulators();
     for case in CASES {
-        let found = shuffled(rounds, &options, |threads| measure(&ends, case, threads))?;
-        outcome.rows(rows(case, &options, &found));
+        let found = shuffled(rounds, &emulators, |one| measure(&ends, case, one))?;
+        outcome.rows(rows(case, &emulators, &found));
     }
     Ok(outcome)
 }
 
-/// Makes the rows of a case from the results of all rounds with these options.
-fn rows(case: Case, options: &[&str], found: &[Vec<Paths>]) -> Vec<Row> {
+/// Makes the rows of a case from the results of all rounds with these emulators.
+fn rows(case: Case, emulators: &[Emulator], found: &[Vec<Paths>]) -> Vec<Row> {
     type Value = fn(&Paths) -> f64;
     let Case { paths, mbit } = case;
     let quantity = |what: &str, unit: &str| Quantity {
@@ -93,16 +135,13 @@ fn rows(case: Case, options: &[&str], found: &[Vec<Paths>]) -> Vec<Row> {
         ..Quantity::less(&format!("{paths} paths of {mbit}mbit: {what}"), unit)
     };
     let of = |value: Value| Found {
-        names: options
-            .iter()
-            .map(|threads| format!("farwire --threads {threads}"))
-            .collect(),
+        names: emulators.iter().map(Emulator::name).collect(),
         rounds: found
             .iter()
             .map(|round| round.iter().map(|of| Sample::from(value(of))).collect())
             .collect(),
     };
-    let rows: [(&str, &str, Value); 4] = [
+    let figures: [(&str, &str, Value); 5] = [
         ("slowest, error", "%", |of| {
             of.errors.iter().copied().fold(f64::MAX, f64::min)
         }),
@@ -113,28 +152,43 @@ fn rows(case: Case, options: &[&str], found: &[Vec<Paths>]) -> Vec<Row> {
             of.errors.iter().filter(|error| error.abs() > 1.0).count() as f64
         }),
         ("late, p99 of the worst", "ms", |of| of.p99_ms),
+        ("lost by the emulator", "packets", |of| of.lost),
     ];
-    let row = |(what, unit, value): (&str, &str, Value)| {
-        of(value).row(&quantity(what, unit), 0, 1, "one thread")
-    };
-    // Without a third option, `auto` means two threads.
-    let two_threads = if options.len() > 2 { 2 } else { 0 };
+    let auto = figures.iter().filter_map(|(what, unit, value)| {
+        of(*value).row(&quantity(what, unit), AUTO, ONE, "one thread")
+    });
+    let of_packet: Value = |paths| paths.cpu_us;
+    // Without this emulator, `auto` means two threads.
+    let two = emulators.iter().position(|one| one.threads == Some("2"));
     let cost = quantity("CPU of a packet, two threads", "us");
-    let cpu = of(|paths| paths.cpu_us).row(&cost, two_threads, 1, "one thread");
-    rows.into_iter().filter_map(row).chain(cpu).collect()
+    let cpu = of(of_packet).row(&cost, two.unwrap_or(AUTO), ONE, "one thread");
+    let base = emulators.iter().position(|one| one.threads.is_none());
+    let packet = ("CPU of a packet", "us", of_packet);
+    let beside_base = figures
+        .iter()
+        .chain([&packet])
+        .filter_map(|(what, unit, value)| {
+            let base = base?;
+            let what = format!("{what}, one thread");
+            of(*value).row(&quantity(&what, unit), ONE, base, &emulators[base].name())
+        });
+    auto.chain(cpu).chain(beside_base).collect()
 }
 
-/// Measures all paths of a case with this value of `--threads`.
-fn measure(ends: &Ends, case: Case, threads: &str) -> Result<Paths> {
+/// Measures all paths of a case with this emulator.
+fn measure(ends: &Ends, case: Case, emulator: &Emulator) -> Result<Paths> {
     let Case { paths, mbit } = case;
     let conditions = format!("rate = \"{mbit}mbit\", queue = \"50pkt\"");
     let file = links_file(0..paths, &conditions)?;
     let report = scratch("paths.json")?;
-    let mut command = Command::new(FARWIRE);
+    let mut command = Command::new(&emulator.program);
     command.args(["emulate", "--links"]).arg(&file);
-    command.args(["--threads", threads, "--json"]).arg(&report);
-    let mut emulator = Running::start(&ends.middle, &mut command)?;
-    let pid = emulator.pid();
+    command.arg("--json").arg(&report);
+    if let Some(threads) = emulator.threads {
+        command.args(["--threads", threads]);
+    }
+    let mut running = Running::start(&ends.middle, &mut command)?;
+    let pid = running.pid();
     await_thread(pid, "forwarder")?;
     // The socket drops unread datagrams; without it, each datagram would be answered by ICMP.
     let _sink = ends.server.run(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
@@ -147,7 +201,7 @@ fn measure(ends: &Ends, case: Case, threads: &str) -> Result<Paths> {
         sending.join().expect("the sender does not panic")??;
         counted
     });
-    emulator.end()?;
+    running.end()?;
     let summary: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
     fs::remove_file(&report)?;
     let links = summary["links"].as_array().context("no links")?;
@@ -163,6 +217,7 @@ fn measure(ends: &Ends, case: Case, threads: &str) -> Result<Paths> {
         errors: rates.iter().map(|of| 100.0 * (of / rate - 1.0)).collect(),
         p99_ms: p99.fold(0.0, f64::max) / 1e6,
         cpu_us: 1e6 * cpu_s / packets,
+        lost: links.iter().map(own_loss).sum::<u64>() as f64,
     })
 }
 

@@ -63,6 +63,25 @@ pub trait PortSet {
         sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     );
 
+    /// Sends the frames in order, each by the port with the same index in `ports`, which has as many entries. For each
+    /// frame it calls `sent` with the index of the frame and either its times or the error. A set for which frames of
+    /// several ports in one call cost less than a call for each port does so.
+    fn send_each(
+        &mut self,
+        ports: &[usize],
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
+    ) {
+        let mut first = 0;
+        for same in ports.chunk_by(|a, b| a == b) {
+            let own = &frames[first..first + same.len()];
+            self.send(same[0], Nanos::ZERO, own, &mut |index, result| {
+                sent(first + index, result);
+            });
+            first += same.len();
+        }
+    }
+
     /// Returns the number of frames that the set itself has lost since it was opened, before they could be taken.
     fn missed(&mut self) -> Missed;
 
@@ -310,6 +329,93 @@ mod tests {
             assert_eq!(bytes[50..52], expected.to_be_bytes(), "{in_head} bytes");
             assert_eq!((&bytes[..50], &bytes[52..]), (&packet[..50], &packet[52..]));
         }
+    }
+
+    /// Ports that record the calls of [`PortSet::send`]. They refuse frames of one byte.
+    #[derive(Default)]
+    struct RecordingPorts(Vec<(usize, Vec<usize>)>);
+
+    impl PortSet for RecordingPorts {
+        type Lent = std::convert::Infallible;
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                gso: false,
+                tunnel_gso: false,
+                checksum: false,
+                vlan: false,
+                arrival_stamp: true,
+                largest_frame: 0,
+            }
+        }
+
+        fn refresh(&mut self, _: Nanos) {}
+
+        fn has_arrivals(&self) -> bool {
+            false
+        }
+
+        fn arrival(&self) -> Option<Nanos> {
+            None
+        }
+
+        fn take(&mut self) -> Option<(usize, ReceivedFrame<Self::Lent>)> {
+            None
+        }
+
+        fn send(
+            &mut self,
+            port: usize,
+            _: Nanos,
+            frames: &[TxFrame<'_>],
+            sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
+        ) {
+            let lengths = frames.iter().map(|frame| frame.body.len());
+            self.0.push((port, lengths.collect()));
+            for (index, frame) in frames.iter().enumerate() {
+                let times = SendTimes {
+                    begun: Nanos(port as u64),
+                    ended: Nanos(frame.body.len() as u64),
+                };
+                let refused = frame.body.len() == 1;
+                let result = if refused {
+                    Err(io::ErrorKind::NetworkDown.into())
+                } else {
+                    Ok(times)
+                };
+                sent(index, result);
+            }
+        }
+
+        fn missed(&mut self) -> Missed {
+            Missed::default()
+        }
+
+        fn rejoin(&mut self, _: usize, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn frames_of_several_ports_are_sent_in_order_and_each_has_its_result() {
+        let frames = [5, 6, 1, 7, 8].map(|len| TxFrame::from(vec![0; len]));
+        let mut set = RecordingPorts::default();
+        let mut results = Vec::new();
+        set.send_each(&[3, 3, 0, 3, 9], &frames, &mut |index, result| {
+            let times = result.ok().map(|times| (times.begun.0, times.ended.0));
+            results.push((index, times));
+        });
+        let calls = [(3, vec![5, 6]), (0, vec![1]), (3, vec![7]), (9, vec![8])];
+        assert_eq!(set.0, calls);
+        let expected = [
+            (0, Some((3, 5))),
+            (1, Some((3, 6))),
+            (2, None),
+            (3, Some((3, 7))),
+            (4, Some((9, 8))),
+        ];
+        assert_eq!(results, expected);
+        set.send_each(&[], &[], &mut |_, _| unreachable!("there is no frame"));
     }
 
     #[test]

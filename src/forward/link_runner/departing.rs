@@ -1,13 +1,15 @@
 //! The way of packets out of their link: the model's decisions, the schedule, and the calls that send.
 
+use std::io;
+
 use arrayvec::ArrayVec;
 use model::{Nanos, Outcome, PacketId, Reply, Side};
-use netio::{PortSet, TxFrame, too_big};
+use netio::{Lent, PortSet, SendTimes, TxFrame, too_big};
 
 use super::{ForwarderShared, LinkRunner, send};
 use crate::forward::allowance::Allowance;
 use crate::forward::departures::{Changes, ScheduledDeparture};
-use crate::forward::held_frames;
+use crate::forward::held_frames::{self, HeldFrames};
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
 use crate::forward::segment_run::SegmentRun;
 use crate::forward::stats::EmulatorLoss;
@@ -89,8 +91,8 @@ impl LinkRunner {
     }
 
     /// Sends the packets that are due by `now` through `egress`, but not before `not_before`, as far
-    /// as `allowance` goes, and drops at most `drops` packets that are too late. Returns the time of the
-    /// next turn.
+    /// as `allowance` goes, and drops at most `drops` packets that are too late. With a limited allowance,
+    /// the packets are added to the batch of all links instead of sent. Returns the time of the next turn.
     pub(super) fn depart<P: PortSet>(
         &mut self,
         shared: &mut ForwarderShared<P>,
@@ -119,10 +121,15 @@ impl LinkRunner {
                     }
                 }
             }
-            if !runs.is_empty() {
+            let is_full = runs.is_full();
+            if !runs.is_empty() && allowance.is_limited() {
+                let way_out = (egress, self.ports[egress.index()]);
+                let runs = runs.drain(..);
+                shared.batch.add(self.number, way_out, self.cost, runs);
+            } else if !runs.is_empty() {
                 self.send_runs(shared, egress, not_before, &runs);
             }
-            if !runs.is_full() || allowance.is_used_up() {
+            if !is_full || allowance.is_used_up() {
                 return wait;
             }
         }
@@ -268,22 +275,46 @@ impl LinkRunner {
         for (run, sending) in runs.iter().zip(sendings) {
             let (due, after) = rest.split_at(run.len as usize);
             rest = after;
-            if let Some(sending) = sending {
-                self.stats.left(egress.other(), run.len, run.bytes(held));
-                self.stats
-                    .record_delays(egress.other(), held.arrival(run.first), due);
-                let whose = held.lateness(run.first);
-                for equal in due.chunk_by(|a, b| a == b) {
-                    let (due, count) = (equal[0], equal.len() as u64);
-                    self.stats
-                        .departed(egress.other(), whose, due, sending, count);
-                }
-            }
-            self.observers.sent(PacketVerdict::Delivered, sending, || {
-                run.observed(held, due)
-            });
-            held.release(run.first, run.len);
+            self.finish_run(held, egress, run, due, sending);
         }
         due.clear();
+    }
+
+    /// Counts a run after the call that sent it, and releases its packets. Without `sending`, the port
+    /// has refused it.
+    #[inline]
+    pub(in crate::forward) fn finish_run<L: Lent>(
+        &mut self,
+        held: &mut HeldFrames<L>,
+        egress: Side,
+        run: &SegmentRun,
+        due: &[Nanos],
+        sending: Option<SendTimes>,
+    ) {
+        let ingress = egress.other();
+        if let Some(sending) = sending {
+            self.stats.left(ingress, run.len, run.bytes(held));
+            self.stats
+                .record_delays(ingress, held.arrival(run.first), due);
+            let whose = held.lateness(run.first);
+            for equal in due.chunk_by(|a, b| a == b) {
+                let (due, count) = (equal[0], equal.len() as u64);
+                self.stats.departed(ingress, whose, due, sending, count);
+            }
+        }
+        self.observers.sent(PacketVerdict::Delivered, sending, || {
+            run.observed(held, due)
+        });
+        held.release(run.first, run.len);
+    }
+
+    /// Counts packets that the port of `egress` has refused.
+    pub(in crate::forward) fn send_failed(
+        &mut self,
+        egress: Side,
+        packets: u32,
+        error: &io::Error,
+    ) {
+        self.stats.send_failed(egress.other(), packets, error);
     }
 }

@@ -21,6 +21,7 @@ use super::observers::Observers;
 use super::overload::{Arrears, LatenessBound};
 use super::packet_log::PacketLogWriter;
 use super::recent_arrivals::RecentArrivals;
+use super::send_batch::SendBatch;
 use super::stats::{QueueState, Stats};
 use super::{NewConditions, PortId};
 use conditions::Rules;
@@ -29,6 +30,8 @@ use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 
 /// A link and its two ports.
 pub(super) struct LinkRunner {
+    /// The number of the link in its forwarder.
+    number: u32,
     pub(super) ports: [PortId; 2],
     link: Link,
     /// The rules that give packets their classes.
@@ -42,6 +45,9 @@ pub(super) struct LinkRunner {
     pub(super) share: Share,
     /// The list in which the link waits for its turn, if there are several links.
     pub(super) waits_in: WaitsIn,
+    /// True if the latest turn with packets to send had more than a few. Those of other links then leave
+    /// before the next turn.
+    pub(super) sends_alone: bool,
     arrears: Arrears,
     cost: PacketCost,
     /// The egress side that is served first in the next turn.
@@ -81,6 +87,8 @@ pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) held: HeldFrames<P::Lent>,
     /// The due times of the runs that are sent next.
     pub(super) due: Vec<Nanos>,
+    /// The runs that are sent next, if there are several links.
+    pub(super) batch: SendBatch,
     /// The buffers in which frames are built.
     pub(super) spare: Spare,
     /// The latest known time: that of the step, or the end of the latest call that sent something.
@@ -93,8 +101,16 @@ pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) intake_cost: IntakeCost,
 }
 
+impl<P: PortSet> ForwarderShared<P> {
+    /// Returns the time at which the packets that wait in the batch are expected to have left.
+    pub(super) fn expected(&self) -> Nanos {
+        self.latest + self.batch.takes()
+    }
+}
+
 impl LinkRunner {
     pub(super) fn new(
+        number: u32,
         ports: [PortId; 2],
         link: Link,
         rules: Rules,
@@ -103,6 +119,7 @@ impl LinkRunner {
         captures: TimeShare,
     ) -> Self {
         Self {
+            number,
             ports,
             link,
             rules,
@@ -112,6 +129,7 @@ impl LinkRunner {
             load: RecentArrivals::default(),
             share: Share::default(),
             waits_in: WaitsIn::None,
+            sends_alone: false,
             arrears: Arrears::default(),
             cost: PacketCost::default(),
             first: Side::A,
@@ -176,17 +194,39 @@ impl LinkRunner {
             // Otherwise one direction could use up every turn.
             self.first = self.first.other();
         }
-        let others = [self.link.next_at(), self.observers.next_at()];
         TurnEnd {
-            next: departures.chain(others.into_iter().flatten()).min(),
+            next: departures.chain(self.next_decision()).min(),
             is_cut,
             drops_more: is_cut && drops == 0,
         }
     }
 
+    /// Returns the time of the next turn apart from departures: when the model may decide on a packet,
+    /// or an observer has something to do.
+    fn next_decision(&self) -> Option<Nanos> {
+        let both = [self.link.next_at(), self.observers.next_at()];
+        both.into_iter().flatten().min()
+    }
+
+    /// Returns the time of the turn that an arrival by `now` gives one of several links, if any. A turn
+    /// now would decide nothing if the packet waits behind others, which is usual for a link with a
+    /// queue. A link under high load has it immediately, because the end of a turn lets it wait for the
+    /// next round.
+    pub(super) fn turn_after_arrival(&self, now: Nanos) -> Option<Nanos> {
+        if self.load.is_high(now) {
+            return Some(now);
+        }
+        self.next_decision().map(|at| at.max(now))
+    }
+
     /// Returns the average time that a packet of this link takes to be sent.
     pub(super) fn cost(&self) -> PacketCost {
         self.cost
+    }
+
+    /// Learns from a call that sent packets of this link and perhaps of others.
+    pub(super) fn learn_cost(&mut self, took: Nanos, packets: u32) {
+        self.cost.learn(took, packets);
     }
 
     /// Records a time in which the host did not run this thread.

@@ -37,9 +37,14 @@ pub(super) struct FrameGroup {
 pub(super) fn groups(frames: &[TxFrame<'_>]) -> ArrayVec<FrameGroup, BATCH> {
     let mut groups = ArrayVec::new();
     let mut rest = frames;
-    while let [frame, ..] = rest {
-        let group = Datagram::of(frame)
-            .and_then(|first| first.join(&rest[1..]))
+    while let [frame, others @ ..] = rest {
+        // A frame alone can be joined with none, so its checksums need not be read.
+        let first = match others {
+            [] => None,
+            _ => Datagram::of(frame),
+        };
+        let group = first
+            .and_then(|first| first.join(others))
             .unwrap_or_else(|| FrameGroup::single(frame));
         rest = &rest[group.frames..];
         groups.push(group);

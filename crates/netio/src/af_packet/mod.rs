@@ -13,6 +13,7 @@
 //! namespace, and is not limited by `rmem_max`. With `PACKET_VNET_HDR` the kernel passes and accepts whole GSO frames
 //! (net/packet/af_packet.c).
 
+mod egress;
 mod filter;
 mod interfaces;
 mod join;
@@ -34,9 +35,9 @@ use crate::gso;
 use crate::port::{Capabilities, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
 use crate::socket_option;
 use crate::wait::Wakes;
+use egress::Egress;
 use filter::FrameLengths;
 use interfaces::Interfaces;
-use join::FrameGroup;
 pub use ring::{COPY_BELOW, LentSlot};
 use ring::{Ring, SlotGeometry};
 use tunnel_out::TunnelOut;
@@ -271,24 +272,53 @@ impl Wakes for AfPacket {
 }
 
 impl AfPacket {
+    /// Sends all `frames` by the ports of `egress`, the first of them not before `not_before`. For each frame it calls
+    /// `sent` as [`PortSet::send`] does.
+    fn send_all(
+        &mut self,
+        egress: Egress<'_>,
+        not_before: Nanos,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
+    ) {
+        let mut begun = clock::spin_until(not_before);
+        for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
+            let mut done = 0;
+            while done < batch.len() {
+                match self.send_some(egress.without(first + done), &batch[done..]) {
+                    Ok(took) => {
+                        let after = clock::now();
+                        for place in 0..took {
+                            let ended = left_at(begun, after, place, took);
+                            sent(first + done + place, Ok(SendTimes { begun, ended }));
+                        }
+                        done += took;
+                        begun = after;
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => {
+                        sent(first + done, Err(e));
+                        done += 1;
+                    }
+                }
+            }
+        }
+    }
+
     /// Sends as many of the first `frames` as one call can, and returns their number.
-    fn send_some(&mut self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+    fn send_some(&mut self, egress: Egress<'_>, frames: &[TxFrame<'_>]) -> io::Result<usize> {
         let plain = frames.iter().take_while(|frame| frame.tunnel.is_none());
         match (plain.count(), frames, &mut self.tunnels) {
             (0, [train, ..], Some(tunnels)) => send_train(tunnels, train).map(|()| 1),
             (0, [_, ..], None) => Err(io::ErrorKind::Unsupported.into()),
-            (plain, ..) => self.send_batch(port, &frames[..plain]),
+            (plain, ..) => self.send_batch(egress, &frames[..plain]),
         }
     }
 
     /// Sends frames by one `sendmmsg`, and returns the number of frames that it sent.
-    fn send_batch(&self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
-        let groups = if self.joins {
-            join::groups(frames)
-        } else {
-            frames.iter().map(FrameGroup::single).collect()
-        };
-        let mut address = self.interfaces.address(port);
+    fn send_batch(&self, egress: Egress<'_>, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+        let groups = egress.groups(frames, self.joins);
+        let mut addresses = egress.addresses(&groups, &self.interfaces);
         let mut headers: ArrayVec<[u8; vnet::LEN], BATCH> = ArrayVec::new();
         let mut parts: ArrayVec<libc::iovec, { 3 * BATCH }> = ArrayVec::new();
         let mut lengths: ArrayVec<usize, BATCH> = ArrayVec::new();
@@ -310,14 +340,14 @@ impl AfPacket {
         }
         let mut messages: ArrayVec<libc::mmsghdr, BATCH> = ArrayVec::new();
         let mut unused = parts.as_mut_slice();
-        for (header, length) in headers.iter().zip(lengths) {
+        for (place, (header, length)) in headers.iter().zip(lengths).enumerate() {
             let (own, after) = unused.split_at_mut(length);
             unused = after;
             own[0] = slice(header);
-            messages.push(message(own, address.as_mut()));
+            messages.push(message(own, addresses.of(place)));
         }
         let count = libc::c_uint::try_from(messages.len()).expect("at most a batch");
-        // SAFETY: the first `count` messages are initialised. They point to `parts` and to `address`, which outlive
+        // SAFETY: the first `count` messages are initialised. They point to `parts` and to `addresses`, which outlive
         // this call, and the parts point to headers and bytes that are borrowed for the call.
         let sent = unsafe {
             libc::sendmmsg(
@@ -385,28 +415,16 @@ impl PortSet for AfPacket {
         frames: &[TxFrame<'_>],
         sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     ) {
-        let mut begun = clock::spin_until(not_before);
-        for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
-            let mut done = 0;
-            while done < batch.len() {
-                match self.send_some(port, &batch[done..]) {
-                    Ok(took) => {
-                        let after = clock::now();
-                        for place in 0..took {
-                            let ended = left_at(begun, after, place, took);
-                            sent(first + done + place, Ok(SendTimes { begun, ended }));
-                        }
-                        done += took;
-                        begun = after;
-                    }
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) => {
-                        sent(first + done, Err(e));
-                        done += 1;
-                    }
-                }
-            }
-        }
+        self.send_all(Egress::One(port), not_before, frames, sent);
+    }
+
+    fn send_each(
+        &mut self,
+        ports: &[usize],
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
+    ) {
+        self.send_all(Egress::Each(ports), Nanos::ZERO, frames, sent);
     }
 
     fn missed(&mut self) -> Missed {

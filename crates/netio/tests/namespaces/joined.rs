@@ -1,7 +1,7 @@
 //! Tests of datagrams that leave in one call: they are joined if that can be reversed, and the bytes remain the same in
 //! any case.
 
-use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
+use farwire_netio::bed::{Bed, CLIENT_PORT, SERVER_PORT, WAN};
 use farwire_netio::offloads::Offloads;
 use farwire_netio::{AfPacket, FrameHead, Offload, PartialChecksum, PortSet as _, TxFrame};
 use model::Nanos;
@@ -142,5 +142,48 @@ fn only_matching_datagrams_are_joined() {
             bytes[start..].iter().eq(payloads),
             "{count} frames' payloads"
         );
+    }
+}
+
+#[test_support::test(serial, Namespaces)]
+fn frames_of_one_call_leave_by_their_ports_and_only_those_of_one_port_are_joined() {
+    let bed: Bed = plain();
+    let mut ports = bed
+        .emulator()
+        .run(|| {
+            for name in [CLIENT_PORT, SERVER_PORT] {
+                let offloads = Offloads::open(name).unwrap();
+                offloads.switch("tx-udp-segmentation", true).unwrap();
+            }
+            AfPacket::open_all(&[CLIENT_PORT, SERVER_PORT], SLOTS).unwrap()
+        })
+        .unwrap();
+    let mut ends = [bed.client(), bed.server()]
+        .map(|end| end.run(|| AfPacket::open(WAN, SLOTS).unwrap()).unwrap());
+    // Only the ports prevent that all these datagrams are joined. They take two system calls.
+    let egress: Vec<usize> = [0, 0, 0, 1, 0, 1, 1].repeat(9);
+    let frames: Vec<_> = (0..63).map(|id| datagram(false, id, 1, 64)).collect();
+    let mut sent = 0;
+    ports.send_each(&egress, &frames, &mut |index, at| {
+        at.unwrap();
+        assert_eq!(index, sent);
+        sent += 1;
+    });
+    assert_eq!(sent, frames.len());
+    for (port, end) in ends.iter_mut().enumerate() {
+        let own = egress.iter().zip(&frames).filter(|(of, _)| **of == port);
+        let own: Vec<_> = own.map(|(_, frame)| frame).collect();
+        let sizes = [[3, 1], [1, 2]][port].repeat(9);
+        let arrived = receive(end, sizes.len());
+        assert_eq!(arrived.len(), sizes.len());
+        let mut rest = own.as_slice();
+        for (size, (offload, bytes)) in sizes.into_iter().zip(arrived) {
+            let (group, after) = rest.split_at(size);
+            rest = after;
+            assert_eq!(offload.gso.is_some(), size > 1);
+            let payloads = group.iter().flat_map(|frame| &frame.body[42..]);
+            assert!(bytes[42..].iter().eq(payloads), "port {port}");
+        }
+        assert!(rest.is_empty());
     }
 }
