@@ -94,7 +94,13 @@ class Client:
 
     def links(self) -> List[LinkState]:
         """Returns all running links."""
-        return [LinkState.of(one) for one in self.request("GET", "/v1/links")["links"]]
+        links: List[LinkState] = []
+        offset: Optional[int] = 0
+        while offset is not None:
+            part = self.request("GET", f"/v1/links?offset={offset}")
+            links += [LinkState.of(one) for one in part["links"]]
+            offset = part["next"]
+        return links
 
     def link(self, name: str = "link") -> Link:
         """Returns the link of this name. It is asked for when it is used."""

@@ -40,6 +40,25 @@ def test_the_printed_url_gives_access(url: str) -> None:
         Client(address, token="x" * 32).links()
 
 
+def test_a_long_list_of_links_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = {
+        "revision": 1,
+        "conditions": {},
+        "says": "",
+        "seed": 1,
+        "since": "2026-11-24T17:48:44Z",
+        "started": "2026-11-24T17:48:44Z",
+        "ends": ["client", "server"],
+    }
+    parts = {
+        "/v1/links?offset=0": {"links": [{"name": "a", **link}, {"name": "b", **link}], "next": 2},
+        "/v1/links?offset=2": {"links": [{"name": "c", **link}], "next": None},
+    }
+    client = Client("unix:/nowhere.sock")
+    monkeypatch.setattr(client, "request", lambda method, path: parts[path])
+    assert [state.name for state in client.links()] == ["a", "b", "c"]
+
+
 def test_changes_leases_and_history_are_typed(url: str) -> None:
     link = Client(url).link()
     assert link.patch({"loss": "1%"}, dry_run=True).dry_run
@@ -94,5 +113,5 @@ def test_tls_needs_a_pin() -> None:
 
 
 def test_nobody_at_an_address_is_said() -> None:
-    with pytest.raises(FarwireError, match="GET /v1/links at unix:/nowhere.sock: .*No such file"):
+    with pytest.raises(FarwireError, match="GET /v1/links.* at unix:/nowhere.sock: .*No such file"):
         Client("unix:/nowhere.sock").links()

@@ -2,10 +2,12 @@
 //!
 //! It is this program again, started with the hidden command `box-holder`. It waits until its
 //! standard input closes, which happens when the emulator ends, even by SIGKILL. First it uses the
-//! journals to restore everything that the emulator changed and did not restore.
+//! journals to restore everything that the emulator changed and did not restore. It has inherited the
+//! rule that keeps the host's stack out of the interfaces, which therefore lasts until that is done.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use netio::iface::{HostUse, Interface};
+use netio::ingress_drop::IngressDrop;
 use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -41,6 +44,8 @@ pub(crate) enum OnExit {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Message {
+    /// The descriptor of the drop rule, which the holder has inherited.
+    Guard(RawFd),
     /// The indexes of the interfaces that a link connects; the last message about a link counts.
     Interfaces { link: usize, interfaces: [u32; 2] },
     /// The box ends in order and has restored everything.
@@ -61,12 +66,16 @@ pub(super) struct BoxHolder {
 }
 
 impl BoxHolder {
-    /// Starts the holder. After this call returns, the holder notices every way in which this
-    /// process can end.
+    /// Starts the holder, which keeps `guard` until it has done its work. After this call returns, the
+    /// holder notices every way in which this process can end.
     ///
     /// # Errors
     /// Fails if the holder cannot be started.
-    pub(super) fn start(on_exit: OnExit, links: LinkInterfaces) -> Result<Self> {
+    pub(super) fn start(
+        on_exit: OnExit,
+        links: LinkInterfaces,
+        guard: &IngressDrop,
+    ) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         if notes::are_quiet() {
             command.arg("--quiet");
@@ -77,13 +86,13 @@ impl BoxHolder {
         command.args(["--log-format", format.get_name()]);
         let value = on_exit.to_possible_value().context("it has a name")?;
         command.args([BOX_HOLDER, value.get_name()]);
-        let mut process = command
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Its own process group keeps the terminal's Ctrl-C away from it.
-            .process_group(0)
-            .spawn()
-            .context("cannot start the helper process")?;
+            .process_group(0);
+        let started = guard.share(|descriptor| Ok((descriptor, command.spawn()?)));
+        let (descriptor, mut process) = started.context("cannot start the helper process")?;
         let messages = process
             .stdin
             .take()
@@ -98,6 +107,7 @@ impl BoxHolder {
             on_exit,
             links: LinkInterfaces::new(),
         };
+        holder.send(&Message::Guard(descriptor));
         for (link, interfaces) in links.into_iter().enumerate() {
             holder.set_interfaces(link, interfaces);
         }
@@ -167,17 +177,22 @@ pub(crate) fn hold(on_exit: OnExit) -> Result<()> {
     // If the box has already ended, it does not read this line, and the loop below ends
     // immediately.
     let _ = writeln!(std::io::stdout(), "{READY}");
-    let (mut links, mut orderly) = (LinkInterfaces::new(), false);
+    let (mut links, mut orderly, mut guard) = (LinkInterfaces::new(), false, None);
     // The box may die while it writes: an incomplete last line does not parse and is ignored.
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
+            Ok(Message::Guard(descriptor)) => guard = Some(descriptor),
             Ok(Message::Interfaces { link, interfaces }) => put(&mut links, link, interfaces),
             Ok(Message::Ended) => orderly = true,
             Ok(Message::Dismissed) => return Ok(()),
             Err(_) => {}
         }
     }
-    finish(on_exit, &links, orderly)
+    let finished = finish(on_exit, &links, orderly);
+    if let Some(descriptor) = guard {
+        IngressDrop::release(descriptor);
+    }
+    finished
 }
 
 /// Stores the interfaces of a link. The first messages arrive in the order of the links.

@@ -135,7 +135,9 @@ impl WanBox {
         let containers = insertions.iter();
         let containers = containers.map(|of| of.as_ref()?.container.clone());
         let containers = ContainerWatcher::start(containers.collect())?;
-        let holder = BoxHolder::start(on_exit, indices.collect())?;
+        let first = found.first().map_or("", |[a, _]| a.name.as_str());
+        let guard = IngressDrop::open(first).or_machine()?;
+        let holder = BoxHolder::start(on_exit, indices.collect(), &guard)?;
         let started = || -> Result<_, Failure> {
             let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
             // The host still uses side A of an inserted link until the link is inserted.
@@ -148,7 +150,7 @@ impl WanBox {
             })?;
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let early: Vec<&str> = early.iter().map(String::as_str).collect();
-            let guard = IngressDrop::new(&early).or_machine()?;
+            guard.guard(&early).or_machine()?;
             let mut pairs = side_by_side::each(pairs, InterfacePair::raise)?;
             if let [_, _] = names[..] {
                 for (socket, name) in sockets.iter_mut().flatten().zip(&names) {
@@ -162,7 +164,7 @@ impl WanBox {
             let inserted = pairs.iter_mut().filter(|pair| pair.is_inserted());
             for pair in inserted {
                 // Nothing passes from here on, until the link is inserted.
-                let taken = guard.take_again(pair.port(Side::A).name());
+                let taken = guard.guard(&[pair.port(Side::A).name()]);
                 taken.or_machine()?;
                 pair.insert(INSERT_TIMEOUT)?;
             }
@@ -212,7 +214,7 @@ impl WanBox {
             container.lease = None;
             self.guard.forget(container.interface.index);
         }
-        // The leases and the drop rule end here, after the last packet.
+        // The leases end here, after the last packet, and the drop rule ends with the holder.
         side_by_side::for_each(self.pairs, drop);
         drop(self.guard);
         let outcome = ended.and(summaries);

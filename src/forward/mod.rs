@@ -215,7 +215,7 @@ impl<P: PortSet> Forwarder<P> {
     /// within `lead` after `now`, it is prepared and sent when it is due.
     pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> NextStep {
         self.shared.latest = now;
-        self.shared.bound.step();
+        self.shared.bound.time_has_passed();
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);

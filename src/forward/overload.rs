@@ -15,7 +15,7 @@ pub(crate) struct LateLimit(Nanos);
 pub(super) struct LatenessBound {
     limit: LateLimit,
     cpu_clock: CpuClock,
-    /// The CPU time of the present step, if a link is in arrears.
+    /// The CPU time at the beginning of the present step or batch, if a link is in arrears.
     cpu: Option<Nanos>,
 }
 
@@ -84,8 +84,8 @@ impl LatenessBound {
         }
     }
 
-    /// Notes that a step begins.
-    pub(super) fn step(&mut self) {
+    /// Notes that a step begins, or that a batch was sent in it.
+    pub(super) fn time_has_passed(&mut self) {
         self.cpu = None;
     }
 
@@ -94,7 +94,7 @@ impl LatenessBound {
         now - self.limit.0
     }
 
-    /// Returns the CPU time, which is read at most once in a step.
+    /// Returns the CPU time, which is read at most once in a step, and once for each further batch of one link.
     fn cpu(&mut self) -> Nanos {
         *self.cpu.get_or_insert_with(&self.cpu_clock)
     }
@@ -165,7 +165,7 @@ mod tests {
         let due = Some(Nanos::from_millis(1_000));
         let step = |&(now, ran): &(u64, u64)| {
             cpu.set(Nanos::from_millis(ran));
-            bound.step();
+            bound.time_has_passed();
             arrears.note(due, Nanos::from_millis(1_000 + now), &mut bound);
             arrears.is_overload()
         };

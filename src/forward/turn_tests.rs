@@ -507,6 +507,22 @@ fn lateness_is_bounded_and_the_excess_is_counted_under_its_own_cause() {
 }
 
 #[test]
+fn packets_that_are_due_together_are_late_by_the_limit_at_most() {
+    for links in [1, 3] {
+        // These take 50 ms to send.
+        let burst = together(0, 25_000, Nanos::from_millis(1));
+        let mut forwarder = pass_frames(Setting::default(), links, burst.collect(), None);
+        let latest = latest(&mut forwarder, 0);
+        let limit = Nanos::from_millis(10);
+        assert!(latest < limit + Nanos(200_000), "{latest}");
+        let lost = overloaded(&mut forwarder, 0);
+        assert!(lost > 15_000, "{lost}");
+        assert_eq!(forwarder.stats(0).sent[0] + lost, 25_000);
+        assert!(forwarder.shared.held.is_empty());
+    }
+}
+
+#[test]
 fn a_forwarder_that_was_stopped_by_its_host_catches_up_without_a_loss() {
     let streams = [0, 1].map(|link| Stream {
         link,

@@ -22,6 +22,7 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::access::{self, Access, Peer, TokenRole};
+use super::compression::compress;
 use super::listen::Listening;
 use super::problem::Problem;
 
@@ -87,6 +88,7 @@ impl RequestGuard {
                 )
             })
             .layer(DefaultBodyLimit::max(LARGEST_BODY))
+            .layer(middleware::from_fn(compress))
             .layer(middleware::from_fn_with_state(self, check))
             .with_state(app)
     }

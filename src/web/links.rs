@@ -38,7 +38,7 @@ type Name = Result<Path<String>, PathRejection>;
 #[derive(Serialize, ToSchema)]
 pub(super) struct LinkList {
     links: Vec<LinkView>,
-    /// The number of all running links.
+    /// The number of all running links, or with `search` of those that match.
     total: usize,
     /// The offset of the next part; null if there is none.
     next: Option<usize>,
@@ -53,6 +53,8 @@ pub(super) struct ListQuery {
     offset: Option<usize>,
     /// The largest number of links in the answer, from 1 to 1,000; 1,000 by default.
     limit: Option<usize>,
+    /// A part of the names of the wanted links, in upper or lower case; all links by default.
+    search: Option<String>,
 }
 
 /// The largest number of links in one answer.
@@ -86,7 +88,11 @@ pub(super) async fn all(
         return Err(Problem::bad_query("limit", why));
     }
     let offset = query.offset.unwrap_or(0);
-    let links = app.links.all();
+    let mut links = app.links.all();
+    if let Some(part) = &query.search {
+        let part = part.to_lowercase();
+        links.retain(|link| link.name().to_lowercase().contains(&part));
+    }
     let end = offset.saturating_add(limit);
     let part = links.iter().skip(offset).take(limit);
     Ok(Json(LinkList {

@@ -9,6 +9,7 @@ mod access;
 mod capture;
 mod change;
 mod client;
+mod compression;
 mod connections;
 mod events;
 mod far_end_metrics;

@@ -2,7 +2,8 @@
 //! accepts no changes.
 //!
 //! A report is generated from its record for every request, so that a running experiment is shown
-//! up to date. The list reads a record again only if its file has changed.
+//! up to date. The list reads a record again only if its file has changed, and is composed again only
+//! if that is so for any of its records.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,8 +34,16 @@ pub(crate) struct Records {
     folder: Arc<PathBuf>,
     /// Allows one analysis at a time, because it takes some time.
     computing: Arc<Semaphore>,
-    /// The entries of the list, by the name of the record.
-    entries: Arc<Mutex<HashMap<String, CachedEntry>>>,
+    list: Arc<Mutex<CachedList>>,
+}
+
+/// The list as it was last composed.
+#[derive(Default)]
+struct CachedList {
+    /// The entries by the name of the record.
+    entries: HashMap<String, CachedEntry>,
+    /// The page with all entries, unless a record could not be read.
+    page: Option<String>,
 }
 
 /// An entry of the list, and the state of the record's file before it was read.
@@ -49,7 +58,7 @@ impl Records {
         Self {
             folder: Arc::new(folder),
             computing: Arc::new(Semaphore::new(1)),
-            entries: Arc::default(),
+            list: Arc::default(),
         }
     }
 
@@ -78,24 +87,42 @@ impl Records {
     /// Returns the page with all records. Records that cannot be read are listed with the cause.
     fn index(&self) -> Result<String> {
         let names = self.names()?;
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let CachedList { entries, page } = &mut *list;
+        let before = entries.len();
         entries.retain(|name, _| names.binary_search(name).is_ok());
+        let mut has_changed = entries.len() != before;
         let mut unread = Vec::new();
         for name in &names {
-            if let Err(error) = self.update(&mut entries, name) {
-                entries.remove(name);
-                unread.push(format!("{error:#}"));
+            match self.update(entries, name) {
+                Ok(is_new) => has_changed |= is_new,
+                Err(error) => {
+                    entries.remove(name);
+                    unread.push(format!("{error:#}"));
+                }
             }
         }
+        // A record that cannot be read has no state by which a change would be noticed.
+        if has_changed || !unread.is_empty() {
+            *page = None;
+        }
+        if let Some(page) = &*page {
+            return Ok(page.clone());
+        }
         let listed = names.iter().filter_map(|name| entries.get(name));
-        Ok(report::index(listed.map(|entry| &entry.listed), &unread)?)
+        let composed = report::index(listed.map(|entry| &entry.listed), &unread)?;
+        if unread.is_empty() {
+            *page = Some(composed.clone());
+        }
+        Ok(composed)
     }
 
-    /// Reads the record with this name for the list, unless its file is as it was.
-    fn update(&self, entries: &mut HashMap<String, CachedEntry>, name: &str) -> Result<()> {
+    /// Reads the record with this name for the list, unless its file is as it was. Returns true if the
+    /// record was read.
+    fn update(&self, entries: &mut HashMap<String, CachedEntry>, name: &str) -> Result<bool> {
         let state = Record::state_in(&self.folder.join(name))?;
         if entries.get(name).is_some_and(|entry| entry.state == state) {
-            return Ok(());
+            return Ok(false);
         }
         let report = match name {
             "" => "report.html".to_owned(),
@@ -106,7 +133,7 @@ impl Records {
         let panicked = |_| Err(anyhow!("{name}: reading the record panicked"));
         let listed = catch_unwind(AssertUnwindSafe(list)).unwrap_or_else(panicked)?;
         entries.insert(name.to_owned(), CachedEntry { state, listed });
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the report of the record with this name, or `None` if there is no such record. The
@@ -255,11 +282,38 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_a_thousand_records_reads_each_of_them_once() {
+        let names: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let folder = folder(&names);
+        let records = Records::of(folder.path().to_owned());
+        let title = "A small experiment";
+        let count = |of: &str| records.index().unwrap().matches(of).count();
+        assert_eq!(count(&format!(">{title}</a>")), 1_000);
+        // A record that was read again would have this title.
+        let other = "X".repeat(title.len());
+        for name in &names {
+            replace_secretly(&folder, name, title, &other);
+        }
+        assert_eq!(count(&format!(">{title}</a>")), 1_000);
+        let path = folder.path().join("500/record.jsonl");
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(count(&format!(">{other}</a>")), 1);
+        assert_eq!(count(&format!(">{title}</a>")), 999);
+    }
+
+    #[test]
     fn a_record_that_cannot_be_read_is_named_and_hides_no_other() {
         let folder = folder(&["a", "b"]);
-        std::fs::write(folder.path().join("b/record.jsonl"), "no record\n").unwrap();
-        let index = Records::of(folder.path().to_owned()).index().unwrap();
+        let path = folder.path().join("b/record.jsonl");
+        std::fs::write(&path, "no record\n").unwrap();
+        let records = Records::of(folder.path().to_owned());
+        let index = records.index().unwrap();
         assert!(index.contains("a/report.html"), "{index}");
         assert!(index.contains("b/record.jsonl"), "{index}");
+        std::fs::remove_file(&path).unwrap();
+        let index = records.index().unwrap();
+        assert!(!index.contains("b/record.jsonl"), "{index}");
     }
 }

@@ -4,10 +4,12 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use test_support::capture::{Capture, Seen};
 use test_support::counters::Counters;
+use test_support::nft;
 use test_support::process::{self, ip};
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
@@ -81,6 +83,36 @@ fn answers(bed: &Bed, address: &str) -> Result<bool> {
         ping.args(["-c", "2", "-i", "0.2", "-W", "1", address]),
     )?;
     Ok(output.status.success())
+}
+
+/// The helper process is stopped, so that it acts later than it would.
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn the_host_gets_nothing_between_a_kill_and_the_work_of_the_helper() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let emulator = bed.emulator();
+    ip(emulator, &format!("link set {CLIENT_PORT} arp on"))?;
+    ip(
+        emulator,
+        &format!("address add 10.77.0.9/24 dev {CLIENT_PORT}"),
+    )?;
+    ensure!(answers(&bed, "10.77.0.9")?, "no answer without a box");
+    let mut wan = WanBox::start(&bed, "--force --delay 1ms")?;
+    let [own, holder] = [wan.pid(), wan.holder()?].map(|pid| pid.cast_signed());
+    kill(Pid::from_raw(holder), Signal::SIGSTOP)?;
+    kill(Pid::from_raw(own), Signal::SIGKILL)?;
+    let status = format!("/proc/{own}/status");
+    let answered = process::wait_for("the box to end", || {
+        let status = std::fs::read_to_string(&status)?;
+        Ok(status.contains("State:\tZ").then_some(()))
+    })
+    .and_then(|()| answers(&bed, "10.77.0.9"));
+    kill(Pid::from_raw(holder), Signal::SIGCONT)?;
+    wan.end()?;
+    ensure!(!answered?, "an answer before the helper had acted");
+    ensure!(answers(&bed, "10.77.0.9")?, "no answer after it");
+    let tables = nft::tables(emulator)?;
+    ensure!(tables.is_empty(), "tables are left: {tables:?}");
+    Ok(())
 }
 
 /// The client uses the box as a router: without farwire, the host forwards its packets.

@@ -32,15 +32,15 @@ const SILENCE: Duration = Duration::from_secs(2);
 
 /// Clients, the interfaces of a box, and servers. Link N is between `xN` and `yN` in the middle; their other ends have the
 /// addresses 1 and 2 of a separate network for each link.
-struct Street {
+pub(super) struct Street {
     clients: NetNs,
-    middle: NetNs,
+    pub(super) middle: NetNs,
     servers: NetNs,
     links: usize,
 }
 
 impl Street {
-    fn build(links: usize) -> Result<Self> {
+    pub(super) fn build(links: usize) -> Result<Self> {
         let street = Self {
             clients: NetNs::create()?,
             middle: NetNs::create()?,
@@ -162,7 +162,7 @@ fn batch(ns: &NetNs, lines: &str) -> Result<()> {
 }
 
 /// Writes a file of links with these conditions.
-fn file(links: impl IntoIterator<Item = &'static str>) -> Result<NamedTempFile> {
+pub(super) fn file(links: impl IntoIterator<Item = &'static str>) -> Result<NamedTempFile> {
     let mut file = NamedTempFile::new()?;
     for (number, link) in links.into_iter().enumerate() {
         writeln!(
@@ -508,6 +508,11 @@ fn the_api_lists_links_in_parts_and_its_metrics_are_sums_or_those_of_one_link() 
     ensure!(
         names(&rest) == ["x2-y2"] && rest.body["next"].is_null(),
         "{rest:?}"
+    );
+    let found = get("/v1/links?search=X1")?;
+    ensure!(
+        names(&found) == ["x1-y1"] && found.body["total"] == 1,
+        "{found:?}"
     );
     let refused = get("/v1/links?limit=1001")?;
     ensure!(

@@ -11,6 +11,8 @@ mod links;
 mod listen;
 mod nics;
 mod on_exit;
+mod overload;
+mod page;
 mod recovery;
 mod refusals;
 mod service;

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use test_support::api::Exec;
@@ -84,6 +85,42 @@ fn metrics_are_openmetrics_whose_counters_add_up_and_have_the_packets_that_were_
     let every = exec.get("/metrics?link=*")?;
     has(&every.text, "farwire_link_info{link=\"link\"")?;
     exec.end()
+}
+
+#[test_support::test(Namespaces)]
+fn a_scrape_is_compressed_for_a_client_that_accepts_gzip_and_events_are_not() -> Result<()> {
+    let exec = Exec::start("--delay 1ms")?;
+    let ask = |path: &str| -> Result<TcpStream> {
+        let mut stream = exec.connect()?;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {}", exec.at);
+        write!(
+            stream,
+            "{head}\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+        )?;
+        Ok(stream)
+    };
+    let mut answer = Vec::new();
+    ask("/metrics")?.read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|part| part == b"\r\n\r\n");
+    let (head, body) = answer.split_at(end.context("no head")? + 4);
+    has(&String::from_utf8_lossy(head), "content-encoding: gzip\r\n")?;
+    let mut text = String::new();
+    GzDecoder::new(body).read_to_string(&mut text)?;
+    has(&text, "farwire_packets_total{")?;
+    ensure!(body.len() < text.len() / 2, "{} bytes", body.len());
+    let mut is_head = true;
+    for line in BufReader::new(ask("/v1/links/link/events")?).lines() {
+        let line = line?;
+        ensure!(
+            !(is_head && line.starts_with("content-encoding")),
+            "events are compressed: {line}"
+        );
+        is_head &= !line.is_empty();
+        if line == "event: sample" {
+            return exec.end();
+        }
+    }
+    bail!("no sample came")
 }
 
 #[test_support::test(Namespaces, Tool("promtool"))]

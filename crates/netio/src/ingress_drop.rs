@@ -2,7 +2,8 @@
 //!
 //! It uses an nftables chain on the netdev ingress hook with the policy "drop". The hook runs after the packet taps, so
 //! a packet socket still sees every frame, and before bridges, VLAN interfaces and IP. The table has the owner flag:
-//! the kernel removes it when the socket that created it is closed, so that not even SIGKILL leaves it behind.
+//! the kernel removes it when the socket that created it is closed, so that not even SIGKILL leaves it behind. A process
+//! that inherits the socket keeps the table.
 //!
 //! A process has one table with a chain for each interface, whose name contains the interface's number: the kernel waits
 //! for all processors when it removes a table, however many chains it has. The kernel lets nobody else change an owned
@@ -12,7 +13,10 @@
 //! Source: `include/uapi/linux/netfilter/nf_tables.h`, `net/netfilter/nf_tables_api.c`, `nfnetlink.c`.
 
 use std::io;
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
@@ -55,6 +59,11 @@ pub struct IngressDrop {
 /// The beginning of the names of tables, before the number of the socket that owns the table.
 const TABLE: &str = "farwire-";
 
+/// Time for which the interfaces of a new box may be guarded by another process, before they count as in use. The helper
+/// process of a killed box keeps its table while it waits a second for each interface of a link that is in use.
+const PATIENCE: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
 /// Largest number of interfaces per transaction, so that the transaction fits into the socket's buffer.
 const MOST_PER_BATCH: usize = 256;
 
@@ -78,7 +87,16 @@ impl IngressDrop {
     /// # Errors
     /// CAP_NET_ADMIN is missing, there is no such interface, or the kernel has no nftables with the netdev family.
     pub fn new(interfaces: &[&str]) -> Result<Self, IngressDropError> {
-        let first = interfaces.first().copied().unwrap_or_default();
+        let guard = Self::open(interfaces.first().copied().unwrap_or_default())?;
+        guard.guard(interfaces)?;
+        Ok(guard)
+    }
+
+    /// Prepares to guard interfaces of the namespace of the calling thread. `first` is the interface that an error names.
+    ///
+    /// # Errors
+    /// CAP_NET_ADMIN is missing, or the kernel has no nftables with the netdev family.
+    pub fn open(first: &str) -> Result<Self, IngressDropError> {
         let open = |e| fail(first, Step::OpenSocket, e);
         let mut owner = Socket::new(NETLINK_NETFILTER).map_err(open)?;
         let number = owner.bind_auto().map_err(open)?.port_number();
@@ -87,11 +105,38 @@ impl IngressDrop {
             table: format!("{TABLE}{number}"),
         };
         guard.change(first, &guard.table_message())?;
-        for some in interfaces.chunks(MOST_PER_BATCH) {
-            guard.add(some)?;
-        }
-        guard.refuse_shared(interfaces)?;
         Ok(guard)
+    }
+
+    /// Guards `interfaces` of the namespace.
+    ///
+    /// # Errors
+    /// There is no such interface, or another process guards it.
+    pub fn guard(&self, interfaces: &[&str]) -> Result<(), IngressDropError> {
+        for some in interfaces.chunks(MOST_PER_BATCH) {
+            self.add(some)?;
+        }
+        self.refuse_shared(interfaces, PATIENCE)
+    }
+
+    /// Calls `start`, which may start a process that inherits the descriptor of this number. The interfaces are then
+    /// guarded until that process has called [`IngressDrop::release`] or has ended, too.
+    ///
+    /// # Errors
+    /// Those of `start`, or the kernel does not change the flags of the descriptor.
+    pub fn share<T>(&self, start: impl FnOnce(RawFd) -> io::Result<T>) -> io::Result<T> {
+        let set = |flags| fcntl(&self.owner, FcntlArg::F_SETFD(flags));
+        set(FdFlag::empty())?;
+        let started = start(self.owner.as_raw_fd());
+        set(FdFlag::FD_CLOEXEC)?;
+        started
+    }
+
+    /// Stops guarding the interfaces, in a process that has inherited the descriptor of this number. If no other process has
+    /// it any more, the table is gone when this returns.
+    pub fn release(descriptor: RawFd) {
+        // Nothing can be done about a number that is no descriptor.
+        let _ = nix::unistd::close(descriptor);
     }
 
     /// Guards further interfaces, at most [`MOST_PER_BATCH`].
@@ -113,8 +158,12 @@ impl IngressDrop {
     }
 
     /// Refuses interfaces that another process guards as well. Both processes look after they have added their chains,
-    /// so at least the later one finds the other.
-    fn refuse_shared(&self, interfaces: &[&str]) -> Result<(), IngressDropError> {
+    /// so at least the later one finds the other. Waits at most for `patience` until the other one has ended.
+    fn refuse_shared(
+        &self,
+        interfaces: &[&str],
+        patience: Duration,
+    ) -> Result<(), IngressDropError> {
         let first = interfaces.first().copied().unwrap_or_default();
         let open = |e| fail(first, Step::OpenSocket, e);
         let mut others = tables(&self.owner).map_err(open)?;
@@ -122,11 +171,15 @@ impl IngressDrop {
         if others.is_empty() {
             return Ok(());
         }
+        let end = Instant::now() + patience;
         for interface in interfaces {
             let index = index_of(interface)?;
-            if have_chain(&self.owner, &others, index).map_err(open)? {
-                let taken = io::Error::from_raw_os_error(libc::EEXIST);
-                return Err(fail(interface, Step::AddChain, taken));
+            while have_chain(&self.owner, &others, index).map_err(open)? {
+                if Instant::now() >= end {
+                    let taken = io::Error::from_raw_os_error(libc::EEXIST);
+                    return Err(fail(interface, Step::AddChain, taken));
+                }
+                std::thread::sleep(RETRY_INTERVAL);
             }
         }
         Ok(())
@@ -159,7 +212,7 @@ impl IngressDrop {
     /// The same as for [`IngressDrop::new`].
     pub fn take_again(&self, interface: &str) -> Result<(), IngressDropError> {
         self.add(&[interface])?;
-        self.refuse_shared(&[interface])
+        self.refuse_shared(&[interface], Duration::ZERO)
     }
 
     /// Stops guarding the interface with the number `index`, which is gone or belongs to another process.

@@ -129,9 +129,13 @@ impl LinkRunner {
             } else if !runs.is_empty() {
                 self.send_runs(shared, egress, not_before, &runs);
             }
-            if !is_full || allowance.is_used_up() {
+            let is_more_due = wait.is_some_and(|due| due <= now);
+            if !is_full || allowance.is_used_up() || !is_more_due {
                 return wait;
             }
+            // A link that is alone sends all that is due in one turn, which takes time itself.
+            shared.bound.time_has_passed();
+            self.note_arrears(shared);
         }
     }
 

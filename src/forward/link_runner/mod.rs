@@ -158,10 +158,15 @@ impl LinkRunner {
     ) -> TurnEnd {
         self.observers.follow(now, horizon);
         self.decide(shared, horizon);
+        self.note_arrears(shared);
+        self.depart_both(shared, now, Nanos::ZERO, allowance)
+    }
+
+    /// Notes how late the first packet is that waits to leave.
+    fn note_arrears<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>) {
         let due = self.departures.iter().filter_map(Departures::next_due);
         self.arrears
             .note(due.min(), shared.latest, &mut shared.bound);
-        self.depart_both(shared, now, Nanos::ZERO, allowance)
     }
 
     /// Prepares the packets that are due at the future time `at` and sends them then. Returns the

@@ -8,9 +8,9 @@ mod run;
 
 use std::any::Any;
 use std::iter;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
@@ -35,7 +35,9 @@ pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 /// A forwarder that runs until it is stopped.
 #[derive(Debug)]
 pub(crate) struct ForwarderThread {
-    thread: JoinHandle<Vec<Summary>>,
+    thread: JoinHandle<()>,
+    /// Receives the summary of each link when the forwarder has stopped, before its ports are closed.
+    summaries: Mutex<Receiver<Vec<Summary>>>,
     handle: ForwarderHandle,
     /// The captures that run from the start to the end, in the order of the links.
     captures: Vec<CaptureHandle>,
@@ -117,6 +119,7 @@ impl StartingForwarder {
         let (taps, captures): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
+        let (stopped, summaries) = mpsc::channel();
         let waker = Arc::clone(&wakeup);
         let name = match options.number {
             0 => "forwarder".to_owned(),
@@ -159,7 +162,8 @@ impl StartingForwarder {
                 };
                 // The receiver is gone if the start was abandoned.
                 let _ = ready.send(());
-                running.forward(&waker, &to_do)
+                // The receiver is gone if nobody wants the summaries.
+                let _ = stopped.send(running.forward(&waker, &to_do));
             })
             .context("cannot start the emulator's thread")?;
         let handle = ForwarderHandle {
@@ -172,6 +176,7 @@ impl StartingForwarder {
         };
         let forwarder = ForwarderThread {
             thread,
+            summaries: Mutex::new(summaries),
             handle,
             captures,
         };
@@ -203,19 +208,40 @@ impl ForwarderThread {
         self.handle.send(ForwarderCommand::Stop);
     }
 
-    /// Stops forwarding. Packets on their way are lost. Returns the summary of each link.
+    /// Stops forwarding and closes the ports. Packets on their way are lost. Returns the summary of each
+    /// link.
     ///
     /// # Errors
     /// Fails if the forwarder has died; the error gives the cause.
-    pub(crate) fn stop(self) -> Result<Vec<Summary>> {
-        self.ask_to_stop();
+    pub(crate) fn stop(mut self) -> Result<Vec<Summary>> {
+        let summaries = self.await_summaries();
         let ended = self.thread.join();
-        let mut summaries =
-            ended.map_err(|panic| anyhow!("the emulator died: {}", message(&*panic)))?;
-        for (summary, capture) in summaries.iter_mut().zip(self.captures) {
+        ended.map_err(|panic| anyhow!("the emulator died: {}", message(&*panic)))?;
+        summaries.context("the emulator ended without a summary")
+    }
+
+    /// Stops forwarding as [`Self::stop`] does, but does not wait until the ports are closed, for which
+    /// the kernel takes tens of milliseconds.
+    ///
+    /// # Errors
+    /// Those of [`Self::stop`].
+    pub(crate) fn stop_soon(mut self) -> Result<Vec<Summary>> {
+        match self.await_summaries() {
+            Some(summaries) => Ok(summaries),
+            None => self.stop(),
+        }
+    }
+
+    /// Stops forwarding. Returns the summary of each link, or `None` if the forwarder has died.
+    fn await_summaries(&mut self) -> Option<Vec<Summary>> {
+        self.ask_to_stop();
+        let summaries = self.summaries.get_mut();
+        let summaries = summaries.unwrap_or_else(PoisonError::into_inner).recv();
+        let mut summaries = summaries.ok()?;
+        for (summary, capture) in summaries.iter_mut().zip(self.captures.drain(..)) {
             summary.capture = Some(capture.finish());
         }
-        Ok(summaries)
+        Some(summaries)
     }
 }
 
@@ -332,6 +358,16 @@ pub(crate) mod tests {
         assert!(matches!(refused, Err(ChangeError::Refused(_))));
         assert_eq!(forwarder.stop().unwrap()[0].up.packets, 0);
         assert!(!died.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_forwarder_that_need_not_close_its_ports_gives_its_summaries_or_the_cause_of_its_death() {
+        let forwarder = start(false, &Arc::default());
+        assert_eq!(forwarder.stop_soon().unwrap()[0].ring_bytes, 5);
+        let forwarder = start(true, &Arc::default());
+        while forwarder.handle().read(0).is_ok() {}
+        let cause = forwarder.stop_soon().unwrap_err().to_string();
+        assert!(cause.contains("an arrival that kills"), "{cause}");
     }
 
     #[test]

@@ -46,16 +46,9 @@ async function request(path, { headers = {}, ...options } = {}) {
 const json = async (path, options) => (await request(path, options)).json();
 const linkPath = (name) => `v1/links/${encodeURIComponent(name)}`;
 
-// Returns all links, which come in parts.
-export async function links() {
-  const all = [];
-  for (let offset = 0; offset !== null;) {
-    const part = await json(`v1/links?offset=${offset}`);
-    all.push(...part.links);
-    offset = part.next;
-  }
-  return all;
-}
+// Returns the first `links` whose names contain a text, at most `limit` of them, and their `total`
+// number.
+export const links = (search, limit) => json(`v1/links?${new URLSearchParams({ search, limit })}`);
 
 export const link = (name) => json(linkPath(name));
 export const paths = async () => new Set(Object.keys((await json("v1/openapi.json")).paths));

@@ -5,10 +5,14 @@ import * as api from "./api.js";
 import { Conditions } from "./conditions.js";
 import { byId, element, say } from "./dom.js";
 import * as run from "./run.js";
-import { duration, clock, size, time } from "./units.js";
+import { count, duration, clock, size, time } from "./units.js";
 import { Watch } from "./watch.js";
 
 const LOOK_AGAIN_MS = 1_000;
+// The largest number of links in the list; a search finds the others.
+const MOST_OFFERED = 100;
+// The time without a key after which a search begins.
+const TYPING_MS = 200;
 // The size limit of a capture by the page, which is kept in memory until it is saved.
 const MOST_CAPTURED = 64 << 20;
 
@@ -54,24 +58,68 @@ function by() {
 
 const refresh = async () => show(await api.link(link.name));
 
-// Reads the links and the one to show; waits until there is one.
+// Lists the first links, and shows the one that the address names or else the first; waits until
+// there is one.
 async function choose() {
   following.abort();
-  const all = await links();
-  const select = byId("links");
-  select.replaceChildren(...all.map(({ name }) => element("option", { value: name }, name)));
-  byId("choose").hidden = all.length < 2;
+  const first = await firstLinks();
+  const hasMore = first.links.length < first.total;
   const wanted = new URLSearchParams(location.search).get("link");
-  const chosen = all.find(({ name }) => name === wanted) ?? all[0];
-  select.value = chosen.name;
-  follow(chosen);
+  let chosen = first.links.find(({ name }) => name === wanted);
+  if (!chosen && hasMore && wanted !== null) chosen = await api.link(wanted).catch(() => null);
+  follow(chosen ?? first.links[0]);
+  byId("search").value = "";
+  byId("find").hidden = !hasMore;
+  byId("choose").hidden = first.total < 2;
+  offer(first);
 }
 
-async function links() {
+// Offers these links for choice, and the one that is shown.
+function offer({ links, total }) {
+  const names = links.map(({ name }) => name);
+  if (!names.includes(link.name)) names.unshift(link.name);
+  const select = byId("links");
+  select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+  select.value = link.name;
+  const shown = links.length < total ? `the first ${count(links.length)} of ` : "";
+  say(byId("found"), `${shown}${count(total)} ${total === 1 ? "link" : "links"}`);
+}
+
+let typing = null;
+
+// Offers the links whose names contain the text of the search field, shortly after it was typed.
+function search() {
+  clearTimeout(typing);
+  const text = byId("search").value.trim();
+  typing = setTimeout(async () => {
+    try {
+      const found = await api.links(text, MOST_OFFERED);
+      // The answer to an earlier search may come later.
+      if (byId("search").value.trim() === text) offer(found);
+    } catch (error) {
+      announce(`Search failed: ${error.message}`, true);
+    }
+  }, TYPING_MS);
+}
+
+// Shows the link that was chosen in the list.
+async function pick() {
+  const name = byId("links").value;
+  history.replaceState(null, "", `?${new URLSearchParams({ link: name })}`);
+  try {
+    const chosen = await api.link(name);
+    // Another one may have been chosen meanwhile.
+    if (byId("links").value === name) follow(chosen);
+  } catch {
+    choose();
+  }
+}
+
+async function firstLinks() {
   for (;;) {
     try {
-      const all = await api.links();
-      if (all.length) return all;
+      const first = await api.links("", MOST_OFFERED);
+      if (first.links.length) return first;
       state("", "No link:", "checking again every second.");
     } catch (error) {
       state("unmet", "No connection:", error.message);
@@ -81,6 +129,7 @@ async function links() {
 }
 
 function follow(chosen) {
+  following.abort();
   following = new AbortController();
   const { signal } = following;
   link = chosen;
@@ -223,10 +272,8 @@ async function start() {
   api.onTokenWanted(askForToken);
   byId("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
   const on = (id, kind, act) => byId(id).addEventListener(kind, act);
-  on("links", "change", () => {
-    history.replaceState(null, "", `?${new URLSearchParams({ link: byId("links").value })}`);
-    choose();
-  });
+  on("links", "change", pick);
+  on("search", "input", search);
   on("copy", "click", copy);
   on("link-file", "click", () => takeAway("link", `${link.name}.toml`));
   on("scenario", "click", () => takeAway("scenario", `${link.name}-scenario.toml`));

@@ -1,6 +1,7 @@
 //! Tests of the drop at ingress: the host gets no packets, but taps do.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::process::Command;
 
 use farwire_netio::bed::{Bed, BedConfig, SERVER, WAN};
 use farwire_netio::ingress_drop::IngressDrop;
@@ -22,6 +23,24 @@ fn the_host_gets_no_packets_while_it_exists_but_taps_do() {
     assert_eq!(echo_requests(&tap), 2);
 
     drop(ingress_drop);
+    assert!(answers(&bed));
+}
+
+#[test_support::test(serial, Namespaces, Tool("ping"), Tool("sleep"), Ingress)]
+fn a_process_that_inherits_it_keeps_the_packets_from_the_host_until_it_ends() {
+    let bed = bridged(&BedConfig::default());
+    let within = || {
+        let ingress_drop = IngressDrop::new(&[WAN]).unwrap();
+        let start = |_| Command::new("sleep").arg("1000").spawn();
+        let heir = ingress_drop.share(start).unwrap();
+        (ingress_drop, heir)
+    };
+    let (ingress_drop, mut heir) = bed.server().run(within).unwrap();
+    drop(ingress_drop);
+    let answered = answers(&bed);
+    heir.kill().unwrap();
+    heir.wait().unwrap();
+    assert!(!answered);
     assert!(answers(&bed));
 }
 
