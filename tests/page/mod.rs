@@ -1,7 +1,7 @@
 //! The page of a running link, in Chromium: a user's actions, and their effect on the link. The accessibility of all pages, and the layout of reports.
 
 mod axe;
-mod browser;
+pub(crate) mod browser;
 mod reports;
 mod run;
 mod walk;
