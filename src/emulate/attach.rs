@@ -14,7 +14,7 @@ use netio::netns::NetNs;
 use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
-use super::engines::{ContainerNetwork, KnownContainer};
+use super::engines::{ContainerNetwork, Engine, KnownContainer};
 use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
 
@@ -194,7 +194,7 @@ struct Place {
     /// Name of the link.
     name: String,
     /// The engine and the name of the container, if it is one.
-    container: Option<(String, String)>,
+    container: Option<(Engine, String)>,
     /// Name of the interface inside.
     inside: String,
     host: Interface,
@@ -220,7 +220,7 @@ impl Place {
 
     fn of_container(self, known: &KnownContainer) -> Self {
         Self {
-            container: Some((known.engine.to_owned(), known.name.clone())),
+            container: Some((known.engine.clone(), known.name.clone())),
             ..self
         }
     }

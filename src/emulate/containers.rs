@@ -23,7 +23,7 @@ use netio::veth::HostEnd;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::engines::{self, ContainerState};
+use super::engines::{self, ContainerState, Engine};
 
 /// The name of the hidden command.
 const CONTAINER_WATCHER: &str = "container-watcher";
@@ -41,7 +41,7 @@ const IDLE: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContainerEnd {
     /// The engine that knows the container.
-    pub(super) engine: String,
+    pub(super) engine: Engine,
     /// Name of the container.
     pub(super) container: String,
     /// Name of the interface inside.
