@@ -11,12 +11,17 @@ use netio::bridge_port::{BridgePort, BridgePortError};
 use netio::iface::Interface;
 use netio::lease::{InterfaceLease, InterfaceLeases};
 use netio::netns::NetNs;
+use netio::userns;
 use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
 use super::engines::{ContainerNetwork, Engine, KnownContainer};
 use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
+
+/// The command for containers of rootless Podman, whose bridges are in a separate network namespace.
+const ROOTLESS: &str =
+    "run, as the user of the container, `podman unshare --rootless-netns farwire emulate ...`";
 
 /// Something that runs in its own network namespace.
 #[derive(Clone, Debug)]
@@ -49,6 +54,11 @@ impl Target {
     /// Blames the user for a target that does not exist or has no such interface, and for a place where no link can be
     /// inserted; blames the machine for a missing privilege.
     pub(crate) fn attach(&self, network: Option<&str>) -> Result<Vec<Attached>, Failure> {
+        if !userns::holds_network_capabilities() {
+            return Err(Failure::machine(format!(
+                "{self}: inserting a link needs root; for a container of rootless Podman on a bridge, {ROOTLESS}"
+            )));
+        }
         let leases = InterfaceLeases::open().map_err(super::blame)?;
         // All are checked before anything is made.
         let mut places: Vec<Place> = Vec::new();
@@ -145,6 +155,13 @@ fn ends_in(
     let ends = HostEnd::all_of(namespace);
     let ends = ends.with_context(|| target.to_string()).or_machine()?;
     if ends.is_empty() {
+        let elsewhere = HostEnd::are_elsewhere(namespace);
+        if elsewhere.with_context(|| target.to_string()).or_machine()? {
+            return Err(Failure::bad_input(format!(
+                "{target} is connected to another network namespace than this one, as containers of rootless Podman on \
+                 a bridge are: {ROOTLESS}"
+            )));
+        }
         return Err(Failure::bad_input(format!(
             "{target} has no interface whose other end is on this host: with the host's network, slirp4netns or pasta \
              there is none; use a bridge network, or run the program with `farwire exec --net host`"

@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use test_support::powerless::farwire_with;
 use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, wait_for};
 use test_support::wan_box::WanBox;
 
@@ -312,6 +313,25 @@ fn a_container_inside_another_is_not_taken_for_one_of_the_host() -> Result<()> {
         ensure!(names == [only], "{found:?}");
     }
     Ok(())
+}
+
+/// The bridges of rootless Podman are in a network namespace of the user.
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_whose_bridge_is_in_another_namespace_gets_its_link_there() -> Result<()> {
+    let (bridged, of_user) = (Bridged::start()?, Bridged::start()?);
+    let own = of_user.connect(2)?;
+    let line = format!("--pid {} --delay 20ms", own.pid());
+    let words = "podman unshare --rootless-netns farwire emulate";
+    bridged.refused(&line, 2, words)?;
+    let mut powerless = farwire_with(&[])?;
+    powerless.arg("emulate").args(line.split(' '));
+    ends_with(&run_in(&bridged.host, &mut powerless)?, 3, words)?;
+    let wan = WanBox::start_at(farwire(), &of_user.host, &line)?;
+    let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+    let output = process::succeeds_in(&of_user.host, Command::new("ping").args(ping))?;
+    let least = least_rtt_ms(&stdout(&output))?;
+    ensure!(least >= 40.0, "{least} ms");
+    wan.stop().map(drop)
 }
 
 #[test_support::test(Namespaces, Device("bridge"), Tool("ip"), Tool("ping"))]
