@@ -18,13 +18,13 @@ use test_support::process::{
 use test_support::wan_box::WanBox;
 
 /// A namespace in which Podman runs containers, with separate storage, configuration and a separate bridge.
-struct Podman {
-    host: NetNs,
+pub(super) struct Podman {
+    pub(super) host: NetNs,
     dir: TempDir,
 }
 
 impl Podman {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let host = NetNs::create()?;
         ip(&host, "link set lo up")?;
         let podman = Self {
@@ -65,7 +65,7 @@ impl Podman {
     }
 
     /// Starts a container of this name on `network`.
-    fn run(&self, name: &str, network: &str) -> Result<()> {
+    pub(super) fn run(&self, name: &str, network: &str) -> Result<()> {
         let limits = "--ulimit nofile=20000:20000 --ulimit nproc=10000:10000 --cap-add net_raw";
         let line = format!(
             "run --detach --name {name} --label app=shop --network {network} {limits} tools /bin/sleep 1000"
@@ -75,20 +75,20 @@ impl Podman {
             .map(drop)
     }
 
-    fn address(&self, name: &str) -> Result<String> {
+    pub(super) fn address(&self, name: &str) -> Result<String> {
         let format = "{{.NetworkSettings.IPAddress}}";
         let address = self.podman(&format!("container inspect --format {format} {name}"))?;
         Ok(address.trim().to_owned())
     }
 
-    fn podman(&self, line: &str) -> Result<String> {
+    pub(super) fn podman(&self, line: &str) -> Result<String> {
         let mut command = Command::new(self.bin().join("podman"));
         command.args(line.split(' ')).stdin(Stdio::null());
         Ok(stdout(&succeeds_in(&self.host, &mut command)?))
     }
 
     /// Returns the program under test, which finds this Podman and no other engine.
-    fn farwire(&self) -> Command {
+    pub(super) fn farwire(&self) -> Command {
         let mut command = farwire();
         command.env("PATH", self.bin());
         command.env("DOCKER_HOST", "unix:///no/such/docker.sock");

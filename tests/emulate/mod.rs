@@ -14,5 +14,6 @@ mod on_exit;
 mod recovery;
 mod refusals;
 mod service;
+mod soak;
 mod transparent;
 mod tunnels;

@@ -1,6 +1,7 @@
 //! With `--net host`, the command reaches what the host reaches, through the link.
 
 mod browser;
+mod soak;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
