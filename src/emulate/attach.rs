@@ -294,6 +294,6 @@ fn blame(error: BridgePortError) -> Failure {
         BridgePortError::Routed(_)
         | BridgePortError::NoBridge { .. }
         | BridgePortError::SpanningTree(_)
-        | BridgePortError::Vlans(_) => Failure::bad_input(error),
+        | BridgePortError::VlanTunnels(_) => Failure::bad_input(error),
     }
 }
