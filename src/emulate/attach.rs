@@ -15,7 +15,7 @@ use netio::userns;
 use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
-use super::engines::{ContainerNetwork, Engine, KnownContainer};
+use super::engines::{ContainerNetwork, KnownContainer};
 use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
 
@@ -75,7 +75,8 @@ impl Target {
                 let known = engines::named(name)?;
                 let there = NetNs::of_pid(known.pid).or_machine()?;
                 for place in places_in(&there, self, network, &leases)? {
-                    places.push(place.of_container(&known));
+                    let inside = place.name.clone();
+                    places.push(place.of_container(&known, inside, network.is_some()));
                 }
             }
             Self::Label(label) => {
@@ -92,13 +93,13 @@ impl Target {
                     };
                     ends.retain(|end| !has_place(end));
                     for end in ends {
-                        let mut place = Place::of(end.inside, &end.host, &leases)?;
-                        place.name = if is_only {
+                        let name = if is_only {
                             container.clone()
                         } else {
-                            format!("{container}-{}", place.name)
+                            format!("{container}-{}", end.inside)
                         };
-                        places.push(place.of_container(&known));
+                        let place = Place::of(name, &end.host, &leases)?;
+                        places.push(place.of_container(&known, end.inside, network.is_some()));
                     }
                 }
             }
@@ -210,34 +211,36 @@ impl fmt::Display for Target {
 struct Place {
     /// Name of the link.
     name: String,
-    /// The engine and the name of the container, if it is one.
-    container: Option<(Engine, String)>,
-    /// Name of the interface inside.
-    inside: String,
+    /// The interface of the container, if it is one.
+    container: Option<ContainerEnd>,
     host: Interface,
     lease: InterfaceLease,
     place: BridgePort,
 }
 
 impl Place {
-    fn of(inside: String, host: &Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
+    fn of(name: String, host: &Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
         // This undoes the changes of a killed box, which may include that the end has left its bridge.
         let lease = leases.take(host).map_err(super::blame)?;
         let host = Interface::by_index(host.index).or_machine()?;
         let place = BridgePort::of(&host).map_err(blame)?;
         Ok(Self {
-            name: inside.clone(),
+            name,
             container: None,
-            inside,
             host,
             lease,
             place,
         })
     }
 
-    fn of_container(self, known: &KnownContainer) -> Self {
+    fn of_container(self, known: &KnownContainer, inside: String, is_chosen: bool) -> Self {
         Self {
-            container: Some((known.engine.clone(), known.name.clone())),
+            container: Some(ContainerEnd {
+                engine: known.engine.clone(),
+                container: known.name.clone(),
+                inside,
+                is_chosen,
+            }),
             ..self
         }
     }
@@ -247,7 +250,6 @@ impl Place {
         let Self {
             name,
             container,
-            inside,
             host,
             lease,
             place,
@@ -277,11 +279,7 @@ impl Place {
                 place,
                 far,
                 leases: [lease, of_near],
-                container: container.map(|(engine, container)| ContainerEnd {
-                    engine,
-                    container,
-                    inside,
-                }),
+                container,
             },
         })
     }

@@ -200,6 +200,30 @@ fn a_container_that_leaves_its_network_and_joins_it_again_keeps_its_link() -> Re
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_changes_its_network_gets_its_link_at_the_new_interface() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    ip(&bridged.host, "link del veth2")?;
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    let pid = own.pid();
+    let pair = format!("link add veth5 type veth peer name eth1 netns {pid}");
+    ip(&bridged.host, &pair)?;
+    ip(&bridged.host, "link set veth5 master br0 up")?;
+    ip(&own.ns, "addr add 10.9.0.2/24 dev eth1")?;
+    ip(&own.ns, "link set eth1 up")?;
+    wan.await_line("container web is back: its link is inserted at veth5")?;
+    let ping = ["-q", "-c", "3", "-i", "0.1", "-W", "10", "10.9.0.2"];
+    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    let least = least_rtt_ms(&stdout(&output))?;
+    ensure!(least >= 40.0, "{least} ms");
+    wan.stop().map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
