@@ -276,15 +276,16 @@ fn pasta() -> Check {
     Check::tried(PASTA, found, CheckState::Degraded, HOST_NETWORK)
 }
 
-/// Looks for the programs that know containers. They are not asked for anything, because some then make folders.
+/// Looks for the engines that know containers. They are not asked for anything, because some then make folders.
 fn container_engines() -> Check {
     let lack = Lack {
         cost: "`emulate --container` and `--label` find no containers",
         remedy: "name a process of the container with `emulate --pid`",
     };
-    let present: Vec<&str> = engines::present().collect();
+    let present = engines::present().into_iter();
+    let present: Vec<String> = present.map(|engine| engine.to_string()).collect();
     let found = if present.is_empty() {
-        Err("neither podman nor docker is on PATH".to_owned())
+        Err(engines::ABSENT.to_owned())
     } else {
         Ok(present.join(", "))
     };

@@ -11,12 +11,17 @@ use netio::bridge_port::{BridgePort, BridgePortError};
 use netio::iface::Interface;
 use netio::lease::{InterfaceLease, InterfaceLeases};
 use netio::netns::NetNs;
+use netio::userns;
 use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
 use super::engines::{ContainerNetwork, KnownContainer};
 use super::{Insertion, engines};
 use instruments::failure::{Blame, Failure};
+
+/// The command for containers of rootless Podman, whose bridges are in a separate network namespace.
+const ROOTLESS: &str =
+    "run, as the user of the container, `podman unshare --rootless-netns farwire emulate ...`";
 
 /// Something that runs in its own network namespace.
 #[derive(Clone, Debug)]
@@ -49,6 +54,11 @@ impl Target {
     /// Blames the user for a target that does not exist or has no such interface, and for a place where no link can be
     /// inserted; blames the machine for a missing privilege.
     pub(crate) fn attach(&self, network: Option<&str>) -> Result<Vec<Attached>, Failure> {
+        if !userns::holds_network_capabilities() {
+            return Err(Failure::machine(format!(
+                "{self}: inserting a link needs root; for a container of rootless Podman on a bridge, {ROOTLESS}"
+            )));
+        }
         let leases = InterfaceLeases::open().map_err(super::blame)?;
         // All are checked before anything is made.
         let mut places: Vec<Place> = Vec::new();
@@ -65,7 +75,8 @@ impl Target {
                 let known = engines::named(name)?;
                 let there = NetNs::of_pid(known.pid).or_machine()?;
                 for place in places_in(&there, self, network, &leases)? {
-                    places.push(place.of_container(&known));
+                    let inside = place.name.clone();
+                    places.push(place.of_container(&known, inside, network.is_some()));
                 }
             }
             Self::Label(label) => {
@@ -82,13 +93,13 @@ impl Target {
                     };
                     ends.retain(|end| !has_place(end));
                     for end in ends {
-                        let mut place = Place::of(end.inside, &end.host, &leases)?;
-                        place.name = if is_only {
+                        let name = if is_only {
                             container.clone()
                         } else {
-                            format!("{container}-{}", place.name)
+                            format!("{container}-{}", end.inside)
                         };
-                        places.push(place.of_container(&known));
+                        let place = Place::of(name, &end.host, &leases)?;
+                        places.push(place.of_container(&known, end.inside, network.is_some()));
                     }
                 }
             }
@@ -145,6 +156,13 @@ fn ends_in(
     let ends = HostEnd::all_of(namespace);
     let ends = ends.with_context(|| target.to_string()).or_machine()?;
     if ends.is_empty() {
+        let elsewhere = HostEnd::are_elsewhere(namespace);
+        if elsewhere.with_context(|| target.to_string()).or_machine()? {
+            return Err(Failure::bad_input(format!(
+                "{target} is connected to another network namespace than this one, as containers of rootless Podman on \
+                 a bridge are: {ROOTLESS}"
+            )));
+        }
         return Err(Failure::bad_input(format!(
             "{target} has no interface whose other end is on this host: with the host's network, slirp4netns or pasta \
              there is none; use a bridge network, or run the program with `farwire exec --net host`"
@@ -193,34 +211,36 @@ impl fmt::Display for Target {
 struct Place {
     /// Name of the link.
     name: String,
-    /// The engine and the name of the container, if it is one.
-    container: Option<(String, String)>,
-    /// Name of the interface inside.
-    inside: String,
+    /// The interface of the container, if it is one.
+    container: Option<ContainerEnd>,
     host: Interface,
     lease: InterfaceLease,
     place: BridgePort,
 }
 
 impl Place {
-    fn of(inside: String, host: &Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
+    fn of(name: String, host: &Interface, leases: &InterfaceLeases) -> Result<Self, Failure> {
         // This undoes the changes of a killed box, which may include that the end has left its bridge.
         let lease = leases.take(host).map_err(super::blame)?;
         let host = Interface::by_index(host.index).or_machine()?;
         let place = BridgePort::of(&host).map_err(blame)?;
         Ok(Self {
-            name: inside.clone(),
+            name,
             container: None,
-            inside,
             host,
             lease,
             place,
         })
     }
 
-    fn of_container(self, known: &KnownContainer) -> Self {
+    fn of_container(self, known: &KnownContainer, inside: String, is_chosen: bool) -> Self {
         Self {
-            container: Some((known.engine.to_owned(), known.name.clone())),
+            container: Some(ContainerEnd {
+                engine: known.engine.clone(),
+                container: known.name.clone(),
+                inside,
+                is_chosen,
+            }),
             ..self
         }
     }
@@ -230,7 +250,6 @@ impl Place {
         let Self {
             name,
             container,
-            inside,
             host,
             lease,
             place,
@@ -260,11 +279,7 @@ impl Place {
                 place,
                 far,
                 leases: [lease, of_near],
-                container: container.map(|(engine, container)| ContainerEnd {
-                    engine,
-                    container,
-                    inside,
-                }),
+                container,
             },
         })
     }
@@ -277,6 +292,6 @@ fn blame(error: BridgePortError) -> Failure {
         BridgePortError::Routed(_)
         | BridgePortError::NoBridge { .. }
         | BridgePortError::SpanningTree(_)
-        | BridgePortError::Vlans(_) => Failure::bad_input(error),
+        | BridgePortError::VlanTunnels(_) => Failure::bad_input(error),
     }
 }

@@ -4,8 +4,8 @@
 //! box can neither ask a container engine nor enter a network namespace. The helper is this program again, started with
 //! the hidden command `container-watcher` before the box is confined. It reads the containers of all links from the first
 //! line of its standard input, and from each later line the number of a link whose interface is gone. It answers when the
-//! container has this interface again, or when the engine does not know the container any more. It ends when its standard
-//! input ends, however the box has ended.
+//! container has this interface again, or another one in its place, or when the engine does not know the container any
+//! more. It ends when its standard input ends, however the box has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
@@ -23,7 +23,7 @@ use netio::veth::HostEnd;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::engines::{self, ContainerState};
+use super::engines::{self, ContainerState, Engine};
 
 /// The name of the hidden command.
 const CONTAINER_WATCHER: &str = "container-watcher";
@@ -34,6 +34,9 @@ const SOON: Duration = Duration::from_millis(100);
 const SELDOM: Duration = Duration::from_secs(5);
 /// The shortest time between two answers about a link: an attempt to insert it that fails changes interfaces, too.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The time for which a container must have another interface in place of that of its link. The interfaces of a container
+/// that starts appear one after the other.
+const SETTLED: Duration = Duration::from_secs(1);
 /// The time for which the helper sleeps while no container is lost.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -41,11 +44,13 @@ const IDLE: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContainerEnd {
     /// The engine that knows the container.
-    pub(super) engine: String,
+    pub(super) engine: Engine,
     /// Name of the container.
     pub(super) container: String,
     /// Name of the interface inside.
     pub(super) inside: String,
+    /// True if the user chose this interface or its network, so that no other one takes its place.
+    pub(super) is_chosen: bool,
 }
 
 /// An answer of the helper about a lost link.
@@ -165,7 +170,7 @@ pub(crate) fn watch() -> Result<()> {
     if io::stdin().read_line(&mut first)? == 0 {
         return Ok(());
     }
-    let ends: Vec<Option<ContainerEnd>> = serde_json::from_str(&first)?;
+    let mut ends: Vec<Option<ContainerEnd>> = serde_json::from_str(&first)?;
     let (send, received) = mpsc::channel();
     thread::spawn(move || {
         let lines = io::stdin().lines().map_while(Result::ok);
@@ -181,6 +186,8 @@ pub(crate) fn watch() -> Result<()> {
     let mut lost = BTreeSet::new();
     // The value is when the helper last answered about the link.
     let mut told: BTreeMap<usize, Instant> = BTreeMap::new();
+    // The value is when the helper first found another interface in place of that of the link.
+    let mut others: BTreeMap<usize, Instant> = BTreeMap::new();
     let (mut interval, mut next_look) = (SOON, Instant::now());
     loop {
         let wait = if lost.is_empty() { IDLE } else { SOON };
@@ -205,7 +212,7 @@ pub(crate) fn watch() -> Result<()> {
             if last.is_some_and(|last| now.duration_since(*last) < AGAIN) {
                 return true;
             }
-            let Some(answer) = look(&ends, *link) else {
+            let Some(answer) = look(&mut ends, &mut others, *link) else {
                 return true;
             };
             told.insert(*link, now);
@@ -218,27 +225,106 @@ pub(crate) fn watch() -> Result<()> {
 }
 
 /// Returns the answer about a lost link, or `None` while there is none.
-fn look(ends: &[Option<ContainerEnd>], link: usize) -> Option<Answer> {
+fn look(
+    ends: &mut [Option<ContainerEnd>],
+    others: &mut BTreeMap<usize, Instant>,
+    link: usize,
+) -> Option<Answer> {
     let end = ends.get(link)?.as_ref()?;
-    let index = match engines::state_of(&end.engine, &end.container) {
-        ContainerState::Removed => None,
-        ContainerState::Stopped => return None,
-        ContainerState::Running(pid) => Some(host_end(pid, &end.inside)?),
+    let pid = match engines::state_of(&end.engine, &end.container) {
+        ContainerState::Removed => return Some(Answer { link, index: None }),
+        ContainerState::Stopped => {
+            others.remove(&link);
+            return None;
+        }
+        ContainerState::Running(pid) => pid,
     };
-    Some(Answer { link, index })
-}
-
-/// Returns the number of the other end of the interface `inside` of a process, once it is a port of a bridge.
-fn host_end(pid: u32, inside: &str) -> Option<u32> {
     let there = NetNs::of_pid(pid).ok()?;
     let all = HostEnd::all_of(&there).ok()?;
-    let end = all.into_iter().find(|end| end.inside == inside)?;
-    end.host.master.map(|_| end.host.index)
+    let found = place_of(ends, link, &all)?;
+    // It may not be a port of its bridge yet.
+    found.host.master?;
+    let end = ends.get_mut(link)?.as_mut()?;
+    if found.inside != end.inside {
+        let since = others.entry(link).or_insert_with(Instant::now);
+        if since.elapsed() < SETTLED {
+            return None;
+        }
+        end.inside.clone_from(&found.inside);
+    }
+    others.remove(&link);
+    Some(Answer {
+        link,
+        index: Some(found.host.index),
+    })
+}
+
+/// Returns the end among those of a container at which a lost link of it belongs: that of the same interface, or else of one
+/// that belongs to no link, unless the user chose the interface.
+fn place_of<'a>(
+    ends: &[Option<ContainerEnd>],
+    link: usize,
+    all: &'a [HostEnd],
+) -> Option<&'a HostEnd> {
+    let own = ends.get(link)?.as_ref()?;
+    let is_free = |found: &&HostEnd| {
+        let mut known = ends.iter().flatten();
+        !known.any(|end| {
+            (&end.engine, &end.container, &end.inside)
+                == (&own.engine, &own.container, &found.inside)
+        })
+    };
+    let same = all.iter().find(|found| found.inside == own.inside);
+    same.or_else(|| all.iter().find(is_free).filter(|_| !own.is_chosen))
 }
 
 fn tell(answer: Answer) {
     // If nobody reads the answers any more, the input ends, too.
     if let Ok(line) = serde_json::to_string(&answer) {
         let _ = writeln!(io::stdout(), "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::iface::Interface;
+
+    #[test]
+    fn a_lost_link_belongs_at_its_interface_or_at_one_without_a_link_unless_it_was_chosen() {
+        let end = |container: &str, inside: &str, is_chosen| {
+            Some(ContainerEnd {
+                engine: Engine::Program("podman".to_owned()),
+                container: container.to_owned(),
+                inside: inside.to_owned(),
+                is_chosen,
+            })
+        };
+        let ends = [
+            end("web", "eth0", false),
+            end("web", "eth1", false),
+            end("db", "eth2", true),
+            None,
+        ];
+        let place = |link, interfaces: &[&str]| {
+            let all: Vec<HostEnd> = interfaces.iter().map(|inside| has(inside)).collect();
+            place_of(&ends, link, &all).map(|found| found.inside.clone())
+        };
+        assert_eq!(place(0, &["eth0", "eth1"]).as_deref(), Some("eth0"));
+        assert_eq!(place(1, &["eth0", "eth1"]).as_deref(), Some("eth1"));
+        assert_eq!(place(0, &["eth1"]), None);
+        assert_eq!(place(0, &["eth1", "eth2"]).as_deref(), Some("eth2"));
+        assert_eq!(place(2, &["eth0"]), None);
+        assert_eq!(place(2, &["eth0", "eth2"]).as_deref(), Some("eth2"));
+        assert_eq!(place(3, &["eth0"]), None);
+    }
+
+    /// Returns the end of an interface inside.
+    fn has(inside: &str) -> HostEnd {
+        HostEnd {
+            inside: inside.to_owned(),
+            mac: [0; 6],
+            host: Interface::default(),
+        }
     }
 }

@@ -1,25 +1,35 @@
 //! Asks the container engines, Podman and Docker, for processes and addresses of containers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::engine_api::{self, EndpointSettings};
 use instruments::failure::Failure;
 
-/// The programs that know containers.
-const ENGINES: [&str; 2] = ["podman", "docker"];
+/// The engines that know containers: the program, the variable with the address of its API, and the usual socket of its
+/// API for root's containers (podman-system-service(1), dockerd(8)).
+const ENGINES: [(&str, &str, &str); 2] = [
+    ("podman", "CONTAINER_HOST", "/run/podman/podman.sock"),
+    ("docker", "DOCKER_HOST", "/var/run/docker.sock"),
+];
 
-/// A container's addresses in a network of its engine. A text is empty if there is no such address.
-#[derive(Debug, Deserialize)]
-struct EndpointSettings {
-    #[serde(rename = "IPAddress", default)]
-    v4: String,
-    #[serde(rename = "GlobalIPv6Address", default)]
-    v6: String,
-    #[serde(rename = "MacAddress", default)]
-    mac: String,
+/// The reason why no engine is found.
+pub(crate) const ABSENT: &str =
+    "neither podman nor docker is on PATH, and neither has a socket here";
+
+/// A container engine of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Engine {
+    /// Its program, which is on PATH.
+    Program(String),
+    /// The socket of its API. It is used where the program is not on PATH.
+    Socket(PathBuf),
 }
 
 /// A network of a container.
@@ -33,7 +43,7 @@ pub(super) struct ContainerNetwork {
 /// A container that an engine knows.
 #[derive(Debug)]
 pub(super) struct KnownContainer {
-    pub(super) engine: &'static str,
+    pub(super) engine: Engine,
     pub(super) name: String,
     /// Its first process.
     pub(super) pid: u32,
@@ -41,49 +51,56 @@ pub(super) struct KnownContainer {
 
 /// Returns the running container `name`, whichever engine knows it.
 pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
-    let mut found: Vec<(&'static str, u32)> = Vec::new();
+    let mut found: Vec<(Engine, u32)> = Vec::new();
     let mut refusals = Vec::new();
     for engine in engines("--container")? {
-        match pid(engine, name) {
-            // Debian's podman-docker is Podman under the name of Docker.
+        match pid(&engine, name) {
+            // Debian's podman-docker is Podman under the name and the socket of Docker.
             Ok(pid) if found.iter().any(|(_, known)| *known == pid) => {}
             Ok(pid) => found.push((engine, pid)),
             Err(why) => refusals.push(format!("{engine}: {why}")),
         }
     }
-    let why = match *found {
+    let why = match found.as_slice() {
         [(_, 0)] => "the container is not running".to_owned(),
         [(engine, pid)] => {
-            let name = name.to_owned();
-            return Ok(KnownContainer { engine, name, pid });
+            return Ok(KnownContainer {
+                engine: engine.clone(),
+                name: name.to_owned(),
+                pid: *pid,
+            });
         }
         [] => refusals.join("; "),
-        _ => "podman and docker both have a container of this name; choose it by --pid".to_owned(),
+        several => {
+            let engines: Vec<String> = several.iter().map(|(of, _)| of.to_string()).collect();
+            format!(
+                "{} both have a container of this name; choose it by --pid",
+                engines.join(" and ")
+            )
+        }
     };
     Err(Failure::bad_input(format!("--container {name}: {why}")))
 }
 
 /// Returns all running containers with this label. An engine that does not answer has no containers, unless none answers.
 pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
-    let filter = format!("label={label}");
-    let list = ["ps", "--filter", filter.as_str(), "--format", "{{.Names}}"];
     let mut all: Vec<KnownContainer> = Vec::new();
     let mut refusals = Vec::new();
     let engines = engines("--label")?;
-    for &engine in &engines {
-        let listed = match ask(engine, &list) {
-            Ok(listed) => listed,
+    for engine in &engines {
+        let names = match names(engine, label) {
+            Ok(names) => names,
             Err(why) => {
                 refusals.push(format!("{engine}: {why}"));
                 continue;
             }
         };
-        for name in listed.lines().map(str::trim) {
+        for name in names {
             // A container that has ended since it was listed gets no link. Two engines are one if they know the same process.
-            if let Ok(pid @ 1..) = pid(engine, name)
+            if let Ok(pid @ 1..) = pid(engine, &name)
                 && all.iter().all(|known| known.pid != pid)
             {
-                let name = name.to_owned();
+                let engine = engine.clone();
                 all.push(KnownContainer { engine, name, pid });
             }
         }
@@ -116,7 +133,7 @@ pub(super) enum ContainerState {
 }
 
 /// Returns the state of the container `name` of `engine`.
-pub(super) fn state_of(engine: &str, name: &str) -> ContainerState {
+pub(super) fn state_of(engine: &Engine, name: &str) -> ContainerState {
     match pid(engine, name) {
         Ok(pid @ 1..) => ContainerState::Running(pid),
         Err(why) if why.to_ascii_lowercase().contains("no such container") => {
@@ -132,7 +149,8 @@ pub(super) fn state_of(engine: &str, name: &str) -> ContainerState {
 /// # Errors
 /// The container has no address, in words.
 pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
-    let known = present().filter_map(|engine| {
+    let engines = present();
+    let known = engines.iter().filter_map(|engine| {
         let (own, endpoints) = endpoints(engine, name).ok()?;
         // An engine takes the first digits of an ID for the name as well, such as `db`, which may be the name of a host.
         (own == name).then_some(endpoints)
@@ -153,7 +171,9 @@ pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
 
 /// Returns the networks of the container `name` that have hardware addresses. There are none if no engine answers.
 pub(super) fn networks_of(name: &str) -> Vec<ContainerNetwork> {
-    let known = present().filter_map(|engine| endpoints(engine, name).ok());
+    let engines = present();
+    let known = engines.iter();
+    let known = known.filter_map(|engine| endpoints(engine, name).ok());
     let networks = known.flat_map(|(_, endpoints)| endpoints);
     let networks = networks.filter_map(|(name, endpoint)| {
         let mac = mac(&endpoint.mac)?;
@@ -170,55 +190,108 @@ fn mac(text: &str) -> Option<[u8; 6]> {
 }
 
 /// Returns the engines on this machine, of which the option `option` needs one.
-fn engines(option: &str) -> Result<Vec<&'static str>, Failure> {
-    let found: Vec<_> = present().collect();
+fn engines(option: &str) -> Result<Vec<Engine>, Failure> {
+    let found = present();
     if found.is_empty() {
         return Err(Failure::machine(format!(
-            "{option}: neither podman nor docker is on PATH; use --pid with the ID of a process in the container"
+            "{option}: {ABSENT}; use --pid with the ID of a process in the container"
         )));
     }
     Ok(found)
 }
 
 /// Returns the engines on this machine.
-pub(crate) fn present() -> impl Iterator<Item = &'static str> {
-    let engines = ENGINES.into_iter();
-    engines.filter(|engine| which::which(engine).is_ok())
+pub(crate) fn present() -> Vec<Engine> {
+    let found = ENGINES
+        .into_iter()
+        .filter_map(|(program, variable, usual)| {
+            if which::which(program).is_ok() {
+                return Some(Engine::Program(program.to_owned()));
+            }
+            let socket = socket(std::env::var(variable).ok().as_deref(), usual)?;
+            socket.exists().then_some(Engine::Socket(socket))
+        });
+    found.collect()
+}
+
+/// Returns the socket of an engine: the one that its variable names, or else the usual one. An engine that the variable
+/// names elsewhere, such as on another machine, has none here.
+fn socket(variable: Option<&str>, usual: &str) -> Option<PathBuf> {
+    match variable {
+        None | Some("") => Some(usual.into()),
+        Some(address) => address.strip_prefix("unix://").map(PathBuf::from),
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(program) => f.write_str(program),
+            Self::Socket(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+/// Returns the names of all running containers with this label, or why the engine does not say that.
+fn names(engine: &Engine, label: &str) -> Result<Vec<String>, String> {
+    match engine {
+        Engine::Program(program) => {
+            let filter = format!("label={label}");
+            let list = ["ps", "--filter", filter.as_str(), "--format", "{{.Names}}"];
+            let listed = ask(program, &list)?;
+            Ok(listed.lines().map(|name| name.trim().to_owned()).collect())
+        }
+        Engine::Socket(socket) => engine_api::labelled(socket, label),
+    }
 }
 
 /// Returns the first process of a container, which is 0 if the container does not run, or why the engine does not say
 /// that.
-fn pid(engine: &str, name: &str) -> Result<u32, String> {
-    let text = inspect(engine, name, "{{.State.Pid}}")?;
-    let what = || format!("printed `{}` instead of a process ID", text.trim());
-    text.trim().parse().map_err(|_| what())
+fn pid(engine: &Engine, name: &str) -> Result<u32, String> {
+    match engine {
+        Engine::Program(program) => {
+            let text = inspect(program, name, "{{.State.Pid}}")?;
+            let what = || format!("printed `{}` instead of a process ID", text.trim());
+            text.trim().parse().map_err(|_| what())
+        }
+        Engine::Socket(socket) => Ok(engine_api::container(socket, name)?.state.pid),
+    }
 }
 
 /// Returns the name of a container, and its addresses by the engine's names of the networks, or why the engine does not say
 /// that.
 fn endpoints(
-    engine: &str,
+    engine: &Engine,
     name: &str,
 ) -> Result<(String, BTreeMap<String, EndpointSettings>), String> {
-    let format = "{{.Name}} {{json .NetworkSettings.Networks}}";
-    let text = inspect(engine, name, format)?;
-    let (own, networks) = text.split_once(' ').ok_or("printed no list of networks")?;
+    let (own, endpoints) = match engine {
+        Engine::Program(program) => {
+            let format = "{{.Name}} {{json .NetworkSettings.Networks}}";
+            let text = inspect(program, name, format)?;
+            let (own, networks) = text.split_once(' ').ok_or("printed no list of networks")?;
+            let endpoints: Result<Option<_>, _> = serde_json::from_str(networks);
+            let why = |error| format!("printed no list of networks: {error}");
+            (own.to_owned(), endpoints.map_err(why)?)
+        }
+        Engine::Socket(socket) => {
+            let container = engine_api::container(socket, name)?;
+            (container.name, container.network_settings.networks)
+        }
+    };
     // Docker's names are paths.
-    let own = own.strip_prefix('/').unwrap_or(own).to_owned();
-    let endpoints: Result<Option<_>, _> = serde_json::from_str(networks);
-    let endpoints = endpoints.map_err(|error| format!("printed no list of networks: {error}"))?;
+    let own = own.strip_prefix('/').unwrap_or(&own).to_owned();
     Ok((own, endpoints.unwrap_or_default()))
 }
 
 /// Returns a part of what the engine knows of a container, or the engine's words if it knows no such container.
-fn inspect(engine: &str, name: &str, format: &str) -> Result<String, String> {
+fn inspect(program: &str, name: &str, format: &str) -> Result<String, String> {
     let arguments = ["container", "inspect", "--format", format, "--", name];
-    ask(engine, &arguments)
+    ask(program, &arguments)
 }
 
 /// Returns what the engine prints, or the line of its refusal.
-fn ask(engine: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(engine)
+fn ask(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .output()
@@ -236,6 +309,20 @@ fn ask(engine: &str, arguments: &[&str]) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_socket_of_an_engine_is_the_usual_one_unless_its_variable_names_another() {
+        let usual = "/var/run/docker.sock";
+        let found = |variable| socket(variable, usual);
+        assert_eq!(found(None), Some(usual.into()));
+        assert_eq!(found(Some("")), Some(usual.into()));
+        let other = "unix:///run/user/1000/docker.sock";
+        assert_eq!(
+            found(Some(other)),
+            Some("/run/user/1000/docker.sock".into())
+        );
+        assert_eq!(found(Some("tcp://192.0.2.1:2376")), None);
+    }
 
     #[test]
     fn a_hardware_address_has_six_bytes() {

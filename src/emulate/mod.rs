@@ -10,6 +10,7 @@ pub(crate) mod attach;
 mod carrier;
 mod confinement;
 mod containers;
+mod engine_api;
 pub(crate) mod engines;
 mod holder;
 mod inserted;

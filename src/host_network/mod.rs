@@ -15,6 +15,7 @@ use std::process::Command;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use netio::bed::{BedConfig, BedError, CLIENT, HOST};
@@ -28,7 +29,7 @@ pub(crate) use self::resolver::{HOST_NAME, is_on_loopback};
 
 use self::gateway::{Gateway, Pasta};
 use self::probe::ResolverProbe;
-use self::relay::{Relay, Route};
+use self::relay::{Relay, Route, Service};
 use self::resolver::{RESOLV_CONF, Resolver};
 use crate::notes::{note, warn};
 use crate::testbed::EmulatedBed;
@@ -41,7 +42,13 @@ pub(crate) struct Published {
     at: SocketAddr,
     /// The port of the command.
     port: u16,
+    /// True if the command listens on its localhost, which connections reach without the link.
+    is_on_localhost: bool,
 }
+
+/// The longest time that a connection to the command's localhost waits until the command listens. Programs that start a
+/// server of this kind, such as the driver of a browser, connect as soon as the port accepts connections.
+const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The host's side, prepared before this process enters namespaces.
 pub(crate) struct HostNetwork {
@@ -147,10 +154,15 @@ impl HostNetwork {
             let routes = routes_to_host(bed.client(), &self.host_ports, families)?;
             relays.push(Relay::start(bed.client(), routes)?);
         }
-        if !self.published.is_empty() {
-            let routes = self.published.into_iter().map(to_command);
-            let routes = routes.collect::<Result<_>>()?;
-            relays.push(Relay::start(bed.server(), routes)?);
+        let published = self.published.into_iter();
+        let (on_localhost, on_address): (Vec<_>, Vec<_>) =
+            published.partition(|(_, published)| published.is_on_localhost);
+        for (end, published) in [(bed.client(), on_localhost), (bed.server(), on_address)] {
+            if !published.is_empty() {
+                let routes = published.into_iter().map(to_command);
+                let routes = routes.collect::<Result<_>>()?;
+                relays.push(Relay::start(end, routes)?);
+            }
         }
         note_families(families);
         let mut files = resolver::other_files(families)?;
@@ -207,17 +219,26 @@ impl FromStr for Published {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` does not name a port to publish: write HOST_PORT:PORT or ADDRESS:HOST_PORT:PORT, such as 8080:80"
+                "`{text}` does not name a port to publish: write HOST_PORT:PORT, HOST_PORT:localhost:PORT or \
+                 ADDRESS:HOST_PORT:PORT, such as 8080:80"
             )
         };
         let (at, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().ok().filter(|port| *port > 0);
+        let (at, is_on_localhost) = match at.strip_suffix(":localhost") {
+            Some(at) => (at, true),
+            None => (at, false),
+        };
         let at = match at.parse::<u16>() {
             Ok(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
             Err(_) => at.parse(),
         };
         match (at, port) {
-            (Ok(at), Some(port)) => Ok(Self { at, port }),
+            (Ok(at), Some(port)) => Ok(Self {
+                at,
+                port,
+                is_on_localhost,
+            }),
             _ => Err(wrong()),
         }
     }
@@ -241,7 +262,10 @@ fn routes_to_host(
         // A kernel without IPv6 has no such address.
         let v6 = client.run(|| listen(Ipv6Addr::LOCALHOST.into()))?.ok();
         let v4 = v4.with_context(|| format!("--host-port {port}"))?;
-        let to = SocketAddr::new(host, *port);
+        let to = Service {
+            at: SocketAddr::new(host, *port),
+            patience: Duration::ZERO,
+        };
         let listeners = [Some(v4), v6].into_iter().flatten();
         routes.extend(listeners.map(|from| Route { from, to }));
     }
@@ -250,15 +274,25 @@ fn routes_to_host(
 
 /// Relays from a port of the host to a port of the command.
 fn to_command((listener, published): (TcpListener, Published)) -> Result<Route> {
+    let (address, place, patience) = if published.is_on_localhost {
+        (
+            Ipv4Addr::LOCALHOST,
+            "the command's localhost",
+            START_PATIENCE,
+        )
+    } else {
+        (CLIENT.v4, "the command", Duration::ZERO)
+    };
     note(format_args!(
-        "farwire: {} of the host is port {} of the command",
+        "farwire: {} of the host is port {} of {place}",
         listener.local_addr()?,
         published.port
     ));
-    Ok(Route {
-        from: listener,
-        to: SocketAddr::new(CLIENT.v4.into(), published.port),
-    })
+    let to = Service {
+        at: SocketAddr::new(address.into(), published.port),
+        patience,
+    };
+    Ok(Route { from: listener, to })
 }
 
 /// Says which family the command does not have.
@@ -281,12 +315,28 @@ mod tests {
     fn a_published_port_is_on_the_loopback_unless_an_address_is_given() {
         let published = |text: &str| {
             text.parse::<Published>()
-                .map(|p| (p.at.to_string(), p.port))
+                .map(|p| (p.at.to_string(), p.port, p.is_on_localhost))
         };
-        assert_eq!(published("8080:80"), Ok(("127.0.0.1:8080".into(), 80)));
-        assert_eq!(published("0.0.0.0:1:2"), Ok(("0.0.0.0:1".into(), 2)));
-        assert_eq!(published("[::1]:8080:80"), Ok(("[::1]:8080".into(), 80)));
-        for wrong in ["80", "", ":", "8080:0", "a:80", "1:2:3", "8080:70000"] {
+        let right = |at: &str, port, is_on_localhost| Ok((at.to_owned(), port, is_on_localhost));
+        assert_eq!(published("8080:80"), right("127.0.0.1:8080", 80, false));
+        assert_eq!(published("0.0.0.0:1:2"), right("0.0.0.0:1", 2, false));
+        assert_eq!(published("[::1]:8080:80"), right("[::1]:8080", 80, false));
+        let own = "4444:localhost:5555";
+        assert_eq!(published(own), right("127.0.0.1:4444", 5555, true));
+        let of_all = "0.0.0.0:4444:localhost:5555";
+        assert_eq!(published(of_all), right("0.0.0.0:4444", 5555, true));
+        for wrong in [
+            "80",
+            "",
+            ":",
+            "8080:0",
+            "a:80",
+            "1:2:3",
+            "8080:70000",
+            "localhost:80",
+            ":localhost:80",
+            "1:localhost",
+        ] {
             let error = published(wrong).unwrap_err();
             assert!(error.contains("such as 8080:80"), "{error}");
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use netio::netns::NetNs;
@@ -18,11 +18,21 @@ const MOST_CONNECTIONS: usize = 1_024;
 const BUFFER: usize = 64 * 1024;
 /// The pause after a connection could not be accepted, because there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The interval at which a connection tries to reach a service that does not listen yet.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// A port and the service to which its connections are relayed.
 pub(super) struct Route {
     pub(super) from: TcpListener,
-    pub(super) to: SocketAddr,
+    pub(super) to: Service,
+}
+
+/// A service to which connections are relayed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    pub(super) at: SocketAddr,
+    /// The longest time that a connection waits while the service does not listen yet.
+    pub(super) patience: Duration,
 }
 
 /// A running relay, which ends with its connections when this is dropped.
@@ -79,7 +89,7 @@ impl Drop for Relay {
 }
 
 /// The runtime of a relay, and its ports with the services.
-type Begun = (tokio::runtime::Runtime, Vec<(Listener, SocketAddr)>);
+type Begun = (tokio::runtime::Runtime, Vec<(Listener, Service)>);
 
 /// Enters the namespace, in which the calling thread then makes all connections.
 fn begin(namespace: &NetNs, routes: Vec<Route>) -> Result<Begun> {
@@ -99,7 +109,7 @@ fn begin(namespace: &NetNs, routes: Vec<Route>) -> Result<Begun> {
 }
 
 /// Accepts connections permanently.
-async fn accept(from: Listener, to: SocketAddr) {
+async fn accept(from: Listener, to: Service) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -118,9 +128,9 @@ async fn accept(from: Listener, to: SocketAddr) {
 }
 
 /// Relays one connection to its end. If the service cannot be reached, the connection is reset.
-async fn relay(near: TcpStream, to: SocketAddr) {
+async fn relay(near: TcpStream, to: Service) {
     let relayed = async {
-        let far = TcpStream::connect(to).await?;
+        let far = connect(&near, to).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         tokio::try_join!(copy(&near, &far), copy(&far, &near))
@@ -128,6 +138,34 @@ async fn relay(near: TcpStream, to: SocketAddr) {
     if relayed.await.is_err() {
         let _ = SockRef::from(&near).set_linger(Some(Duration::ZERO));
     }
+}
+
+/// Connects to a service. While the service does not listen, it tries again as long as the client waits and the patience
+/// lasts.
+async fn connect(near: &TcpStream, to: Service) -> io::Result<TcpStream> {
+    let began = Instant::now();
+    loop {
+        let refused = match TcpStream::connect(to.at).await {
+            // A free port of the loopback can be connected to itself (RFC 9293 section 3.5, simultaneous open).
+            Ok(far) if far.local_addr()? == to.at => io::ErrorKind::ConnectionRefused.into(),
+            Ok(far) => return Ok(far),
+            Err(error) => error,
+        };
+        if refused.kind() != io::ErrorKind::ConnectionRefused || began.elapsed() >= to.patience {
+            return Err(refused);
+        }
+        tokio::time::sleep(RETRY).await;
+        if is_gone(near).await {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+    }
+}
+
+/// Returns true if the client has ended its connection without having sent anything.
+async fn is_gone(near: &TcpStream) -> bool {
+    let mut first = [0];
+    let peeked = tokio::time::timeout(Duration::ZERO, near.peek(&mut first)).await;
+    matches!(peeked, Ok(Ok(0) | Err(_)))
 }
 
 /// Copies one direction to its end, and passes the end on.
@@ -159,6 +197,8 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream as Connection;
 
+    use socket2::{Domain, Socket, Type};
+
     /// Returns a listener on a free port of the loopback, with its address.
     fn listener() -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -167,7 +207,8 @@ mod tests {
     }
 
     /// Accepts connections in the namespace of the test, which needs no privilege for that.
-    fn relay_here(from: TcpListener, to: SocketAddr) -> JoinHandle<()> {
+    fn relay_here(from: TcpListener, at: SocketAddr, patience: Duration) -> JoinHandle<()> {
+        let to = Service { at, patience };
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -185,7 +226,7 @@ mod tests {
     #[test]
     fn each_direction_ends_by_itself() {
         let ((from, at), (service, to)) = (listener(), listener());
-        let relayed = relay_here(from, to);
+        let relayed = relay_here(from, to, Duration::ZERO);
         let mut near = Connection::connect(at).unwrap();
         let (mut far, _) = service.accept().unwrap();
         near.write_all(b"question").unwrap();
@@ -203,10 +244,39 @@ mod tests {
     fn a_connection_to_a_service_that_is_not_there_is_reset() {
         let ((from, at), (service, to)) = (listener(), listener());
         drop(service);
-        let relayed = relay_here(from, to);
+        let relayed = relay_here(from, to, Duration::ZERO);
         let mut near = Connection::connect(at).unwrap();
         let reset = near.read(&mut [0]).unwrap_err();
         assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
+        relayed.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_waits_for_a_service_that_does_not_listen_yet() {
+        let (from, at) = listener();
+        // A bound socket that does not listen keeps the port and refuses connections.
+        let service = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        service.bind(&any.into()).unwrap();
+        let to = service.local_addr().unwrap().as_socket().unwrap();
+        let relayed = relay_here(from, to, Duration::from_secs(100));
+        let mut near = Connection::connect(at).unwrap();
+        near.write_all(b"question").unwrap();
+        service.listen(1).unwrap();
+        let (mut far, _) = TcpListener::from(service).accept().unwrap();
+        let mut text = [0; 8];
+        far.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"question");
+        drop((near, far));
+        relayed.join().unwrap();
+    }
+
+    #[test]
+    fn a_client_that_waits_no_longer_is_forgotten() {
+        let ((from, at), (service, to)) = (listener(), listener());
+        drop(service);
+        let relayed = relay_here(from, to, Duration::from_secs(100));
+        drop(Connection::connect(at).unwrap());
         relayed.join().unwrap();
     }
 }

@@ -21,6 +21,8 @@ use test_support::suite::{Need, Suite};
 
 /// The tool that a page needs for the Python package. `make test-tools` installs it, and the package is that of the checkout.
 const PYTEST: &str = "pytest";
+/// The tools for tests with browsers, Playwright and Selenium, which `make test-tools` installs together beside pytest.
+const PLAYWRIGHT: &str = "playwright";
 
 #[test_support::tests]
 fn add(suite: &mut Suite) {
@@ -32,6 +34,7 @@ fn add(suite: &mut Suite) {
         needs.extend(tools.flat_map(|tool| match tool.as_str() {
             "pasta" => vec![Need::HostNetwork, Need::DefaultRoute],
             PYTEST => vec![Need::PythonTool("bin/pytest")],
+            PLAYWRIGHT => vec![Need::PythonTool("bin/playwright")],
             _ => vec![Need::Tool(tool.leak())],
         }));
         for left_out in blocks.iter().filter_map(|block| block.not_run.as_ref()) {

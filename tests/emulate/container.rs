@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
@@ -12,17 +12,19 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::attach::{counts, least_rtt_ms};
-use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, succeeds_in};
+use test_support::process::{
+    self, ends_with, farwire, has, ip, run_in, stdout, succeeds_in, wait_for,
+};
 use test_support::wan_box::WanBox;
 
 /// A namespace in which Podman runs containers, with separate storage, configuration and a separate bridge.
-struct Podman {
-    host: NetNs,
+pub(super) struct Podman {
+    pub(super) host: NetNs,
     dir: TempDir,
 }
 
 impl Podman {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let host = NetNs::create()?;
         ip(&host, "link set lo up")?;
         let podman = Self {
@@ -63,7 +65,7 @@ impl Podman {
     }
 
     /// Starts a container of this name on `network`.
-    fn run(&self, name: &str, network: &str) -> Result<()> {
+    pub(super) fn run(&self, name: &str, network: &str) -> Result<()> {
         let limits = "--ulimit nofile=20000:20000 --ulimit nproc=10000:10000 --cap-add net_raw";
         let line = format!(
             "run --detach --name {name} --label app=shop --network {network} {limits} tools /bin/sleep 1000"
@@ -73,23 +75,36 @@ impl Podman {
             .map(drop)
     }
 
-    fn address(&self, name: &str) -> Result<String> {
+    pub(super) fn address(&self, name: &str) -> Result<String> {
         let format = "{{.NetworkSettings.IPAddress}}";
         let address = self.podman(&format!("container inspect --format {format} {name}"))?;
         Ok(address.trim().to_owned())
     }
 
-    fn podman(&self, line: &str) -> Result<String> {
+    pub(super) fn podman(&self, line: &str) -> Result<String> {
         let mut command = Command::new(self.bin().join("podman"));
         command.args(line.split(' ')).stdin(Stdio::null());
         Ok(stdout(&succeeds_in(&self.host, &mut command)?))
     }
 
-    /// Returns the program under test, which finds this Podman.
-    fn farwire(&self) -> Command {
+    /// Returns the program under test, which finds this Podman and no other engine.
+    pub(super) fn farwire(&self) -> Command {
         let mut command = farwire();
         command.env("PATH", self.bin());
+        command.env("DOCKER_HOST", "unix:///no/such/docker.sock");
         command
+    }
+
+    /// Serves Podman's API at `socket` until the process is killed.
+    fn serve(&self, socket: &Path) -> Result<Child> {
+        let mut command = Command::new(self.bin().join("podman"));
+        command.args(["system", "service", "--time", "0"]);
+        command.arg(format!("unix://{}", socket.display()));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::null());
+        let service = self.host.run(|| command.spawn())??;
+        wait_for("the socket of Podman", || Ok(socket.exists().then_some(())))?;
+        Ok(service)
     }
 
     fn refuses(&self, line: &str, code: i32, words: &str) -> Result<()> {
@@ -222,6 +237,53 @@ fn a_container_that_cannot_get_a_link_is_refused_and_one_that_is_removed_ends_it
     let left = ip(&podman.host, "-brief link show type veth")?;
     ensure!(left.is_empty(), "{left}");
     Ok(())
+}
+
+#[test_support::test(
+    Root,
+    Ingress,
+    Device("bridge"),
+    Tool("podman"),
+    Tool("runc"),
+    Tool("/usr/lib/podman/netavark"),
+    Tool("iptables"),
+    Tool("busybox"),
+    Tool("ip"),
+    Tool("ping")
+)]
+fn without_podman_on_path_its_socket_is_asked() -> Result<()> {
+    let podman = Podman::start()?;
+    podman.run("web", "bridge")?;
+    let socket = podman.dir.path().join("api.sock");
+    let mut service = podman.serve(&socket)?;
+    let farwire = || {
+        let mut command = podman.farwire();
+        command.env("PATH", podman.dir.path().join("tree"));
+        command.env("CONTAINER_HOST", format!("unix://{}", socket.display()));
+        command
+    };
+    let try_socket = || -> Result<()> {
+        let web = podman.address("web")?;
+        for line in [
+            "--container web --delay 20ms",
+            "--label app=shop --delay 20ms",
+        ] {
+            let wan = WanBox::start_at(farwire(), &podman.host, line)?;
+            let mut ping = Command::new("ping");
+            let output = succeeds_in(&podman.host, ping.args(["-q", "-c", "3", &web]))?;
+            let least = least_rtt_ms(&stdout(&output))?;
+            ensure!(least >= 40.0, "{line}: {least} ms");
+            wan.stop()?;
+        }
+        let mut nobody = farwire();
+        nobody.args(["emulate", "--container", "nobody"]);
+        let refused = run_in(&podman.host, &mut nobody)?;
+        ends_with(&refused, 2, "no such container").map(drop)
+    };
+    let tried = try_socket();
+    service.kill()?;
+    service.wait()?;
+    tried
 }
 
 /// Returns the arguments of `farwire emulate` that the guide shows.

@@ -1,8 +1,13 @@
 //! A link at containers that an engine names: by container, label, service and network, also in rules and after a restart.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::{env, fs, iter};
 
 use anyhow::{Context, Result, ensure};
@@ -35,10 +40,43 @@ impl Engines {
         Ok(fs::rename(new, path)?)
     }
 
+    /// Answers at the socket of Docker's API as its engine does: `answer` returns the JSON for the target of a request, or
+    /// `None` for a container that the engine does not know.
+    fn serve(&self, answer: impl Fn(&str) -> Option<String> + Send + 'static) -> Result<()> {
+        let listener = UnixListener::bind(self.socket())?;
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                // A client that has gone is not the engine's fault.
+                let _ = connection.and_then(|mut connection| {
+                    let mut request = [0; 4_096];
+                    let length = connection.read(&mut request)?;
+                    let request = String::from_utf8_lossy(&request[..length]);
+                    let target = request.split(' ').nth(1).unwrap_or_default();
+                    let unknown = r#"{"message": "No such container: web"}"#;
+                    let (status, body) = match answer(target) {
+                        Some(body) => ("200 OK", body),
+                        None => ("404 Not Found", unknown.to_owned()),
+                    };
+                    let length = body.len();
+                    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+                    connection.write_all((head + &body).as_bytes())
+                });
+            }
+        });
+        Ok(())
+    }
+
+    /// Returns the place of the socket of Docker's API, which is not there unless this serves it.
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("docker.sock")
+    }
+
     /// Returns the program under test, which finds these engines and no others.
     fn farwire(&self) -> Command {
         let mut command = farwire();
         command.env("PATH", self.dir.path());
+        command.env("CONTAINER_HOST", "unix:///no/such/podman.sock");
+        command.env("DOCKER_HOST", format!("unix://{}", self.socket().display()));
         command
     }
 }
@@ -81,6 +119,61 @@ fn a_container_that_restarts_is_attached_again_and_one_that_is_removed_ends_its_
     ensure!(status.code() == Some(1), "{status}: {said}");
     let left = ip(&bridged.host, "-brief link show type veth")?;
     ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+/// The answers have the form that Docker's documentation of its API shows.
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn without_the_program_of_an_engine_its_socket_is_asked_also_after_a_restart() -> Result<()> {
+    const REMOVED: u32 = u32::MAX;
+    let bridged = Bridged::start()?;
+    let mut own = bridged.connect(2)?;
+    let text = ip(&own.ns, "-brief link show eth0")?;
+    let mac = text.split_whitespace().nth(2).context("no address")?;
+    let mac = mac.to_owned();
+    let pid = Arc::new(AtomicU32::new(own.pid()));
+    let engines = Engines::new()?;
+    let answered = Arc::clone(&pid);
+    engines.serve(move |target| {
+        let pid = answered.load(Ordering::Relaxed);
+        match target {
+            "/containers/web/json" if pid != REMOVED => Some(format!(
+                r#"{{"Id": "6f", "Name": "/web", "State": {{"Running": {}, "Pid": {pid}}},
+                    "NetworkSettings": {{"Networks": {{"front": {{"IPAddress": "10.9.0.2", "GlobalIPv6Address": "",
+                    "MacAddress": "{mac}"}}}}}}}}"#,
+                pid > 0
+            )),
+            "/containers/json?filters=%7B%22label%22%3A%5B%22app%3Dshop%22%5D%7D" => {
+                Some(r#"[{"Id": "6f", "Names": ["/web"]}]"#.to_owned())
+            }
+            _ => None,
+        }
+    })?;
+    for line in ["--container web --network front", "--label app=shop"] {
+        WanBox::start_at(engines.farwire(), &bridged.host, line)?.stop()?;
+    }
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--container", "nobody"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    ends_with(&refused, 2, "docker.sock: No such container")?;
+
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    pid.store(0, Ordering::Relaxed);
+    drop(own);
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    own = bridged.connect(2)?;
+    pid.store(own.pid(), Ordering::Relaxed);
+    wan.await_line("container web is back: its link is inserted at veth2")?;
+    let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    let least = least_rtt_ms(&stdout(&output))?;
+    ensure!(least >= 40.0, "{least} ms");
+    pid.store(REMOVED, Ordering::Relaxed);
+    drop(own);
+    let (status, said) = wan.end()?;
+    has(&said, "container web was removed, and with it the network")?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
     Ok(())
 }
 
@@ -133,6 +226,30 @@ fn a_container_that_is_attached_again_is_shown_with_its_new_interface() -> Resul
     ensure!(of_container.name == "veth4", "{of_container:?}");
     ensure!(of_container.gone == 1, "{of_container:?}");
     Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_changes_its_network_gets_its_link_at_the_new_interface() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    ip(&bridged.host, "link del veth2")?;
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    let pid = own.pid();
+    let pair = format!("link add veth5 type veth peer name eth1 netns {pid}");
+    ip(&bridged.host, &pair)?;
+    ip(&bridged.host, "link set veth5 master br0 up")?;
+    ip(&own.ns, "addr add 10.9.0.2/24 dev eth1")?;
+    ip(&own.ns, "link set eth1 up")?;
+    wan.await_line("container web is back: its link is inserted at veth5")?;
+    let ping = ["-q", "-c", "3", "-i", "0.1", "-W", "10", "10.9.0.2"];
+    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    let least = least_rtt_ms(&stdout(&output))?;
+    ensure!(least >= 40.0, "{least} ms");
+    wan.stop().map(drop)
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]

@@ -16,5 +16,6 @@ mod page;
 mod recovery;
 mod refusals;
 mod service;
+mod soak;
 mod transparent;
 mod tunnels;

@@ -1,9 +1,12 @@
 //! With `--net host`, the command reaches what the host reaches, through the link.
 
+mod browser;
+mod soak;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -112,7 +115,7 @@ with zipfile.ZipFile('sample-1.0-py3-none-any.whl', 'w') as wheel:
     let mut sh = Command::new("sh");
     sh.args(["-c", prepare]).env("WHEEL", wheel);
     process::succeeds(sh.current_dir(directory.path()))?;
-    let (mut server, port) = serve_folder(&host, directory.path())?;
+    let (mut server, port) = serve_folder(host.own(), "127.0.0.1", directory.path())?;
     let url = format!("http://host.farwire.internal:{port}");
     let pip = process::python_tool("bin/pip");
     let line = format!(
@@ -153,6 +156,29 @@ fn a_port_of_the_command_is_published_on_the_host() -> Result<()> {
     let mut farwire = host.own().run(|| command.spawn())??;
     let fetched = process::wait_for("the published port", || {
         // Until the command listens, connections are reset.
+        let fetched = host.own().run(|| fetch("127.0.0.1:8080", "/page"))?;
+        Ok(fetched.ok().filter(|text| !text.is_empty()))
+    });
+    end(&mut farwire, Signal::SIGTERM)?;
+    has(&fetched?, "published")
+}
+
+#[test_support::test(HostNetwork, Tool("python3"))]
+fn a_port_of_the_commands_localhost_is_published_without_the_link() -> Result<()> {
+    let host = Host::start(false)?;
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("page"), "published")?;
+    let mut command = farwire_unprivileged()?;
+    command
+        .args(["exec", "--net", "host", "--loss", "100%"])
+        .args(["-p", "8080:localhost:80", "--"])
+        .args(["python3", "-m", "http.server", "--bind", "127.0.0.1", "80"])
+        .current_dir(directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut farwire = host.own().run(|| command.spawn())??;
+    let fetched = process::wait_for("the published port", || {
+        // The port does not exist before farwire has started. Then a connection waits until the command listens.
         let fetched = host.own().run(|| fetch("127.0.0.1:8080", "/page"))?;
         Ok(fetched.ok().filter(|text| !text.is_empty()))
     });
@@ -214,7 +240,6 @@ fn the_commands_resolv_conf_is_for_it_alone_and_the_far_end_is_still_there() -> 
     Ok(())
 }
 
-/// On a machine where the device belongs to root alone, as it does without udev, the test makes one for everybody.
 #[test_support::test(
     HostNetwork,
     Root,
@@ -227,13 +252,8 @@ fn a_user_other_than_0_reaches_the_host_as_itself() -> Result<()> {
     let host = Host::start(false)?;
     let port = serve_text(host.own(), "127.0.0.1", "near")?;
     let directory = tempfile::tempdir()?;
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
-    let script = "mknod $0/tun c 10 200 && chmod 666 $0/tun && mount --bind $0/tun /dev/net/tun && \
-                  exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$@\"";
     let line = format!("id -u; curl -sS --max-time 60 http://host.farwire.internal:{port}/");
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]);
-    command.arg(directory.path()).arg(process::program());
+    let mut command = farwire_of_user_1001(directory.path())?;
     command.args(["exec", "--net", "host", "--", "sh", "-c", &line]);
     let output = process::succeeds_in(host.own(), &mut command)?;
     ensure!(stdout(&output) == "1001\nnear", "{output:?}");
@@ -342,20 +362,34 @@ fn exec(host: &Host, options: &[&str], line: &str) -> Result<Output> {
     process::run_in(host.own(), &mut command)
 }
 
-/// Serves the files in `folder` on the loopback of `host` until the process is killed. Returns it and its port.
-fn serve_folder(host: &Host, folder: &Path) -> Result<(Child, u16)> {
+/// Returns the program under test as user 1001 runs it, whose home is `directory`. On a machine where the device of taps
+/// belongs to root alone, as it does without udev, the user gets one for everybody.
+fn farwire_of_user_1001(directory: &Path) -> Result<Command> {
+    const USER: u32 = 1001;
+    let script = "mknod $0/tun c 10 200 && chmod 666 $0/tun && mount --bind $0/tun /dev/net/tun && \
+                  exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$@\"";
+    chown(directory, Some(USER), Some(USER))?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.arg(directory).arg(process::program());
+    command.env("HOME", directory).env("TMPDIR", directory);
+    Ok(command)
+}
+
+/// Serves the files in `folder` at a free port of `address` in `ns` until the process is killed. Returns it and its port.
+fn serve_folder(ns: &NetNs, address: &str, folder: &Path) -> Result<(Child, u16)> {
     let script = "
 import functools, http.server, sys
 files = functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[1])
-server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), files)
+server = http.server.ThreadingHTTPServer((sys.argv[2], 0), files)
 print(server.server_port, flush=True)
 server.serve_forever()
 ";
     let mut command = Command::new("python3");
-    command.args(["-c", script]).arg(folder);
+    command.args(["-c", script]).arg(folder).arg(address);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(Stdio::null());
-    let mut server = host.own().run(|| command.spawn())??;
+    let mut server = ns.run(|| command.spawn())??;
     let stdout = server.stdout.take().context("no output")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;

@@ -1,14 +1,17 @@
-//! Chromium, driven through chromedriver by the WebDriver protocol (W3C, "WebDriver", 2018).
+//! Chromium and Firefox, driven through chromedriver and geckodriver by the WebDriver protocol (W3C, "WebDriver", 2018).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use test_support::process::wait_for;
+use test_support::process::{end_of, wait_for};
 
 /// The key of an element's reference in an answer (WebDriver, §12).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -25,12 +28,26 @@ pub(crate) struct Browser {
 impl Browser {
     /// Starts a browser that saves downloads to `downloads`.
     pub(crate) fn start(downloads: &Path) -> Result<Self> {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
+        Self::start_with(downloads, &[])
+    }
+
+    /// Starts a browser with further arguments.
+    pub(crate) fn start_with(downloads: &Path, arguments: &[&str]) -> Result<Self> {
+        let mut driver = Command::new("chromedriver");
+        driver.arg("--port=0");
+        // The sandbox needs rights that tests do not always have; the page is our own.
+        let arguments = [&["--no-sandbox", "--disable-quic"][..], arguments].concat();
+        Self::by(driver, &chromium(downloads, &arguments))
+    }
+
+    /// Starts a driver, which prints its port on the loopback, and a browser with these capabilities.
+    pub(crate) fn by(mut command: Command, capabilities: &Value) -> Result<Self> {
+        let mut driver = command
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("chromedriver")?;
+            .context("the driver")?;
         let port = port_of(&mut driver)?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -40,7 +57,7 @@ impl Browser {
             agent: config.build().into(),
             session: format!("http://127.0.0.1:{port}/session"),
         };
-        let answer = browser.post("", &capabilities(downloads))?;
+        let answer = browser.post("", capabilities)?;
         let id = answer["sessionId"].as_str().context("no session")?;
         browser.session = format!("{}/{id}", browser.session);
         Ok(browser)
@@ -111,6 +128,13 @@ impl Browser {
             .collect())
     }
 
+    /// Ends the browser, and then its driver by SIGTERM.
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.agent.delete(&self.session).call()?;
+        kill(Pid::from_raw(self.driver.id().try_into()?), Signal::SIGTERM)?;
+        end_of(&mut self.driver).map(drop)
+    }
+
     fn element(&self, selector: &str) -> Result<String> {
         let by = json!({ "using": "css selector", "value": selector });
         let found = self.post("/element", &by)?;
@@ -142,25 +166,41 @@ impl Drop for Browser {
 /// Reads the port on which a driver says that it listens.
 fn port_of(driver: &mut Child) -> Result<u16> {
     let stdout = driver.stdout.take().context("no output")?;
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
-        let port = line.strip_prefix("ChromeDriver was started successfully on port ");
-        if let Some(port) = port {
-            return Ok(port.trim_end_matches('.').parse()?);
-        }
-    }
-    anyhow::bail!("chromedriver ended before it listened")
+    let mut lines = BufReader::new(stdout).lines();
+    let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let of_chromium = line.strip_prefix("ChromeDriver was started successfully on port ");
+        let of_firefox = || Some(line.split_once("Listening on 127.0.0.1:")?.1);
+        let port = of_chromium.or_else(of_firefox)?;
+        port.trim_end_matches('.').parse().ok()
+    });
+    // geckodriver fails if nobody reads what it prints later.
+    thread::spawn(move || lines.for_each(drop));
+    port.context("the driver ended before it listened")
 }
 
-/// A headless Chromium that contacts nothing by itself. Its sandbox needs rights that tests do not always have; the page is our own.
-fn capabilities(downloads: &Path) -> Value {
+/// A headless Firefox, which is this program.
+pub(crate) fn firefox(program: &Path) -> Value {
+    let options = json!({ "binary": program, "args": ["-headless"] });
+    json!({ "capabilities": { "alwaysMatch": { "moz:firefoxOptions": options } } })
+}
+
+/// A headless Chromium that contacts nothing by itself, with these further arguments.
+pub(crate) fn chromium(downloads: &Path, further: &[&str]) -> Value {
+    let usual = [
+        "--headless",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--window-size=1280,900",
+    ];
+    let arguments = [&usual[..], further].concat();
     json!({ "capabilities": { "alwaysMatch": {
         "goog:loggingPrefs": { "browser": "SEVERE" },
         "goog:chromeOptions": {
-            "args": [
-                "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-                "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",
-            ],
+            "args": arguments,
             "prefs": { "download.default_directory": downloads, "download.prompt_for_download": false },
         },
     } } })

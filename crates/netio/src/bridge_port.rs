@@ -4,10 +4,11 @@ use std::io;
 
 use futures_util::TryStreamExt as _;
 use rtnetlink::packet_route::link::{
-    BridgeStpState, InfoBridge, InfoBridgePort, InfoData, InfoPortData, LinkAttribute, LinkInfo,
-    LinkMessage,
+    AfSpecBridge, BridgeStpState, BridgeVlanInfo, BridgeVlanInfoFlags, InfoBridge, InfoBridgePort,
+    InfoData, InfoPortData, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage,
 };
-use rtnetlink::{Handle, LinkBridgePort, LinkUnspec};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::{Handle, LinkBridgePort, LinkBridgeVlan, LinkUnspec};
 use serde::{Deserialize, Serialize};
 
 use crate::iface::{Interface, InterfaceError};
@@ -44,9 +45,11 @@ pub enum BridgePortError {
         "the bridge {0} runs the spanning tree protocol, which would block a new port for up to 30 s"
     )]
     SpanningTree(String),
-    /// The bridge filters VLANs.
-    #[error("the bridge {0} filters VLANs (vlan_filtering), which a new port does not take over")]
-    Vlans(String),
+    /// The port maps VLANs to tunnels.
+    #[error(
+        "the port {0} maps VLANs to tunnels (vlan_tunnel), which a new port does not take over"
+    )]
+    VlanTunnels(String),
     /// An interface could not be looked up or changed.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
@@ -76,18 +79,23 @@ impl BridgePort {
                 kind: kind.unwrap_or_default(),
             });
         }
+        let mut filters_vlans = false;
         for info in bridge_infos(&message(bridge.index)?) {
             match info {
                 InfoBridge::StpState(state) if *state != BridgeStpState::Disabled => {
                     return Err(BridgePortError::SpanningTree(bridge.name));
                 }
-                InfoBridge::VlanFiltering(true) => {
-                    return Err(BridgePortError::Vlans(bridge.name));
-                }
+                InfoBridge::VlanFiltering(on) => filters_vlans = *on,
                 _ => {}
             }
         }
-        let settings = PortSettings::of(port_infos(&message(port.index)?));
+        let mut settings = PortSettings::of(port_infos(&message(port.index)?));
+        if filters_vlans {
+            if settings.flags.contains(&(PortFlag::VlanTunnel, true)) {
+                return Err(BridgePortError::VlanTunnels(port.name.clone()));
+            }
+            settings.vlans = Some(vlans_of(port.index)?);
+        }
         Ok(Self {
             bridge: bridge.name,
             settings,
@@ -109,7 +117,12 @@ impl BridgePort {
                 port = port.append_info_data(info);
             }
             let set = handle.link().set_port(port.build()).execute().await;
-            set.context(what)?;
+            set.context(what)
+        })?;
+        if let Some(vlans) = &self.settings.vlans {
+            set_vlans(index, vlans)?;
+        }
+        netlink::call_here(async |handle| {
             let up = LinkUnspec::new_with_index(index).up().build();
             handle.link().set(up).execute().await.context(what)
         })?;
@@ -137,6 +150,17 @@ struct PortSettings {
     cost: Option<u32>,
     group_fwd_mask: Option<u16>,
     flags: Vec<(PortFlag, bool)>,
+    /// Its VLANs, if the bridge filters them.
+    #[serde(default)]
+    vlans: Option<Vec<PortVlan>>,
+}
+
+/// A VLAN of a port, or the first or the last one of a range of equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PortVlan {
+    number: u16,
+    /// The kernel's flags (`BRIDGE_VLAN_INFO_...`, `include/uapi/linux/if_bridge.h`).
+    flags: u16,
 }
 
 /// The settings of a port that are on or off.
@@ -231,6 +255,70 @@ impl PortFlag {
     }
 }
 
+/// Returns the VLANs of the port with the number `index`. Ranges are two entries, in the form in which the kernel also takes
+/// them.
+fn vlans_of(index: u32) -> Result<Vec<PortVlan>, NetlinkError> {
+    // Only a list of all ports has the VLANs (`net/core/rtnetlink.c`, `rtnl_bridge_getlink`).
+    let mut ports = LinkMessage::default();
+    ports.header.interface_family = AddressFamily::Bridge;
+    let in_ranges = LinkAttribute::ExtMask(vec![LinkExtentMask::BrvlanCompressed]);
+    ports.attributes.push(in_ranges);
+    let mut vlans = Vec::new();
+    let listed = netlink::list(RouteNetlinkMessage::GetLink(ports), |answer| {
+        if let RouteNetlinkMessage::NewLink(port) = answer
+            && port.header.index == index
+        {
+            vlans.extend(vlans_in(&port));
+        }
+    });
+    listed.context(|| format!("list the VLANs of interface number {index}"))?;
+    Ok(vlans)
+}
+
+fn vlans_in(port: &LinkMessage) -> impl Iterator<Item = PortVlan> {
+    let specs = port
+        .attributes
+        .iter()
+        .filter_map(|attribute| match attribute {
+            LinkAttribute::AfSpecBridge(specs) => Some(specs),
+            _ => None,
+        });
+    specs.flatten().filter_map(|spec| match spec {
+        AfSpecBridge::VlanInfo(BridgeVlanInfo { flags, vid }) => Some(PortVlan {
+            number: *vid,
+            flags: flags.bits(),
+        }),
+        _ => None,
+    })
+}
+
+/// Gives the port with the number `index` these VLANs and no others. A new port has the default VLAN of its bridge.
+fn set_vlans(index: u32, vlans: &[PortVlan]) -> Result<(), NetlinkError> {
+    let what = || format!("set the VLANs of interface number {index}");
+    let present = vlans_of(index)?;
+    netlink::call_here(async |handle| {
+        if !present.is_empty() {
+            let old = vlan_message(index, &present);
+            let remove = handle.link().del_with_message(old).execute().await;
+            remove.context(what)?;
+        }
+        if vlans.is_empty() {
+            return Ok(());
+        }
+        let new = vlan_message(index, vlans);
+        handle.link().set(new).execute().await.context(what)
+    })
+}
+
+/// Returns the request that adds or removes VLANs of the port with the number `index`.
+fn vlan_message(index: u32, vlans: &[PortVlan]) -> LinkMessage {
+    let port = LinkBridgeVlan::new(index);
+    let port = vlans.iter().fold(port, |port, PortVlan { number, flags }| {
+        port.vlan(*number, BridgeVlanInfoFlags::from_bits_retain(*flags))
+    });
+    port.build()
+}
+
 /// Returns the kernel's description of the interface with the number `index`.
 fn message(index: u32) -> Result<LinkMessage, NetlinkError> {
     netlink::call_here(async |handle: Handle| {
@@ -289,5 +377,26 @@ mod tests {
         let [priority, cost, hairpin, _, isolated, _] = infos;
         let right = [priority, cost, hairpin, isolated];
         assert_eq!(back.infos().collect::<Vec<_>>(), right);
+    }
+
+    #[test]
+    fn vlans_are_set_as_they_were_read() {
+        let vlan = |number, flags| PortVlan { number, flags };
+        // VLAN 10 is that of frames without a tag (1 << 1 | 1 << 2), and 100 to 110 are a range (1 << 3, 1 << 4).
+        let vlans = [vlan(10, 6), vlan(100, 8), vlan(110, 16)];
+        let message = vlan_message(7, &vlans);
+        assert_eq!(message.header.index, 7);
+        assert_eq!(message.header.interface_family, AddressFamily::Bridge);
+        assert_eq!(vlans_in(&message).collect::<Vec<_>>(), vlans);
+        let settings = PortSettings {
+            vlans: Some(vlans.to_vec()),
+            ..PortSettings::default()
+        };
+        let json = serde_json::to_string(&settings).unwrap();
+        let back: PortSettings = serde_json::from_str(&json).unwrap();
+        assert_eq!(back, settings);
+        let earlier = r#"{"priority":32,"cost":2,"group_fwd_mask":0,"flags":[]}"#;
+        let earlier: PortSettings = serde_json::from_str(earlier).unwrap();
+        assert_eq!(earlier.vlans, None);
     }
 }

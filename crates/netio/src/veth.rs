@@ -48,9 +48,7 @@ impl HostEnd {
     /// # Errors
     /// The namespace cannot be entered (CAP_SYS_ADMIN), or a request to the kernel fails.
     pub fn all_of(namespace: &NetNs) -> Result<Vec<Self>, HostEndError> {
-        let failed = |source| HostEndError::Same { source };
-        let there = namespace.run(netns::cookie_here)?.map_err(failed)?;
-        if there == netns::cookie_here().map_err(failed)? {
+        if is_here(namespace)? {
             return Ok(Vec::new());
         }
         // The kernel gives a namespace its number when it lists an interface that leads there.
@@ -76,6 +74,27 @@ impl HostEnd {
         });
         Ok(pairs.collect())
     }
+
+    /// Returns true if `namespace` has an end of a veth pair whose other end is in another namespace. Call it if
+    /// [`all_of`](Self::all_of) has found none: then that is not the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// Those of [`all_of`](Self::all_of).
+    pub fn are_elsewhere(namespace: &NetNs) -> Result<bool, HostEndError> {
+        if is_here(namespace)? {
+            return Ok(false);
+        }
+        let inside = namespace.run(Interface::all)??;
+        let mut ends = inside.iter().filter(|inside| is_veth(inside));
+        Ok(ends.any(|end| end.depends_on_namespace.is_some()))
+    }
+}
+
+/// Returns true if `namespace` is that of the calling thread.
+fn is_here(namespace: &NetNs) -> Result<bool, HostEndError> {
+    let failed = |source| HostEndError::Same { source };
+    let there = namespace.run(netns::cookie_here)?.map_err(failed)?;
+    Ok(there == netns::cookie_here().map_err(failed)?)
 }
 
 /// Returns the kernel's number of `namespace` in the namespace of the calling thread (`RTM_GETNSID`, `net/core/net_namespace.c`);

@@ -444,12 +444,15 @@ fn try_tunnels() -> Result<()> {
     })?
 }
 
+/// A bridge that filters VLANs, as a kind of interface.
+const VLAN_BRIDGE: &str = "bridge vlan_filtering 1";
+
 /// Tries to create an interface of this kind on a test bed.
 fn try_device(kind: &str) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let options = match kind {
         "vxlan" => "id 1 dev wan dstport 4789",
-        "bridge" => "",
+        "bridge" | VLAN_BRIDGE => "",
         _ => "local 10.77.0.1 remote 10.77.0.2",
     };
     process::ip(

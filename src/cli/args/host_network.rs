@@ -29,7 +29,7 @@ pub(crate) struct HostNetworkArgs {
         hide_short_help = true
     )]
     host_port: Vec<u16>,
-    /// Publish the command's TCP port: HOST_PORT:PORT or ADDRESS:HOST_PORT:PORT
+    /// Publish the command's TCP port: [ADDRESS:]HOST_PORT:[localhost:]PORT
     #[arg(
         short = 'p',
         long = "publish",

@@ -1,0 +1,210 @@
+//! Chromium with its sandbox and Firefox on the host's network behind a link, as an ordinary user runs them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{farwire_of_user_1001, serve_folder};
+use crate::page::browser::{Browser, chromium, firefox};
+use test_support::host::{Host, OTHER};
+use test_support::process::{self, farwire, ip, succeeds};
+use test_support::wan_box::Summary;
+
+/// The port of the driver behind the link, and the same one of the host.
+const PORT: &str = "9515";
+/// The title of the page, and the milliseconds from the request to the first byte of the answer, which a round trip precedes.
+const TITLE_AND_ROUND_TRIP: &str = "
+    const [page] = performance.getEntriesByType('navigation');
+    return [document.title, page.responseStart - page.requestStart];";
+/// The resolution of the times of a page, in ms (W3C, "High Resolution Time", section 7).
+const RESOLUTION_MS: f64 = 0.2;
+/// The same in Firefox, which rounds its times and adds an error (its setting privacy.reduceTimerPrecision).
+const FIREFOX_RESOLUTION_MS: f64 = 3.0;
+
+/// Returns the command that runs the driver of a browser behind a link with these options.
+fn driver_behind(directory: &Path, options: &[&str], driver: &Path) -> Result<Command> {
+    let mut command = farwire_of_user_1001(directory)?;
+    let port = format!("{PORT}:localhost:{PORT}");
+    command.args(["exec", "--net", "host", "-p", &port]);
+    command.args(options).arg("--").arg(driver);
+    command.arg(format!("--port={PORT}"));
+    Ok(command)
+}
+
+/// Starts Chromium and its driver behind a link with these options, on the network of the calling thread.
+fn browser_behind(directory: &Path, options: &[&str], arguments: &[&str]) -> Result<Browser> {
+    let driver = driver_behind(directory, options, Path::new("chromedriver"))?;
+    Browser::by(driver, &chromium(directory, arguments))
+}
+
+#[test_support::test(
+    HostNetwork,
+    Root,
+    OrdinaryUser,
+    Tool("unshare"),
+    Tool("setpriv"),
+    Tool("python3"),
+    Tool("chromium"),
+    Tool("chromedriver")
+)]
+fn chromium_in_its_sandbox_loads_pages_through_a_link_that_is_changed_meanwhile() -> Result<()> {
+    let host = Host::start(false)?;
+    let pages = tempfile::tempdir()?;
+    fs::write(pages.path().join("page.html"), "<title>shop</title>")?;
+    let (mut near, near_port) = serve_folder(host.own(), "127.0.0.1", pages.path())?;
+    let (mut far, far_port) = serve_folder(host.other(), OTHER[0], pages.path())?;
+    let urls = [
+        format!("http://host.farwire.internal:{near_port}/page.html"),
+        format!("http://{}:{far_port}/page.html", OTHER[0]),
+    ];
+    let directory = tempfile::tempdir()?;
+    let at = format!("unix:{}", directory.path().join("socket").display());
+    let tried = host.own().run(|| -> Result<()> {
+        let options = ["--delay", "20ms", "--listen", &at];
+        let browser = browser_behind(directory.path(), &options, &["--disable-quic"])?;
+        for (delay, least_ms) in [("20ms", 40.0), ("60ms", 120.0)] {
+            succeeds(farwire().args(["set", "link", "--at", &at, "--delay", delay]))?;
+            for url in &urls {
+                browser.open(url)?;
+                let found = browser.run(TITLE_AND_ROUND_TRIP)?;
+                let took = found[1].as_f64().context("no time")?;
+                ensure!(
+                    found[0] == "shop" && took >= least_ms - RESOLUTION_MS,
+                    "{url} with a delay of {delay}: {found}"
+                );
+            }
+        }
+        browser.end()
+    });
+    for server in [&mut near, &mut far] {
+        server.kill()?;
+        server.wait()?;
+    }
+    tried?
+}
+
+#[test_support::test(
+    HostNetwork,
+    Root,
+    OrdinaryUser,
+    Tool("unshare"),
+    Tool("setpriv"),
+    Tool("python3"),
+    Tool("firefox-esr"),
+    Peer("geckodriver")
+)]
+fn firefox_loads_a_page_through_the_link() -> Result<()> {
+    let host = Host::start(false)?;
+    let pages = tempfile::tempdir()?;
+    fs::write(pages.path().join("page.html"), "<title>shop</title>")?;
+    let (mut server, port) = serve_folder(host.own(), "127.0.0.1", pages.path())?;
+    let directory = tempfile::tempdir()?;
+    let capabilities = firefox(&which::which("firefox-esr")?);
+    let tried = host.own().run(|| -> Result<()> {
+        let geckodriver = process::peer("geckodriver");
+        let driver = driver_behind(directory.path(), &["--delay", "50ms"], &geckodriver)?;
+        let browser = Browser::by(driver, &capabilities)?;
+        browser.open(&format!("http://host.farwire.internal:{port}/page.html"))?;
+        let found = browser.run(TITLE_AND_ROUND_TRIP)?;
+        let took = found[1].as_f64().context("no time")?;
+        ensure!(
+            found[0] == "shop" && took >= 100.0 - FIREFOX_RESOLUTION_MS,
+            "{found}"
+        );
+        browser.end()
+    });
+    server.kill()?;
+    server.wait()?;
+    tried?
+}
+
+/// The function `gathered` returns the description of `peer` with all its addresses.
+const GATHERED: &str = "
+    const gathered = (peer) => new Promise((done) => {
+        const look = () => peer.iceGatheringState === 'complete' && done(peer.localDescription.sdp);
+        peer.onicegatheringstatechange = look;
+        look();
+    });";
+/// The number of messages, each of which is longer than half a packet.
+const MESSAGES: u64 = 200;
+
+#[test_support::test(
+    HostNetwork,
+    Root,
+    OrdinaryUser,
+    Tool("unshare"),
+    Tool("setpriv"),
+    Tool("ip"),
+    Tool("chromium"),
+    Tool("chromedriver")
+)]
+fn messages_of_webrtc_meet_the_loss_of_the_link() -> Result<()> {
+    let host = Host::start(false)?;
+    // A browser takes the address from which it would reach the internet.
+    ip(host.other(), "route add default via 192.0.2.1")?;
+    // Its addresses stay addresses: nobody here answers multicast DNS.
+    let arguments = ["--disable-features=WebRtcHideLocalIpsWithMdns"];
+    let [own, other] = [tempfile::tempdir()?, tempfile::tempdir()?];
+    let json = own.path().join("summary.json");
+    let options = ["--up-loss", "5%", "--json"];
+    let options = [&options[..], &[json.to_str().context("a path of UTF-8")?]].concat();
+    let near = host
+        .own()
+        .run(|| browser_behind(own.path(), &options, &arguments))??;
+    let far = host
+        .other()
+        .run(|| Browser::start_with(other.path(), &arguments))??;
+    let of_near = |script: String| -> Result<Value> { host.own().run(|| near.run(&script))? };
+    let of_far = |script: String| -> Result<Value> { host.other().run(|| far.run(&script))? };
+    let offer = of_near(format!(
+        "{GATHERED} return (async () => {{
+            window.peer = new RTCPeerConnection();
+            window.lossy = peer.createDataChannel('lossy', {{ ordered: false, maxRetransmits: 0 }});
+            window.sure = peer.createDataChannel('sure');
+            window.opened = Promise.all([lossy, sure].map((channel) =>
+                new Promise((done) => {{ channel.onopen = done; }})));
+            await peer.setLocalDescription();
+            return gathered(peer);
+        }})();"
+    ))?;
+    let answer = of_far(format!(
+        "{GATHERED} return (async () => {{
+            window.peer = new RTCPeerConnection();
+            [window.received, window.isEnded] = [0, false];
+            peer.ondatachannel = ({{ channel }}) => {{
+                channel.onmessage = () => {{
+                    if (channel.label === 'sure') window.isEnded = true; else window.received += 1;
+                }};
+            }};
+            await peer.setRemoteDescription({{ type: 'offer', sdp: {offer} }});
+            await peer.setLocalDescription();
+            return gathered(peer);
+        }})();"
+    ))?;
+    // The script of a driver has little time, so it only begins this.
+    of_near(format!(
+        "window.sending = (async () => {{
+            await peer.setRemoteDescription({{ type: 'answer', sdp: {answer} }});
+            await opened;
+            for (let sent = 0; sent < {MESSAGES}; sent++) lossy.send('x'.repeat(1000));
+            while (lossy.bufferedAmount > 0) await new Promise((done) => setTimeout(done, 10));
+            sure.send('end');
+        }})();"
+    ))?;
+    host.other().run(|| far.wait("window.isEnded"))??;
+    let received = of_far("return window.received;".to_owned())?;
+    let received = received.as_u64().context("no number")?;
+    host.own().run(move || near.end())??;
+    host.other().run(move || far.end())??;
+    let summary: Summary = serde_json::from_slice(&fs::read(json)?)?;
+    let lost = MESSAGES - received;
+    // Packets of the handshake and acknowledgements may be lost as well.
+    ensure!(
+        received > 0 && lost > 0 && lost <= summary.up.lost(),
+        "{received} received: {summary:?}"
+    );
+    Ok(())
+}
