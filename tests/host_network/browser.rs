@@ -1,16 +1,15 @@
-//! Chromium with its sandbox and Firefox on the host's network behind a link, as an ordinary user runs them.
+//! Chromium with its sandbox on the host's network behind a link, as an ordinary user runs it.
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{farwire_of_user_1001, serve_folder};
-use crate::page::browser::{Browser, chromium, firefox};
+use crate::page::browser::Browser;
 use test_support::host::{Host, OTHER};
-use test_support::process::{self, farwire, ip, succeeds};
+use test_support::process::{farwire, ip, succeeds};
 use test_support::wan_box::Summary;
 
 /// The port of the driver behind the link, and the same one of the host.
@@ -21,23 +20,15 @@ const TITLE_AND_ROUND_TRIP: &str = "
     return [document.title, page.responseStart - page.requestStart];";
 /// The resolution of the times of a page, in ms (W3C, "High Resolution Time", section 7).
 const RESOLUTION_MS: f64 = 0.2;
-/// The same in Firefox, which rounds its times and adds an error (its setting privacy.reduceTimerPrecision).
-const FIREFOX_RESOLUTION_MS: f64 = 3.0;
-
-/// Returns the command that runs the driver of a browser behind a link with these options.
-fn driver_behind(directory: &Path, options: &[&str], driver: &Path) -> Result<Command> {
-    let mut command = farwire_of_user_1001(directory)?;
-    let port = format!("{PORT}:localhost:{PORT}");
-    command.args(["exec", "--net", "host", "-p", &port]);
-    command.args(options).arg("--").arg(driver);
-    command.arg(format!("--port={PORT}"));
-    Ok(command)
-}
 
 /// Starts Chromium and its driver behind a link with these options, on the network of the calling thread.
 fn browser_behind(directory: &Path, options: &[&str], arguments: &[&str]) -> Result<Browser> {
-    let driver = driver_behind(directory, options, Path::new("chromedriver"))?;
-    Browser::by(driver, &chromium(directory, arguments))
+    let mut driver = farwire_of_user_1001(directory)?;
+    let port = format!("{PORT}:localhost:{PORT}");
+    driver.args(["exec", "--net", "host", "-p", &port]);
+    driver.args(options).args(["--", "chromedriver"]);
+    driver.arg(format!("--port={PORT}"));
+    Browser::by(driver, directory, arguments)
 }
 
 #[test_support::test(
@@ -83,41 +74,6 @@ fn chromium_in_its_sandbox_loads_pages_through_a_link_that_is_changed_meanwhile(
         server.kill()?;
         server.wait()?;
     }
-    tried?
-}
-
-#[test_support::test(
-    HostNetwork,
-    Root,
-    OrdinaryUser,
-    Tool("unshare"),
-    Tool("setpriv"),
-    Tool("python3"),
-    Tool("firefox-esr"),
-    Peer("geckodriver")
-)]
-fn firefox_loads_a_page_through_the_link() -> Result<()> {
-    let host = Host::start(false)?;
-    let pages = tempfile::tempdir()?;
-    fs::write(pages.path().join("page.html"), "<title>shop</title>")?;
-    let (mut server, port) = serve_folder(host.own(), "127.0.0.1", pages.path())?;
-    let directory = tempfile::tempdir()?;
-    let capabilities = firefox(&which::which("firefox-esr")?);
-    let tried = host.own().run(|| -> Result<()> {
-        let geckodriver = process::peer("geckodriver");
-        let driver = driver_behind(directory.path(), &["--delay", "50ms"], &geckodriver)?;
-        let browser = Browser::by(driver, &capabilities)?;
-        browser.open(&format!("http://host.farwire.internal:{port}/page.html"))?;
-        let found = browser.run(TITLE_AND_ROUND_TRIP)?;
-        let took = found[1].as_f64().context("no time")?;
-        ensure!(
-            found[0] == "shop" && took >= 100.0 - FIREFOX_RESOLUTION_MS,
-            "{found}"
-        );
-        browser.end()
-    });
-    server.kill()?;
-    server.wait()?;
     tried?
 }
 

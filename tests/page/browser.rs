@@ -1,9 +1,8 @@
-//! Chromium and Firefox, driven through chromedriver and geckodriver by the WebDriver protocol (W3C, "WebDriver", 2018).
+//! Chromium, driven through chromedriver by the WebDriver protocol (W3C, "WebDriver", 2018).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -37,17 +36,17 @@ impl Browser {
         driver.arg("--port=0");
         // The sandbox needs rights that tests do not always have; the page is our own.
         let arguments = [&["--no-sandbox", "--disable-quic"][..], arguments].concat();
-        Self::by(driver, &chromium(downloads, &arguments))
+        Self::by(driver, downloads, &arguments)
     }
 
-    /// Starts a driver, which prints its port on the loopback, and a browser with these capabilities.
-    pub(crate) fn by(mut command: Command, capabilities: &Value) -> Result<Self> {
+    /// Starts a driver, which prints its port on the loopback, and a browser with these further arguments.
+    pub(crate) fn by(mut command: Command, downloads: &Path, arguments: &[&str]) -> Result<Self> {
         let mut driver = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("the driver")?;
+            .context("chromedriver")?;
         let port = port_of(&mut driver)?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -57,7 +56,7 @@ impl Browser {
             agent: config.build().into(),
             session: format!("http://127.0.0.1:{port}/session"),
         };
-        let answer = browser.post("", capabilities)?;
+        let answer = browser.post("", &capabilities(downloads, arguments))?;
         let id = answer["sessionId"].as_str().context("no session")?;
         browser.session = format!("{}/{id}", browser.session);
         Ok(browser)
@@ -166,26 +165,18 @@ impl Drop for Browser {
 /// Reads the port on which a driver says that it listens.
 fn port_of(driver: &mut Child) -> Result<u16> {
     let stdout = driver.stdout.take().context("no output")?;
-    let mut lines = BufReader::new(stdout).lines();
-    let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
-        let of_chromium = line.strip_prefix("ChromeDriver was started successfully on port ");
-        let of_firefox = || Some(line.split_once("Listening on 127.0.0.1:")?.1);
-        let port = of_chromium.or_else(of_firefox)?;
-        port.trim_end_matches('.').parse().ok()
-    });
-    // geckodriver fails if nobody reads what it prints later.
-    thread::spawn(move || lines.for_each(drop));
-    port.context("the driver ended before it listened")
-}
-
-/// A headless Firefox, which is this program.
-pub(crate) fn firefox(program: &Path) -> Value {
-    let options = json!({ "binary": program, "args": ["-headless"] });
-    json!({ "capabilities": { "alwaysMatch": { "moz:firefoxOptions": options } } })
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        let port = line.strip_prefix("ChromeDriver was started successfully on port ");
+        if let Some(port) = port {
+            return Ok(port.trim_end_matches('.').parse()?);
+        }
+    }
+    anyhow::bail!("chromedriver ended before it listened")
 }
 
 /// A headless Chromium that contacts nothing by itself, with these further arguments.
-pub(crate) fn chromium(downloads: &Path, further: &[&str]) -> Value {
+fn capabilities(downloads: &Path, further: &[&str]) -> Value {
     let usual = [
         "--headless",
         "--disable-gpu",
