@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use conditions::trace::{Trace, TraceError, TraceFormat};
+use conditions::trace::{self, Trace, TraceError, TraceFormat};
 use conditions::{LinkSpec, TraceSpec};
 
-/// The file of a trace, the one with its delays, and the format that was named.
-type Source = (PathBuf, Option<PathBuf>, Option<TraceFormat>);
+/// The file of a trace, those beside it with its delays, its light load and its offsets, and the format that was named.
+type Source = (PathBuf, [Option<PathBuf>; 3], Option<TraceFormat>);
 
 /// The traces that this process has read, because many links may follow one file.
 static READ: Mutex<BTreeMap<Source, Arc<Trace>>> = Mutex::new(BTreeMap::new());
@@ -33,9 +33,13 @@ pub(crate) fn read(spec: &mut TraceSpec, find: impl Fn(&Path) -> Result<PathBuf>
         return Ok(());
     }
     let file = find(Path::new(&spec.file))?;
-    let delays = spec.delays.as_ref().map(|name| find(Path::new(name)));
-    let delays = delays.transpose()?;
-    let key = (file.clone(), delays.clone(), spec.format);
+    let beside =
+        |name: &Option<String>| name.as_ref().map(|name| find(Path::new(name))).transpose();
+    let delays = beside(&spec.delays)?;
+    let light = beside(&spec.light)?;
+    let offsets = beside(&spec.offsets)?;
+    let all = [&delays, &light, &offsets].map(Option::clone);
+    let key = (file.clone(), all, spec.format);
     let mut known = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(trace) = known.get(&key) {
         spec.set_trace(Arc::clone(trace));
@@ -46,6 +50,15 @@ pub(crate) fn read(spec: &mut TraceSpec, find: impl Fn(&Path) -> Result<PathBuf>
     if let Some(delays) = &delays {
         spec.read_delays(open(delays)?)
             .map_err(|error| located(delays, error))?;
+    }
+    if let Some(light) = &light {
+        let offsets = offsets.map(|file| {
+            let read = trace::read_offsets(open(&file)?);
+            read.map_err(|error| located(&file, error))
+        });
+        let offsets = offsets.transpose()?.unwrap_or_default();
+        spec.read_light(open(light)?, offsets)
+            .map_err(|error| located(light, error))?;
     }
     if let Some(trace) = spec.trace() {
         known.insert(key, Arc::clone(trace));

@@ -119,6 +119,9 @@ fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
         ("both.csv", "t,rate,delay,jitter,loss\n100,5,6,7,8\n"),
         ("link.toml", "delay = '5ms'\n[down]\ntrace = 'back.csv'\n"),
         ("other.toml", "trace = '../x.csv'\n"),
+        ("heavy", "5\n10\n"),
+        ("light", "0 20 0\n9 20\n12 20 0\n"),
+        ("offsets", "100 1\n200 x\n"),
     ];
     for (line, words) in [
         (
@@ -140,6 +143,22 @@ fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
         (
             "--trace both.csv",
             "both.csv:2: numbers without units may be farwire's columns or TheaterQ's",
+        ),
+        (
+            "--trace heavy,light=light",
+            "light:2: a train has at least one delivery",
+        ),
+        (
+            "--up-trace heavy,light=light,offsets=offsets",
+            "offsets:2: offset: `x` is not a number of milliseconds",
+        ),
+        (
+            "--trace light",
+            "light:1: this may be a light load of CellReplay",
+        ),
+        (
+            "--trace heavy,offsets=offsets",
+            "offsets: they belong to a light load: name its file too",
         ),
         ("--trace none.csv", "none.csv: cannot open"),
         ("--trace .", ".: a directory is no trace: name a file"),

@@ -170,7 +170,7 @@ impl Stage for CellReplayStage {
 
     fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
         let first = self.delayed.front().map_or(Nanos::MAX, |first| first.at);
-        // What the full load serves at the same time has left it before another packet comes.
+        // A packet that the full load has served by then leaves it before another one comes.
         if self.full.next().is_some_and(|served| served <= first) {
             return self.full.wake(at, out);
         }

@@ -104,6 +104,15 @@ impl LightLoad {
         Self { offsets, ..self }
     }
 
+    /// Returns it with trains whose first packets have no delay.
+    #[must_use]
+    pub fn without_delays(&self) -> Self {
+        let mut without = self.clone();
+        let trains = without.trains.iter_mut();
+        trains.for_each(|train| train.delay = Nanos::ZERO);
+        without
+    }
+
     /// Returns the number of the train in force at a time since the link's start, and the delay then, on the straight
     /// line to the next train.
     pub(crate) fn begin(&self, at: Nanos) -> (usize, Nanos) {
