@@ -1,5 +1,6 @@
 //! The rate, delay and loss that conditions state over a time, without any packet.
 
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +29,8 @@ pub struct OutlinePeriod {
     pub from: Nanos,
     /// The time at which they end.
     pub until: Nanos,
-    /// The slowest rate, in bit/s of the L2 bytes of full frames; the average of one that fluctuates. 0 while nothing
-    /// passes, and `None` without a limit.
+    /// The slowest rate, in bit/s of the L2 bytes of full frames; the average of one that fluctuates, and of one that
+    /// serves at given times. 0 while nothing passes, and `None` without a limit.
     pub rate: Option<u64>,
     /// The largest deviation from that rate, as a share of it: 0 to 1.
     pub fluctuation: f64,
@@ -143,7 +144,7 @@ impl Averages {
 }
 
 /// Returns the figures of these stages, one for each time at which any of them changes, or at `most` times if there are
-/// more.
+/// more. Where a stage serves at given times, there is one for each window in which they are counted.
 fn stated(stages: &[StageSpec], from: Nanos, until: Nanos, most: usize) -> Vec<OutlinePeriod> {
     if until <= from {
         return Vec::new();
@@ -156,8 +157,13 @@ fn stated(stages: &[StageSpec], from: Nanos, until: Nanos, most: usize) -> Vec<O
     }
     times.sort_unstable();
     times.dedup();
-    if times.len() > most {
-        let parts = (most as u64).max(1);
+    let is_shortened = most < usize::MAX && served::is_any_traced(stages);
+    if times.len() > most || is_shortened {
+        let most = (most as u64).max(1);
+        let parts = match is_shortened {
+            true => served::windows(until - from).min(most),
+            false => most,
+        };
         let length = u128::from((until - from).0);
         let at = |part: u64| {
             let since = length * u128::from(part) / u128::from(parts);
@@ -222,7 +228,9 @@ fn figures(stages: &PathStages, from: Nanos, until: Nanos) -> OutlinePeriod {
     let rate = if stages.behaviours().any(is_closed) {
         Some(0)
     } else {
-        stages.slowest(FULL_FRAME).map(|(rate, _)| rate.get())
+        let stated = stages.slowest(FULL_FRAME).map(|(rate, _)| rate.get());
+        let served = served::rate(stages, from, until);
+        stated.into_iter().chain(served).min()
     };
     let fluctuation = stages
         .bottlenecks()

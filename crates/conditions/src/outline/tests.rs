@@ -98,6 +98,29 @@ fn the_figures_of_a_trace_and_of_outages_follow_their_times() {
 }
 
 #[test]
+fn the_rate_of_a_trace_of_times_is_what_it_served_in_a_window() {
+    // Ten packets of 1,504 bytes in the first tenth of a second, and the last one at the end of the second tenth.
+    let times: String = (1..=10)
+        .chain([20])
+        .map(|time| format!("{}\\n", time * 10))
+        .collect();
+    let text = format!("trace = {{ file = 'x', content = \"{times}\" }}");
+    let all = OverTime::of(&crate::read::toml_text(&text).unwrap()).unwrap();
+    let rates = |from, until| {
+        let [from, until] = [from, until].map(Nanos::from_millis);
+        let up = all.between(from, until, 10).up;
+        up.iter().map(|one| one.rate.unwrap()).collect::<Vec<_>>()
+    };
+    // Nine times are before 100 ms, and the tenth is at 100 ms. The trace begins again at 200 ms, with its last time.
+    assert_eq!(rates(0, 200), [9 * 120_320, 120_320]);
+    assert_eq!(rates(200, 400), [10 * 120_320, 120_320]);
+    let at = |ms| all.at(Nanos::from_millis(ms))[0].rate;
+    assert_eq!(at(150), Some(6 * 120_320));
+    assert_eq!(at(200), Some(120_320));
+    assert_eq!(at(0), None);
+}
+
+#[test]
 fn every_profile_states_a_rate_a_delay_and_whether_it_loses_packets() {
     for profile in PROFILES {
         let outline = Outline::of(&profile.conditions(), MINUTE).unwrap();
