@@ -180,6 +180,7 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     let files = [
         ("drive.csv", drive),
         ("samples.tsv", "when\tdown\n0\t5\n1\t0\n2\t7.5\n"),
+        ("light", "0 20 0\n3000 40 0 1\n4000 99 0\n"),
     ];
     let run = |line: &str| -> Result<String> {
         let mut command = with_files(folder.path(), &files)?;
@@ -195,6 +196,8 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     ensure!(down.lines().count() == 1_000 + 1_000, "{}", down.len());
     run("drive.csv --only rate --to mahimahi --out drive.down")?;
     has(&run("drive.down")?, "mahimahi: 2000 lines, 4 s\n")?;
+    let loads: Value = serde_json::from_str(&run("drive.down --light light --json -")?)?;
+    ensure!(loads["delay_ms"]["greatest"] == 40.0, "{loads}");
     let rates = run("drive.down --to csv --every 2s")?;
     // Both windows have the same mean, so one line states it.
     ensure!(rates == "t,rate\n0ns,6.016mbit\n4s,\n", "{rates}");
