@@ -13,7 +13,7 @@ FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # Targets whose every case has 256 MB of memory and 1 s: a stranger's file or request must not cost more. Memory that was freed is given
 # back soon, or the sanitizer would keep as much as the limit; and the fuzzer weighs no inputs, or its own tables would.
-FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq trace_netem trace_pair trace_samples
+FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq trace_netem trace_pair trace_cellreplay trace_samples
 FUZZ_LIMITS = -rss_limit_mb=256 -malloc_limit_mb=256 -timeout=1 -entropic=0
 # A model of netem-trace has up to a million lines, whatever its length.
 FUZZ_MANY_LINES = -timeout=10

@@ -196,6 +196,23 @@ pub fn trace_pair(bytes: &[u8]) {
     }
 }
 
+/// Reads the three files of CellReplay, with bytes of 0 between the times of the full load, the light load, and its offsets by size: a
+/// link that follows them carries packets.
+pub fn trace_cellreplay(bytes: &[u8]) {
+    let mut files = bytes.splitn(3, |byte| *byte == 0);
+    let [full, light, offsets] =
+        [files.next(), files.next(), files.next()].map(Option::unwrap_or_default);
+    let offsets = trace::read_offsets(offsets).unwrap_or_default();
+    let mut spec = TraceSpec::named("x");
+    spec.format = Some(TraceFormat::Mahimahi);
+    spec.light = Some("y".to_owned());
+    let read = spec.read(full);
+    let read = read.and_then(|()| spec.read_light(light, offsets));
+    if read.is_ok() {
+        carry_by(spec);
+    }
+}
+
 /// Reads samples as a trace. The first line has the column, the unit, the time between two samples, and the number of lines for each.
 pub fn trace_samples(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n');
@@ -363,13 +380,14 @@ mod tests {
         include_str!("../fuzz/corpus/trace_netem/pattern"),
     ];
     const PAIR: &str = include_str!("../fuzz/corpus/trace_pair/leo");
+    const LOADS: &str = include_str!("../fuzz/corpus/trace_cellreplay/driving");
     const SAMPLES: &str = include_str!("../fuzz/corpus/trace_samples/throughput");
     const BYTES: &[u8] = b"0159-e.'\"}],:n %=[\n";
 
     /// A correct text, the number of its changed copies, and the function that reads them.
     type Case = (&'static str, usize, fn(&[u8]));
 
-    const CASES: [Case; 13] = [
+    const CASES: [Case; 14] = [
         (SCENARIO, 100, scenarios),
         (LINK, 100, links),
         (LINKS, 100, links),
@@ -382,6 +400,7 @@ mod tests {
         (TRACES[2], 100, trace_theaterq),
         (TRACES[3], 100, trace_netem),
         (PAIR, 100, trace_pair),
+        (LOADS, 100, trace_cellreplay),
         (SAMPLES, 100, trace_samples),
     ];
 

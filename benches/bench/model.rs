@@ -1,10 +1,10 @@
-//! The cost of a packet in the model alone and in rules, measured by `cargo bench -p farwire-model -p farwire-conditions`.
+//! The cost of a packet in the model alone, in rules and on links that follow traces, measured by `cargo bench -p farwire-model -p farwire-conditions`.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-use crate::report::rows::{Quantity, Row};
+use crate::report::rows::{Beside, Better, Quantity, Row};
 use crate::report::spread::Spread;
 use crate::results::Outcome;
 
@@ -29,12 +29,46 @@ pub(crate) fn run() -> Result<Outcome> {
         ),
     );
     let text = String::from_utf8_lossy(&output.stdout);
-    outcome.rows(text.lines().filter_map(row));
+    let mut rows: Vec<Row> = text.lines().filter_map(row).collect();
+    compare_traces(&mut rows);
+    outcome.rows(rows);
     ensure!(
         !outcome.rows.is_empty(),
         "cargo bench printed no figures: {text}"
     );
     Ok(outcome)
+}
+
+/// Compares links that follow a trace with the same link without one.
+fn compare_traces(rows: &mut [Row]) {
+    let without = rows.iter().find(|row| row.quantity.what == "no trace");
+    let Some(without) = without.map(|row| row.value) else {
+        return;
+    };
+    let traces = rows
+        .iter_mut()
+        .filter(|row| row.quantity.what.starts_with("trace "));
+    for row in traces {
+        let Spread {
+            median,
+            least,
+            most,
+            ..
+        } = row.value;
+        row.quantity.better = Better::Neither;
+        row.peer = Some(Beside {
+            name: "no trace".to_owned(),
+            value: without,
+            cpu: None,
+            ratio: Spread {
+                median: median / without.median,
+                least: least / without.most,
+                most: most / without.least,
+                lower_quartile: least / without.most,
+                interval: None,
+            },
+        });
+    }
 }
 
 /// Reads a line such as "├─ delay   12.3 µs │ 15 µs │ 12.9 µs │ 13 µs │ 100 │ 100": fastest, slowest, median, mean.

@@ -33,6 +33,13 @@ pub(crate) struct TraceArgs {
     /// Format of the file [default: its content decides]
     #[arg(long, value_name = "FORMAT", value_parser = format_name(), conflicts_with = "from_samples")]
     format: Option<TraceFormat>,
+    /// Describe the delays of CellReplay's light load in this file too, beside the full load in FILE
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["to", "from_samples", "from", "until", "only", "scale_rate", "scale_delay", "scale_time"]
+    )]
+    light: Option<PathBuf>,
     /// Write the trace in this format, in place of a description
     ///
     /// Write the trace in this format, in place of a description. For mahimahi, a rate becomes times at which packets are served; for
@@ -121,7 +128,14 @@ impl TraceArgs {
             }
             None => trace::read(source, self.format).map(|(trace, format)| (trace, Some(format))),
         };
-        read.map_err(|error| located(&self.file, error))
+        let (trace, format) = read.map_err(|error| located(&self.file, error))?;
+        let Some(light) = &self.light else {
+            return Ok((trace, format));
+        };
+        let load = trace::read_light(open(light)?);
+        let joined = load.and_then(|load| trace.with_light(load));
+        let trace = joined.map_err(|error| located(light, error))?;
+        Ok((trace, format))
     }
 
     fn changed(&self, mut trace: Trace) -> Result<Trace> {

@@ -1,15 +1,16 @@
 //! Follows the queues and the drops of a run's links, which reports show below the throughput of
-//! the same seconds.
+//! the same seconds, and tells when their schedules began.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use model::{Counters, DropCause, Waiting};
+use netio::clock;
 
 use crate::forward::stats::QueueState;
 use crate::testbed::Testbed;
 use record::link_history::{DirectionReading, HistoryWriter, LinkHistory, QueueReading};
-use record::now;
+use record::{ago, now};
 
 /// The interval between two readings.
 const EVERY: Duration = Duration::from_millis(100);
@@ -41,6 +42,21 @@ pub(super) fn follow(testbed: &dyn Testbed, ended: &Receiver<()>) -> Vec<Option<
             return histories.into_iter().map(HistoryWriter::finish).collect();
         }
     }
+}
+
+/// Returns the time from which the schedules of each link of a test bed count, in the order of its links; `None` for a link
+/// that waits for its first packet. It is empty for a test bed without links, and for one with too many.
+pub(super) fn begins(testbed: &dyn Testbed) -> Vec<Option<String>> {
+    let links = testbed.forwarders();
+    if links.len() > MOST_LINKS {
+        return Vec::new();
+    }
+    let now = clock::now();
+    let begins = links.iter().map(|(forwarder, link)| {
+        let begin = forwarder.begin(*link);
+        (begin <= now).then(|| ago((now - begin).into()))
+    });
+    begins.collect()
 }
 
 /// Returns the readings of both directions: up and down.

@@ -347,6 +347,7 @@ fn use_testbed(
         drop(end);
         following.join().expect("it only asks and waits")
     });
+    let begins = link_histories::begins(&*testbed);
     let spoilt = testbed.spoilt();
     let clients = testbed.clients();
     watch.enter("tear-down");
@@ -362,6 +363,9 @@ fn use_testbed(
     run.links = links.into_iter().map(LinkCounts::of).collect();
     for (link, history) in run.links.iter_mut().zip(histories) {
         link.history = history;
+    }
+    for (link, begins_at) in run.links.iter_mut().zip(begins) {
+        link.begins_at = begins_at;
     }
 }
 

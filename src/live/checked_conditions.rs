@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use conditions::outline::OverTime;
 use conditions::{Error, LinkSpec, Rules};
 use model::{CheckedPaths, ConfigError};
 
@@ -16,6 +17,8 @@ pub(super) struct CheckedConditions {
     pub(super) description: Arc<str>,
     /// The form for the forwarder; `None` if the link's conditions cannot be changed.
     pub(super) built: Option<(CheckedPaths, Rules)>,
+    /// Their figures at any time; `None` if no schedule, trace, outage or handover changes them.
+    pub(super) over_time: Option<OverTime>,
 }
 
 impl CheckedConditions {
@@ -30,7 +33,11 @@ impl CheckedConditions {
             let paths = CheckedPaths::new(link.config.paths);
             Ok::<_, Error>((paths.map_err(|error| spec.located(error))?, link.rules))
         };
+        let changes = spec.has_schedule() || spec.has_own_times();
+        // Conditions that have no stages are refused when they are built, here or at the start of the link.
+        let over_time = changes.then(|| OverTime::of(&spec).ok()).flatten();
         Ok(Self {
+            over_time,
             built: build.map(built).transpose()?,
             description: in_force(&spec).into(),
             spec,

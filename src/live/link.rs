@@ -18,7 +18,7 @@ use super::keeper::ExpiryAlarm;
 use super::lease::{Lease, LeaseGrant, LeaseId, RevertState};
 use super::meter::LinkMeter;
 use super::moment::{WallClock, seconds, since};
-use super::sample::{Event, EventJournal, EventKind};
+use super::sample::{Event, EventJournal, EventKind, InForce};
 use super::view::{ChangeCause, ChangeResult, ChangeView, LinkView, ScheduleTime, ScheduleView};
 use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
@@ -438,9 +438,23 @@ impl LiveLink {
             return Some(Duration::from_nanos(next.0 - now.0));
         }
         let reading = self.forwarder.read(self.number).ok()?;
-        let revision = lock(&self.state).in_force().number;
+        let (revision, clock, conditions) = {
+            let state = lock(&self.state);
+            let in_force = state.in_force();
+            (
+                in_force.number,
+                in_force.clock,
+                Arc::clone(&state.conditions),
+            )
+        };
+        let time = clock.at(self.time_of_schedules(reading.at));
+        let over_time = conditions.over_time.as_ref();
+        let in_force = InForce {
+            revision,
+            figures: over_time.map(|all| all.at(time)),
+        };
         let start = self.forwarder.start();
-        lock(&self.journal).take(reading, start, revision, &self.wall_clock);
+        lock(&self.journal).take(reading, start, in_force, &self.wall_clock);
         Some(Duration::from_nanos(super::sample::EVERY.0))
     }
 

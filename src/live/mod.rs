@@ -35,7 +35,7 @@ pub(crate) use self::keeper::Keeper;
 pub(crate) use self::lease::{LeaseFor, LeaseGrant, LeaseId};
 pub(crate) use self::link::LiveLink;
 pub(crate) use self::meter::{DirectionMeter, LinkMeter};
-pub(crate) use self::sample::{DirectionSample, Event, EventKind, LinkSample};
+pub(crate) use self::sample::{ConditionsSample, DirectionSample, Event, EventKind, LinkSample};
 pub(crate) use self::view::{ChangeResult, ChangeView, LinkView, ScheduleView};
 pub(crate) use self::words::{in_force, quoted};
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use conditions::outline::OutlinePeriod;
 use model::{Nanos, Waiting};
 use serde::Serialize;
 use tokio::sync::broadcast;
@@ -97,9 +98,32 @@ pub(crate) struct DirectionSample {
     pub(crate) queue_bytes: Option<u64>,
     /// The time that a packet arriving now would wait behind all others, at the current rate.
     pub(crate) queue_delay_ms: Option<f64>,
+    /// The conditions in force at the end of the span; absent if no schedule, trace, outage or handover changes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) in_force: Option<ConditionsSample>,
     /// The counters since the link's start.
     #[serde(flatten)]
     pub(crate) counters: DirectionCounters,
+}
+
+/// Conditions in force in one direction, for packets that match no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct ConditionsSample {
+    /// The slowest rate, in bit/s of the L2 bytes of full frames; 0 while nothing passes, and null without a limit.
+    pub(crate) rate_bit_per_s: Option<u64>,
+    /// The propagation delay.
+    pub(crate) delay_ms: f64,
+    /// The greatest spread of the delay.
+    pub(crate) jitter_ms: f64,
+    /// The share of packets that are lost at random.
+    pub(crate) loss_percent: f64,
+}
+
+/// The revision in force, and the figures of its conditions, up and down, if they change by themselves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InForce {
+    pub(super) revision: u64,
+    pub(super) figures: Option<[OutlinePeriod; 2]>,
 }
 
 /// Round trips by the side at which they are measured: from the arrival of a TCP segment or ICMP echo until its reply leaves there.
@@ -201,11 +225,11 @@ impl EventJournal {
         &mut self,
         now: LinkReading,
         start: Nanos,
-        revision: u64,
+        in_force: InForce,
         wall_clock: &WallClock,
     ) {
         if let Some(before) = self.before.take() {
-            let sample = LinkSample::between(&before, &now, start, revision, wall_clock);
+            let sample = LinkSample::between(&before, &now, start, in_force, wall_clock);
             self.note(EventKind::Sample(sample.into()));
         }
         self.before = Some(now);
@@ -217,7 +241,7 @@ impl LinkSample {
         before: &LinkReading,
         now: &LinkReading,
         start: Nanos,
-        revision: u64,
+        in_force: InForce,
         wall_clock: &WallClock,
     ) -> Self {
         let span_s = seconds(since(before.at, now.at));
@@ -226,7 +250,13 @@ impl LinkSample {
                 let directions = [&reading.summary.up, &reading.summary.down];
                 DirectionCounters::of(directions[side])
             };
-            DirectionSample::between(&of(before), of(now), now.backlogs[side], span_s)
+            let between =
+                DirectionSample::between(&of(before), of(now), now.backlogs[side], span_s);
+            let figures = in_force.figures.as_ref();
+            DirectionSample {
+                in_force: figures.map(|figures| ConditionsSample::of(&figures[side])),
+                ..between
+            }
         };
         let error = &now.summary.departure_error;
         let us = |ns: u64| ns as f64 / 1e3;
@@ -234,7 +264,7 @@ impl LinkSample {
             at: wall_clock.at(now.at),
             at_s: seconds(since(start, now.at)),
             span_s,
-            revision,
+            revision: in_force.revision,
             up: direction(0),
             down: direction(1),
             round_trips: RoundTripSample {
@@ -284,7 +314,19 @@ impl DirectionSample {
             queue_packets: backlog.map(|of| of.packets),
             queue_bytes: backlog.map(|of| of.bytes.0),
             queue_delay_ms: backlog.map(|of| of.delay.0 as f64 / 1e6),
+            in_force: None,
             counters: now,
+        }
+    }
+}
+
+impl ConditionsSample {
+    fn of(figures: &OutlinePeriod) -> Self {
+        Self {
+            rate_bit_per_s: figures.rate,
+            delay_ms: figures.delay.0 as f64 / 1e6,
+            jitter_ms: figures.jitter.0 as f64 / 1e6,
+            loss_percent: figures.loss * 100.0,
         }
     }
 }

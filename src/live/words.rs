@@ -96,21 +96,15 @@ fn flags_of(prefix: &str, conditions: &Map<String, Value>) -> Option<Vec<String>
     conditions.iter().map(flag).collect()
 }
 
-/// Formats a trace as a flag accepts it: its file and its end. A flag has no other keys of it.
+/// Formats a trace as a flag accepts it: its files and its end. A flag has no other keys of it.
 fn trace_of(trace: &Value) -> Option<String> {
     let word = |key: &str| trace[key].as_str();
-    match (
-        word("file"),
-        word("end"),
-        word("delays"),
-        trace.get("except"),
-    ) {
-        (Some(file), Some(end), None, None) => Some(format!("{file},{end}")),
-        (Some(file), Some(end), Some(delays), None) => {
-            Some(format!("{file},delays={delays},{end}"))
-        }
-        _ => None,
-    }
+    let (Some(file), Some(end), None) = (word("file"), word("end"), trace.get("except")) else {
+        return None;
+    };
+    let beside = ["delays", "light", "offsets"].into_iter();
+    let beside = beside.filter_map(|key| Some(format!(",{key}={}", word(key)?)));
+    Some(format!("{file}{},{end}", beside.collect::<String>()))
 }
 
 /// Formats a value as a flag accepts it.

@@ -1,9 +1,10 @@
 //! The state of the screen: the watched link, its history, and the changes that keys have
 //! requested.
 
+use std::io;
 use std::sync::Arc;
 
-use conditions::LinkSpec;
+use conditions::{ConditionType as _, LinkSpec, TraceSpec};
 use netio::clock;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Map, Value};
@@ -17,6 +18,7 @@ use crate::live::{
     CHANGE_LIMIT, ChangeOrder, Event, EventKind, ExperimentView, LinkSample, LinkView, Links,
     LiveLink, Origin, RequestedConditions,
 };
+use crate::trace_files;
 
 /// The number of changes that can be undone.
 const MOST_UNDO: usize = 100;
@@ -190,7 +192,7 @@ impl App {
     }
 
     fn apply_typed(&mut self, text: &str) -> String {
-        let patch = match patch(text) {
+        let patch = match patch(text).and_then(with_traces) {
             Ok(patch) if patch.is_empty() => return String::new(),
             Ok(patch) => patch,
             Err(why) => return why,
@@ -360,10 +362,65 @@ fn patch(text: &str) -> Result<Map<String, Value>, String> {
     Ok(patch)
 }
 
+/// Reads the files of the traces that a patch names.
+fn with_traces(mut patch: Map<String, Value>) -> Result<Map<String, Value>, String> {
+    for direction in [None, Some("up"), Some("down")] {
+        let table = match direction {
+            None => Some(&mut patch),
+            Some(name) => patch.get_mut(name).and_then(Value::as_object_mut),
+        };
+        let Some(trace) = table.and_then(|table| table.get_mut(TraceSpec::KEY)) else {
+            continue;
+        };
+        let read = match trace {
+            Value::String(text) => read_trace(text)?,
+            _ => continue,
+        };
+        *trace = read;
+    }
+    Ok(patch)
+}
+
+/// Reads a trace that is written as its file, and returns it with its content.
+fn read_trace(text: &str) -> Result<Value, String> {
+    let spec = conditions::read::text::<TraceSpec>(text);
+    let mut spec = spec.map_err(|error| error.to_string())?;
+    trace_files::read_again(&mut spec).map_err(|error| {
+        let is_denied = |cause: &io::Error| cause.kind() == io::ErrorKind::PermissionDenied;
+        let causes = error.chain();
+        let mut causes = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
+        // An emulator may open no file once packets pass.
+        match causes.any(is_denied) {
+            true => format!("{error:#}: use farwire set LINK --trace FILE in another terminal"),
+            false => format!("{error:#}"),
+        }
+    })?;
+    serde_json::to_value(&spec).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_trace_that_is_typed_is_read_from_its_file_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("drive.csv");
+        let name = file.display().to_string();
+        let typed = || patch(&format!("delay=5ms up.trace={name},hold")).and_then(with_traces);
+        assert!(typed().unwrap_err().contains("drive.csv: cannot open"));
+        for delay in ["7ms", "9ms"] {
+            std::fs::write(&file, format!("t,delay\n0s,{delay}\n1s,\n")).unwrap();
+            let patch = typed().unwrap();
+            assert_eq!(patch["delay"], "5ms");
+            assert_eq!(patch["up"]["trace"]["end"], "hold");
+            let content = patch["up"]["trace"]["content"].as_str().unwrap();
+            assert!(content.contains(delay), "{content}");
+        }
+        let removed = patch("trace=").and_then(with_traces).unwrap();
+        assert_eq!(removed["trace"], Value::Null);
+    }
 
     #[test]
     fn typed_text_becomes_a_patch() {

@@ -14,12 +14,13 @@ use super::app::{App, WatchedLink};
 use super::history::SPAN_S;
 use super::run;
 use super::steps::AdjustableCondition;
-use crate::live::{DirectionSample, LinkSample};
+use crate::live::{ConditionsSample, DirectionSample, LinkSample};
 
 const HELP: &str = "\u{2190} \u{2192} choose  \u{2191} \u{2193} change  x remove  Enter type  u undo  p pause  Tab link  q leave";
 const HELP_OF_RUN: &str =
     "\u{2191} \u{2193} figures  p pause  Tab link  q leave  (the scenario sets the conditions)";
 /// The lines of counters: a head, two directions, the drops, the departure error and what the emulator itself lost.
+/// Conditions that change by themselves take another one.
 const COUNTERS: u16 = 6;
 /// The lines of a command's output or of an experiment's figures, with the frame.
 const OUTPUT: u16 = 7;
@@ -41,6 +42,8 @@ fn colours() -> [Style; 2] {
 pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
     let is_run = app.experiment.is_some();
     let lines = |wanted: bool, lines| Constraint::Length(if wanted { lines } else { 0 });
+    let sample = app.watched.as_ref().and_then(|link| link.last.as_ref());
+    let changes = sample.is_some_and(|sample| sample.up.in_force.is_some());
     let [
         progress,
         head,
@@ -54,7 +57,7 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
         lines(is_run, PROGRESS),
         Constraint::Length(2),
         Constraint::Min(6),
-        Constraint::Length(COUNTERS),
+        Constraint::Length(COUNTERS + u16::from(changes)),
         lines(is_run || app.output.is_some(), OUTPUT),
         lines(!is_run, 1),
         Constraint::Length(1),
@@ -244,7 +247,28 @@ fn table(sample: &LinkSample) -> Paragraph<'static> {
             lost[0], lost[1]
         )));
     }
+    if let (Some(up), Some(down)) = (&sample.up.in_force, &sample.down.in_force) {
+        lines.push(Line::raw(format!(
+            "in force now: up {}; down {}",
+            in_force(up),
+            in_force(down)
+        )));
+    }
     Paragraph::new(lines)
+}
+
+/// Describes the conditions in force in one direction.
+fn in_force(one: &ConditionsSample) -> String {
+    let rate = match one.rate_bit_per_s {
+        None => "any rate".to_owned(),
+        Some(0) => "nothing passes".to_owned(),
+        Some(rate) => format!("{} Mbit/s", short(rate as f64 / 1e6)),
+    };
+    format!(
+        "{rate}, {} ms, {} % lost",
+        short(one.delay_ms),
+        short(one.loss_percent)
+    )
 }
 
 fn causes(all: &BTreeMap<String, u64>) -> String {
@@ -309,6 +333,29 @@ mod tests {
             queue_title([Some(40.3), None]),
             "queue, ms; round trip a 40, b -"
         );
+    }
+
+    #[test]
+    fn conditions_in_force_are_in_words() {
+        let outage = ConditionsSample {
+            rate_bit_per_s: Some(0),
+            delay_ms: 26.55,
+            jitter_ms: 5.0,
+            loss_percent: 0.0,
+        };
+        assert_eq!(in_force(&outage), "nothing passes, 27 ms, 0 % lost");
+        let trace = ConditionsSample {
+            rate_bit_per_s: Some(4_500_000),
+            delay_ms: 5.25,
+            loss_percent: 1.5,
+            ..outage
+        };
+        assert_eq!(in_force(&trace), "4.5 Mbit/s, 5.25 ms, 1.5 % lost");
+        let free = ConditionsSample {
+            rate_bit_per_s: None,
+            ..trace
+        };
+        assert!(in_force(&free).starts_with("any rate, "));
     }
 
     #[test]

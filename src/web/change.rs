@@ -24,6 +24,9 @@ const LEASE_HEADER: &str = "farwire-lease";
 /// writes as two bytes.
 const LARGEST_CHANGE: usize = 8 * LARGEST_BODY;
 
+/// The keys of a trace that contain a file.
+const CONTENTS: [&str; 4] = ["content", "beside", "light_content", "offsets_content"];
+
 /// The time within which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -199,9 +202,8 @@ fn size_without_contents(value: &Value) -> usize {
                 .sum::<usize>()
         }
         Value::Object(all) => {
-            let is_content = |key: &str, value: &Value| {
-                value.is_string() && (key == "content" || key == "beside")
-            };
+            let is_content =
+                |key: &str, value: &Value| value.is_string() && CONTENTS.contains(&key);
             let counted = all.iter().filter(|(key, value)| !is_content(key, value));
             let sizes = counted.map(|(key, value)| key.len() + 4 + size_without_contents(value));
             2 + sizes.sum::<usize>()

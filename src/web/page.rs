@@ -23,7 +23,7 @@ macro_rules! file {
 }
 
 /// All files of the page.
-const FILES: [(&str, &str, &str); 15] = [
+const FILES: [(&str, &str, &str); 16] = [
     ("/", HTML, include_str!("page/index.html")),
     file!("style.css", CSS),
     file!("api.js", SCRIPT),
@@ -37,6 +37,7 @@ const FILES: [(&str, &str, &str); 15] = [
     file!("run.js", SCRIPT),
     file!("series.js", SCRIPT),
     file!("spec.js", SCRIPT),
+    file!("trace.js", SCRIPT),
     file!("units.js", SCRIPT),
     file!("watch.js", SCRIPT),
 ];

@@ -119,6 +119,9 @@ fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
         ("both.csv", "t,rate,delay,jitter,loss\n100,5,6,7,8\n"),
         ("link.toml", "delay = '5ms'\n[down]\ntrace = 'back.csv'\n"),
         ("other.toml", "trace = '../x.csv'\n"),
+        ("heavy", "5\n10\n"),
+        ("light", "0 20 0\n9 20\n12 20 0\n"),
+        ("offsets", "100 1\n200 x\n"),
     ];
     for (line, words) in [
         (
@@ -141,6 +144,22 @@ fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
             "--trace both.csv",
             "both.csv:2: numbers without units may be farwire's columns or TheaterQ's",
         ),
+        (
+            "--trace heavy,light=light",
+            "light:2: a train has at least one delivery",
+        ),
+        (
+            "--up-trace heavy,light=light,offsets=offsets",
+            "offsets:2: offset: `x` is not a number of milliseconds",
+        ),
+        (
+            "--trace light",
+            "light:1: this may be a light load of CellReplay",
+        ),
+        (
+            "--trace heavy,offsets=offsets",
+            "offsets: they belong to a light load: name its file too",
+        ),
         ("--trace none.csv", "none.csv: cannot open"),
         ("--trace .", ".: a directory is no trace: name a file"),
         ("--link link.toml", "back.csv:4: 1s comes after 2s"),
@@ -161,6 +180,7 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     let files = [
         ("drive.csv", drive),
         ("samples.tsv", "when\tdown\n0\t5\n1\t0\n2\t7.5\n"),
+        ("light", "0 20 0\n3000 40 0 1\n4000 99 0\n"),
     ];
     let run = |line: &str| -> Result<String> {
         let mut command = with_files(folder.path(), &files)?;
@@ -176,6 +196,8 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     ensure!(down.lines().count() == 1_000 + 1_000, "{}", down.len());
     run("drive.csv --only rate --to mahimahi --out drive.down")?;
     has(&run("drive.down")?, "mahimahi: 2000 lines, 4 s\n")?;
+    let loads: Value = serde_json::from_str(&run("drive.down --light light --json -")?)?;
+    ensure!(loads["delay_ms"]["greatest"] == 40.0, "{loads}");
     let rates = run("drive.down --to csv --every 2s")?;
     // Both windows have the same mean, so one line states it.
     ensure!(rates == "t,rate\n0ms,6.016mbit\n4s,\n", "{rates}");

@@ -37,6 +37,20 @@ fn the_queue_of_a_link_is_in_the_record_and_below_the_goodput() -> Result<()> {
 }
 
 #[test_support::test(Namespaces)]
+fn conditions_that_change_are_below_the_goodput_of_the_same_seconds() -> Result<()> {
+    // An outage begins in every fifth of a second, whenever the download starts.
+    let case =
+        "[[cases]]\nname = 'outages'\nlink = { rate = '20mbit', outage = '20ms/200ms,hold' }\n";
+    let small = Small::of(&[DOWNLOAD, case])?;
+    let output = small.run()?;
+    let runs = small.runs().with_context(|| stderr(&output))?;
+    let link = &runs[0]["links"][0];
+    ensure!(link["begins_at"].is_string(), "{link}");
+    let page = fs::read_to_string(small.path("out/report.html"))?;
+    has(&page, ">link rate, Mbit/s<")
+}
+
+#[test_support::test(Namespaces)]
 fn the_values_of_a_sweep_are_columns_and_an_axis() -> Result<()> {
     let sweep = "[[cases]]\nname = 'line'\nsweep = { 'link.delay' = ['0ms', '10ms', '20ms'] }\n";
     let small = Small::of(&[PING, sweep])?;

@@ -208,6 +208,46 @@ fn a_lease_reverts_when_its_connection_ends_and_nobody_else_changes_the_link_bef
 }
 
 #[test_support::test(Namespaces)]
+fn samples_have_the_conditions_in_force_where_these_change_by_themselves() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let mut watcher = exec.connect()?;
+    write!(
+        watcher,
+        "GET /v1/links/link/events HTTP/1.1\r\nHost: {}\r\n\r\n",
+        exec.at
+    )?;
+    let mut lines = BufReader::new(watcher).lines();
+    let mut next = || -> Result<Value> {
+        for line in &mut lines {
+            if line? == "event: sample" {
+                let data = lines.next().context("no data")??;
+                return Ok(serde_json::from_str(data.trim_start_matches("data: "))?);
+            }
+        }
+        anyhow::bail!("the events ended")
+    };
+    let constant = next()?;
+    ensure!(constant["up"].get("in_force").is_none(), "{constant}");
+    let steps = r#"{"rate": "8mbit", "schedule": [{"at": "1ms", "rate": "4mbit", "loss": "3%"}, {"at": "1h", "loss": "9%"}]}"#;
+    let changed = exec.patch("", steps)?;
+    ensure!(changed.status == 200, "{changed:?}");
+    let changed = loop {
+        let sample = next()?;
+        if sample["revision"] == 2 {
+            break sample;
+        }
+    };
+    for direction in ["up", "down"] {
+        let in_force = &changed[direction]["in_force"];
+        ensure!(in_force["rate_bit_per_s"] == 4_000_000, "{changed}");
+        ensure!(in_force["delay_ms"] == 20.0, "{changed}");
+        let loss = in_force["loss_percent"].as_f64().context("no loss")?;
+        ensure!((loss - 3.0).abs() < 1e-6, "{changed}");
+    }
+    exec.end()
+}
+
+#[test_support::test(Namespaces)]
 fn a_lease_of_a_time_reverts_by_itself_and_events_say_so() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let mut watcher = exec.connect()?;

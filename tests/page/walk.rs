@@ -98,6 +98,57 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     Ok(())
 }
 
+/// A trace of delays is chosen as a file, applied, drawn, given another end, and removed.
+#[test_support::test(
+    Namespaces,
+    Tool("chromium"),
+    Tool("chromedriver"),
+    Tool("ping"),
+    Tool("wget")
+)]
+fn by_the_page_a_link_follows_the_trace_of_a_file() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let pings = folder.path().join("pings");
+    let link = Running::start(&pings, &[])?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&link.url)?;
+    let says = |words: &str| {
+        browser.wait(&format!(
+            "document.getElementById('state-words').textContent.includes('{words}')"
+        ))
+    };
+    says("delay 20ms")?;
+    let choose = |content: &str| {
+        browser.wait(&format!(
+            "(chooser => {{ const files = new DataTransfer(); files.items.add(new File([{content}], 'drive.csv'));
+                chooser.files = files.files; return chooser.dispatchEvent(new Event('change')); }})(document.getElementById('c-trace-file'))"
+        ))
+    };
+    choose("'x'.repeat(70000)")?;
+    browser.wait("document.getElementById('c-trace-error').textContent.includes('at most 65536 are allowed here')")?;
+    choose("'t,delay\\n0s,60ms\\n1s,61ms\\n2s,\\n'")?;
+    browser.wait("document.getElementById('c-trace').value === 'drive.csv'")?;
+    browser.wait("!document.getElementById('apply').disabled")?;
+    browser.click("#apply")?;
+    says("trace drive.csv")?;
+    wait_for_pings(&pings, |ms| ms >= 120.0)?;
+    // The link states the trace in its own form, which is no edit.
+    browser.wait("document.getElementById('apply').disabled")?;
+    browser.wait(
+        "[...document.querySelectorAll('figure')].some((one) => one.textContent.startsWith('Delay in force') && !one.hidden
+            && one.querySelector('.look0') !== null)",
+    )?;
+    browser.wait(
+        "document.getElementById('schedule-state').textContent.startsWith('is running, at ')",
+    )?;
+    browser.wait("document.querySelector('.more').open")?;
+    browser.fill("#c-trace", &format!("drive.csv,hold{ENTER}"))?;
+    says("hold")?;
+    wait_for_pings(&pings, |ms| ms >= 120.0)?;
+    browser.fill("#c-trace", &format!(" {ENTER}"))?;
+    wait_for_pings(&pings, |ms| ms < 110.0)
+}
+
 /// Chooses a profile in the list.
 fn choose_profile(browser: &Browser, name: &str) -> Result<()> {
     browser.wait(&format!(

@@ -12,6 +12,7 @@ use crate::packet::Side;
 use crate::spec::{
     Codel, ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter,
     Law, Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
+    Trace,
 };
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
@@ -154,13 +155,8 @@ impl StageSpec {
     fn check_effect(&self, effect: &Effect) -> Result<(), ConfigError> {
         match effect {
             Effect::Rate(rate) => self.check_rate(rate),
-            Effect::Trace(trace) => {
-                let right = "a trace has no rate, so set its queue in packets or bytes";
-                let limit = trace.queue.limit;
-                let within = !is_time(limit);
-                self.require(within, "queue", limit, right)?;
-                self.check_queue(&trace.queue)
-            }
+            Effect::Trace(trace) => self.check_trace(trace),
+            Effect::CellReplay(loads) => self.check_trace(&loads.full),
             Effect::Toffee(toffee) => self.check_toffee(toffee),
             Effect::Delay(delay) => self.check_delays(delay),
             Effect::Police(police) => self.check_burst(police.burst),
@@ -232,6 +228,13 @@ impl StageSpec {
     fn check_burst(&self, burst: Bytes) -> Result<(), ConfigError> {
         let right = "a burst must be at least 1514b, a full frame of an MTU of 1500";
         self.require(burst >= FULL_FRAME, "burst", burst, right)
+    }
+
+    fn check_trace(&self, trace: &Trace) -> Result<(), ConfigError> {
+        let right = "a trace has no rate, so set its queue in packets or bytes";
+        let limit = trace.queue.limit;
+        self.require(!is_time(limit), "queue", limit, right)?;
+        self.check_queue(&trace.queue)
     }
 
     fn check_toffee(&self, toffee: &Toffee) -> Result<(), ConfigError> {

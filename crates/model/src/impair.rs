@@ -28,6 +28,7 @@ use crate::behaviour::Behaviour;
 use crate::counters::{DelayStatistics, Waiting};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
+use crate::queue::cell_replay::CellReplayStage;
 use crate::queue::server::Server;
 use crate::spec::Effect;
 use crate::stage::{EntryResult, Out, Stage};
@@ -41,6 +42,7 @@ impl Effect {
             Self::Nothing => Behaviour::default(),
             Self::Rate(rate) => rate.behaviour(),
             Self::Trace(trace) => trace.behaviour(),
+            Self::CellReplay(loads) => loads.behaviour(),
             Self::Toffee(toffee) => toffee.behaviour(),
             Self::Loss(law) => law.behaviour(),
             Self::Indexes(_) => indexes::behaviour(),
@@ -156,6 +158,7 @@ macro_rules! kinds {
 
 kinds! {
     Server(Server): Rate | Trace | Toffee,
+    CellReplay(CellReplayStage): CellReplay,
     Loss(loss::Loss): Loss,
     BurstLoss(gilbert_elliott::BurstLoss): GilbertElliott,
     FourState(four_state::FourStateLoss): FourState,

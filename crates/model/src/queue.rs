@@ -2,6 +2,7 @@
 
 mod backlog;
 pub(crate) mod bucket;
+pub(crate) mod cell_replay;
 mod codel;
 pub(crate) mod constant;
 mod discipline;

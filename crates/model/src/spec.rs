@@ -1,6 +1,7 @@
 //! The specification of a link as plain data: named stages in a list for each side and class.
 
 pub(crate) mod bit_errors;
+mod cell_replay;
 mod effects;
 mod four_state;
 mod jitter;
@@ -23,6 +24,7 @@ use crate::packet::Side;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
 pub use bit_errors::BitErrorRate;
+pub use cell_replay::{CellReplay, LIGHT_OPPORTUNITY, LightLoad, LightTrain};
 pub use effects::{Corruption, Duplication, HoldBack, Police, RandomLoss, Reorder, Slots};
 pub use four_state::FourState;
 
@@ -83,6 +85,8 @@ pub enum Effect {
     Rate(Rate),
     /// A bottleneck that serves at the times of a trace.
     Trace(Trace),
+    /// A bottleneck with a light and a full load, as CellReplay records them.
+    CellReplay(CellReplay),
     /// TOFFEE-Mocha's bottleneck, which takes a given time for each packet.
     Toffee(Toffee),
     /// Every packet is lost with one probability.
@@ -269,12 +273,17 @@ pub struct Trace {
     pub queue: Queue,
 }
 
-/// The times at which a trace-driven bottleneck serves [`OPPORTUNITY`] bytes of L2 each. They never run backwards. The
-/// model reads no files, so a long trace comes from an implementation of this trait.
+/// The times at which a trace-driven bottleneck serves some bytes of L2 each. They never run backwards. The model reads
+/// no files, so a long trace comes from an implementation of this trait.
 pub trait Opportunities: fmt::Debug + Send + Sync {
     /// Returns the time of opportunity number `index` (from 0) since the link's start; [`Nanos::MAX`] if there is none
     /// any more.
     fn at(&self, index: u64) -> Nanos;
+
+    /// Returns the bytes that each of them serves, at least 1.
+    fn bytes(&self) -> Bytes {
+        OPPORTUNITY
+    }
 }
 
 /// The bytes that one opportunity of a trace serves (Mahimahi's packet: 1,500 bytes of L3 and 4 that Mahimahi adds).

@@ -45,7 +45,7 @@ pub use metric::{Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
 pub use record::{
     FileState, GivenScenario, LateBudgetChange, Latest, LinkCounts, MOST_ATTEMPTS, Measured,
-    Record, RecordHead, Run, RunOutcome, now,
+    Record, RecordHead, Run, RunOutcome, ago, now,
 };
 pub use record_merge::Merge;
 pub use record_writer::RecordWriter;

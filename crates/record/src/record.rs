@@ -174,6 +174,10 @@ pub struct LinkCounts {
     /// The queue and the drops over the run; absent if there were none, and for many links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<LinkHistory>,
+    /// The time from which its schedules, traces, outages and handovers count (RFC 3339, UTC); absent for a link that
+    /// waited for its first packet to the end, in records of earlier versions of farwire, and for many links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_at: Option<String>,
 }
 
 /// The outcome of a run.
@@ -661,6 +665,7 @@ impl LinkCounts {
             name,
             summary,
             history: None,
+            begins_at: None,
         }
     }
 }
@@ -735,7 +740,17 @@ impl Run {
 
 /// Returns the present time in RFC 3339, UTC, to the millisecond.
 pub fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
+    written(jiff::Timestamp::now())
+}
+
+/// Returns the time that was this long before the present one, as [`now`] writes it.
+pub fn ago(span: Duration) -> String {
+    let now = jiff::Timestamp::now();
+    written(now.checked_sub(span).unwrap_or(now))
+}
+
+fn written(time: jiff::Timestamp) -> String {
+    format!("{time:.3}")
 }
 
 #[cfg(test)]

@@ -195,11 +195,13 @@ fn rule_words(prefix: &str, rule: &Value) -> String {
     format!("{prefix}rule {name}: {}", parts("", &rest).join(", "))
 }
 
-/// Formats a trace by its file, its length and its end: "drive.csv (45s, then hold)".
+/// Formats a trace by its file, the file of its light load if it has one, its length and its end: "drive.csv (45s, then
+/// hold)".
 fn trace_words(trace: &Map<String, Value>) -> String {
     let word = |key: &str| trace.get(key).and_then(Value::as_str);
     let file = word("file").unwrap_or_default();
     let parts = [
+        word("light").map(|light| format!("light load {light}")),
         word("length").map(str::to_owned),
         word("end").map(|end| format!("then {end}")),
     ];
@@ -271,6 +273,17 @@ mod tests {
         assert_eq!(
             line,
             format!("loss 1%,burst=8, schedule (at 1s, loss 2%), {stage}")
+        );
+    }
+
+    #[test]
+    fn a_trace_is_named_with_its_light_load_its_length_and_its_end() {
+        let spec = "[up]\ntrace = { file = 'full', content = \"5\\n\", light = 'light', light_content = \"0 5 0\\n1 5 0\\n2 5 0\\n\" }\n\
+                    [down]\ntrace = { file = 'x', content = \"5\\n\", end = 'clear' }";
+        let line = link(&toml::from_str(spec).unwrap());
+        assert_eq!(
+            line,
+            "up trace full (light load light, 5ms, then loop), down trace x (5ms, then clear)"
         );
     }
 

@@ -284,7 +284,7 @@ async function start() {
   const [paths, conditions, profiles] = await Promise.all([api.paths(), api.conditions(), api.profiles()]);
   // Controls that the server does not support are hidden.
   for (const one of document.querySelectorAll("[data-path]")) one.hidden = !paths.has(one.dataset.path);
-  controls = new Conditions(conditions, profiles, { offersSchedule: paths.has("/v1/links/{name}/schedule"), onChanged: show, announce });
+  controls = new Conditions(conditions, profiles, { offersSchedule: paths.has("/v1/links/{name}/schedule"), onChanged: show, announce, linkTime: () => watch.now });
   setInterval(() => { if (link?.lease) showLease(); }, 1_000);
   if (paths.has("/v1/run")) run.follow();
   choose();

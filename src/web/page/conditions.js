@@ -7,6 +7,7 @@ import { Fields } from "./fields.js";
 import { implied } from "./implies.js";
 import { Rules } from "./rules.js";
 import { patch, patched, same, set } from "./spec.js";
+import { adopt } from "./trace.js";
 import { clock, time } from "./units.js";
 
 const DRY_RUN_AFTER_MS = 250;
@@ -16,9 +17,9 @@ const MOST_SEEN = 100;
 
 export class Conditions {
   // `onChanged(link)` receives every link in a response, `announce(text, isError)` every message
-  // for the user.
-  constructor(conditions, profiles, { offersSchedule, onChanged, announce }) {
-    Object.assign(this, { profiles, offersSchedule, onChanged, announce, link: null, draft: {}, seen: [], now: -1 });
+  // for the user. `linkTime()` returns the present time on the link's clock.
+  constructor(conditions, profiles, { offersSchedule, onChanged, announce, linkTime }) {
+    Object.assign(this, { profiles, offersSchedule, onChanged, announce, linkTime, link: null, draft: {}, seen: [], now: -1 });
     const listener = {
       onEdit: (path, value) => this.edit(path, value),
       onStep: () => this.afterStep(),
@@ -30,6 +31,7 @@ export class Conditions {
     this.rules = new Rules(byId("rules"), conditions, listener);
     byId("profiles").append(...profiles.map(({ name, about }) => element("option", { value: name }, `${name}: ${about}`)));
     this.listen();
+    setInterval(() => { if (this.link) this.showSchedule(); }, 1_000);
   }
 
   listen() {
@@ -196,7 +198,11 @@ export class Conditions {
     byId("schedule").hidden = !this.offersSchedule || !schedule;
     if (!schedule) return;
     const runs = schedule.state === "running";
-    say(byId("schedule-state"), runs ? "is running" : `is stopped at ${schedule.time_s.toFixed(3)} s`);
+    // A schedule that waits for the first packet begins at a time that the page does not know.
+    const waits = this.link.conditions.start === "first-packet";
+    const since = (this.linkTime() - time(this.link.since)) / 1000;
+    const position = waits ? "" : `, at ${(schedule.time_s + Math.max(0, since)).toFixed(0)} s`;
+    say(byId("schedule-state"), runs ? `is running${position}` : `is stopped at ${schedule.time_s.toFixed(3)} s`);
     byId("schedule-start").disabled = this.isLocked || runs;
     byId("schedule-stop").disabled = this.isLocked || !runs;
     byId("schedule-seek").disabled = this.isLocked;
@@ -236,6 +242,8 @@ export class Conditions {
 
   taken(changed, what) {
     this.onChanged(changed.link);
+    adopt(this.draft, changed.link.conditions);
+    this.showDraft();
     const under = changed.under_previous ? `; ${changed.under_previous} packets in flight are still under the earlier conditions` : "";
     this.announce(`${what ? `${what}: ` : ""}revision ${changed.revision} since ${clock(time(changed.at))}${under}`);
   }

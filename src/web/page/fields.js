@@ -3,6 +3,7 @@
 
 import { element, say } from "./dom.js";
 import { at, text } from "./spec.js";
+import { named, read, traceText } from "./trace.js";
 import { stepped } from "./units.js";
 
 // These conditions are always shown; the others on request, or if they have a value.
@@ -17,14 +18,15 @@ export class Fields {
   constructor(conditions, below, { onEdit, onStep, onFocus }) {
     Object.assign(this, { below, onEdit, onStep, onFocus });
     this.inputs = new Map();
+    this.choosers = [];
     const row = (condition) => this.row(condition);
     const common = conditions.filter(({ key }) => COMMON.includes(key));
     const others = conditions.filter(({ key }) => !COMMON.includes(key));
-    this.more = element("details", { class: "more" }, element("summary", {}, `${others.length} more conditions`), ...others.map(row));
+    this.more = element("details", { class: "more" }, element("summary", {}, `${others.length} more conditions`), ...others.flatMap(row));
     const heads = WAYS.map(([way, name]) => element("span", { class: way ? "one-way" : "" }, name));
     this.element = element("div", { class: "fields" },
       element("div", { class: "row heads", "aria-hidden": "true" }, element("span"), ...heads),
-      ...common.map(row), this.more);
+      ...common.flatMap(row), this.more);
   }
 
   row(condition) {
@@ -50,7 +52,36 @@ export class Fields {
     const steps = [step(false), step(true)];
     inputs[0].steps = steps;
     const label = element("label", { for: inputs[0].id }, key.replaceAll("_", " "));
-    return element("div", { class: "row" }, label, element("span", { class: "value" }, steps[0], inputs[0], steps[1]), inputs[1], inputs[2], error);
+    const fields = element("div", { class: "row" }, label, element("span", { class: "value" }, steps[0], inputs[0], steps[1]), inputs[1], inputs[2], error);
+    return key === "trace" ? [fields, this.files(inputs)] : [fields];
+  }
+
+  // Returns a row of controls that choose the file of a trace.
+  files(inputs) {
+    const choosers = inputs.map((input, at) => {
+      const chooser = element("input", {
+        type: "file", id: `${input.id}-file`, class: input.way ? "one-way" : "", "aria-label": `trace file, ${WAYS[at][1]}`,
+        focus: () => this.onFocus(input.condition), change: () => this.choose(input, chooser),
+      });
+      return chooser;
+    });
+    this.choosers.push(...choosers);
+    return element("div", { class: "row" }, element("label", { for: choosers[0].id }, "trace file"), ...choosers);
+  }
+
+  // Puts the trace of the chosen file into its field. The same file can be chosen again after it was changed.
+  async choose(input, chooser) {
+    const [file] = chooser.files;
+    if (!file) return;
+    try {
+      input.trace = await read(file);
+      input.value = traceText(input.trace);
+      this.edited(input);
+    } catch (error) {
+      input.setAttribute("aria-invalid", "true");
+      say(input.error, error.message);
+    }
+    chooser.value = "";
   }
 
   onKey(event, input) {
@@ -73,7 +104,8 @@ export class Fields {
   }
 
   edited(input) {
-    this.onEdit(input.path, input.value.trim());
+    const typed = input.value.trim();
+    this.onEdit(input.path, input.condition.key === "trace" ? named(typed, input.trace) : typed);
     this.mark(input);
     if (input.way) return;
     for (const [way] of WAYS.slice(1)) this.inputs.get(`${this.below}${way}${input.condition.key}`).placeholder = input.value.trim();
@@ -94,6 +126,7 @@ export class Fields {
     for (const [path, input] of this.inputs) {
       input.before = text(at(inForce, path));
       const value = text(at(draft, path));
+      if (at(draft, path)?.file) input.trace = at(draft, path);
       if (input.value.trim() !== value) input.value = value;
       if (input.way) input.placeholder = text(at(draft, `${this.below}${input.condition.key}`));
       this.mark(input);
@@ -129,5 +162,6 @@ export class Fields {
       input.disabled = is;
       this.mark(input);
     }
+    for (const chooser of this.choosers) chooser.disabled = is;
   }
 }

@@ -20,6 +20,7 @@ const kept = (sample) => ({
     lost: total(way.dropped),
     causes: way.dropped,
     rules: way.rules ?? [],
+    inForce: way.in_force ?? null,
   })),
   trips: [sample.round_trips.a, sample.round_trips.b],
 });
@@ -118,6 +119,7 @@ function span(at, samples) {
       wait: waits.length ? Math.max(...waits) : null,
       // A queue may drop more packets in a span than arrived in it.
       lost: came > 0 ? Math.min(1, lost / came) : null,
+      inForce: last.ways[way].inForce,
     };
   });
   const trips = [0, 1].map((side) => {

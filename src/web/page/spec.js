@@ -1,11 +1,14 @@
 // A link's conditions as an object, in the JSON form of a link file: reads and sets values by path,
 // and compares two objects.
 
+import { traceText } from "./trace.js";
+
 const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 // Formats a condition's value for its field: a table as `key=value,...`, as flags have it.
 export function text(value) {
   if (value === undefined) return "";
+  if (isTable(value) && "file" in value) return traceText(value);
   if (isTable(value)) return Object.entries(value).map(([key, one]) => `${key}=${one}`).join(",");
   return String(value);
 }
@@ -35,12 +38,15 @@ const sorted = (value) => {
   return Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])]));
 };
 
+// A trace replaces another one as a whole.
+const TRACE = "trace";
+
 // Returns the JSON Merge Patch (RFC 7396) that turns `from` into `to`.
 export function patch(from, to) {
   const changes = {};
   for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
     if (!(key in to)) changes[key] = null;
-    else if (isTable(from[key]) && isTable(to[key])) {
+    else if (key !== TRACE && isTable(from[key]) && isTable(to[key])) {
       const inner = patch(from[key], to[key]);
       if (Object.keys(inner).length) changes[key] = inner;
     } else if (!same(from[key] ?? null, to[key])) changes[key] = to[key];
@@ -54,7 +60,7 @@ export function patched(value, changes) {
   const made = isTable(value) ? structuredClone(value) : {};
   for (const [key, change] of Object.entries(changes)) {
     if (change === null) delete made[key];
-    else made[key] = patched(made[key], change);
+    else made[key] = patched(key === TRACE ? undefined : made[key], change);
   }
   return made;
 }

@@ -22,6 +22,12 @@ const TILES = [
 const FIRST_CAUSE = 2;
 const FIRST_SIDE = 2;
 const COUNTERS = ["", "up", "down"];
+// Charts of the conditions in force, for a link whose conditions change by themselves.
+const IN_FORCE = [
+  ["rateInForce", "Rate in force", "rate_bit_per_s", "The link's rate by its schedule, trace and outages, in L2 bytes of full frames; 0 while nothing passes"],
+  ["delayInForce", "Delay in force", "delay_ms", "The link's propagation delay by its schedule, trace and handovers"],
+  ["lossInForce", "Loss in force", "loss_percent", "The share of packets that the link loses at random by its schedule, trace, outages and handovers"],
+];
 
 export class Watch {
   constructor() {
@@ -44,6 +50,7 @@ export class Watch {
       lost: new Chart(place, { what: "Lost", about: "Share of dropped packets", height: 140, minimum: 0.1 }),
       causes: new Chart(place, { what: "Drops by cause", about: "Both directions together", height: 140, minimum: 1 }),
     };
+    for (const [name, what, , about] of IN_FORCE) this.charts[name] = new Chart(place, { what, about, height: 140 });
     this.clear();
     setInterval(() => this.draw(), 250);
   }
@@ -133,7 +140,22 @@ export class Watch {
     this.charts.trip.draw({ ...frame, curves: trips, unit: "ms", empty: "" });
     this.charts.lost.draw({ ...frame, curves: both((way) => way.lost === null ? null : way.lost * 100), unit: "%", empty: none("No packets arrived.") });
     this.charts.causes.draw({ ...frame, curves: this.causeCurves(spans), unit: "packets/s", empty: none("Nothing was dropped.") });
+    for (const [name, , key] of IN_FORCE) this.drawInForce(name, key, frame, points);
     this.describe(seconds);
+  }
+
+  // Draws a condition in force. Its chart is hidden for a link whose conditions do not change by themselves, and for a
+  // condition that it does not have.
+  drawInForce(name, key, frame, points) {
+    const chart = this.charts[name];
+    const curves = WAYS.map((label, way) => ({ label, look: way, points: points((span) => span.ways[way].inForce?.[key] ?? null) }));
+    const values = curves.flatMap((curve) => curve.points.map(([, value]) => value)).filter((value) => value !== null);
+    chart.figure.hidden = !values.some((value) => value > 0);
+    if (chart.figure.hidden) return;
+    const [scale, unit] = key === "rate_bit_per_s" ? rateUnit(Math.max(1e3, ...values)) : [1, key === "delay_ms" ? "ms" : "%"];
+    chart.draw({ ...frame, curves, unit, scale, empty: "" });
+    const last = WAYS.map((label, way) => `${label} ${number((curves[way].points.at(-1)?.[1] ?? 0) / scale)} ${unit}`);
+    chart.describe(`now ${last.join(", ")}`);
   }
 
   // Draws a curve for each cause that dropped packets in these spans. A cause keeps its look as

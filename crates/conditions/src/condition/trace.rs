@@ -45,6 +45,16 @@ pub struct TraceSpec {
     #[serde(default)]
     #[schemars(regex(pattern = r"^[^,]+$"))]
     pub delays: Option<String>,
+    /// The file with the light load of CellReplay, beside a file of times at which a full load is served: on each line a
+    /// time, a delay, and the times of deliveries, in whole milliseconds.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^[^,]+$"))]
+    pub light: Option<String>,
+    /// The file with the offsets of the delay by the size of a packet, beside a light load: on each line 100, 200 and so
+    /// on, and milliseconds.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^[^,]+$"))]
+    pub offsets: Option<String>,
     /// The conditions that follow when the trace is over; when absent it is loop, so that it begins again.
     #[serde(default, alias = "loop", alias = "hold", alias = "clear")]
     pub end: TraceEnd,
@@ -57,6 +67,12 @@ pub struct TraceSpec {
     /// The conditions by time beside that content, as csv: at most 64 KiB.
     #[serde(default)]
     beside: Option<String>,
+    /// The content of the file of the light load, beside that content: at most 64 KiB.
+    #[serde(default)]
+    light_content: Option<String>,
+    /// The content of the file of the offsets, beside that of the light load: at most 64 KiB.
+    #[serde(default)]
+    offsets_content: Option<String>,
     /// The length of a trace that was read. It is written for readers of records, and not read.
     #[serde(default)]
     length: Option<Nanos>,
@@ -122,7 +138,8 @@ impl TraceColumn {
 describe! {
     TraceSpec: "trace" = "FILE[,FORMAT][,END]", as in "drive.csv,hold", shapes Trace;
     "Follow a trace of rates, delays or losses in FILE: drive.csv"
-    + "The format is detected (mahimahi, csv, theaterq, netem-trace). delays=FILE2 reads delays from a second file, as LeoReplayer has them. At its end, the trace starts again (loop, the default), holds its last \
+    + "The format is detected (mahimahi, csv, theaterq, netem-trace). delays=FILE2 reads delays from a second file, as LeoReplayer has them. \
+       light=FILE2 reads CellReplay's light load, and offsets=FILE3 its offsets by size. At its end, the trace starts again (loop, the default), holds its last \
        values (hold) or stops applying (clear): drive.csv,hold. The trace overrides conditions of the same kind"
 }
 
@@ -133,10 +150,14 @@ impl TraceSpec {
             file: file.into(),
             format: None,
             delays: None,
+            light: None,
+            offsets: None,
             end: TraceEnd::default(),
             except: Vec::new(),
             content: None,
             beside: None,
+            light_content: None,
+            offsets_content: None,
             length: None,
             kept: None,
             trace: None,
@@ -181,6 +202,24 @@ impl TraceSpec {
         Ok(())
     }
 
+    /// Reads the light load beside a trace that has been read. `offsets` are in nanoseconds, for 100 bytes, 200 bytes, and
+    /// so on.
+    ///
+    /// # Errors
+    /// Returns an error with its line.
+    pub fn read_light(
+        &mut self,
+        light: impl std::io::Read,
+        offsets: Vec<i64>,
+    ) -> Result<(), TraceError> {
+        let load = trace::read_light(light)?.with_offsets(offsets);
+        if let Some(own) = self.trace.take() {
+            let joined = own.as_ref().clone().with_light(load)?;
+            self.trace = Some(Arc::new(joined));
+        }
+        Ok(())
+    }
+
     /// Refuses a trace that has not been read, and an end that it cannot have.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let file = &self.file;
@@ -194,6 +233,15 @@ impl TraceSpec {
                  file = \"{file}\", content = \"...\" }}"
             )));
         };
+        let light = self.light.as_deref().unwrap_or_default();
+        require!(
+            self.offsets.is_none() || self.light.is_some(),
+            "offsets": "they belong to a light load: name its file too, as in light = \"light.pdo\""
+        );
+        require!(
+            trace.light().is_some() == self.light.is_some(),
+            "light": "{light} was not read, because only the command line and files name the file of a trace: write its content as light_content"
+        );
         require!(
             !trace.has_opportunities() || self.end != TraceEnd::Hold,
             "end": "hold: a trace of times at which packets are served has no last conditions: write loop or clear"
@@ -231,6 +279,14 @@ impl TraceSpec {
             && !self.except.contains(&TraceColumn::Rate)
     }
 
+    /// Returns whether it has a light load, whose delays count.
+    pub(crate) fn has_light_delays(&self) -> bool {
+        let trace = self.trace.as_ref();
+        self.has_opportunities()
+            && !self.except.contains(&TraceColumn::Delay)
+            && trace.is_some_and(|trace| trace.light().is_some())
+    }
+
     /// Returns whether it changes this stage.
     pub(crate) fn shapes(&self, stage: Shapes) -> bool {
         let columns = self.columns();
@@ -256,7 +312,7 @@ impl TraceSpec {
         let columns = self.columns();
         TraceColumn::of(key).is_some_and(|column| match column {
             TraceColumn::Rate => columns.rate || self.has_opportunities(),
-            TraceColumn::Delay => columns.delay,
+            TraceColumn::Delay => columns.delay || self.has_light_delays(),
             TraceColumn::Jitter => columns.jitter,
             TraceColumn::Loss => columns.loss,
             TraceColumn::Queue => columns.queue,
@@ -300,23 +356,40 @@ impl TraceSpec {
         self.short_content().is_some()
     }
 
-    /// Returns the content, and the one beside it if it has two parts, unless it is too long.
-    fn short_content(&self) -> Option<(String, Option<String>)> {
+    /// Returns the contents by their keys, unless one of them is too long.
+    fn short_content(&self) -> Option<Vec<(&'static str, String)>> {
         let trace = self.trace.as_ref()?;
-        // A line takes two bytes at least.
+        // A line takes two bytes at least, and six in a light load.
         if trace.lines() > LONGEST_CONTENT as u64 / 2 {
             return None;
         }
+        let trains = trace.light().map_or(0, |load| load.trains().len());
+        if trains > LONGEST_CONTENT / 6 {
+            return None;
+        }
         let parts = [trace.opportunities_alone(), trace.steps_alone()];
-        let mut texts = Vec::new();
-        for part in parts.into_iter().flatten() {
+        let mut contents = Vec::new();
+        for (key, part) in ["content", "beside"]
+            .into_iter()
+            .zip(parts.into_iter().flatten())
+        {
             let mut text = Vec::new();
             trace::write(&part, part.native_format(), &mut text).ok()?;
-            texts.push(String::from_utf8(text).ok()?);
+            contents.push((key, text));
         }
-        let is_short = texts.iter().all(|text| text.len() <= LONGEST_CONTENT);
-        let mut texts = texts.into_iter().filter(|_| is_short);
-        Some((texts.next()?, texts.next()))
+        if let Some(load) = trace.light() {
+            let (mut light, mut offsets) = (Vec::new(), Vec::new());
+            trace::write_light(load, &mut light).ok()?;
+            trace::write_offsets(load.offsets(), &mut offsets).ok()?;
+            contents.push(("light_content", light));
+            contents.extend((!offsets.is_empty()).then_some(("offsets_content", offsets)));
+        }
+        let texts = contents.into_iter().map(|(key, text)| {
+            let is_short = text.len() <= LONGEST_CONTENT;
+            let text = String::from_utf8(text).ok().filter(|_| is_short);
+            Some((key, text?))
+        });
+        texts.collect()
     }
 
     /// Takes over the trace that its content or its digest names.
@@ -341,11 +414,40 @@ impl TraceSpec {
                 let joined = read.and_then(|(beside, _)| self.join(beside));
                 joined.map_err(Error::other).at("beside")?;
             }
+            self.take_over_light()?;
         }
         if let Some(kept) = &self.kept {
             self.trace = Trace::kept(kept);
         }
         Ok(())
+    }
+}
+
+impl TraceSpec {
+    /// Takes over the light load that its content states, beside a trace that has been read.
+    fn take_over_light(&mut self) -> Result<(), Error> {
+        let (light, offsets) = (self.light_content.take(), self.offsets_content.take());
+        let most = LONGEST_CONTENT;
+        for (key, text) in [("light_content", &light), ("offsets_content", &offsets)] {
+            let len = text.as_ref().map_or(0, String::len);
+            require!(len <= most, key => "it has {len} bytes: at most {most} are allowed");
+        }
+        require!(
+            offsets.is_none() || light.is_some(),
+            "offsets_content": "the offsets belong to a light load: write light_content too"
+        );
+        let Some(light) = light else {
+            return Ok(());
+        };
+        require!(
+            self.light.is_some(),
+            "light_content": "its file has no name: write one too, as in light = \"light.pdo\""
+        );
+        let offsets = offsets.map(|text| trace::read_offsets(text.as_bytes()));
+        let offsets = offsets.transpose().map_err(Error::other);
+        let offsets = offsets.at("offsets_content")?;
+        let read = self.read_light(light.as_bytes(), offsets.unwrap_or_default());
+        read.map_err(Error::other).at("light_content")
     }
 }
 
@@ -357,8 +459,9 @@ impl PartialEq for TraceSpec {
             read.or_else(|| one.kept.clone())
         };
         let (one, two) = (digest(self), digest(other));
-        (&self.file, &self.delays, self.end, &self.except)
-            == (&other.file, &other.delays, other.end, &other.except)
+        (&self.file, self.end, &self.except) == (&other.file, other.end, &other.except)
+            && (&self.delays, &self.light, &self.offsets)
+                == (&other.delays, &other.light, &other.offsets)
             && one == two
             && (one.is_some() || self.format == other.format)
     }
@@ -372,6 +475,12 @@ impl fmt::Display for TraceSpec {
         }
         if let Some(delays) = &self.delays {
             write!(f, ",delays={delays}")?;
+        }
+        if let Some(light) = &self.light {
+            write!(f, ",light={light}")?;
+        }
+        if let Some(offsets) = &self.offsets {
+            write!(f, ",offsets={offsets}")?;
         }
         if self.end != TraceEnd::default() {
             write!(f, ",{}", <&str>::from(self.end))?;
@@ -392,6 +501,12 @@ impl Serialize for TraceSpec {
         if let Some(delays) = &self.delays {
             map.serialize_entry("delays", delays)?;
         }
+        if let Some(light) = &self.light {
+            map.serialize_entry("light", light)?;
+        }
+        if let Some(offsets) = &self.offsets {
+            map.serialize_entry("offsets", offsets)?;
+        }
         map.serialize_entry("end", &self.end)?;
         if !self.except.is_empty() {
             map.serialize_entry("except", &self.except)?;
@@ -400,10 +515,9 @@ impl Serialize for TraceSpec {
             map.serialize_entry("length", &length)?;
         }
         match (self.short_content(), &self.trace) {
-            (Some((content, beside)), _) => {
-                map.serialize_entry("content", &content)?;
-                if let Some(beside) = beside {
-                    map.serialize_entry("beside", &beside)?;
+            (Some(contents), _) => {
+                for (key, content) in &contents {
+                    map.serialize_entry(key, content)?;
                 }
             }
             (None, Some(trace)) => map.serialize_entry("kept", &Arc::clone(trace).keep())?,

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use model::{BitsPerSec, Effect, Nanos, Opportunities, Queue, Schedule, StageSpec, Trace};
+use model::{
+    BitsPerSec, CellReplay, Delay, Effect, LightLoad, Nanos, Opportunities, Queue, Schedule,
+    StageSpec, Trace,
+};
 
 use super::stage::DEFAULT_QUEUE;
 use crate::condition::{
@@ -13,7 +16,7 @@ use crate::repeat::Repetition;
 use crate::trace::{self, Columns, Overlay, PlayedSchedule, Segment, StageSteps, TraceEnd};
 
 /// The stages that conditions make, in order, with the ends of their names.
-pub(super) const STAGES: [(Shapes, &str); 17] = [
+pub(super) const STAGES: [(Shapes, &str); 18] = [
     (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
     (Shapes::Outage, "outage-hold"),
@@ -23,6 +26,7 @@ pub(super) const STAGES: [(Shapes, &str); 17] = [
     (Shapes::Pps, "pps"),
     (Shapes::Rate, "rate"),
     (Shapes::Trace, "trace"),
+    (Shapes::Trace, CELL_REPLAY),
     (Shapes::Netem, "netem"),
     (Shapes::Loss, "loss"),
     (Shapes::Loss, "burst-loss"),
@@ -32,6 +36,9 @@ pub(super) const STAGES: [(Shapes, &str); 17] = [
     (Shapes::Corrupt, "corrupt"),
     (Shapes::Delay, "delay"),
 ];
+
+/// The end of the name of the stage of traces with a light load.
+const CELL_REPLAY: &str = "cell-replay";
 
 /// The conditions from a time on, and the trace that they follow then.
 pub(super) struct Moment {
@@ -48,6 +55,10 @@ struct Followed {
     columns: Columns,
     /// Whether the bottleneck serves at its times.
     has_opportunities: bool,
+    /// The light load beside these times.
+    light: Option<Arc<LightLoad>>,
+    /// Whether the light load has delays, in place of the one that the conditions state.
+    has_light_delays: bool,
 }
 
 /// Returns the times at which traces of a layer end and their conditions no longer hold.
@@ -81,11 +92,17 @@ impl Followed {
         if spec.end == TraceEnd::Clear && at >= trace.length() {
             return None;
         }
+        let has_light_delays = spec.has_light_delays();
         Some(Self {
             trace: Arc::clone(trace),
             end: spec.end,
             columns: spec.columns(),
             has_opportunities: spec.has_opportunities(),
+            light: trace.light.as_ref().map(|light| match has_light_delays {
+                true => Arc::clone(&light.load),
+                false => Arc::new(light.load.without_delays()),
+            }),
+            has_light_delays,
         })
     }
 
@@ -178,11 +195,24 @@ impl Moment {
                 let segment = Segment::played(self.at, &followed.trace, followed.end, overlay)?;
                 Some(Part::Stepped(segment, extremes))
             }
+            (Shapes::Trace, None) if (name == CELL_REPLAY) != followed.light.is_some() => nothing,
             (Shapes::Trace, None) => {
                 let effect = followed.bottleneck(&self.conditions, bottlenecks);
                 Some(Part::Fixed(self.at, effect))
             }
             (Shapes::Rate, None) if followed.has_opportunities => nothing,
+            (Shapes::Delay, None) if followed.has_light_delays => {
+                let delay = Delay {
+                    time: Nanos::ZERO,
+                    ..self.conditions.delay()
+                };
+                let effect = if delay == Delay::default() {
+                    Effect::Nothing
+                } else {
+                    Effect::Delay(delay)
+                };
+                Some(Part::Fixed(self.at, effect))
+            }
             (_, None) => None,
         }
     }
@@ -222,15 +252,21 @@ impl Followed {
         };
         let aqm = conditions.get::<AqmSpec>().copied();
         let usual = aqm.and_then(AqmSpec::usual_limit).unwrap_or(DEFAULT_QUEUE);
-        opportunities.map_or(Effect::Nothing, |opportunities| {
-            Effect::Trace(Trace {
-                opportunities,
-                queue: Queue {
-                    limit: conditions.get().map_or(usual, |QueueSpec(queue)| *queue),
-                    discipline: aqm.map(|aqm| aqm.0).unwrap_or_default(),
-                },
-            })
-        })
+        let served = opportunities.map(|opportunities| Trace {
+            opportunities,
+            queue: Queue {
+                limit: conditions.get().map_or(usual, |QueueSpec(queue)| *queue),
+                discipline: aqm.map(|aqm| aqm.0).unwrap_or_default(),
+            },
+        });
+        match (served, &self.light) {
+            (None, _) => Effect::Nothing,
+            (Some(full), Some(light)) => Effect::CellReplay(CellReplay {
+                light: Arc::clone(light),
+                full,
+            }),
+            (Some(served), None) => Effect::Trace(served),
+        }
     }
 }
 

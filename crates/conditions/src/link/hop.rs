@@ -376,7 +376,7 @@ impl ConditionSet {
         };
         let trace = self.get::<TraceSpec>();
         require!(
-            !trace.is_some_and(|trace| trace.shapes(Shapes::Delay)),
+            !trace.is_some_and(|trace| trace.shapes(Shapes::Delay) || trace.has_light_delays()),
             "handover": "delay: the trace states the delay, which a handover cannot move: leave delay={by} out"
         );
         let base = self.get().map(|DelaySpec(time)| *time).unwrap_or_default();
@@ -405,6 +405,7 @@ impl ConditionSet {
             netem_first,
             self.effect_of(|pps: &PpsSpec| Some(Effect::Rate(pps.to_model(DEFAULT_QUEUE)))),
             self.rate(rate),
+            Effect::Nothing,
             Effect::Nothing,
             netem,
             loss,

@@ -1,5 +1,6 @@
 //! The rate, delay and loss that conditions state over a time, without any packet.
 
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::in_effect::ms;
 use crate::link::LinkSpec;
+use crate::link::hop::Stages;
 use crate::route::{FULL_FRAME, PathStages};
 
 /// The figures that a link's conditions state for packets of no class, from the link's start on.
@@ -27,8 +29,8 @@ pub struct OutlinePeriod {
     pub from: Nanos,
     /// The time at which they end.
     pub until: Nanos,
-    /// The slowest rate, in bit/s of the L2 bytes of full frames; the average of one that fluctuates. 0 while nothing
-    /// passes, and `None` without a limit.
+    /// The slowest rate, in bit/s of the L2 bytes of full frames; the average of one that fluctuates, and of one that
+    /// serves at given times. 0 while nothing passes, and `None` without a limit.
     pub rate: Option<u64>,
     /// The largest deviation from that rate, as a share of it: 0 to 1.
     pub fluctuation: f64,
@@ -60,17 +62,45 @@ pub struct Averages {
     pub outage_percent: f64,
 }
 
+/// Conditions from which the figures at any time follow, for packets of no class.
+#[derive(Clone, Debug)]
+pub struct OverTime {
+    stages: Stages,
+}
+
 impl Outline {
     /// Derives the figures of the first `length` of a link.
     ///
     /// # Errors
     /// Returns the errors of [`LinkSpec::hop`].
     pub fn of(spec: &LinkSpec, length: Nanos) -> Result<Self, Error> {
+        let all = OverTime::of(spec)?;
+        Ok(all.between(Nanos::ZERO, length, usize::MAX))
+    }
+}
+
+impl OverTime {
+    /// Derives the stages of these conditions.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LinkSpec::hop`].
+    pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let stages = spec.hop("box")?.rest;
-        Ok(Self {
-            up: stated(&stages.up, length),
-            down: stated(&stages.down, length),
-        })
+        Ok(Self { stages })
+    }
+
+    /// Returns the figures from one time to a later one, both counted from the link's start. If the conditions change more
+    /// than `most` times, there are that many periods of equal length, each with the figures at its beginning.
+    pub fn between(&self, from: Nanos, until: Nanos, most: usize) -> Outline {
+        let Stages { up, down } = &self.stages;
+        let [up, down] = [up, down].map(|stages| stated(stages, from, until, most));
+        Outline { up, down }
+    }
+
+    /// Returns the figures at a time since the link's start, up and down. Their period has no length.
+    pub fn at(&self, time: Nanos) -> [OutlinePeriod; 2] {
+        let Stages { up, down } = &self.stages;
+        [up, down].map(|stages| figures(&then(stages, time), time, time))
     }
 }
 
@@ -113,28 +143,60 @@ impl Averages {
     }
 }
 
-/// Returns the figures of these stages, one for each time at which any of them changes.
-fn stated(stages: &[StageSpec], length: Nanos) -> Vec<OutlinePeriod> {
-    let mut times = vec![Nanos::ZERO];
-    for stage in stages {
-        match &stage.schedule {
-            Schedule::List(list) => times.extend(list.iter().map(|(at, _)| *at)),
-            Schedule::Computed(steps) => times.extend(
-                (0..)
-                    .map_while(|index| steps.step(index))
-                    .map(|(at, _)| at)
-                    .take_while(|at| *at < length),
-            ),
-        }
+/// Returns the figures of these stages, one for each time at which any of them changes, or at `most` times if there are
+/// more. Where a stage serves at given times, there is one for each window in which they are counted.
+fn stated(stages: &[StageSpec], from: Nanos, until: Nanos, most: usize) -> Vec<OutlinePeriod> {
+    if until <= from {
+        return Vec::new();
     }
-    times.retain(|at| *at < length);
+    let mut times = vec![from];
+    for stage in stages {
+        // One more than there may be shows that there are too many.
+        let own = times_of(&stage.schedule, from, until).take(most.saturating_add(1));
+        times.extend(own);
+    }
     times.sort_unstable();
     times.dedup();
-    let ends = times.iter().copied().skip(1).chain([length]);
+    let is_shortened = most < usize::MAX && served::is_any_traced(stages);
+    if times.len() > most || is_shortened {
+        let most = (most as u64).max(1);
+        let parts = match is_shortened {
+            true => served::windows(until - from).min(most),
+            false => most,
+        };
+        let length = u128::from((until - from).0);
+        let at = |part: u64| {
+            let since = length * u128::from(part) / u128::from(parts);
+            from + Nanos(u64::try_from(since).unwrap_or(u64::MAX))
+        };
+        times = (0..parts).map(at).collect();
+        times.dedup();
+    }
+    let ends = times.iter().copied().skip(1).chain([until]);
     let spans = times.iter().copied().zip(ends);
     spans
         .map(|(from, until)| figures(&then(stages, from), from, until))
         .collect()
+}
+
+/// Returns the times of the steps of a schedule within a span.
+fn times_of(
+    schedule: &Schedule,
+    from: Nanos,
+    until: Nanos,
+) -> Box<dyn Iterator<Item = Nanos> + '_> {
+    match schedule {
+        Schedule::List(list) => {
+            let first = list.partition_point(|(at, _)| *at < from);
+            let times = list[first..].iter().map(|(at, _)| *at);
+            Box::new(times.take_while(move |at| *at < until))
+        }
+        Schedule::Computed(steps) => {
+            let later = (steps.count_until(from)..).map_while(move |index| steps.step(index));
+            let times = later.map(|(at, _)| at);
+            Box::new(times.take_while(move |at| *at < until))
+        }
+    }
 }
 
 /// Returns the stages with the effects that are in force at a time.
@@ -166,7 +228,9 @@ fn figures(stages: &PathStages, from: Nanos, until: Nanos) -> OutlinePeriod {
     let rate = if stages.behaviours().any(is_closed) {
         Some(0)
     } else {
-        stages.slowest(FULL_FRAME).map(|(rate, _)| rate.get())
+        let stated = stages.slowest(FULL_FRAME).map(|(rate, _)| rate.get());
+        let served = served::rate(stages, from, until);
+        stated.into_iter().chain(served).min()
     };
     let fluctuation = stages
         .bottlenecks()

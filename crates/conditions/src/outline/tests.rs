@@ -2,7 +2,7 @@
 
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, QueueLimit, Side};
 
-use super::{Averages, Outline, OutlinePeriod};
+use super::{Averages, Outline, OutlinePeriod, OverTime};
 use crate::link::profiles::{LinkProfile, PROFILES};
 use crate::{Direction, LinkSpec};
 
@@ -52,6 +52,72 @@ fn every_profile_achieves_what_it_states_for_a_minute() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn the_figures_between_two_times_follow_the_schedule() {
+    let text = "rate = '10mbit'\ndelay = '5ms'\n\
+                schedule = [{ at = '2s', rate = '4mbit' }, { at = '5s', delay = '9ms', loss = '3%' }]";
+    let all = OverTime::of(&crate::read::toml_text(text).unwrap()).unwrap();
+    let s = Nanos::from_secs;
+    let of = |one: &OutlinePeriod| {
+        let [from, until] = [one.from, one.until].map(|at| at.0 / 1_000_000_000);
+        let ms = one.delay.0 / 1_000_000;
+        (from, until, one.rate, ms, one.loss > 0.029)
+    };
+    let outline = all.between(s(1), s(6), 100);
+    let right = [
+        (1, 2, Some(10_000_000), 5, false),
+        (2, 5, Some(4_000_000), 5, false),
+        (5, 6, Some(4_000_000), 9, true),
+    ];
+    assert_eq!(outline.up.iter().map(of).collect::<Vec<_>>(), right);
+    assert_eq!(outline.up, outline.down);
+    let now = all.at(s(3))[0];
+    assert_eq!(of(&now), (3, 3, Some(4_000_000), 5, false));
+    // Of three periods in ten seconds, two are shown.
+    let few = all.between(Nanos::ZERO, s(10), 2).up;
+    let right = [
+        (0, 5, Some(10_000_000), 5, false),
+        (5, 10, Some(4_000_000), 9, true),
+    ];
+    assert_eq!(few.iter().map(of).collect::<Vec<_>>(), right);
+    assert!(all.between(s(6), s(6), 2).up.is_empty());
+}
+
+#[test]
+fn the_figures_of_a_trace_and_of_outages_follow_their_times() {
+    let text = "trace = { file = 'x', content = \"t,rate,delay\\n0s,8mbit,5ms\\n2s,0bit,\\n3s,,\\n\" }\noutage = '1s/4s'";
+    let all = OverTime::of(&crate::read::toml_text(text).unwrap()).unwrap();
+    let outline = all.between(Nanos::ZERO, Nanos::from_secs(6), 100);
+    let is_closed = |at: u64| all.at(Nanos::from_secs(at))[0].is_closed();
+    assert_eq!([0, 2, 3, 5].map(is_closed), [false, true, false, true]);
+    let lost = outline.up.iter().filter(|one| one.loss > 0.99);
+    assert!(lost.map(OutlinePeriod::seconds).sum::<f64>() > 0.9);
+    assert!(all.between(Nanos::ZERO, Nanos::from_secs(6), 3).up.len() <= 3);
+}
+
+#[test]
+fn the_rate_of_a_trace_of_times_is_what_it_served_in_a_window() {
+    // Ten packets of 1,504 bytes in the first tenth of a second, and the last one at the end of the second tenth.
+    let times: String = (1..=10)
+        .chain([20])
+        .map(|time| format!("{}\\n", time * 10))
+        .collect();
+    let text = format!("trace = {{ file = 'x', content = \"{times}\" }}");
+    let all = OverTime::of(&crate::read::toml_text(&text).unwrap()).unwrap();
+    let rates = |from, until| {
+        let [from, until] = [from, until].map(Nanos::from_millis);
+        let up = all.between(from, until, 10).up;
+        up.iter().map(|one| one.rate.unwrap()).collect::<Vec<_>>()
+    };
+    // Nine times are before 100 ms, and the tenth is at 100 ms. The trace begins again at 200 ms, with its last time.
+    assert_eq!(rates(0, 200), [9 * 120_320, 120_320]);
+    assert_eq!(rates(200, 400), [10 * 120_320, 120_320]);
+    let at = |ms| all.at(Nanos::from_millis(ms))[0].rate;
+    assert_eq!(at(150), Some(6 * 120_320));
+    assert_eq!(at(200), Some(120_320));
+    assert_eq!(at(0), None);
 }
 
 #[test]

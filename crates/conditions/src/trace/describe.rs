@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use model::Nanos;
 use serde::Serialize;
 
-use super::{Line, Trace, TraceError};
+use super::{Builder, Columns, Line, SHORTEST_STEP, Trace, TraceError};
 
 /// The interval over which the rate of opportunities is counted, and the shortest gap between two that is a stall.
 pub const WINDOW: Nanos = Nanos::from_millis(100);
@@ -22,7 +22,7 @@ pub struct Described {
     /// Its rate in bit/s. That of opportunities is counted in windows of 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<Spread>,
-    /// Its delay in ms.
+    /// Its delay in ms; that of a light load is the delay of its trains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<Spread>,
     /// The spread of its jitter in ms.
@@ -85,10 +85,37 @@ impl Trace {
             return Ok(Described {
                 lines: self.lines(),
                 stalls: Some(stalls),
+                delay_ms: self.describe_light()?,
                 ..rates.describe_steps()?
             });
         }
         self.describe_steps()
+    }
+
+    /// Returns the distribution of the delay of its light load, in ms, each of which holds until the next train.
+    fn describe_light(&self) -> Result<Option<Spread>, TraceError> {
+        let Some(load) = self.light() else {
+            return Ok(None);
+        };
+        let mut delays = Builder::new(Columns {
+            delay: true,
+            ..Columns::default()
+        });
+        for train in load.trains() {
+            let is_first = delays.lines() == 0;
+            let is_later = train.at >= delays.last() + SHORTEST_STEP;
+            // The last train is the end of the load.
+            if (is_first || is_later) && train.at < load.length() {
+                let line = Line {
+                    at: train.at,
+                    delay: train.delay,
+                    ..Line::default()
+                };
+                delays.step(0, line)?;
+            }
+        }
+        let delays = delays.finish(0, Some(load.length()))?;
+        Ok(delays.describe_steps()?.delay_ms)
     }
 
     /// Returns each line with the time for which it holds.
@@ -238,6 +265,20 @@ mod tests {
         assert!(described.picture[36].abs() < 1.0);
         assert!((described.picture[59] - 2e6).abs() < 1.0);
         assert!(described.jitter_ms.is_none() && described.loss_percent.is_none());
+    }
+
+    #[test]
+    fn a_light_load_is_described_by_the_delays_of_its_trains() {
+        let light = &b"0 20 0\n3000 40 0 1\n4000 99 0\n"[..];
+        let load = super::super::read_light(light).unwrap();
+        let both = trace("1\n2\n").with_light(load).unwrap();
+        let described = both.describe().unwrap();
+        let delay = described.delay_ms.unwrap();
+        // 20 ms for three seconds and 40 ms for one; the last train is only the end.
+        assert_eq!((delay.least, delay.greatest), (20.0, 40.0));
+        assert!((delay.mean - 25.0).abs() < 1e-9, "{delay:?}");
+        assert_eq!(described.lines, 2);
+        assert!(trace("1\n2\n").describe().unwrap().delay_ms.is_none());
     }
 
     #[test]

@@ -15,14 +15,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use model::{Nanos, Probability};
+use model::{LightLoad, LightTrain, Nanos, Probability};
 
 pub use self::describe::{Described, Spread, Stalls, WINDOW};
 pub use self::edit::Scale;
-pub use self::formats::{TraceFormat, read, read_delays, write};
+pub use self::formats::{TraceFormat, read, read_delays, read_light, read_offsets, write};
+pub(crate) use self::formats::{write_light, write_offsets};
 pub use self::line::{Columns, Extremes, Line};
 pub use self::packed::failed_reads;
-use self::packed::{Packed, Packer, Reader};
+use self::packed::{Digest, Packed, Packer, Reader};
 pub use self::play::TraceEnd;
 pub(crate) use self::play::{Overlay, PlayedSchedule, Segment, StageSteps};
 pub use self::samples::{SampleUnit, Samples};
@@ -38,6 +39,8 @@ const LONGEST: Nanos = Nanos::from_secs(3_600);
 pub struct Trace {
     /// The times at which a bottleneck serves a full packet.
     pub(crate) opportunities: Option<Series>,
+    /// The light load beside these times, which then are those of a full load.
+    pub(crate) light: Option<Light>,
     /// Conditions by time.
     pub(crate) steps: Option<Series>,
     /// The conditions that its steps state.
@@ -46,6 +49,13 @@ pub struct Trace {
     pub extremes: Extremes,
     /// The first rate above 0, in bit/s.
     pub(crate) first_rate: Option<u64>,
+}
+
+/// A light load, and a digest of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Light {
+    pub(crate) load: Arc<LightLoad>,
+    digest: u128,
 }
 
 /// Lines that have a length, after which they may repeat.
@@ -147,7 +157,8 @@ impl Trace {
     /// Returns the bytes of memory that it takes.
     pub fn memory(&self) -> usize {
         let parts = [&self.opportunities, &self.steps].into_iter().flatten();
-        size_of::<Self>() + parts.map(|part| part.packed.memory()).sum::<usize>()
+        let light = self.light.as_ref().map_or(0, Light::memory);
+        size_of::<Self>() + light + parts.map(|part| part.packed.memory()).sum::<usize>()
     }
 
     /// Keeps it for the rest of the process, and returns the name by which this process finds it again.
@@ -180,6 +191,7 @@ impl Trace {
         of_opportunities
             .wrapping_add(of(&self.steps))
             .wrapping_add(u128::from(self.columns.bits()))
+            .wrapping_add(self.light.as_ref().map_or(0, |light| light.digest))
     }
 
     /// Joins the opportunities of this trace and the conditions by time of another one. Each repeats after its own length.
@@ -195,16 +207,46 @@ impl Trace {
         if other.has_opportunities() || other.columns.rate {
             return Err(TraceError::whole("the file beside it states a rate, too"));
         }
+        if self.light.is_some() {
+            return Err(TraceError::whole(
+                "the light load has delays, too: leave it or the other delays out",
+            ));
+        }
         Ok(Self {
             opportunities: self.opportunities,
             ..other
         })
     }
 
+    /// Makes its opportunities those of a full load, beside a light one.
+    ///
+    /// # Errors
+    /// Returns an error if it has no opportunities, or conditions by time beside them.
+    pub fn with_light(self, load: LightLoad) -> Result<Self, TraceError> {
+        if !self.has_opportunities() {
+            return Err(TraceError::whole(
+                "only a trace of times at which packets are served has a light load beside it",
+            ));
+        }
+        if self.steps.is_some() {
+            return Err(TraceError::whole(
+                "the trace has its delays in another file, and a light load has delays too: leave one of them out",
+            ));
+        }
+        let light = Some(Light::new(load));
+        Ok(Self { light, ..self })
+    }
+
+    /// Returns the light load beside its opportunities, if it has one.
+    pub fn light(&self) -> Option<&LightLoad> {
+        self.light.as_ref().map(|light| &*light.load)
+    }
+
     /// Returns its opportunities alone, if it has any.
     pub fn opportunities_alone(&self) -> Option<Self> {
         self.opportunities.as_ref().map(|series| Self {
             opportunities: Some(series.clone()),
+            light: None,
             steps: None,
             columns: Columns::default(),
             extremes: Extremes::NONE,
@@ -216,6 +258,7 @@ impl Trace {
     pub fn steps_alone(&self) -> Option<Self> {
         self.steps.as_ref().map(|_| Self {
             opportunities: None,
+            light: None,
             ..self.clone()
         })
     }
@@ -227,6 +270,36 @@ static KEPT: Mutex<BTreeMap<String, Arc<Trace>>> = Mutex::new(BTreeMap::new());
 impl PartialEq for Trace {
     fn eq(&self, other: &Self) -> bool {
         self.content_digest() == other.content_digest()
+    }
+}
+
+impl Light {
+    fn new(load: LightLoad) -> Self {
+        let mut digest = Digest::new();
+        let mut add = |number: u64| digest.add(&number.to_le_bytes());
+        for LightTrain {
+            at,
+            delay,
+            deliveries,
+        } in load.trains()
+        {
+            let head = [at.0, delay.0, deliveries.len() as u64];
+            let all = deliveries.iter().map(|after| after.0);
+            head.into_iter().chain(all).for_each(&mut add);
+        }
+        let offsets = load.offsets().iter().map(|offset| offset.cast_unsigned());
+        offsets.for_each(&mut add);
+        Self {
+            load: Arc::new(load),
+            digest: digest.0,
+        }
+    }
+
+    /// Returns the bytes of memory that it takes.
+    fn memory(&self) -> usize {
+        let of_train = |train: &LightTrain| size_of_val(train.deliveries.as_slice());
+        let deliveries: usize = self.load.trains().iter().map(of_train).sum();
+        size_of_val(self.load.trains()) + deliveries + size_of_val(self.load.offsets())
     }
 }
 
@@ -387,6 +460,7 @@ impl Builder {
         };
         Ok(Trace {
             opportunities: series(opportunities, of_opportunities, has_opportunities),
+            light: None,
             steps: series(steps, of_steps, has_steps),
             columns: self.columns,
             extremes: self.extremes,

@@ -53,7 +53,7 @@ pub(super) struct Packer {
     packed: Packed,
     block: Vec<u8>,
     before: Before,
-    digest: u128,
+    digest: Digest,
 }
 
 /// The line before, from which the next one differs.
@@ -80,6 +80,24 @@ mod differs {
 const FNV_OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
+/// A digest of bytes.
+#[derive(Debug)]
+pub(super) struct Digest(pub(super) u128);
+
+impl Digest {
+    /// Returns the digest of no bytes.
+    pub(super) fn new() -> Self {
+        Self(FNV_OFFSET)
+    }
+
+    /// Adds bytes.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(FNV_PRIME);
+        }
+    }
+}
+
 impl Packer {
     pub(super) fn new() -> Self {
         Self {
@@ -90,7 +108,7 @@ impl Packer {
             },
             block: Vec::new(),
             before: Before::default(),
-            digest: FNV_OFFSET,
+            digest: Digest::new(),
         }
     }
 
@@ -134,13 +152,11 @@ impl Packer {
             bytes.shrink_to_fit();
         }
         self.packed.blocks.shrink_to_fit();
-        Ok((self.packed, self.digest))
+        Ok((self.packed, self.digest.0))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        for byte in &self.block {
-            self.digest = (self.digest ^ u128::from(*byte)).wrapping_mul(FNV_PRIME);
-        }
+        self.digest.add(&self.block);
         self.packed.data.add(&self.block)?;
         self.block.clear();
         Ok(())

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::{
-    Delay, Duplication, Effect, Jitter, Law, Nanos, Opportunities, Queue, QueueLimit, Rate, Steps,
+    Bytes, Delay, Duplication, Effect, Jitter, LIGHT_OPPORTUNITY, Law, Nanos, Opportunities, Queue,
+    QueueLimit, Rate, Steps,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -83,11 +84,28 @@ impl Opportunities for Player {
     }
 }
 
+/// The opportunities of a full load beside a light one, which have its size.
+#[derive(Debug)]
+struct FullLoad(Player);
+
+impl Opportunities for FullLoad {
+    fn at(&self, index: u64) -> Nanos {
+        Opportunities::at(&self.0, index)
+    }
+
+    fn bytes(&self) -> Bytes {
+        LIGHT_OPPORTUNITY
+    }
+}
+
 impl Trace {
     /// Returns its opportunities for a bottleneck, if it has any.
     pub(crate) fn opportunities_until(&self, end: TraceEnd) -> Option<Arc<dyn Opportunities>> {
-        let series = self.opportunities.as_ref()?;
-        Some(Arc::new(Player::new(series, end)))
+        let player = Player::new(self.opportunities.as_ref()?, end);
+        Some(match self.light {
+            Some(_) => Arc::new(FullLoad(player)),
+            None => Arc::new(player),
+        })
     }
 
     /// Returns the line that is in force at a time of its steps, if it has any.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use model::{Bytes, Effect, Link, Nanos, Outcome, Packet, PacketId, Side};
 
+use crate::trace::read_offsets;
 use crate::{LONGEST_CONTENT, LinkSpec, TraceSpec, read};
 
 fn spec(text: &str) -> LinkSpec {
@@ -202,9 +203,104 @@ fn a_pair_of_opportunities_and_delays_repeats_each_after_its_own_length() {
     assert_eq!(read::json::<LinkSpec>(written).unwrap(), both);
 }
 
+/// Returns a trace of CellReplay: a light and a full load, with offsets by size.
+fn two_loads() -> TraceSpec {
+    let mut trace = TraceSpec::named("up-heavy-pdo");
+    trace.light = Some("up-delay-light-pdo".to_owned());
+    trace.offsets = Some("latency-offset-up".to_owned());
+    trace.read(&b"10\n20\n30\n"[..]).unwrap();
+    let offsets = read_offsets(&b"100 1\n200 0.5\n"[..]).unwrap();
+    let light = &b"0 20 0 5\n100 40 0\n200 30 0\n"[..];
+    trace.read_light(light, offsets).unwrap();
+    trace
+}
+
+/// Returns when three packets that come at 0 and one that comes at 60 ms leave, in microseconds.
+fn burst_and_single(spec: &LinkSpec) -> Vec<u64> {
+    let mut link = Link::new(&spec.to_link("link").unwrap().config).unwrap();
+    for (id, (ms, len)) in (0..).zip([(0, 1_400), (0, 1_400), (0, 1_400), (60, 200)]) {
+        let packet = Packet::new(PacketId(id), Bytes(len));
+        link.offer(Nanos::from_millis(ms), Side::A, packet);
+    }
+    let outcomes = std::iter::from_fn(|| link.poll(Nanos::MAX));
+    let due = |outcome| match outcome {
+        Outcome::Deliver { due, .. } => due.0 / 1_000,
+        other => panic!("{other:?}"),
+    };
+    outcomes.map(due).collect()
+}
+
+#[test]
+fn a_burst_meets_the_light_load_of_cellreplay_and_then_the_full_one() {
+    let mut both = LinkSpec::default();
+    both.both.at_first.set(two_loads());
+    // The first two packets have the opportunities of the light load, after 20 ms and half a millisecond for their size.
+    // The third one leaves it with the second one and is served at 30 ms. At 60 ms the delay is 32 ms.
+    let right = [20_500, 25_500, 30_000, 92_500];
+    assert_eq!(burst_and_single(&both), right);
+    // The full load alone serves the same packets earlier, because it knows no delay.
+    let alone = spec(&following("10\n20\n30\n", ""));
+    assert_eq!(burst_and_single(&alone)[..2], [10_000, 20_000]);
+    let written = serde_json::to_value(&both).unwrap();
+    assert_eq!(written["trace"]["content"], "10\n20\n30\n");
+    assert_eq!(
+        written["trace"]["light_content"],
+        "0 20 0 5\n100 40 0\n200 30 0\n"
+    );
+    assert_eq!(written["trace"]["offsets_content"], "100 1\n200 0.5\n");
+    let read = read::json::<LinkSpec>(written).unwrap();
+    assert_eq!(read, both);
+    assert_eq!(burst_and_single(&read), right);
+    let text = "up-heavy-pdo,light=up-delay-light-pdo,offsets=latency-offset-up";
+    let named = read::text::<TraceSpec>(text).unwrap();
+    assert_eq!(named.to_string(), text);
+    assert_eq!(named.light, both.traces().next().unwrap().light);
+}
+
+#[test]
+fn the_delay_of_a_direction_replaces_those_of_a_light_load_which_replace_that_of_both() {
+    let mut both = LinkSpec::default();
+    both.both.at_first.set(two_loads());
+    for profile in ["delay = '9ms'", "[up]\ndelay = '9ms'"] {
+        let over_a_profile = both.clone().or(spec(profile));
+        assert_eq!(burst_and_single(&over_a_profile)[0], 20_500);
+    }
+    both.up = spec("[up]\ndelay = '9ms'").up;
+    assert_eq!(burst_and_single(&both)[0], 9_500);
+    let mut leo = TraceSpec::named("x");
+    leo.read(&b"10\n20\n"[..]).unwrap();
+    leo.read_delays(&b"20\n30\n"[..]).unwrap();
+    let light = &b"0 20 0\n5 20 0\n9 20 0\n"[..];
+    let refused = leo.read_light(light, Vec::new()).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("the trace has its delays in"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn a_trace_that_cannot_be_followed_is_refused_with_its_key() {
     for (text, words) in [
+        (
+            following("0\n5\n", ", light = 'y'"),
+            "trace: light: y was not read, because",
+        ),
+        (
+            following("0\n5\n", ", offsets = 'y'"),
+            "trace: offsets: they belong to a light load",
+        ),
+        (
+            following("0\n5\n", ", light_content = '0 5 0'"),
+            "trace: light_content: its file has no name",
+        ),
+        (
+            following("0\n5\n", ", light = 'y', light_content = '0 5 0'"),
+            "trace: light_content: a light load has at least three lines",
+        ),
+        (
+            following("0\n5\n", ", light = 'y', offsets_content = '100 1'"),
+            "trace: offsets_content: the offsets belong to a light load",
+        ),
         (
             "trace = 'drive.csv'".to_owned(),
             "trace: drive.csv was not read, because only the command line and files",

@@ -108,7 +108,8 @@ impl Toffee {
     }
 }
 
-fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
+/// Returns the behaviour of a bottleneck with this queue.
+pub(super) fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
     Behaviour {
         marks: queue.discipline.marks(),
         reorders: queue.discipline.reorders(),

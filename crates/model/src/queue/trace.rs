@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::spec::{OPPORTUNITY, Opportunities};
+use crate::spec::Opportunities;
 use crate::time::Nanos;
 use crate::units::Bytes;
 
@@ -12,6 +12,8 @@ use crate::units::Bytes;
 pub(crate) struct Traced {
     opportunities: Arc<dyn Opportunities>,
     start: Nanos,
+    /// The bytes of an opportunity.
+    bytes: u64,
     /// The number of the next opportunity.
     next: u64,
     /// The bytes left over from the last opportunity, as long as packets wait.
@@ -21,6 +23,7 @@ pub(crate) struct Traced {
 impl Traced {
     pub(crate) fn new(opportunities: Arc<dyn Opportunities>, start: Nanos) -> Self {
         Self {
+            bytes: opportunities.bytes().0,
             opportunities,
             start,
             next: 0,
@@ -45,7 +48,7 @@ impl Traced {
                 return ends;
             }
             self.next += 1;
-            self.spare = OPPORTUNITY.0;
+            self.spare = self.bytes;
         }
         self.spare -= left;
         ends
@@ -55,7 +58,7 @@ impl Traced {
     pub(crate) fn left(&self, at: Nanos, ends: Nanos) -> u64 {
         let to_come = (0..self.next).rev();
         let opportunities = to_come.take_while(|index| (at..=ends).contains(&self.time(*index)));
-        (opportunities.count() as u64 * OPPORTUNITY.0).saturating_sub(self.spare)
+        (opportunities.count() as u64 * self.bytes).saturating_sub(self.spare)
     }
 
     fn time(&self, index: u64) -> Nanos {

@@ -111,6 +111,7 @@ fn effects() -> Vec<Effect> {
             opportunities: Arc::new(Repeating::new(times).unwrap()),
             queue: QueueLimit::Packets(10).into(),
         }),
+        crate::cell_replay::two_loads(),
         Effect::Toffee(Toffee {
             delay: Nanos::from_micros(500),
             dynamic: None,

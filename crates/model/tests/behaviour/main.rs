@@ -7,6 +7,7 @@
 mod answers;
 mod bottleneck;
 mod buckets;
+mod cell_replay;
 mod closed_forms;
 mod codel;
 mod discipline;

@@ -127,6 +127,16 @@ fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
                 .to_owned(),
         );
     }
+    if FROM_TOP
+        .into_iter()
+        .any(|one| one.is_condition() && any(one))
+    {
+        parts.push(
+            "Link rate, delay and loss: the conditions in force, by its schedule, trace, outages and handovers; not drawn \
+             where they did not change."
+                .to_owned(),
+        );
+    }
     if any(TrackQuantity::Loss) {
         parts.push(
             "Loss: the share of lost probes in groups of ten or more neighbouring ones; not drawn if no probe was lost, or if there are fewer than 40."
@@ -259,7 +269,10 @@ impl Panel<'_> {
         let height = match quantity {
             TrackQuantity::Rate(_) => 150.0,
             TrackQuantity::RoundTrip => 130.0,
-            TrackQuantity::Queue => 90.0,
+            TrackQuantity::Queue
+            | TrackQuantity::LinkRate
+            | TrackQuantity::LinkDelay
+            | TrackQuantity::LinkLoss => 90.0,
             TrackQuantity::Loss | TrackQuantity::Drops => 60.0,
         };
         Plot {
@@ -434,6 +447,40 @@ mod tests {
         assert!(!svg.contains("queue up"), "{svg}");
         assert_eq!(drawing.caption, "base: ping + download");
         assert_eq!(geometry::overlaps(svg), Vec::<String>::new());
+    }
+
+    #[test]
+    fn conditions_that_change_are_drawn_from_the_time_at_which_the_link_began() {
+        let mut record = together();
+        let conditions = "rate = '20mbit'\ndelay = '5ms'\nschedule = [{ at = '300ms', rate = '10mbit' }, { at = '900ms', rate = '4mbit' }]\n\
+                          [down]\nschedule = [{ at = '1h', delay = '9ms' }]";
+        for case in &mut record.head.plan.cases {
+            case.link = toml::from_str(conditions).unwrap();
+        }
+        let drawn = |record: &Record| question_of(record).drawings[0].svg.clone();
+        record.runs[0].links = vec![LinkCounts::of(("link".to_owned(), Summary::default()))];
+        assert!(!drawn(&record).contains("link rate"));
+        record.runs[0].links[0].begins_at = Some("2025-12-31T23:59:59.500Z".to_owned());
+        let svg = drawn(&record);
+        assert!(svg.contains(">link rate, Mbit/s<"), "{svg}");
+        // The first step was before the first instrument.
+        assert!(svg.contains("rate, run 1"), "{svg}");
+        assert!(
+            !svg.contains("rate up") && !svg.contains(">link delay"),
+            "{svg}"
+        );
+        assert_eq!(geometry::overlaps(&svg), Vec::<String>::new());
+        let question = question_of(&record);
+        assert!(
+            question.note.contains("the conditions in force"),
+            "{}",
+            question.note
+        );
+        assert!(
+            question.drawings[0]
+                .about
+                .contains("of the emulated link in force")
+        );
     }
 
     #[test]

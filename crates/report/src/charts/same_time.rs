@@ -1,11 +1,15 @@
 //! The samples of instruments that ran simultaneously, as curves over the same seconds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::analysis::CaseFigures;
 use crate::analysis::bound::Bound;
 use crate::analysis::intervals::{DIRECTIONS, RateQuantity, RateSeries, ThroughputInterval};
 use crate::analysis::throughput;
+use conditions::LinkSpec;
+use conditions::outline::{OutlinePeriod, OverTime};
+use model::Nanos;
 use record::bed::Bed;
 use record::figure_name::FigureName;
 use record::plan::PlannedInstrument;
@@ -37,9 +41,15 @@ pub(super) enum TrackQuantity {
     Queue,
     /// Packets that the emulated network drops.
     Drops,
+    /// The rate that the link's conditions state.
+    LinkRate,
+    /// The delay that the link's conditions state.
+    LinkDelay,
+    /// The loss that the link's conditions state.
+    LinkLoss,
 }
 
-pub(super) const FROM_TOP: [TrackQuantity; 7] = [
+pub(super) const FROM_TOP: [TrackQuantity; 10] = [
     TrackQuantity::Rate(RateQuantity::Goodput),
     TrackQuantity::Rate(RateQuantity::IpCapacity),
     TrackQuantity::Rate(RateQuantity::Sent),
@@ -47,6 +57,9 @@ pub(super) const FROM_TOP: [TrackQuantity; 7] = [
     TrackQuantity::Loss,
     TrackQuantity::Queue,
     TrackQuantity::Drops,
+    TrackQuantity::LinkRate,
+    TrackQuantity::LinkDelay,
+    TrackQuantity::LinkLoss,
 ];
 
 /// All curves of a group of instruments in the runs of a case.
@@ -107,6 +120,7 @@ impl ObservedGroup {
                 let points = of_run.iter().flat_map(|track| &track.points);
                 let end_s = points.map(|point| point.0).fold(0.0, f64::max);
                 of_run.extend(link_tracks(case, run, (first, end_s), most));
+                of_run.extend(condition_tracks(case, run, (first, end_s), most));
             }
             tracks.extend(of_run.into_iter().map(|track| Track {
                 repeat: run.repeat,
@@ -178,6 +192,9 @@ impl TrackQuantity {
             Self::Loss => "loss",
             Self::Queue => "queue",
             Self::Drops => "drops",
+            Self::LinkRate => "link rate",
+            Self::LinkDelay => "link delay",
+            Self::LinkLoss => "link loss",
         }
     }
 
@@ -189,6 +206,9 @@ impl TrackQuantity {
             Self::Loss => scale_for(Metric::LostPercent, greatest),
             Self::Queue => (1.0, "ms"),
             Self::Drops => (1.0, "1/s"),
+            Self::LinkRate => scale_for(Metric::GoodputBitPerS, greatest),
+            Self::LinkDelay => (1.0, "ms"),
+            Self::LinkLoss => (1.0, "%"),
         }
     }
 
@@ -200,12 +220,22 @@ impl TrackQuantity {
             Self::Loss => Metric::LostPercent.meaning(),
             Self::Queue => "Time that a packet would wait for the bottleneck of the emulated link.",
             Self::Drops => "Packets that the emulated network dropped each second.",
+            Self::LinkRate => {
+                "Rate of the emulated link in force, of L2 bytes; 0 while nothing passes."
+            }
+            Self::LinkDelay => "Propagation delay of the emulated link in force, in one direction.",
+            Self::LinkLoss => "Share of packets that the emulated link lost at random.",
         }
     }
 
     /// Returns whether it describes an emulated link and not what an instrument saw.
     pub(super) fn is_of_link(self) -> bool {
-        matches!(self, Self::Queue | Self::Drops)
+        matches!(self, Self::Queue | Self::Drops) || self.is_condition()
+    }
+
+    /// Returns whether it is a condition of an emulated link.
+    pub(super) fn is_condition(self) -> bool {
+        matches!(self, Self::LinkRate | Self::LinkDelay | Self::LinkLoss)
     }
 }
 
@@ -283,6 +313,107 @@ fn link_tracks(
     }
     tracks.retain(|track| track.points.len() >= FEWEST_POINTS);
     tracks
+}
+
+/// Returns the rate, the delay and the loss that the conditions of each link of a run stated while a group of instruments
+/// ran, which began at `first` and took `end_s` seconds. A condition that did not change then is left out, and so is a rate
+/// where there was none for a while.
+fn condition_tracks(
+    case: &CaseFigures<'_>,
+    run: &Run,
+    (first, end_s): (jiff::Timestamp, f64),
+    most: usize,
+) -> Vec<Track> {
+    let mut tracks = Vec::new();
+    for (number, link) in run.links.iter().enumerate() {
+        let began = link.begins_at.as_ref();
+        let began = began.and_then(|at| at.parse::<jiff::Timestamp>().ok());
+        let (Some(began), Some((name, spec))) = (began, conditions_of(case, number, &link.name))
+        else {
+            continue;
+        };
+        if !spec.has_schedule() && !spec.has_own_times() {
+            continue;
+        }
+        let Ok(all) = OverTime::of(spec) else {
+            continue;
+        };
+        let offset_s = began.duration_since(first).as_secs_f64();
+        let span = [-offset_s, end_s - offset_s].map(nanos);
+        // Each period has two points.
+        let outline = all.between(span[0], span[1], most / 2);
+        let [up, down] = [Direction::Up, Direction::Down]
+            .map(|way| of_link(case, way).choose(&outline.up, &outline.down));
+        let values: [(TrackQuantity, &str, fn(&OutlinePeriod) -> Option<f64>); 3] = [
+            (TrackQuantity::LinkRate, "rate", |one| {
+                one.rate.map(|rate| rate as f64)
+            }),
+            (TrackQuantity::LinkDelay, "delay", |one| {
+                Some(one.delay.0 as f64 / 1e6)
+            }),
+            (TrackQuantity::LinkLoss, "loss", |one| {
+                Some(one.loss * 100.0)
+            }),
+        ];
+        for (quantity, what, value) in values {
+            let [up, down] = [up, down].map(|periods| steps(periods, offset_s, value));
+            let both = if up == down {
+                vec![("", up)]
+            } else {
+                vec![(" up", up), (" down", down)]
+            };
+            let drawn = both.into_iter().filter(|(_, points)| {
+                let first = points.first().map(|point| point.1);
+                points.iter().any(|point| Some(point.1) != first)
+            });
+            tracks.extend(drawn.map(|(way, points)| Track {
+                quantity,
+                instrument: String::new(),
+                label: format!("{name}{what}{way}"),
+                repeat: run.repeat,
+                is_first: true,
+                direction: None,
+                is_smoothed: false,
+                is_thinned: false,
+                points,
+            }));
+        }
+    }
+    tracks
+}
+
+/// Returns the conditions of link number `number` of a run, and the beginning of its curves' labels. Of several clients
+/// with equal links, the first one has them.
+fn conditions_of<'a>(
+    case: &CaseFigures<'a>,
+    number: usize,
+    name: &str,
+) -> Option<(String, &'a LinkSpec)> {
+    match &case.case.bed {
+        Bed::Netns(_) => (number == 0).then(|| (String::new(), &case.case.link)),
+        Bed::Chain(chain) => Some((format!("{name} "), chain.links.get(name)?)),
+        Bed::External(_) | Bed::Nics(_) => None,
+    }
+}
+
+/// Returns the corners of a value that changes in steps, in seconds; none if it is absent for a while.
+fn steps(
+    periods: &[OutlinePeriod],
+    offset_s: f64,
+    value: fn(&OutlinePeriod) -> Option<f64>,
+) -> CurvePoints {
+    let corners = periods.iter().map(|one| {
+        let [from, until] = [one.from, one.until].map(|at| at.0 as f64 / 1e9 + offset_s);
+        let value = value(one)?;
+        Some([(from, value), (until, value)])
+    });
+    let all: Option<Vec<[(f64, f64); 2]>> = corners.collect();
+    all.unwrap_or_default().into_iter().flatten().collect()
+}
+
+/// Converts seconds to a time of a link; 0 before its start.
+fn nanos(seconds: f64) -> Nanos {
+    Nanos::from(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default())
 }
 
 /// Returns the direction of a link of a chain, whose up is from the first node to the last, in which the packets of this

@@ -1,5 +1,6 @@
 //! The formats of traces, a file for each.
 
+mod cellreplay;
 mod csv;
 mod leoreplayer;
 mod mahimahi;
@@ -9,6 +10,7 @@ mod theaterq;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::str;
 
+use model::LightLoad;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
@@ -86,6 +88,38 @@ pub fn read_delays(source: impl Read) -> Result<Trace, TraceError> {
     leoreplayer::read(&mut Lines::new(BufReader::new(source)))
 }
 
+/// Reads the light load of CellReplay, a train of packets on each line.
+///
+/// # Errors
+/// Returns an error with the number of the line for content that is not of this form.
+pub fn read_light(source: impl Read) -> Result<LightLoad, TraceError> {
+    cellreplay::read_light(&mut Lines::new(BufReader::new(source)))
+}
+
+/// Reads CellReplay's offsets of the delay by size, and returns them in nanoseconds for 100 bytes, 200 bytes, and so on.
+///
+/// # Errors
+/// Returns an error with the number of the line for content that is not of this form.
+pub fn read_offsets(source: impl Read) -> Result<Vec<i64>, TraceError> {
+    cellreplay::read_offsets(&mut Lines::new(BufReader::new(source)))
+}
+
+/// Writes a light load as [`read_light`] reads it.
+///
+/// # Errors
+/// Returns the errors of `target`.
+pub(crate) fn write_light(load: &LightLoad, target: &mut impl Write) -> io::Result<()> {
+    cellreplay::write_light(load, target)
+}
+
+/// Writes offsets as [`read_offsets`] reads them.
+///
+/// # Errors
+/// Returns the errors of `target`.
+pub(crate) fn write_offsets(offsets: &[i64], target: &mut impl Write) -> io::Result<()> {
+    cellreplay::write_offsets(offsets, target)
+}
+
 /// Writes a trace in a format.
 ///
 /// # Errors
@@ -139,6 +173,12 @@ fn detect(head: &[u8]) -> Result<TraceFormat, TraceError> {
     }
     if is_whole(first) {
         return Ok(TraceFormat::Mahimahi);
+    }
+    if cellreplay::is_light(first) {
+        return Err(TraceError::at(
+            number,
+            "this may be a light load of CellReplay, which belongs beside a full load: name that first, as in FULL,light=FILE",
+        ));
     }
     let begins_with_digit = |line: &str| line.starts_with(|letter: char| letter.is_ascii_digit());
     let mut numbers = [(number, first)].into_iter().chain(lines);
@@ -262,6 +302,10 @@ pub(super) mod tests {
             (
                 "seconds,speed\n1,2\n",
                 "line 1: `seconds,speed` begins no format",
+            ),
+            (
+                "0 21 0 1\n",
+                "line 1: this may be a light load of CellReplay",
             ),
             (
                 "t,rate,delay,jitter,loss\n100,5,6,7,8\n",
