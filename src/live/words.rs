@@ -26,7 +26,7 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
 }
 
 /// Returns the equivalent flags for a shell, or `None` if flags cannot express the conditions:
-/// schedules, stages, fields of rules and tables of values have no flags.
+/// schedules, stages, hops, fields of rules and tables of values have no flags.
 pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
     let Ok(Value::Object(mut conditions)) = serde_json::to_value(spec) else {
         return None;
@@ -189,6 +189,7 @@ mod tests {
     fn conditions_without_flags_have_no_command_line() {
         assert_eq!(flags("schedule = [{ at = '1s', loss = '1%' }]"), None);
         assert_eq!(flags("[[rules]]\nname = 'a'\nport = 80\nloss = '1%'"), None);
+        assert_eq!(flags("delay = '1ms'\n[[hops]]\nname = 'dsl'"), None);
     }
 
     #[test]

@@ -161,6 +161,7 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
                 for table in tables {
                     parts.push(match key.as_str() {
                         "rules" => rule_words(prefix, table),
+                        "hops" => hop_words(prefix, table),
                         _ => format!("{name} ({})", self::parts("", table).join(", ")),
                     });
                 }
@@ -193,6 +194,18 @@ fn rule_words(prefix: &str, rule: &Value) -> String {
     let name = rest.remove("name").or(filter);
     let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
     format!("{prefix}rule {name}: {}", parts("", &rest).join(", "))
+}
+
+/// Formats a hop by its name and its conditions: "hop dsl (rate 8mbit, delay 15ms)".
+fn hop_words(prefix: &str, hop: &Value) -> String {
+    let mut rest = hop.as_object().cloned().unwrap_or_default();
+    let name = rest.remove("name");
+    let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let conditions = match parts("", &rest) {
+        none if none.is_empty() => "no conditions".to_owned(),
+        some => some.join(", "),
+    };
+    format!("{prefix}hop {name} ({conditions})")
 }
 
 /// Formats a trace by its file, its length and its end: "drive.csv (45s, then hold)".
@@ -264,6 +277,12 @@ mod tests {
         let spec = "[[rules]]\nmatch = 'tcp port 443'\nname = 'web'\nloss = '1%'\n[[rules]]\nmatch = 'udp'\ndelay = '5ms'";
         let line = link(&toml::from_str(spec).unwrap());
         assert_eq!(line, "rule web: loss 1%, rule udp: delay 5ms");
+        let spec = "delay = '1ms'\n[[hops]]\nname = 'dsl'\nrate = '8mbit'\nup.rate = '1mbit'\n[[hops]]\nname = 'core'";
+        let line = link(&toml::from_str(spec).unwrap());
+        assert_eq!(
+            line,
+            "delay 1ms, hop dsl (rate 8mbit, up rate 1mbit), hop core (no conditions)"
+        );
         let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\
                     stages = [{ kind = 'trace', times = [1, 2] }]";
         let line = link(&toml::from_str(spec).unwrap());

@@ -120,7 +120,7 @@ export class Conditions {
   showDraft() {
     this.fields.show(this.draft, this.link.conditions);
     this.rules.show(this.draft, this.link.conditions);
-    const others = ["toffee", "stages", "schedule"].filter((key) => key in this.draft);
+    const others = ["toffee", "stages", "hops", "schedule"].filter((key) => key in this.draft);
     byId("kept").hidden = !others.length;
     this.showSchedule();
     say(byId("kept"), `${others.join(", ")}: unchanged here; change them with a link file.`);

@@ -292,8 +292,12 @@ macro_rules! conditions {
             "match", "name", "protocol", "port", "source_port", "destination_port", "host", "source", "destination",
             "dscp", "vlan", "ether_type", "fragment", "direction", "weight", $(<$type>::KEY,)+ "up", "down", "schedule",
         ];
+        pub(crate) const HOP_KEYS: &[&str] = &[
+            "name", "profile", $(<$type>::KEY,)+ "up", "down", "schedule", "stages",
+        ];
         pub(crate) const LINK_KEYS: &[&str] = &[
-            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "start", "up", "down", "schedule", "stages", "rules",
+            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "start", "up", "down", "schedule", "stages", "hops",
+            "rules",
         ];
     };
 }

@@ -116,17 +116,28 @@ fn stages_of_class(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec
 }
 
 impl LinkSpec {
-    /// Creates the stages of these conditions in a hop with this name.
+    /// Creates the stages of the conditions of the link itself, without those of its `hops`, in a hop with this name.
     ///
     /// # Errors
     /// Returns an error for conditions that need a rate or a delay if there is none, for a drop factor below 1, for a
     /// schedule that is out of order, and for a stage or a rule that is not valid.
     pub fn hop(&self, name: &str) -> Result<Hop, Error> {
-        self.check_layers()?;
+        check_steps(self.check_own()?)?;
+        self.build(name)
+    }
+
+    /// Refuses conditions of the link itself that are not valid, before any stage is built. Returns the number of steps
+    /// of its schedules, which [`check_steps`] limits.
+    pub(super) fn check_own(&self) -> Result<u64, Error> {
+        let steps = self.check_layers()?;
         rule::check(&self.rules)?;
-        // This is checked before any stage is built.
         let (count, most) = (self.stages.len(), 2 * MOST_STAGES);
         require!(count <= most, "stages": "there are {count}: at most {most} are allowed, {MOST_STAGES} each way");
+        Ok(steps)
+    }
+
+    /// Creates the stages of conditions that were checked.
+    pub(super) fn build(&self, name: &str) -> Result<Hop, Error> {
         let up = self.direction(name, Direction::Up)?;
         let down = self.direction(name, Direction::Down)?;
         let of_class = |number: usize| Stages {
@@ -144,8 +155,9 @@ impl LinkSpec {
         })
     }
 
-    /// Refuses schedules that are out of order, and conditions that need another one if there never is one.
-    fn check_layers(&self) -> Result<(), Error> {
+    /// Refuses schedules that are out of order, and conditions that need another one if there never is one. Returns the
+    /// number of steps of all schedules, counted in each direction and again for each rule.
+    fn check_layers(&self) -> Result<u64, Error> {
         let ramps: usize = self.layers().map(Layer::ramps).sum();
         require!(
             ramps <= MOST_RAMPS,
@@ -195,12 +207,7 @@ impl LinkSpec {
                 steps = u64::saturating_add(steps, together);
             }
         }
-        require!(
-            steps <= MOST_STEPS_OF_RULES,
-            "schedule": "there are {steps} steps, counted in each direction and again for each rule: at most {MOST_STEPS_OF_RULES} are allowed, \
-             so use fewer steps or rules, or a trace"
-        );
-        Ok(())
+        Ok(steps)
     }
 
     /// Returns the weights by which classes share the bottleneck, if any rule has one.
@@ -319,6 +326,16 @@ impl HopDirection {
             .cloned()
             .collect()
     }
+}
+
+/// Refuses more steps of all schedules together than a link may have.
+pub(super) fn check_steps(steps: u64) -> Result<(), Error> {
+    require!(
+        steps <= MOST_STEPS_OF_RULES,
+        "schedule": "there are {steps} steps, counted in each direction and again for each rule: at most {MOST_STEPS_OF_RULES} are allowed, \
+         so use fewer steps or rules, or a trace"
+    );
+    Ok(())
 }
 
 /// Returns the number of steps that the schedules of `layers` take together, until they repeat if they do.

@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::in_effect::ms;
 use crate::link::LinkSpec;
-use crate::route::{FULL_FRAME, PathStages};
+use crate::link::hop::route;
+use crate::route::{FULL_FRAME, PathStages, Route};
 
 /// The figures that a link's conditions state for packets of no class, from the link's start on.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,12 +65,12 @@ impl Outline {
     /// Derives the figures of the first `length` of a link.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::all_hops`].
     pub fn of(spec: &LinkSpec, length: Nanos) -> Result<Self, Error> {
-        let stages = spec.hop("box")?.rest;
+        let Route { up, down, .. } = route(&spec.all_hops("box")?);
         Ok(Self {
-            up: stated(&stages.up, length),
-            down: stated(&stages.down, length),
+            up: stated(&up.0, length),
+            down: stated(&down.0, length),
         })
     }
 }
