@@ -61,7 +61,9 @@ fn rule_of(rule: &Value) -> Option<String> {
                     words += &format!(" {key}-{}", assignment(condition, value)?);
                 }
             }
-            ("name" | "direction", Value::String(text)) => words += &format!(" {key}={text}"),
+            ("name" | "direction" | "hop", Value::String(text)) => {
+                words += &format!(" {key}={text}");
+            }
             ("weight", Value::Number(weight)) => words += &format!(" weight={weight}"),
             _ => words += &format!(" {}", assignment(key, value)?),
         }
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn a_rule_with_a_filter_has_a_flag() {
         let text = "[[rules]]\nname = 'web'\nmatch = 'tcp port 443'\nloss = '1%,burst=8'\nup.path_mtu = 1400\n\
-                    [[rules]]\nmatch = 'udp'\ndirection = 'down'\nweight = 3\nnetem = 'delay 1ms'";
+                    [[rules]]\nmatch = 'udp'\ndirection = 'down'\nhop = 'dsl'\nweight = 3\nnetem = 'delay 1ms'";
         let line = flags(text).unwrap();
         let rules: Vec<conditions::RuleSpec> = line
             .split('\'')

@@ -63,7 +63,7 @@ pub struct LinkSpec {
     #[schemars(default)]
     pub stages: Vec<ExtraStage>,
     /// Further hops. Packets from client to server pass the link's own conditions first and then the hops in this order,
-    /// those from server to client pass them in reverse. Rules concern the link's own conditions.
+    /// those from server to client pass them in reverse.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub hops: Vec<HopSpec>,
@@ -149,7 +149,10 @@ impl LinkSpec {
         let of_hop =
             |hop: &HopSpec| hop.name.capacity() + hop.stages.capacity() * size_of::<ExtraStage>();
         let hops = self.hops.iter().map(of_hop);
-        let rules = self.rules.iter().map(|one| one.rule.memory());
+        let rules = self.rules.iter().map(|one| {
+            let hop = one.hop.as_ref().map_or(0, String::capacity);
+            hop + one.rule.memory()
+        });
         size_of::<Self>()
             + self.stages.capacity() * size_of::<ExtraStage>()
             + self.hops.capacity() * size_of::<HopSpec>()
@@ -347,7 +350,7 @@ impl LinkSpec {
         };
         match hop {
             Some(number) => {
-                let link = self.hops[number].as_link(self.seed());
+                let link = self.link_of(&self.hops[number]);
                 let error = link.placed(class, direction, name, field, problem);
                 self.at_hop(hop, error)
             }

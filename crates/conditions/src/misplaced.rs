@@ -31,7 +31,7 @@ fn advice(key: &str, known: &[String]) -> Option<String> {
         "name" => "a hop, [[hops]], a rule, [[rules]], or a stage, [[stages]]".to_owned(),
         "direction" => "a rule, [[rules]], or a stage, [[stages]]".to_owned(),
         "match" | "protocol" | "port" | "source_port" | "destination_port" | "host" | "source"
-        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" | "weight" => {
+        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" | "hop" | "weight" => {
             "a rule, [[rules]]".to_owned()
         }
         "toffee" | "seed" | "start" | "hops" | "rules" => "the link itself".to_owned(),

@@ -201,15 +201,21 @@ impl<'r> Timeline<'r> {
             .max_by_key(|list| list.len())
             .map_or(&[][..], Vec::as_slice);
         let mut rules = Vec::new();
-        for (number, RuleSpec { rule, weight, .. }) in all.iter().enumerate() {
+        for (number, first) in all.iter().enumerate() {
+            let RuleSpec {
+                rule, hop, weight, ..
+            } = first;
             let refused = |why: &str| {
                 let error = Error::other(why);
                 error.at_item(number, Some(&rule.name)).at("rules")
             };
             let mut others = lists.clone().filter_map(|list| list.get(number));
-            if others.any(|other| other.rule != *rule || other.weight != *weight) {
+            let is_same = |other: &RuleSpec| {
+                other.rule == *rule && other.hop == *hop && other.weight == *weight
+            };
+            if !others.all(is_same) {
                 return Err(refused(
-                    "the packets or the weight of the rule were changed while the link ran, which a schedule cannot express",
+                    "the packets, the hop or the weight of the rule were changed while the link ran, which a schedule cannot express",
                 ));
             }
             let layer = |layer: fn(&RuleSpec) -> &Layer| {
@@ -217,6 +223,7 @@ impl<'r> Timeline<'r> {
             };
             let over_time = RuleSpec {
                 rule: rule.clone(),
+                hop: hop.clone(),
                 weight: *weight,
                 both: layer(|rule| &rule.both),
                 up: layer(|rule| &rule.up),
@@ -402,7 +409,9 @@ mod tests {
             " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
              stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
-            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets or the weight",
+            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets, the hop or the weight",
+            "hops = [{ name = 'a' }]\nrules = [{ name = 'web', port = 80 }] => \
+             hops = [{ name = 'a' }]\nrules = [{ name = 'web', port = 80, hop = 'a' }] => rules: web: the packets, the hop or",
             "rate = '1mbit' => \
              rate = '1mbit'\nrules = [{ name = 'web', port = 80, rate = '2mbit' }] => rules: web: the rule had its own bottleneck",
         ] {

@@ -68,13 +68,11 @@ impl Hop {
 }
 
 /// Creates the model's link number `link` from hops in the order in which packets meet them on the way up; on the way
-/// down, they meet them in reverse. The rules are those of the hop that has any.
+/// down, they meet them in reverse. Hops that have rules have the same ones.
 pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
-    let rules: Vec<Rule> = hops
-        .iter()
-        .flat_map(|hop| &hop.rules)
-        .map(|(rule, _)| rule.clone())
-        .collect();
+    let mut rules = hops.iter().map(|hop| &hop.rules);
+    let rules = rules.find(|rules| !rules.is_empty()).into_iter().flatten();
+    let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
     let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
         let (up, down) = stages_of_class(hops, index);
         let path = |side, stages| PathSpec {
@@ -140,19 +138,22 @@ impl LinkSpec {
     pub(super) fn build(&self, name: &str) -> Result<Hop, Error> {
         let up = self.direction(name, Direction::Up)?;
         let down = self.direction(name, Direction::Down)?;
-        let of_class = |number: usize| Stages {
-            up: up.of_class(self, name, number),
-            down: down.of_class(self, name, number),
+        let rest = Stages {
+            up: up.stages(),
+            down: down.stages(),
         };
-        let rules = self.rules.iter().enumerate();
-        let rules = rules.map(|(number, one)| (one.rule.clone(), of_class(number)));
-        Ok(Hop {
-            rules: rules.collect(),
-            rest: Stages {
-                up: up.stages(),
-                down: down.stages(),
-            },
-        })
+        let of_class = |(number, one): (usize, &RuleSpec)| {
+            let stages = match one.hop {
+                Some(_) => rest.clone(),
+                None => Stages {
+                    up: up.of_class(self, name, number),
+                    down: down.of_class(self, name, number),
+                },
+            };
+            (one.rule.clone(), stages)
+        };
+        let rules = self.rules.iter().enumerate().map(of_class).collect();
+        Ok(Hop { rest, rules })
     }
 
     /// Refuses schedules that are out of order, and conditions that need another one if there never is one. Returns the
@@ -190,7 +191,8 @@ impl LinkSpec {
             self.weights().is_none() || ![&self.both, &self.up, &self.down].iter().any(has_aqm),
             "aqm": "rules share the rate by weight, from queues that no AQM manages: leave aqm out, or the weights of the rules"
         );
-        for (number, class) in self.rules.iter().enumerate() {
+        let own = self.rules.iter().enumerate();
+        for (number, class) in own.filter(|(_, class)| class.hop.is_none()) {
             let up = up.or(Provided::by([&class.up, &class.both]));
             let down = down.or(Provided::by([&class.down, &class.both]));
             let all = || {
@@ -212,9 +214,9 @@ impl LinkSpec {
 
     /// Returns the weights by which classes share the bottleneck, if any rule has one.
     fn weights(&self) -> Option<Weights> {
-        let stated = (1..)
-            .zip(&self.rules)
-            .filter_map(|(class, rule)| Some((class, rule.weight?)));
+        let own = (1..).zip(&self.rules);
+        let own = own.filter(|(_, rule)| rule.hop.is_none());
+        let stated = own.filter_map(|(class, rule)| Some((class, rule.weight?)));
         let mut weights: Option<Weights> = None;
         for (class, weight) in stated {
             weights.get_or_insert_default().set(class, weight);

@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use super::hop::{Hop, check_steps};
 use super::profiles::{self, Base};
+use super::rule::RuleSpec;
 use super::stage::ExtraStage;
 use super::{LinkSpec, is_name};
 use crate::condition::HOP_KEYS;
-use crate::error::{At, Error};
+use crate::error::{At, Error, PathStep};
 use crate::layer::Layer;
 use crate::require;
 
@@ -62,18 +63,6 @@ impl HopSpec {
         }
     }
 
-    /// Returns its conditions as those of a separate link. `seed` is that of the link to which it belongs.
-    pub(super) fn as_link(&self, seed: u64) -> LinkSpec {
-        LinkSpec {
-            both: self.both.clone(),
-            up: self.up.clone(),
-            down: self.down.clone(),
-            stages: self.stages.clone(),
-            seed: Some(self.seed(seed)),
-            ..LinkSpec::default()
-        }
-    }
-
     /// Returns the seed of the times that are drawn for it, which differ from hop to hop (FNV-1a of its name).
     fn seed(&self, link: u64) -> u64 {
         let begin = link ^ 0xcbf2_9ce4_8422_2325;
@@ -103,28 +92,48 @@ impl LinkSpec {
     /// rule, for too many hops, and for too many stages or steps of all hops together.
     pub fn all_hops(&self, name: &str) -> Result<Vec<Hop>, Error> {
         self.check_hops()?;
-        let links: Vec<Self> = self
-            .hops
-            .iter()
-            .map(|hop| hop.as_link(self.seed()))
-            .collect();
-        let numbered = || self.hops.iter().zip(&links).enumerate();
+        let links = self.hops.iter().map(|hop| self.link_of(hop));
+        let links: Vec<(&HopSpec, Self)> = self.hops.iter().zip(links).collect();
         // All of them are checked before any stage is built.
         let mut steps = self.check_own()?;
-        for (number, (hop, link)) in numbered() {
-            let own = link.check_own().at_item("hops", number, Some(&hop.name))?;
+        for (number, (_, link)) in links.iter().enumerate() {
+            let own = link.check_own();
+            let own = own.map_err(|error| self.at_hop(Some(number), error))?;
             steps = steps.saturating_add(own);
         }
         check_steps(steps)?;
         let mut all = vec![self.build(name)?];
-        for (number, (hop, link)) in numbered() {
+        for (number, (hop, link)) in links.iter().enumerate() {
             let built = link.build(&format!("{name}.{}", hop.name));
-            all.push(built.at_item("hops", number, Some(&hop.name))?);
+            all.push(built.map_err(|error| self.at_hop(Some(number), error))?);
         }
         Ok(all)
     }
 
-    /// Refuses hops that cannot be distinguished, and too many of them.
+    /// Returns the conditions of a hop as those of a separate link, which has all rules if any concerns the hop. Those that
+    /// concern another hop or this link have the name of a hop there.
+    pub(super) fn link_of(&self, hop: &HopSpec) -> Self {
+        let is_here = |one: &RuleSpec| one.hop.as_ref() == Some(&hop.name);
+        let as_there = |one: &RuleSpec| RuleSpec {
+            hop: (!is_here(one)).then(String::new),
+            ..one.clone()
+        };
+        let rules = match self.rules.iter().any(is_here) {
+            true => self.rules.iter().map(as_there).collect(),
+            false => Vec::new(),
+        };
+        Self {
+            both: hop.both.clone(),
+            up: hop.up.clone(),
+            down: hop.down.clone(),
+            stages: hop.stages.clone(),
+            seed: Some(hop.seed(self.seed())),
+            rules,
+            ..Self::default()
+        }
+    }
+
+    /// Refuses hops that cannot be distinguished, too many of them, and rules that concern a hop that is not there.
     fn check_hops(&self) -> Result<(), Error> {
         let count = self.hops.len();
         require!(count <= MOST_HOPS, "hops": "there are {count}: at most {MOST_HOPS} are allowed");
@@ -151,6 +160,22 @@ impl LinkSpec {
             let shown = Some(name.as_str()).filter(|name| !name.is_empty());
             check().at_item("hops", number, shown)?;
         }
+        for (number, one) in self.rules.iter().enumerate() {
+            let Some(hop) = one.hop.as_deref() else {
+                continue;
+            };
+            let names = self.hops.iter().map(|hop| hop.name.as_str());
+            let known = match self.hops.is_empty() {
+                true => Err(Error::other(
+                    "the link has no hops: leave hop out, or add [[hops]]",
+                )),
+                false if names.clone().any(|name| name == hop) => Ok(()),
+                false => Err(Error::unknown_name(hop, names)),
+            };
+            known
+                .at("hop")
+                .at_item("rules", number, Some(&one.rule.name))?;
+        }
         let (count, most) = (self.extra_stages().count(), 2 * MOST_STAGES);
         require!(
             self.hops.is_empty() || count <= most,
@@ -167,10 +192,11 @@ impl LinkSpec {
         self.hops.iter().position(|hop| hop.name == *name)
     }
 
-    /// Returns an error of the hop with this index with the place of the hop in front of its path; for `None`, it returns
-    /// the error of the link itself.
+    /// Returns an error of the hop with this index with the place of the hop in front of its path, unless it is that of a
+    /// rule. For `None`, it returns the error of the link itself.
     pub(super) fn at_hop(&self, hop: Option<usize>, error: Error) -> Error {
-        match hop {
+        let is_of_rule = error.path.first() == Some(&PathStep::Key("rules".to_owned()));
+        match hop.filter(|_| !is_of_rule) {
             Some(number) => error
                 .at_item(number, Some(&self.hops[number].name))
                 .at("hops"),

@@ -1,14 +1,15 @@
 //! Links of several hops: their stages, and packets that pass them in virtual time.
 
+use std::num::NonZeroU8;
 use std::ops::Range;
 
 use model::{
-    Bytes, CheckedPaths, ConfigError, DropCause, Link, Nanos, Outcome, Packet, PacketId, Schedule,
-    Side,
+    Bytes, CheckedPaths, ConfigError, Discipline, DropCause, Effect, Link, Nanos, Outcome, Packet,
+    PacketId, Schedule, Side, Weights,
 };
 
 use crate::in_effect::InEffect;
-use crate::{Hop, LinkProfile, LinkSpec, read};
+use crate::{EmulatedLink, Hop, LinkProfile, LinkSpec, read};
 
 fn spec(text: &str) -> LinkSpec {
     let spec: LinkSpec = read::toml_text(text).unwrap();
@@ -48,6 +49,14 @@ fn offered(link: &mut Link, side: Side, at: Nanos, numbers: Range<u64>) -> Vec<F
     all.into_iter().map(|(_, fate)| fate).collect()
 }
 
+/// Returns the names of the stages that packets of a class meet from a side on.
+fn names(link: &EmulatedLink, side: Side, class: u16) -> Vec<&str> {
+    let mut paths = link.config.paths.iter();
+    let path = paths.find(|path| (path.side, path.class) == (side, class));
+    let stages = &path.unwrap().stages;
+    stages.iter().map(|stage| stage.name.as_str()).collect()
+}
+
 fn us(micros: u64) -> Nanos {
     Nanos::from_micros(micros)
 }
@@ -61,11 +70,7 @@ fn packets_meet_the_stages_of_all_hops_in_order_and_in_reverse_on_the_way_down()
     )
     .to_link("box")
     .unwrap();
-    let names = |side| -> Vec<&str> {
-        let path = link.config.paths.iter().find(|path| path.side == side);
-        let stages = &path.unwrap().stages;
-        stages.iter().map(|stage| stage.name.as_str()).collect()
-    };
+    let names = |side| names(&link, side, 0);
     let up = [
         "box.up.rate",
         "box.up.delay",
@@ -141,6 +146,68 @@ fn a_packet_that_one_hop_loses_does_not_reach_the_next() {
             assert_eq!((report.packets, report.dropped), (packets, 1), "{name}");
         }
     }
+}
+
+#[test]
+fn a_rule_concerns_the_hop_that_it_names() {
+    let spec = spec(
+        "delay = '1ms'\n[[hops]]\nname = 'dsl'\nrate = '8mbit'\ndelay = '5ms'\n\
+         [[rules]]\nname = 'web'\nport = 80\nhop = 'dsl'\ndelay = '9ms'\nup.rate = '1mbit'\n\
+         [[rules]]\nname = 'voice'\nmatch = 'udp'\ndelay = '2ms'",
+    );
+    let link = spec.to_link("box").unwrap();
+    assert_eq!(link.rules.names().collect::<Vec<_>>(), ["web", "voice"]);
+    let others = ["box.up.delay", "box.dsl.up.rate", "box.dsl.up.delay"];
+    assert_eq!(names(&link, Side::A, 0), others);
+    let web = [
+        "box.up.delay",
+        "box.dsl.web.up.rate",
+        "box.dsl.web.up.delay",
+    ];
+    assert_eq!(names(&link, Side::A, 1), web);
+    let web = [
+        "box.dsl.down.rate",
+        "box.dsl.web.down.delay",
+        "box.down.delay",
+    ];
+    assert_eq!(names(&link, Side::B, 1), web);
+    let voice = ["box.voice.up.delay", "box.dsl.up.rate", "box.dsl.up.delay"];
+    assert_eq!(names(&link, Side::A, 2), voice);
+    for (class, due) in [(0, 7_000), (1, 18_000), (2, 8_000)] {
+        let mut link = model_link(&spec);
+        let packet = Packet {
+            class,
+            ..Packet::new(PacketId(7), Bytes(1_000))
+        };
+        link.offer(Nanos::ZERO, Side::A, packet);
+        let left = match link.poll(Nanos::MAX) {
+            Some(Outcome::Deliver { due, .. }) => due,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(left, us(due), "{class}");
+    }
+}
+
+#[test]
+fn rules_share_the_rate_of_their_hop_by_weight() {
+    let rule = "[[rules]]\nname = 'web'\nport = 443\nweight = 3\n";
+    let spec = spec(&format!(
+        "rate = '9mbit'\n{rule}hop = 'dsl'\n[[hops]]\nname = 'dsl'\nrate = '8mbit'"
+    ));
+    let hops = spec.all_hops("box").unwrap();
+    let discipline = |hop: &Hop| match hop.rest.up[0].effect {
+        Effect::Rate(rate) => rate.queue.discipline,
+        ref other => panic!("{other:?}"),
+    };
+    let mut weights = Weights::default();
+    weights.set(1, NonZeroU8::new(3).unwrap());
+    assert_eq!(discipline(&hops[0]), Discipline::DropTail);
+    assert_eq!(discipline(&hops[1]), Discipline::Weighted(weights));
+    let refused = refusal(&format!("{rule}[[hops]]\nname = 'dsl'\nrate = '8mbit'"));
+    assert!(
+        refused.starts_with("rules: web: weight: packets share a rate"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -231,6 +298,10 @@ fn wrong_hops_are_refused_with_their_place() {
         "hops = [{ name = 'a', loss = '1%', stages = [{ kind = 'loss', loss = '1%' }] }] => \
          hops: a: stages: loss: link.a.up.loss occurs twice in one path",
         "hops = [{ name = 'a', stages = [{ kind = 'mtu' }] }] => hops: a: stages: mtu: `mtu` is missing",
+        "rules = [{ name = 'w', port = 1, hop = 'a' }] => rules: w: hop: the link has no hops",
+        "hops = [{ name = 'a' }]\nrules = [{ name = 'w', port = 1, hop = 'b' }] => rules: w: hop: unknown name `b`",
+        "hops = [{ name = 'a' }]\nrules = [{ name = 'w', port = 1, hop = 'a', queue = '5pkt' }] => \
+         rules: w: queue: a queue needs a rate",
         "hops = [{ name = 'a', toffee = 'drop=2' }] => hops 1: unknown key `toffee`",
         "hops = [{ name = 'a', seed = 1 }] => hops 1: unknown key `seed`",
         "hops = [{ name = 'a', profile = 'x25' }] => hops 1: profile: unknown name `x25`",
@@ -290,7 +361,7 @@ fn the_cost_of_hops_is_limited() {
 #[test]
 fn hops_are_read_back_equal() {
     let link = spec(
-        "delay = '1ms'\n[[stages]]\nkind = 'gate'\n[[rules]]\nname = 'web'\nport = 80\nloss = '1%'\n\
+        "delay = '1ms'\n[[stages]]\nkind = 'gate'\n[[rules]]\nname = 'web'\nport = 80\nhop = 'dsl'\nloss = '1%'\n\
          [[hops]]\nname = 'dsl'\nrate = '8mbit'\nschedule = [{ at = '1s', rate = '2mbit' }]\n\
          up = { rate = '1mbit', queue = '9pkt' }\nstages = [{ kind = 'every-nth', n = 3 }]\n\
          [[hops]]\nname = 'core'\ndown.delay = '5ms'",
