@@ -91,7 +91,10 @@ fn hops_are_added_and_removed_while_the_link_runs() -> Result<()> {
         exec.shell(LOST_PINGS)? != "0",
         "pings passed a hop that loses all"
     );
-    three(&exec, 2, "/up/dropped/loss")?;
+    let counted = three(&exec, 2, "/up/hops/1/dropped/loss")?;
+    let dropped = json!([{"name": "far", "dropped": {}}, {"name": "hole", "dropped": {"loss": 3}}]);
+    ensure!(counted["up"]["hops"] == dropped, "{counted}");
+    ensure!(counted["up"]["dropped"]["loss"] == 3, "{counted}");
     let moved = exec.patch("", &hops(&[&hole, &far]))?;
     ensure!(moved.status == 422, "{moved:?}");
     let field = moved.body["field"].as_str().unwrap_or_default();
@@ -100,15 +103,15 @@ fn hops_are_added_and_removed_while_the_link_runs() -> Result<()> {
     ensure!(removed.body["revision"] == 3, "{removed:?}");
     ensure!(exec.shell(PINGS)? == "0", "the link still loses pings");
     let counted = three(&exec, 3, "/down/delay/packets")?;
+    let dropped = json!([{"name": "far", "dropped": {}}, {"name": "hole", "dropped": {}}]);
+    ensure!(counted["up"]["hops"] == dropped, "{counted}");
     for way in ["up", "down"] {
         let mean = counted[way]["delay"]["mean_ms"].as_f64();
         ensure!(mean >= Some(31.0), "{counted}");
     }
-    let says = &exec.link()?["says"];
-    ensure!(
-        says == "delay 1ms in each direction, hop far (delay 30ms)",
-        "{says}"
-    );
+    let link = exec.link()?;
+    let says = "delay 1ms in each direction, hop far (delay 30ms)";
+    ensure!(link["says"] == says, "{link}");
     exec.end()
 }
 

@@ -82,6 +82,19 @@ impl HopSpec {
     }
 }
 
+impl Hop {
+    /// Returns it with stages that count what they drop under this name.
+    fn named(mut self, name: &str) -> Self {
+        let of_rules = self.rules.iter_mut().map(|(_, stages)| stages);
+        for stages in of_rules.chain([&mut self.rest]) {
+            for stage in stages.up.iter_mut().chain(&mut stages.down) {
+                name.clone_into(&mut stage.hop);
+            }
+        }
+        self
+    }
+}
+
 impl LinkSpec {
     /// Creates the hops of this link in the order in which packets meet them on the way up: first the conditions of the
     /// link itself, whose stages have names that begin with `name`, then those of `hops`, whose stages have names that
@@ -105,7 +118,8 @@ impl LinkSpec {
         let mut all = vec![self.build(name)?];
         for (number, (hop, link)) in links.iter().enumerate() {
             let built = link.build(&format!("{name}.{}", hop.name));
-            all.push(built.map_err(|error| self.at_hop(Some(number), error))?);
+            let built = built.map_err(|error| self.at_hop(Some(number), error))?;
+            all.push(built.named(&hop.name));
         }
         Ok(all)
     }

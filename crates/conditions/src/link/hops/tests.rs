@@ -145,6 +145,11 @@ fn a_packet_that_one_hop_loses_does_not_reach_the_next() {
             let report = link.stages().find(|stage| stage.name == name).unwrap();
             assert_eq!((report.packets, report.dropped), (packets, 1), "{name}");
         }
+        let [hop] = link.hops() else {
+            panic!("{:?}", link.hops());
+        };
+        assert_eq!((hop.name(), hop.dropped(side, DropCause::Loss)), ("a", 1));
+        assert_eq!(hop.dropped(side.other(), DropCause::Loss), 0);
     }
 }
 
