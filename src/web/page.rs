@@ -23,7 +23,7 @@ macro_rules! file {
 }
 
 /// All files of the page.
-const FILES: [(&str, &str, &str); 15] = [
+const FILES: [(&str, &str, &str); 16] = [
     ("/", HTML, include_str!("page/index.html")),
     file!("style.css", CSS),
     file!("api.js", SCRIPT),
@@ -32,6 +32,7 @@ const FILES: [(&str, &str, &str); 15] = [
     file!("conditions.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("fields.js", SCRIPT),
+    file!("hops.js", SCRIPT),
     file!("implies.js", SCRIPT),
     file!("rules.js", SCRIPT),
     file!("run.js", SCRIPT),
