@@ -181,7 +181,7 @@ impl LinkSpec {
         check(&self.up, up).at("up")?;
         check(&self.down, down).at("down")?;
         check(&self.both, up.or(down))?;
-        let mut steps = 0;
+        let mut steps: u64 = 0;
         for own in [&self.up, &self.down] {
             own.ever().or(self.both.ever()).check_handover()?;
             steps += steps_of(&[own, &self.both])?;
@@ -191,8 +191,13 @@ impl LinkSpec {
             self.weights().is_none() || ![&self.both, &self.up, &self.down].iter().any(has_aqm),
             "aqm": "rules share the rate by weight, from queues that no AQM manages: leave aqm out, or the weights of the rules"
         );
-        let own = self.rules.iter().enumerate();
-        for (number, class) in own.filter(|(_, class)| class.hop.is_none()) {
+        let of_rest = steps;
+        for (number, class) in self.rules.iter().enumerate() {
+            if class.hop.is_some() {
+                // Its packets follow the same steps here as those that match no rule.
+                steps = steps.saturating_add(of_rest);
+                continue;
+            }
             let up = up.or(Provided::by([&class.up, &class.both]));
             let down = down.or(Provided::by([&class.down, &class.both]));
             let all = || {
@@ -206,7 +211,7 @@ impl LinkSpec {
             for (own, link) in [(&class.up, &self.up), (&class.down, &self.down)] {
                 let together = steps_of(&[own, &class.both, link, &self.both]);
                 let together = together.at_item("rules", number, Some(&class.rule.name))?;
-                steps = u64::saturating_add(steps, together);
+                steps = steps.saturating_add(together);
             }
         }
         Ok(steps)

@@ -112,7 +112,12 @@ impl LinkSpec {
         for (number, (_, link)) in links.iter().enumerate() {
             let own = link.check_own();
             let own = own.map_err(|error| self.at_hop(Some(number), error))?;
-            steps = steps.saturating_add(own);
+            // The packets of each rule follow them, too. With rules, the hop has counted that.
+            let times = match link.rules.is_empty() {
+                true => 1 + self.rules.len() as u64,
+                false => 1,
+            };
+            steps = steps.saturating_add(own.saturating_mul(times));
         }
         check_steps(steps)?;
         let mut all = vec![self.build(name)?];
@@ -120,6 +125,7 @@ impl LinkSpec {
             let built = link.build(&format!("{name}.{}", hop.name));
             let built = built.map_err(|error| self.at_hop(Some(number), error))?;
             all.push(built.named(&hop.name));
+            check_length(&all)?;
         }
         Ok(all)
     }
@@ -217,6 +223,18 @@ impl LinkSpec {
             None => error,
         }
     }
+}
+
+/// Refuses more stages of all hops than a path may have, before each rule has them all.
+fn check_length(hops: &[Hop]) -> Result<(), Error> {
+    let up: usize = hops.iter().map(|hop| hop.rest.up.len()).sum();
+    let down: usize = hops.iter().map(|hop| hop.rest.down.len()).sum();
+    let count = up.max(down);
+    require!(
+        count <= MOST_STAGES,
+        "hops": "the link and its hops make {count} stages of one path: at most {MOST_STAGES} are allowed"
+    );
+    Ok(())
 }
 
 /// Adds the key that names a profile to a hop's schema.

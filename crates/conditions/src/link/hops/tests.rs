@@ -345,13 +345,29 @@ fn the_cost_of_hops_is_limited() {
             hops(11, &|_| {
                 "rate = '1mbit'\ndelay = '1ms'\nloss = '1%'\n".to_owned()
             }),
-            "33 stages of one path: at most 32",
+            "hops: the link and its hops make 33 stages of one path: at most 32 are allowed",
         ),
         (
             hops(5, &stages),
             "hops: the link and its hops have 65 stages of [[stages]] together: at most 64 are allowed",
         ),
         (hops(2, &ramps), "there are 36000 steps"),
+        // The packets of a rule follow them, too, whether it concerns the hop, another one or the link itself.
+        (
+            format!("[[rules]]\nmatch = 'udp'\n{}", hops(1, &ramps)),
+            "there are 36000 steps",
+        ),
+        (
+            format!("[[rules]]\nmatch = 'udp'\nhop = 'h0'\n{}", hops(1, &ramps)),
+            "there are 36000 steps",
+        ),
+        (
+            format!(
+                "{}[[rules]]\nmatch = 'udp'\nhop = 'h0'\n[[hops]]\nname = 'h0'\n",
+                ramps(0)
+            ),
+            "there are 36000 steps",
+        ),
         (
             hops(5, &copies),
             "5 stages of one path duplicate packets, which makes 32 packets of one",
