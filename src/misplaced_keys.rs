@@ -5,7 +5,7 @@ use conditions::{CONDITIONS, Error, Problem, misplaced};
 use instruments::measure::Kind;
 
 /// Keys of a link that are no conditions.
-const OF_LINKS: &[&str] = &["up", "down", "stages", "rules", "toffee", "profile"];
+const OF_LINKS: &[&str] = &["up", "down", "stages", "hops", "rules", "toffee", "profile"];
 /// Keys of a case that other tables of a scenario lack.
 const OF_CASES: &[&str] = &[
     "link",

@@ -114,6 +114,19 @@ class RuleCounters:
 
 
 @dataclass(frozen=True)
+class HopDrops:
+    """The packets that one further hop of a link dropped."""
+
+    name: str
+    #: Dropped packets by cause.
+    dropped: Mapping[str, int]
+
+    @classmethod
+    def of(cls, data: Json) -> HopDrops:
+        return _read(cls, data)
+
+
+@dataclass(frozen=True)
 class DirectionCounters:
     """The counters of one direction. Bytes are L2 without FCS."""
 
@@ -138,6 +151,8 @@ class DirectionCounters:
     mean_delay_ms: Optional[float]
     #: The packets that match each rule, in the order of the rules.
     rules: Sequence[RuleCounters]
+    #: The packets that each further hop of the link dropped.
+    hops: Sequence[HopDrops]
 
     @classmethod
     def of(cls, data: Json) -> DirectionCounters:
@@ -146,6 +161,7 @@ class DirectionCounters:
             data,
             mean_delay_ms=data["delay"].get("mean_ms"),
             rules=[RuleCounters.of(one) for one in data["rules"]],
+            hops=[HopDrops.of(one) for one in data["hops"]],
         )
 
     @property

@@ -35,7 +35,7 @@ impl ProfileLine {
     /// Derives the figures of conditions.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::all_hops`].
     pub(crate) fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let outline = Outline::of(spec, MINUTE)?;
         let [up, down] = [&outline.up, &outline.down].map(|all| Averages::of(all));

@@ -215,6 +215,7 @@ impl<L: Lent> HeldFrames<L> {
             segments: first..first + count,
             due: &[],
             changes: Changes::NONE,
+            hop: None,
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct ObservedPackets<'f> {
     pub(crate) due: &'f [Nanos],
     /// The differences from the packets that arrived.
     pub(crate) changes: Changes,
+    /// The name of the further hop that dropped the packets, if one did.
+    pub(crate) hop: Option<&'f str>,
 }
 
 /// The outcome of a packet: an outcome of the emulated link, or a cause for which the emulator
@@ -67,6 +69,7 @@ impl<'f> ObservedPackets<'f> {
             segments: 0..gso.map_or(1, GsoFrame::segments),
             due: &[],
             changes: Changes::NONE,
+            hop: None,
         }
     }
 }

@@ -5,12 +5,12 @@ use std::io;
 use super::departures_by_kind::DeparturesByKind;
 use super::lateness_histogram::Lateness;
 use conditions::Rules;
-use model::{Counters, Nanos, Side, Waiting};
+use model::{Counters, HopCounters, Nanos, Side, Waiting};
 use netio::{Missed, SendTimes, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::summary::{
-    DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary, OwnLoss,
-    RuleSummary, ShareSummary, StallSummary, Summary, dropped_by_cause,
+    DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary, HopSummary,
+    OwnLoss, RuleSummary, ShareSummary, StallSummary, Summary, dropped_by_cause,
 };
 
 /// The causes of losses by the emulator itself. The emulated network causes none of these.
@@ -59,6 +59,8 @@ impl EmulatorLoss {
 pub(crate) struct Stats {
     /// The model's counters, by class.
     pub(crate) link: [Vec<Counters>; 2],
+    /// The model's counters, by hop.
+    pub(crate) hops: Vec<HopCounters>,
     /// The achieved shares of the model's random losses and copies.
     pub(crate) shares: Vec<ShareSummary>,
     /// The achieved averages of the model's random delays.
@@ -398,6 +400,7 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
         let delay = delayed.get(class).copied().unwrap_or_default();
         RuleSummary::new(name, counters, delay.summary())
     });
+    let hops = stats.hops.iter();
     let delay = delayed
         .iter()
         .fold(DelayTotal::default(), |sum, of| sum + *of);
@@ -414,6 +417,7 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
         held_at_end: held_at_end(stats, ingress, &counters),
         delay: delay.summary(),
         rules: of_rules.collect(),
+        hops: hops.map(|hop| HopSummary::new(hop, ingress)).collect(),
         late_arrivals: counters.late,
         link_control: stats.control[ingress.index()],
         emulator_lost: emulator_lost.collect(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::summary::{DelaySum, DirectionSummary, RuleSummary};
+use record::summary::{DelaySum, DirectionSummary, HopSummary, RuleSummary};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -55,6 +55,18 @@ pub(crate) struct DirectionCounters {
     pub(crate) in_flight: u64,
     /// The counters of the packets of each rule. Packets that match no rule count only in the totals.
     pub(crate) rules: Vec<RuleCounters>,
+    /// The packets that each further hop of the link dropped, hops that were removed included. The link's own conditions dropped the rest of
+    /// `dropped`.
+    pub(crate) hops: Vec<HopDrops>,
+}
+
+/// The packets that one hop dropped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct HopDrops {
+    /// The name of the hop.
+    pub(crate) name: String,
+    /// Dropped packets, by cause, for the causes that occurred.
+    pub(crate) dropped: BTreeMap<String, u64>,
 }
 
 /// Counters of the packets of one rule.
@@ -126,10 +138,15 @@ impl DirectionCounters {
             .rules
             .iter()
             .map(|rule| rule.name.capacity() + memory_of(&rule.dropped));
+        let hops = self
+            .hops
+            .iter()
+            .map(|hop| hop.name.capacity() + memory_of(&hop.dropped));
         memory_of(&self.dropped)
             + memory_of(&self.emulator_lost)
             + self.rules.capacity() * size_of::<RuleCounters>()
-            + rules.sum::<usize>()
+            + self.hops.capacity() * size_of::<HopDrops>()
+            + rules.chain(hops).sum::<usize>()
     }
 
     /// Reads the counters of a direction from its summary.
@@ -148,10 +165,11 @@ impl DirectionCounters {
             delay: DelayCount::of(direction.delay),
             in_flight: direction.held_at_end,
             rules: direction.rules.iter().map(RuleCounters::of).collect(),
+            hops: direction.hops.iter().map(HopDrops::of).collect(),
         }
     }
 
-    /// Adds the counts of another link's direction, except those of its classes, which mean something else there.
+    /// Adds the counts of another link's direction, except those of its rules and hops, which mean something else there.
     pub(super) fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.bytes += other.bytes;
@@ -176,6 +194,10 @@ impl DirectionCounters {
             let before = earlier.rules.iter().find(|other| other.name == rule.name);
             before.map_or_else(|| rule.clone(), |before| rule.since(before))
         };
+        let of_hop = |hop: &HopDrops| {
+            let before = earlier.hops.iter().find(|other| other.name == hop.name);
+            before.map_or_else(|| hop.clone(), |before| hop.since(before))
+        };
         Self {
             packets: self.packets - earlier.packets,
             bytes: self.bytes - earlier.bytes,
@@ -189,6 +211,25 @@ impl DirectionCounters {
             delay: self.delay.since(earlier.delay),
             in_flight: self.in_flight,
             rules: self.rules.iter().map(of_rule).collect(),
+            hops: self.hops.iter().map(of_hop).collect(),
+        }
+    }
+}
+
+impl HopDrops {
+    fn of(hop: &HopSummary) -> Self {
+        Self {
+            name: hop.name.clone(),
+            dropped: hop.dropped.clone(),
+        }
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        let mut dropped = causes_since(&self.dropped, &earlier.dropped);
+        dropped.retain(|_, count| *count > 0);
+        Self {
+            name: self.name.clone(),
+            dropped,
         }
     }
 }

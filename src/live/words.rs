@@ -26,7 +26,7 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
 }
 
 /// Returns the equivalent flags for a shell, or `None` if flags cannot express the conditions:
-/// schedules, stages, fields of rules and tables of values have no flags.
+/// schedules, stages, hops, fields of rules and tables of values have no flags.
 pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
     let Ok(Value::Object(mut conditions)) = serde_json::to_value(spec) else {
         return None;
@@ -61,7 +61,9 @@ fn rule_of(rule: &Value) -> Option<String> {
                     words += &format!(" {key}-{}", assignment(condition, value)?);
                 }
             }
-            ("name" | "direction", Value::String(text)) => words += &format!(" {key}={text}"),
+            ("name" | "direction" | "hop", Value::String(text)) => {
+                words += &format!(" {key}={text}");
+            }
             ("weight", Value::Number(weight)) => words += &format!(" weight={weight}"),
             _ => words += &format!(" {}", assignment(key, value)?),
         }
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn a_rule_with_a_filter_has_a_flag() {
         let text = "[[rules]]\nname = 'web'\nmatch = 'tcp port 443'\nloss = '1%,burst=8'\nup.path_mtu = 1400\n\
-                    [[rules]]\nmatch = 'udp'\ndirection = 'down'\nweight = 3\nnetem = 'delay 1ms'";
+                    [[rules]]\nmatch = 'udp'\ndirection = 'down'\nhop = 'dsl'\nweight = 3\nnetem = 'delay 1ms'";
         let line = flags(text).unwrap();
         let rules: Vec<conditions::RuleSpec> = line
             .split('\'')
@@ -183,6 +185,7 @@ mod tests {
     fn conditions_without_flags_have_no_command_line() {
         assert_eq!(flags("schedule = [{ at = '1s', loss = '1%' }]"), None);
         assert_eq!(flags("[[rules]]\nname = 'a'\nport = 80\nloss = '1%'"), None);
+        assert_eq!(flags("delay = '1ms'\n[[hops]]\nname = 'dsl'"), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! The response is OpenMetrics 1.0 text, or Prometheus's older text format (version 0.0.4) for
 //! clients that accept only that, such as `promtool check metrics`. All labels have values from
-//! fixed sets: links, directions and causes. None of them grows with the traffic.
+//! fixed sets: links, directions, hops and causes. None of them grows with the traffic.
 
 use std::fmt;
 
@@ -180,6 +180,12 @@ impl Collector for LinkCollector {
             }
         }
         self.packets(begin(&mut page, PACKETS)?)?;
+        if self
+            .directions()
+            .any(|(_, way)| !way.counters.hops.is_empty())
+        {
+            self.drops_by_hop(begin(&mut page, DROPPED_BY_HOP)?)?;
+        }
         let mut delays = begin(&mut page, DELAY)?;
         for (labels, DirectionMeter { counters, .. }) in self.directions() {
             let (count, sum) = (counters.delay.packets, counters.delay.sum_ms / 1e3);
@@ -278,6 +284,18 @@ impl LinkCollector {
         }
         Ok(())
     }
+
+    /// Adds the packets that each further hop dropped.
+    fn drops_by_hop(&self, mut metric: MetricEncoder<'_>) -> fmt::Result {
+        for (of, DirectionMeter { counters, .. }) in self.directions() {
+            for hop in &counters.hops {
+                let labels = [&of[..], &[("hop", hop.name.as_str())]].concat();
+                let dropped: u64 = hop.dropped.values().sum();
+                sample(&mut metric, Counter, &labels, dropped as f64)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Begins a family, whose unit is the end of its name.
@@ -354,6 +372,11 @@ const PACKETS: Family = (
     Counter,
     "Packets and copies by outcome: delivered, dropped by the emulated network, or lost by the emulator itself, which is not an \
      effect of the network.",
+);
+const DROPPED_BY_HOP: Family = (
+    "farwire_hop_dropped_packets",
+    Counter,
+    "Packets and copies that a further hop of the link dropped, for any cause.",
 );
 const DELAY: Family = (
     "farwire_delay_seconds",

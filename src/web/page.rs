@@ -32,6 +32,7 @@ const FILES: [(&str, &str, &str); 16] = [
     file!("conditions.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("fields.js", SCRIPT),
+    file!("hops.js", SCRIPT),
     file!("implies.js", SCRIPT),
     file!("rules.js", SCRIPT),
     file!("run.js", SCRIPT),

@@ -82,6 +82,31 @@ fn rows(text: &str) -> Result<Vec<Row>> {
         .collect())
 }
 
+#[test_support::test(Namespaces, Tool("ping"))]
+fn the_packet_log_names_the_hop_that_dropped_a_packet() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let [link, log] = ["link.toml", "log.csv"].map(|name| folder.path().join(name));
+    let hops = "[[hops]]\nname = 'near'\ndelay = '1ms'\n[[hops]]\nname = 'far'\nup.loss = '100%'\n";
+    std::fs::write(&link, hops)?;
+    let mut command = process::farwire();
+    command.args(["exec", "--link"]).arg(&link);
+    command.arg("--packet-log").arg(&log);
+    let pings = "ping -q -n -c 3 -i 0.2 -W 1 10.77.0.2; true";
+    let said = stderr(&process::succeeds(command.args(["--", "sh", "-c", pings]))?);
+    let rows = rows(&std::fs::read_to_string(&log)?)?;
+    let (lost, others): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row["verdict"] == "loss");
+    ensure!(lost.len() >= 3, "{said}");
+    let is_far = |row: &&Row| row["hop"] == "far" && row["direction"] == "up";
+    ensure!(lost.iter().all(is_far), "{lost:?}");
+    ensure!(others.iter().all(|row| row["hop"].is_empty()), "{others:?}");
+    has(
+        &said,
+        format!("hop near: 0 dropped; hop far: {} dropped", lost.len()),
+    )?;
+    Ok(())
+}
+
 #[test_support::test(Namespaces)]
 fn a_packet_log_that_cannot_be_written_is_found_before_the_command_runs() -> Result<()> {
     let mut command = process::farwire();

@@ -79,6 +79,43 @@ fn a_rule_that_is_added_applies_and_its_hits_are_counted() -> Result<()> {
 }
 
 #[test_support::test(Namespaces, Tool("ping"))]
+fn hops_are_added_and_removed_while_the_link_runs() -> Result<()> {
+    let mut exec = Exec::start("--delay 1ms")?;
+    ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
+    let far = json!({"name": "far", "delay": "30ms"});
+    let hole = json!({"name": "hole", "up": {"loss": "100%"}});
+    let hops = |all: &[&Value]| json!({"hops": all}).to_string();
+    let added = exec.patch("", &hops(&[&far, &hole]))?;
+    ensure!(added.status == 200, "{added:?}");
+    ensure!(
+        exec.shell(LOST_PINGS)? != "0",
+        "pings passed a hop that loses all"
+    );
+    let counted = three(&exec, 2, "/up/hops/1/dropped/loss")?;
+    let dropped = json!([{"name": "far", "dropped": {}}, {"name": "hole", "dropped": {"loss": 3}}]);
+    ensure!(counted["up"]["hops"] == dropped, "{counted}");
+    ensure!(counted["up"]["dropped"]["loss"] == 3, "{counted}");
+    let moved = exec.patch("", &hops(&[&hole, &far]))?;
+    ensure!(moved.status == 422, "{moved:?}");
+    let field = moved.body["field"].as_str().unwrap_or_default();
+    ensure!(field.starts_with("hops["), "{moved:?}");
+    let removed = exec.patch("", &hops(&[&far]))?;
+    ensure!(removed.body["revision"] == 3, "{removed:?}");
+    ensure!(exec.shell(PINGS)? == "0", "the link still loses pings");
+    let counted = three(&exec, 3, "/down/delay/packets")?;
+    let dropped = json!([{"name": "far", "dropped": {}}, {"name": "hole", "dropped": {}}]);
+    ensure!(counted["up"]["hops"] == dropped, "{counted}");
+    for way in ["up", "down"] {
+        let mean = counted[way]["delay"]["mean_ms"].as_f64();
+        ensure!(mean >= Some(31.0), "{counted}");
+    }
+    let link = exec.link()?;
+    let says = "delay 1ms in each direction, hop far (delay 30ms)";
+    ensure!(link["says"] == says, "{link}");
+    exec.end()
+}
+
+#[test_support::test(Namespaces, Tool("ping"))]
 fn a_trace_that_is_set_is_followed() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = |name: &str, text: &str| -> Result<String> {

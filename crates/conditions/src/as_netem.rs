@@ -219,6 +219,7 @@ mod tests {
             "netem = 'delay 1ms'\nnetem_at = 'before-rate'\nrate = '1mbit'\nqueue = '9pkt' => delay 1ms => queue 9pkt; rate 1mbit",
             "delay = '1ms'\nschedule = [{ at = '1s', delay = '2ms' }] => delay 1ms => schedule",
             "toffee = 'drop=2' => limit 1000 => toffee, which both directions share",
+            "delay = '1ms'\nhops = [{ name = 'a', delay = '2ms' }] => delay 1ms => hops, each of which needs its own interface and qdisc",
         ] {
             let [text, options, unsaid] = case.split(" => ").collect::<Vec<_>>()[..] else {
                 panic!("{case}")

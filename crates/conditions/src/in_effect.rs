@@ -2,8 +2,6 @@
 
 mod tried;
 
-use std::slice;
-
 use model::{
     Behaviour, BitsPerSec, Bytes, Link, LinkConfig, LongRunLoss, LossLaw, Nanos, QueueLimit,
 };
@@ -12,9 +10,9 @@ use serde::Serialize;
 pub use self::tried::{Delays, Tried};
 use crate::Direction;
 use crate::error::Error;
-use crate::link::hop::emulated_link;
-use crate::route::{FULL_FRAME, PathStages};
-use crate::rules::Rules;
+use crate::link::hop::{emulated_link, route};
+use crate::route::{FULL_FRAME, PathStages, Route};
+use crate::rules::EmulatedLink;
 use crate::{LinkSpec, reach, warnings};
 
 /// The meaning of conditions in both directions.
@@ -75,20 +73,19 @@ impl InEffect {
     /// # Errors
     /// Returns the errors of [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
-        let hop = spec.hop("box")?;
-        let config = emulated_link(slice::from_ref(&hop), spec.seed(), 0).config;
+        let hops = spec.all_hops("box")?;
+        let EmulatedLink { config, rules } = emulated_link(&hops, spec.seed(), 0);
+        let Route { up, down, .. } = route(&hops);
         let mut notes = warnings::of_link(&config);
         notes.extend(reach::beyond(&config, &reach::Host::default()));
-        let all = hop.rest.up.iter().chain(&hop.rest.down);
-        if all.clone().any(|stage| !stage.schedule.is_empty()) {
+        let mut all = up.0.iter().chain(&down.0);
+        if all.any(|stage| !stage.schedule.is_empty()) {
             notes.push("schedules: later changes are not shown here".to_owned());
         }
-        if !hop.rules.is_empty() {
+        if !rules.is_empty() {
             notes.push("rules: the conditions of rules are not shown here".to_owned());
         }
-        let rules: Rules = hop.rules.iter().map(|(rule, _)| rule.clone()).collect();
         notes.extend(warnings::of_rules(&rules));
-        let [up, down] = [hop.rest.up, hop.rest.down].map(PathStages);
         let round_trip = up.propagation() + down.propagation();
         Ok(Self {
             up: DirectionInEffect::of(&up, round_trip, &config, Direction::Up)?,
@@ -164,10 +161,11 @@ impl MemoryNeed {
     /// # Errors
     /// Returns the errors of [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
-        let hop = spec.hop("box")?;
-        let config = emulated_link(slice::from_ref(&hop), spec.seed(), 0).config;
+        let hops = spec.all_hops("box")?;
+        let config = emulated_link(&hops, spec.seed(), 0).config;
         let copies = Link::new(&config)?.most_copies();
-        let need = Self::on(&PathStages(hop.rest.up), &PathStages(hop.rest.down));
+        let Route { up, down, .. } = route(&hops);
+        let need = Self::on(&up, &down);
         Ok(Self { copies, ..need })
     }
 

@@ -37,6 +37,7 @@ pub use error::{At, Error, PathStep, Problem};
 pub use from_tc::{FromTc, Lack};
 pub use layer::{ConditionName, ConditionSet, Layer, ScheduleStep};
 pub use link::hop::{Hop, Stages, emulated_link, route};
+pub use link::hops::HopSpec;
 pub use link::is_name;
 pub use link::profiles::{LinkProfile, PROFILES, Unfounded, unfounded};
 pub use link::rule::{ResolvedHost, RuleSpec};

@@ -2,6 +2,7 @@
 
 mod followed;
 pub(crate) mod hop;
+pub(crate) mod hops;
 pub(crate) mod profiles;
 mod recurring;
 pub(crate) mod rule;
@@ -14,9 +15,10 @@ use model::{ConfigError, Effect, Link, Nanos, ScheduleClock};
 use schemars::{JsonSchema, Schema};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::hop::emulated_link;
+use self::hops::HopSpec;
 use self::profiles::Base;
 use self::rule::RuleSpec;
 use self::stage::ExtraStage;
@@ -26,7 +28,6 @@ use crate::condition::{CONDITIONS, HandoverSpec, LINK_KEYS, OutageSpec, TraceSpe
 use crate::error::{Error, Problem};
 use crate::layer::{ConditionSet, Layer, ScheduleStep, either};
 use crate::read::{self, FromNode, through_node};
-use crate::require;
 use crate::rules::EmulatedLink;
 use crate::toffee::ToffeeSpec;
 
@@ -61,6 +62,11 @@ pub struct LinkSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub stages: Vec<ExtraStage>,
+    /// Further hops. Packets from client to server pass the link's own conditions first and then the hops in this order,
+    /// those from server to client pass them in reverse.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub hops: Vec<HopSpec>,
     /// Rules: packets that match one have other conditions. The first rule that matches a packet applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -107,6 +113,7 @@ impl LinkSpec {
             seed: self.seed.or(other.seed),
             start: self.start.or(other.start),
             stages: either(self.stages, other.stages),
+            hops: either(self.hops, other.hops),
             rules: either(self.rules, other.rules),
         }
     }
@@ -128,7 +135,7 @@ impl LinkSpec {
     /// Returns the time of the last step of its schedules, if it has any. A step that repeats counts once.
     pub(crate) fn last_scheduled(&self) -> Option<Nanos> {
         let steps = self.layers().flat_map(|layer| &layer.schedule);
-        let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
+        let stages = self.extra_stages().flat_map(|stage| &stage.schedule);
         steps
             .map(ScheduleStep::end)
             .chain(stages.map(|step| step.at))
@@ -138,12 +145,19 @@ impl LinkSpec {
     /// Returns the bytes of memory that it takes, including lists that it shares with others.
     pub fn memory(&self) -> usize {
         let layers = self.layers().map(Layer::memory);
-        let stages = self.stages.iter().map(ExtraStage::memory);
-        let rules = self.rules.iter().map(|one| one.rule.memory());
+        let stages = self.extra_stages().map(ExtraStage::memory);
+        let of_hop =
+            |hop: &HopSpec| hop.name.capacity() + hop.stages.capacity() * size_of::<ExtraStage>();
+        let hops = self.hops.iter().map(of_hop);
+        let rules = self.rules.iter().map(|one| {
+            let hop = one.hop.as_ref().map_or(0, String::capacity);
+            hop + one.rule.memory()
+        });
         size_of::<Self>()
             + self.stages.capacity() * size_of::<ExtraStage>()
+            + self.hops.capacity() * size_of::<HopSpec>()
             + self.rules.capacity() * size_of::<RuleSpec>()
-            + layers.chain(stages).chain(rules).sum::<usize>()
+            + layers.chain(stages).chain(hops).chain(rules).sum::<usize>()
     }
 
     /// Converts schedules that follow `clock` to schedules that count from the link's start. A step that will never
@@ -152,7 +166,10 @@ impl LinkSpec {
         for layer in self.layers_mut() {
             layer.schedule = layer.schedule_on(clock);
         }
-        for step in self.stages.iter_mut().flat_map(|stage| &mut stage.schedule) {
+        for step in self
+            .extra_stages_mut()
+            .flat_map(|stage| &mut stage.schedule)
+        {
             step.at = clock.link_time(step.at);
         }
         self
@@ -163,7 +180,7 @@ impl LinkSpec {
         for layer in self.layers_mut() {
             *layer = layer.then(time).of_line_at(time).into();
         }
-        for stage in &mut self.stages {
+        for stage in self.extra_stages_mut() {
             *stage = stage.with(stage.then(time), Vec::new());
         }
         self
@@ -205,7 +222,9 @@ impl LinkSpec {
             .rules
             .iter()
             .flat_map(|rule| [&rule.both, &rule.up, &rule.down]);
-        [&self.both, &self.up, &self.down].into_iter().chain(rules)
+        let hops = self.hops.iter().flat_map(HopSpec::layers);
+        let own = [&self.both, &self.up, &self.down].into_iter();
+        own.chain(rules).chain(hops)
     }
 
     fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
@@ -213,9 +232,20 @@ impl LinkSpec {
             .rules
             .iter_mut()
             .flat_map(|rule| [&mut rule.both, &mut rule.up, &mut rule.down]);
-        [&mut self.both, &mut self.up, &mut self.down]
-            .into_iter()
-            .chain(rules)
+        let hops = self.hops.iter_mut().flat_map(HopSpec::layers_mut);
+        let own = [&mut self.both, &mut self.up, &mut self.down].into_iter();
+        own.chain(rules).chain(hops)
+    }
+
+    /// Returns the further stages of the link itself and of its hops.
+    pub(crate) fn extra_stages(&self) -> impl Iterator<Item = &ExtraStage> {
+        let hops = self.hops.iter().flat_map(|hop| &hop.stages);
+        self.stages.iter().chain(hops)
+    }
+
+    fn extra_stages_mut(&mut self) -> impl Iterator<Item = &mut ExtraStage> {
+        let hops = self.hops.iter_mut().flat_map(|hop| &mut hop.stages);
+        self.stages.iter_mut().chain(hops)
     }
 
     /// Returns each direction as options of netem: up, then down.
@@ -223,6 +253,10 @@ impl LinkSpec {
         let shared = [
             (self.toffee.is_some(), "toffee, which both directions share"),
             (!self.stages.is_empty(), "stages"),
+            (
+                !self.hops.is_empty(),
+                "hops, each of which needs its own interface and qdisc",
+            ),
             (
                 !self.rules.is_empty(),
                 "rules, which need their own filters and qdiscs",
@@ -240,10 +274,10 @@ impl LinkSpec {
         })
     }
 
-    /// Creates a link of one hop with this name under these conditions.
+    /// Creates a link under these conditions, whose stages have names that begin with `hop`.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::all_hops`].
     pub fn to_link(&self, hop: &str) -> Result<EmulatedLink, Error> {
         self.to_link_of(hop, 0)
     }
@@ -252,10 +286,10 @@ impl LinkSpec {
     /// draws.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSpec::hop`], and an error for the name of a host that was not resolved.
+    /// Returns the errors of [`LinkSpec::all_hops`], and an error for the name of a host that was not resolved.
     pub fn to_link_of(&self, hop: &str, number: u64) -> Result<EmulatedLink, Error> {
         self.require_addresses()?;
-        let mut link = emulated_link(&[self.hop(hop)?], self.seed(), number);
+        let mut link = emulated_link(&self.all_hops(hop)?, self.seed(), number);
         link.config.waits = self.waits();
         Ok(link)
     }
@@ -265,16 +299,17 @@ impl LinkSpec {
     /// # Errors
     /// Returns an error with the keys if conditions contradict each other or lie out of range.
     pub fn check(&self) -> Result<(), Error> {
-        let config = emulated_link(&[self.hop("link")?], self.seed(), 0).config;
+        let config = emulated_link(&self.all_hops("link")?, self.seed(), 0).config;
         Link::new(&config).map_err(|error| self.located(error))?;
         let is_stalled =
             |effect: &Effect| matches!(effect, Effect::Rate(rate) if rate.rate.is_none());
         let mut stages = config.paths.iter().flat_map(|path| &path.stages);
-        require!(
-            !stages.any(|stage| stage.effects().all(is_stalled)),
-            "rate": "at 0bit nothing ever passes: set a rate, or add a schedule that sets one later"
-        );
-        Ok(())
+        let Some(stalled) = stages.find(|stage| stage.effects().all(is_stalled)) else {
+            return Ok(());
+        };
+        let why = "at 0bit nothing ever passes: set a rate, or add a schedule that sets one later";
+        let error = Error::other(why).at("rate");
+        Err(self.at_hop(self.hop_of(&stalled.name), error))
     }
 
     /// Converts an error of the model to one with the keys of the condition whose stage it names.
@@ -302,7 +337,9 @@ impl LinkSpec {
             ConfigError::TooManyCopies { .. } => return Error::from(error).at("stages"),
             _ => return error.into(),
         };
-        let parts: Vec<&str> = stage.split('.').skip(1).collect();
+        let hop = self.hop_of(stage);
+        let before = 1 + usize::from(hop.is_some());
+        let parts: Vec<&str> = stage.split('.').skip(before).collect();
         let (class, direction, name) = match parts[..] {
             ["toffee"] => {
                 return at_key(problem, field.unwrap_or("delay"), field).at("toffee");
@@ -311,6 +348,26 @@ impl LinkSpec {
             [class, direction, name] => (Some(class), direction, name),
             _ => return error.into(),
         };
+        match hop {
+            Some(number) => {
+                let link = self.link_of(&self.hops[number]);
+                let error = link.placed(class, direction, name, field, problem);
+                self.at_hop(hop, error)
+            }
+            None => self.placed(class, direction, name, field, problem),
+        }
+    }
+
+    /// Returns a problem of a stage of the link itself with the keys of the condition that makes it. `class` is the name
+    /// of the rule whose stage it is.
+    fn placed(
+        &self,
+        class: Option<&str>,
+        direction: &str,
+        name: &str,
+        field: Option<&'static str>,
+        problem: Problem,
+    ) -> Error {
         let extra = self.stages.iter().position(|stage| stage.name() == name);
         if let (None, Some(index)) = (class, extra) {
             let key = field.and_then(|field| field.split('.').next());
@@ -376,18 +433,10 @@ fn at_key(mut problem: Problem, key: &str, parameter: Option<&'static str>) -> E
 fn with_profile(schema: &mut Schema) {
     let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
     keys.into_iter().for_each(|keys| {
-        let profile = |description: &str| {
-            json!({
-                "description": description,
-                "type": "string",
-                "pattern": "^[A-Za-z0-9_-]+$",
-                "examples": profiles::NAMES
-            })
-        };
         let about = "A link by its name, as `farwire profiles` lists them; conditions next to it override it.";
-        keys.insert("profile".to_owned(), profile(about));
+        keys.insert("profile".to_owned(), profiles::name_schema(about));
         let about = "The same in the file of a profile, which builds on another one.";
-        keys.insert("based_on".to_owned(), profile(about));
+        keys.insert("based_on".to_owned(), profiles::name_schema(about));
     });
 }
 
@@ -425,6 +474,7 @@ impl<'de> Visitor<'de> for LinkVisitor {
                 "up" => link.up = map.next_value()?,
                 "down" => link.down = map.next_value()?,
                 "stages" => link.stages = map.next_value()?,
+                "hops" => link.hops = map.next_value()?,
                 "rules" => link.rules = map.next_value()?,
                 key => link.both.read(key, &mut map, LINK_KEYS)?,
             }

@@ -28,16 +28,16 @@ pub fn with_place(mut error: Error) -> Error {
 fn advice(key: &str, known: &[String]) -> Option<String> {
     let table = LinkTable::of(known)?;
     let place = match key {
-        "name" | "direction" => "a rule, [[rules]], or a stage, [[stages]]".to_owned(),
+        "name" => "a hop, [[hops]], a rule, [[rules]], or a stage, [[stages]]".to_owned(),
+        "direction" => "a rule, [[rules]], or a stage, [[stages]]".to_owned(),
         "match" | "protocol" | "port" | "source_port" | "destination_port" | "host" | "source"
-        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" | "weight" => {
+        | "destination" | "dscp" | "vlan" | "ether_type" | "fragment" | "hop" | "weight" => {
             "a rule, [[rules]]".to_owned()
         }
-        "profile" | "toffee" | "seed" | "start" | "stages" | "rules" => {
-            "the link itself".to_owned()
-        }
-        "up" | "down" => "the link itself or a rule".to_owned(),
-        "schedule" => "the link, up, down, a rule or a stage".to_owned(),
+        "toffee" | "seed" | "start" | "hops" | "rules" => "the link itself".to_owned(),
+        "profile" | "stages" => "the link itself or a hop, [[hops]]".to_owned(),
+        "up" | "down" => "the link itself, a hop or a rule".to_owned(),
+        "schedule" => "the link, up, down, a hop, a rule or a stage".to_owned(),
         "at" | "over" | "without" => {
             "a step of a schedule: schedule = [{ at = \"10s\", ... }]".to_owned()
         }
@@ -103,7 +103,9 @@ mod tests {
             "kind = 'gate' => it belongs to a stage, [[stages]]",
             "every = '1s' => it belongs to a stage of kind stall",
             "[up]\nseed = 7 => up: unknown key `seed`; it belongs to the link itself",
-            "schedule = [{ at = '1s', up = {} }] => `up`; it belongs to the link itself or a rule",
+            "schedule = [{ at = '1s', up = {} }] => `up`; it belongs to the link itself, a hop or a rule",
+            "hops = [{ name = 'a', toffee = 'drop=2' }] => `toffee`; it belongs to the link itself",
+            "up = { stages = [] } => `stages`; it belongs to the link itself or a hop, [[hops]]",
             "rules = [{ name = 'a', port = 1, seed = 7 }] => `seed`; it belongs to the link itself",
             "stages = [{ kind = 'gate', n = 3 }] => `n`; it belongs to a stage of kind every-nth; gate has open, queue",
             "stages = [{ kind = 'mtu', rate = '1mbit' }] => it belongs to the link, up, down or a rule; mtu has mtu",

@@ -18,13 +18,15 @@ pub fn shortest_delay(link: &LinkConfig) -> Option<Nanos> {
 }
 
 /// Returns a line for each delay and rate that `host` does not reach, and for each rate at which no packet ever waits
-/// because another rate on the path is lower. A line begins with the stages that it concerns.
+/// because another rate of the same hop is lower. A line begins with the stages that it concerns.
 pub fn beyond(link: &LinkConfig, host: &Host) -> Vec<String> {
     let mut known: Vec<(String, Vec<&str>)> = Vec::new();
     for path in &link.paths {
-        let rates = path.stages.iter().filter_map(rate);
-        let slowest = rates.min_by_key(|&(_, rate)| rate.get());
         for stage in &path.stages {
+            // Hops are meant to differ: bursts wait in a fast one, too.
+            let of_hop = path.stages.iter().filter(|other| other.hop == stage.hop);
+            let rates = of_hop.filter_map(rate);
+            let slowest = rates.min_by_key(|&(_, rate)| rate.get());
             let of_delay = of_delay(stage, host).into_iter();
             for line in of_delay.chain(of_rate(stage, host, slowest)) {
                 match known.iter_mut().find(|(other, _)| *other == line) {
@@ -157,6 +159,20 @@ mod tests {
             lines,
             [
                 "box.up.rate: a rate of 2mbit has no effect, because wire.up.rate lets only 1mbit pass"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_rates_of_different_hops_are_not_compared() {
+        let two = "rate = '2mbit'\n[[hops]]\nname = 'a'\nrate = '1mbit'";
+        assert!(lines_of(two, 0, None).is_empty());
+        let one = "[[hops]]\nname = 'a'\nup = { rate = '2mbit', netem = 'rate 1mbit' }";
+        let lines = lines_of(one, 0, None);
+        assert_eq!(
+            lines,
+            [
+                "box.a.up.rate: a rate of 2mbit has no effect, because box.a.up.netem lets only 1mbit pass"
             ]
         );
     }

@@ -833,6 +833,10 @@ fn a_rule_has_a_form_of_one_line() {
         ("udp:", "match = 'udp'"),
         ("udp: weight=3", "match = 'udp'\nweight = 3"),
         (
+            "udp: hop=dsl loss=1%",
+            "match = 'udp'\nhop = 'dsl'\nloss = '1%'",
+        ),
+        (
             "net 10.0.0.0/8: down-path-mtu=1400",
             "match = 'net 10.0.0.0/8'\ndown.path_mtu = 1400",
         ),

@@ -6,6 +6,7 @@ use crate::condition::Shapes;
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, ScheduleCursor, ScheduleStep};
 use crate::link::LinkSpec;
+use crate::link::hops::HopSpec;
 use crate::link::rule::RuleSpec;
 use crate::link::stage::{ExtraStage, StageKind};
 use crate::require;
@@ -49,7 +50,8 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
         toffee: first.toffee.clone(),
         seed: first.seed,
         start: first.start,
-        stages: line.stages()?,
+        stages: line.stages(|spec| spec.stages.as_slice())?,
+        hops: line.hops()?,
         rules: line.rules()?,
     };
     spec.check()?;
@@ -101,11 +103,12 @@ impl<'r> Timeline<'r> {
         all.unwrap_or_default()
     }
 
-    fn stages(self) -> Result<Vec<ExtraStage>, Error> {
-        let first = self
-            .revisions
-            .first()
-            .map_or(&[][..], |(_, spec)| &spec.stages);
+    /// Returns the further stages of the link itself or of a hop, which `of` returns for a revision, over time.
+    fn stages(
+        self,
+        of: impl Fn(&'r LinkSpec) -> &'r [ExtraStage],
+    ) -> Result<Vec<ExtraStage>, Error> {
+        let first = self.revisions.first().map_or(&[][..], |(_, spec)| of(spec));
         let same = |one: &ExtraStage, other: &ExtraStage| {
             one.parameters.kind() == other.parameters.kind()
                 && one.name() == other.name()
@@ -113,12 +116,9 @@ impl<'r> Timeline<'r> {
                 && one.place == other.place
         };
         for (_, spec) in self.revisions {
-            let is_same = spec.stages.len() == first.len()
-                && spec
-                    .stages
-                    .iter()
-                    .zip(first)
-                    .all(|(one, other)| same(one, other));
+            let own = of(spec);
+            let is_same = own.len() == first.len()
+                && own.iter().zip(first).all(|(one, other)| same(one, other));
             require!(
                 is_same,
                 "stages": "stages were added, removed or moved while the link ran, which a schedule cannot express"
@@ -126,19 +126,23 @@ impl<'r> Timeline<'r> {
         }
         let all = first.iter().enumerate();
         let over_time = all.map(|(number, stage)| {
-            let stage_over_time = self.stage(number, stage);
+            let stage_over_time = self.stage(stage, |spec| &of(spec)[number]);
             stage_over_time.at_item("stages", number, Some(stage.name()))
         });
         over_time.collect()
     }
 
-    /// Returns the stage with this number over time.
-    fn stage(self, number: usize, first: &ExtraStage) -> Result<ExtraStage, Error> {
+    /// Returns a stage, which `of` returns for a revision, over time.
+    fn stage(
+        self,
+        first: &ExtraStage,
+        of: impl Fn(&'r LinkSpec) -> &'r ExtraStage,
+    ) -> Result<ExtraStage, Error> {
         let mut now: Option<StageKind> = None;
         let mut at_first = first.parameters.clone();
         let mut schedule = Vec::new();
         for (begin, end, spec) in self.spans() {
-            let stage = &spec.stages[number];
+            let stage = of(spec);
             let steps = stage.schedule.iter().map(|step| step.at);
             let later = steps.filter(|at| *at > begin && *at < end);
             for at in [begin].into_iter().chain(later) {
@@ -157,6 +161,37 @@ impl<'r> Timeline<'r> {
         Ok(first.with(at_first, schedule))
     }
 
+    /// Returns the hops over time. Each revision has the same ones.
+    fn hops(self) -> Result<Vec<HopSpec>, Error> {
+        let first = self
+            .revisions
+            .first()
+            .map_or(&[][..], |(_, spec)| spec.hops.as_slice());
+        let is_same = |(_, spec): &(Nanos, LinkSpec)| {
+            let names = spec.hops.iter().map(|hop| &hop.name);
+            names.eq(first.iter().map(|hop| &hop.name))
+        };
+        require!(
+            self.revisions.iter().all(is_same),
+            "hops": "hops were added, removed, renamed or moved while the link ran, which a schedule cannot express"
+        );
+        let mut hops = Vec::new();
+        for (number, HopSpec { name, .. }) in first.iter().enumerate() {
+            let layer = |layer: fn(&HopSpec) -> &Layer| {
+                self.of(move |spec| spec.hops.get(number).map(layer))
+            };
+            let stages = self.stages(|spec| spec.hops[number].stages.as_slice());
+            hops.push(HopSpec {
+                name: name.clone(),
+                both: layer(|hop| &hop.both),
+                up: layer(|hop| &hop.up),
+                down: layer(|hop| &hop.down),
+                stages: stages.at_item("hops", number, Some(name))?,
+            });
+        }
+        Ok(hops)
+    }
+
     /// Returns the rules over time. Rules keep their order while a link runs, and new ones are appended, so the
     /// longest list has all of them.
     fn rules(self) -> Result<Vec<RuleSpec>, Error> {
@@ -166,15 +201,21 @@ impl<'r> Timeline<'r> {
             .max_by_key(|list| list.len())
             .map_or(&[][..], Vec::as_slice);
         let mut rules = Vec::new();
-        for (number, RuleSpec { rule, weight, .. }) in all.iter().enumerate() {
+        for (number, first) in all.iter().enumerate() {
+            let RuleSpec {
+                rule, hop, weight, ..
+            } = first;
             let refused = |why: &str| {
                 let error = Error::other(why);
                 error.at_item(number, Some(&rule.name)).at("rules")
             };
             let mut others = lists.clone().filter_map(|list| list.get(number));
-            if others.any(|other| other.rule != *rule || other.weight != *weight) {
+            let is_same = |other: &RuleSpec| {
+                other.rule == *rule && other.hop == *hop && other.weight == *weight
+            };
+            if !others.all(is_same) {
                 return Err(refused(
-                    "the packets or the weight of the rule were changed while the link ran, which a schedule cannot express",
+                    "the packets, the hop or the weight of the rule were changed while the link ran, which a schedule cannot express",
                 ));
             }
             let layer = |layer: fn(&RuleSpec) -> &Layer| {
@@ -182,6 +223,7 @@ impl<'r> Timeline<'r> {
             };
             let over_time = RuleSpec {
                 rule: rule.clone(),
+                hop: hop.clone(),
                 weight: *weight,
                 both: layer(|rule| &rule.both),
                 up: layer(|rule| &rule.up),
@@ -311,6 +353,25 @@ mod tests {
     }
 
     #[test]
+    fn the_conditions_of_hops_are_scheduled() {
+        let ran = ran(&[
+            (
+                0,
+                "loss = '1%'\nhops = [{ name = 'a', delay = '1ms', stages = [{ kind = 'gate' }] }, { name = 'b', up = { loss = '1%' } }]",
+            ),
+            (
+                500,
+                "loss = '1%'\nhops = [{ name = 'a', delay = '2ms', stages = [{ kind = 'gate', open = false }] }, { name = 'b' }]",
+            ),
+        ]);
+        let right = "loss = '1%'\n\
+            [[hops]]\nname = 'a'\ndelay = '1ms'\nschedule = [{ at = '500ms', delay = '2ms' }]\n\
+            stages = [{ kind = 'gate', schedule = [{ at = '500ms', open = false }] }]\n\
+            [[hops]]\nname = 'b'\nup = { loss = '1%', schedule = [{ at = '500ms', without = ['loss'] }] }";
+        assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
     fn a_trace_is_expressed_from_the_start_of_the_link_only() {
         let trace = r#"trace = { file = "x", content = "t,delay\n0s,5ms\n1s,9ms\n" }"#;
         let since_start = ran(&[(0, "loss = '1%'"), (700, trace)]).unwrap();
@@ -343,10 +404,14 @@ mod tests {
     fn changes_without_a_schedule_are_refused_with_their_key() {
         for case in [
             " => toffee = 'drop=2' => toffee: ",
+            " => hops = [{ name = 'a', delay = '1ms' }] => hops: hops were added, removed, renamed or moved",
+            "hops = [{ name = 'a' }] => hops = [{ name = 'a', stages = [{ kind = 'gate' }] }] => hops: a: stages: stages were added",
             " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
              stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
-            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets or the weight",
+            "rules = [{ name = 'web', port = 80 }] => rules = [{ name = 'web', port = 81 }] => rules: web: the packets, the hop or the weight",
+            "hops = [{ name = 'a' }]\nrules = [{ name = 'web', port = 80 }] => \
+             hops = [{ name = 'a' }]\nrules = [{ name = 'web', port = 80, hop = 'a' }] => rules: web: the packets, the hop or",
             "rate = '1mbit' => \
              rate = '1mbit'\nrules = [{ name = 'web', port = 80, rate = '2mbit' }] => rules: web: the rule had its own bottleneck",
         ] {

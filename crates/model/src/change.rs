@@ -7,9 +7,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::checked::{CheckedPath, CheckedPaths, CheckedStage};
-use crate::counters::Counters;
+use crate::counters::{Counters, HopCounters};
 use crate::draw::Draws;
-use crate::limits::MOST_STAGES_IN_ALL;
+use crate::limits::{MOST_NAMES_OF_HOPS, MOST_STAGES_IN_ALL};
 use crate::link::Link;
 use crate::named::NamedStage;
 use crate::packet::Side;
@@ -102,6 +102,8 @@ impl Link {
             ..LinkConfig::default()
         };
         let begun = Self::new(&config).and_then(|mut begun| {
+            // The numbers of hops stay.
+            begun.hops.clone_from(&self.hops);
             begun.change_to(Nanos::ZERO, *paths)?;
             Ok(begun)
         });
@@ -178,6 +180,7 @@ impl Link {
         let mut free = self.free_stages().into_iter();
         let set = |(stage, place): (CheckedStage, Option<usize>)| {
             let draws = Draws::new(self.seed, self.link, &stage.name);
+            let hop = self.hop_number(&stage.hop);
             let place = place.unwrap_or_else(|| {
                 let new = NamedStage::new(&stage.name);
                 let Some(free) = free.next() else {
@@ -189,9 +192,25 @@ impl Link {
             });
             self.leaving -= usize::from(self.stages[place].is_leaving);
             self.stages[place].set(stage, self.start, at, draws);
+            self.stages[place].hop = hop;
             place
         };
         new.into_iter().zip(places).map(set).collect()
+    }
+
+    /// Returns the number of the hop with this name, which the hop keeps while the link exists, even if no stage names it
+    /// any more. Returns 0 for an empty name, and for a new one if there are too many.
+    fn hop_number(&mut self, name: &str) -> u16 {
+        let known = self.hops.iter().position(|hop| hop.name() == name);
+        let place = match known {
+            Some(place) => place,
+            None if name.is_empty() || self.hops.len() == MOST_NAMES_OF_HOPS => return 0,
+            None => {
+                self.hops.push(HopCounters::new(name));
+                self.hops.len() - 1
+            }
+        };
+        u16::try_from(place + 1).unwrap_or(0)
     }
 
     /// Makes the path of `new`, in which leaving stages keep their places. `stages` are the indexes of the new stages.

@@ -28,6 +28,7 @@ pub struct CheckedPaths {
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedStage {
     pub(crate) name: String,
+    pub(crate) hop: String,
     pub(crate) effect: Effect,
     /// Its later effects.
     pub(crate) schedule: Schedule,
@@ -174,6 +175,7 @@ impl From<StageSpec> for CheckedStage {
             least_delay: least.unwrap_or(Nanos::ZERO),
             copies: spec.copies(),
             name: spec.name,
+            hop: spec.hop,
             effect: spec.effect,
             schedule: spec.schedule,
             clock: ScheduleClock::default(),

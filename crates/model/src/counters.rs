@@ -1,6 +1,8 @@
 //! Counters of what a link did. They add up: packets + copies = delivered + dropped + held.
 
-use crate::packet::DropCause;
+use alloc::string::String;
+
+use crate::packet::{DropCause, Side};
 use crate::spec::Effect;
 use crate::time::Nanos;
 use crate::units::Bytes;
@@ -70,6 +72,40 @@ impl core::ops::Add for Counters {
             *own += others;
         }
         self
+    }
+}
+
+/// Counters of the packets and copies that the stages of one hop dropped.
+///
+/// A drop counts when its outcome is polled. The counters of a hop that no stage names any more stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HopCounters {
+    name: String,
+    dropped: [[u64; DropCause::ALL.len()]; 2],
+}
+
+impl HopCounters {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            dropped: [[0; DropCause::ALL.len()]; 2],
+        }
+    }
+
+    /// Returns the name of the hop.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the number of packets and copies from `ingress` that it dropped for `cause`.
+    #[must_use]
+    pub fn dropped(&self, ingress: Side, cause: DropCause) -> u64 {
+        self.dropped[ingress.index()][cause as usize]
+    }
+
+    pub(crate) fn drop(&mut self, ingress: Side, cause: DropCause) {
+        self.dropped[ingress.index()][cause as usize] += 1;
     }
 }
 

@@ -36,7 +36,7 @@ mod units;
 
 pub use behaviour::{Behaviour, Bottleneck, Damage, Holding, LongRunLoss, LossLaw, SkipLaw};
 pub use checked::CheckedPaths;
-pub use counters::{Counters, DelayStatistics, StageReport, Waiting};
+pub use counters::{Counters, DelayStatistics, HopCounters, StageReport, Waiting};
 pub use decimal::UnitError;
 pub use framing::{Cells, Framing};
 pub use impair::DelayEstimate;

@@ -12,6 +12,9 @@ pub const MOST_STAGES_IN_ALL: usize = 256;
 /// The most classes of a link, without class 0.
 pub const MOST_CLASSES: u16 = 128;
 
+/// The most hops whose drops a link counts separately, those that were removed while it ran included.
+pub(crate) const MOST_NAMES_OF_HOPS: usize = 1 << 8;
+
 /// The most steps of all schedules of a link together.
 pub const MOST_STEPS: usize = 1 << 16;
 

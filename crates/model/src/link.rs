@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::checked::CheckedPaths;
-use crate::counters::{Counters, StageReport, Waiting};
+use crate::counters::{Counters, HopCounters, StageReport, Waiting};
 use crate::in_flight::InFlight;
 use crate::named::NamedStage;
 use crate::packet::{DropCause, Edit, Outcome, Packet, PacketId, Reply, Side};
@@ -53,6 +53,8 @@ pub struct Link {
     decided: VecDeque<DecidedOutcome>,
     copies: u32,
     pub(crate) counters: [Vec<Counters>; 2],
+    /// The hops that stages have named, in the order in which they first did.
+    pub(crate) hops: Vec<HopCounters>,
 }
 
 /// An outcome that was not polled yet.
@@ -75,7 +77,8 @@ struct DecidedOutcome {
 enum Verdict {
     Copied,
     Delivered,
-    Dropped(DropCause, Option<Reply>),
+    /// The last number is that of the hop, or 0.
+    Dropped(DropCause, Option<Reply>, u16),
 }
 
 impl Link {
@@ -107,6 +110,7 @@ impl Link {
             decided: VecDeque::new(),
             copies: 0,
             counters: [Vec::new(), Vec::new()],
+            hops: Vec::new(),
         };
         link.change(Nanos::ZERO, &config.paths)?;
         Ok(link)
@@ -184,14 +188,18 @@ impl Link {
                     edit,
                 }
             }
-            Verdict::Dropped(cause, reply) => {
+            Verdict::Dropped(cause, reply, hop) => {
                 counters.drop(cause);
+                if let Some(place) = usize::from(hop).checked_sub(1) {
+                    self.hops[place].drop(side, cause);
+                }
                 Outcome::Drop {
                     id,
                     copy,
                     at,
                     cause,
                     reply,
+                    hop,
                 }
             }
             Verdict::Copied => {
@@ -263,6 +271,13 @@ impl Link {
     #[must_use]
     pub fn by_class(&self, ingress: Side) -> &[Counters] {
         &self.counters[ingress.index()]
+    }
+
+    /// Returns the counters of every hop that a stage has ever named, in the order in which they were first named. The
+    /// place of a hop never changes.
+    #[must_use]
+    pub fn hops(&self) -> &[HopCounters] {
+        &self.hops
     }
 
     /// Returns a report of each stage, in the order in which the paths name them, those of side A first.
@@ -438,8 +453,10 @@ impl Link {
         cause: DropCause,
         reply: Option<Reply>,
     ) {
-        self.stages[stage].dropped += 1;
-        self.decide(at, t, Verdict::Dropped(cause, reply));
+        let stage = &mut self.stages[stage];
+        stage.dropped += 1;
+        let hop = stage.hop;
+        self.decide(at, t, Verdict::Dropped(cause, reply, hop));
     }
 
     #[inline]

@@ -17,6 +17,8 @@ use crate::timed_queue::TimedQueue;
 #[derive(Debug, Default)]
 pub(crate) struct NamedStage {
     name: String,
+    /// The number of its hop in [`Link::hops`](crate::Link::hops), from 1; 0 for none.
+    pub(crate) hop: u16,
     /// The kind of its effects.
     kind: Effect,
     stage: AnyStage,

@@ -111,6 +111,9 @@ pub enum Outcome {
         cause: DropCause,
         /// The message that its sender should get.
         reply: Option<Reply>,
+        /// The number of the hop that dropped it: its place in [`Link::hops`](crate::Link::hops), from 1; 0 if the stage
+        /// that dropped it belongs to no hop.
+        hop: u16,
     },
 }
 

@@ -69,6 +69,8 @@ pub struct PathSpec {
 pub struct StageSpec {
     /// Its name in counters, which also determines its random draws: "box.up.loss".
     pub name: String,
+    /// The name of the hop to which it belongs, which counts what its stages drop; empty for none.
+    pub hop: String,
     /// Its first effect.
     pub effect: Effect,
     /// Its later effects.
@@ -388,11 +390,12 @@ pub struct Stall {
 }
 
 impl StageSpec {
-    /// Creates a stage without a schedule.
+    /// Creates a stage without a schedule, which belongs to no hop.
     #[must_use]
     pub fn new(name: impl Into<String>, effect: Effect) -> Self {
         Self {
             name: name.into(),
+            hop: String::new(),
             effect,
             schedule: Schedule::default(),
         }

@@ -336,7 +336,8 @@ impl Bed {
                 let each = chain.segments().map(|name| {
                     let spec = chain.link(&name);
                     spec.require_addresses()?;
-                    Ok((name, vec![spec.hop("link")?]))
+                    let hops = spec.all_hops("link")?;
+                    Ok((name, hops))
                 });
                 each.collect::<Result<_, Error>>()?
             }
@@ -369,7 +370,9 @@ impl Bed {
 }
 
 fn wire_and_box(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>, Error> {
-    Ok(vec![wire.hop("wire")?, link.hop("box")?])
+    let mut hops = wire.all_hops("wire")?;
+    hops.extend(link.all_hops("box")?);
+    Ok(hops)
 }
 
 impl Pair {
@@ -490,9 +493,10 @@ impl Chain {
         let first = ends.client.min(ends.server);
         let last = ends.client.max(ends.server);
         let segments = self.segments().skip(first).take(last - first);
-        let mut hops: Vec<Hop> = segments
-            .map(|name| self.link(&name).hop("link"))
-            .collect::<Result<_, Error>>()?;
+        let mut hops: Vec<Hop> = Vec::new();
+        for name in segments {
+            hops.extend(self.link(&name).all_hops("link")?);
+        }
         if ends.server < ends.client {
             hops = hops.into_iter().rev().map(Hop::reversed).collect();
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use model::{Counters, DropCause, StageReport};
+use model::{Counters, DropCause, HopCounters, Side, StageReport};
 use serde::{Deserialize, Serialize};
 
 pub use self::shares::ShareSummary;
@@ -119,6 +119,10 @@ pub struct DirectionSummary {
     /// Counters of the packets of each rule, in order. Packets that match no rule are in none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleSummary>,
+    /// Packets and copies that each further hop of the link dropped, also of hops that were removed while it ran. The
+    /// link's own conditions dropped the rest of `dropped`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<HopSummary>,
     /// Packets whose arrival was older than model time and which were treated as if they had arrived at model time.
     pub late_arrivals: u64,
     /// ARP, discovery and similar packets, which pass unimpaired and are not counted above.
@@ -157,6 +161,16 @@ pub struct RuleSummary {
     pub edited: u64,
     /// Delays of the packets that were sent.
     pub delay: DelaySum,
+}
+
+/// Packets and copies that one hop dropped in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HopSummary {
+    /// Name of the hop.
+    pub name: String,
+    /// Their number by [`DropCause::name`], for the causes that occurred.
+    pub dropped: BTreeMap<String, u64>,
 }
 
 /// The sum of packets' delays from arrival to due time, whatever the cause of the delay.
@@ -437,6 +451,20 @@ impl RuleSummary {
     }
 }
 
+impl HopSummary {
+    /// Creates the counters of a hop for packets from `ingress` from those of the model.
+    pub fn new(hop: &HopCounters, ingress: Side) -> Self {
+        let all = DropCause::ALL.map(|cause| (cause, hop.dropped(ingress, cause)));
+        let occurred = all.into_iter().filter(|(_, count)| *count > 0);
+        Self {
+            name: hop.name().to_owned(),
+            dropped: occurred
+                .map(|(cause, count)| (cause.name().to_owned(), count))
+                .collect(),
+        }
+    }
+}
+
 /// Returns the counts of dropped packets by cause: random loss and full queues always, and other causes if they
 /// occurred.
 pub fn dropped_by_cause(counters: &Counters) -> BTreeMap<String, u64> {
@@ -596,6 +624,10 @@ impl fmt::Display for DirectionSummary {
             let matched: u64 = self.rules.iter().map(|rule| rule.packets).sum();
             let rest = self.packets.saturating_sub(matched);
             write!(f, "; no rule: {}", counted(rest, "packet"))?;
+        }
+        for hop in &self.hops {
+            let dropped: u64 = hop.dropped.values().sum();
+            write!(f, "; hop {}: {dropped} dropped", hop.name)?;
         }
         Ok(())
     }

@@ -161,6 +161,7 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
                 for table in tables {
                     parts.push(match key.as_str() {
                         "rules" => rule_words(prefix, table),
+                        "hops" => hop_words(prefix, table),
                         _ => format!("{name} ({})", self::parts("", table).join(", ")),
                     });
                 }
@@ -186,13 +187,30 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
     }
 }
 
-/// Formats a rule by its name, or its filter if it has no name, and the conditions of its packets: "rule web: loss 1%".
+/// Formats a rule by its name, or its filter if it has no name, its hop, and the conditions of its packets: "rule web: loss
+/// 1%", "rule web at hop dsl: loss 1%".
 fn rule_words(prefix: &str, rule: &Value) -> String {
     let mut rest = rule.as_object().cloned().unwrap_or_default();
     let filter = rest.remove("match");
     let name = rest.remove("name").or(filter);
     let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
-    format!("{prefix}rule {name}: {}", parts("", &rest).join(", "))
+    let hop = match rest.remove("hop").as_ref().and_then(Value::as_str) {
+        Some(hop) => format!(" at hop {hop}"),
+        None => String::new(),
+    };
+    format!("{prefix}rule {name}{hop}: {}", parts("", &rest).join(", "))
+}
+
+/// Formats a hop by its name and its conditions: "hop dsl (rate 8mbit, delay 15ms)".
+fn hop_words(prefix: &str, hop: &Value) -> String {
+    let mut rest = hop.as_object().cloned().unwrap_or_default();
+    let name = rest.remove("name");
+    let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let conditions = match parts("", &rest) {
+        none if none.is_empty() => "no conditions".to_owned(),
+        some => some.join(", "),
+    };
+    format!("{prefix}hop {name} ({conditions})")
 }
 
 /// Formats a trace by its file, the file of its light load if it has one, its length and its end: "drive.csv (45s, then
@@ -263,9 +281,15 @@ mod tests {
             line.contains("jitter values (100 values from 8192 to 8192)"),
             "{line}"
         );
-        let spec = "[[rules]]\nmatch = 'tcp port 443'\nname = 'web'\nloss = '1%'\n[[rules]]\nmatch = 'udp'\ndelay = '5ms'";
+        let spec = "[[rules]]\nmatch = 'tcp port 443'\nname = 'web'\nloss = '1%'\n[[rules]]\nmatch = 'udp'\nhop = 'dsl'\ndelay = '5ms'";
         let line = link(&toml::from_str(spec).unwrap());
-        assert_eq!(line, "rule web: loss 1%, rule udp: delay 5ms");
+        assert_eq!(line, "rule web: loss 1%, rule udp at hop dsl: delay 5ms");
+        let spec = "delay = '1ms'\n[[hops]]\nname = 'dsl'\nrate = '8mbit'\nup.rate = '1mbit'\n[[hops]]\nname = 'core'";
+        let line = link(&toml::from_str(spec).unwrap());
+        assert_eq!(
+            line,
+            "delay 1ms, hop dsl (rate 8mbit, up rate 1mbit), hop core (no conditions)"
+        );
         let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\
                     stages = [{ kind = 'trace', times = [1, 2] }]";
         let line = link(&toml::from_str(spec).unwrap());

@@ -223,7 +223,8 @@ impl<'t> ExpandedCase<'t> {
     }
 }
 
-/// Sets the field at a dotted path and creates the tables on the way.
+/// Sets the field at a dotted path and creates the tables on the way. A list on the way is followed by the name of one of
+/// its tables.
 fn set<'t>(table: &mut DeTable<'t>, path: &str, value: Value<'t>) -> Result<()> {
     let key = |name: &str| Spanned::new(value.span(), Cow::Owned(name.to_owned()));
     let Some((first, rest)) = path.split_once('.') else {
@@ -240,8 +241,24 @@ fn set<'t>(table: &mut DeTable<'t>, path: &str, value: Value<'t>) -> Result<()> 
             Ok(())
         }
         DeValue::Table(inner) => set(inner, rest, value),
+        DeValue::Array(list) => set_in_list(list, first, rest, value),
         other => bail!("{first} is a {}, not a table", other.type_str()),
     }
+}
+
+/// Sets a field of a table in the list `key`. The first part of `path` is the table's `name`.
+fn set_in_list<'t>(list: &mut DeArray<'t>, key: &str, path: &str, value: Value<'t>) -> Result<()> {
+    let Some((name, rest)) = path.split_once('.') else {
+        bail!("{key} is a list of tables: write the name of one and its key, {key}.NAME.KEY");
+    };
+    for item in list.iter_mut() {
+        if let DeValue::Table(table) = item.get_mut()
+            && table.get("name").and_then(|name| name.get_ref().as_str()) == Some(name)
+        {
+            return set(table, rest, value);
+        }
+    }
+    bail!("no table of {key} has the name `{name}`")
 }
 
 /// Formats a value as the file has it, without quotes.

@@ -144,6 +144,25 @@ name = 'b'
 }
 
 #[test]
+fn a_sweep_sets_a_field_of_a_hop_by_its_name() {
+    let plan = plan(
+        "\
+[[cases]]
+name = 'line'
+link = { hops = [{ name = 'dsl', rate = '8mbit' }, { name = 'far', delay = '1ms' }] }
+sweep = { 'link.hops.far.delay' = ['20ms', '40ms'] }
+",
+        false,
+    );
+    assert_eq!(names(&plan), ["line[delay=20ms]", "line[delay=40ms]"]);
+    let [dsl, far] = &plan.cases[1].link.hops[..] else {
+        panic!("{:?}", plan.cases[1].link);
+    };
+    assert_eq!(far.both.get(), Some(&"40ms".parse::<DelaySpec>().unwrap()));
+    assert_eq!(dsl.both.get(), Some(&"8mbit".parse::<RateSpec>().unwrap()));
+}
+
+#[test]
 fn tables_of_a_sweep_multiply_and_keys_of_one_table_advance_together() {
     let plan = plan(
         "\

@@ -37,13 +37,17 @@ impl LinkRunner {
                     copy,
                     cause,
                     reply,
+                    hop,
                     ..
                 } => {
                     if let Some(reply) = reply {
                         self.reply(shared, id, reply);
                     }
+                    let hops = self.link.hops();
+                    let place = usize::from(hop).checked_sub(1);
                     self.observers.decided(cause, || ObservedPackets {
                         changes: Changes::new(copy, false, None),
+                        hop: place.map(|place| hops[place].name()),
                         ..shared.held.observed(id, 1)
                     });
                     shared.held.release(id, 1);

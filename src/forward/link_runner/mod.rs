@@ -289,6 +289,7 @@ impl LinkRunner {
         for side in [Side::A, Side::B] {
             self.stats.link[side.index()] = self.link.by_class(side).to_vec();
         }
+        self.stats.hops = self.link.hops().to_vec();
         self.stats.shares = ShareSummary::of(self.link.stages());
         self.stats.delays = DelaySummary::of(self.link.stages());
         &mut self.stats

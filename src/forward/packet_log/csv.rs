@@ -9,11 +9,11 @@ use model::{Nanos, Side};
 use netio::{FiveTuple, clock};
 use record::crossing::CrossedFlow;
 
-use super::{LogLine, Sink};
+use super::{LogLine, Sink, hop_name};
 use crate::forward::departures::Changes;
 
 /// The header line.
-pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
+pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port,hop\n";
 
 /// The number of bytes per write. The kernel needs the least work for large writes.
 const WRITE: usize = 1 << 20;
@@ -33,6 +33,8 @@ struct RowWriter {
     row: Vec<u8>,
     /// The last flow and its columns, which the next line probably needs again, by ingress side.
     flows: [Option<(FiveTuple, String)>; 2],
+    /// The names of hops, in the order of their numbers.
+    hops: Vec<String>,
 }
 
 impl<W> CsvFile<W> {
@@ -56,6 +58,10 @@ impl<W: Write> CsvFile<W> {
 impl<W: Write + Send + 'static> Sink for CsvFile<W> {
     fn begin(&mut self) -> io::Result<()> {
         self.file.write_all(HEADER.as_bytes())
+    }
+
+    fn add_hop(&mut self, name: &str) {
+        self.rows.hops.push(name.to_owned());
     }
 
     fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64> {
@@ -114,6 +120,8 @@ impl RowWriter {
         }
         let last = &mut self.flows[line.ingress.index()];
         row.extend_from_slice(columns_of(last, line.flow).as_bytes());
+        row.push(b',');
+        row.extend_from_slice(hop_name(&self.hops, line.hop).as_bytes());
         row.push(b'\n');
     }
 }
@@ -194,6 +202,7 @@ mod tests {
 
     use super::super::PacketVerdict;
     use super::*;
+    use crate::forward::test_writers::SharedBuffer;
     use model::{DropCause, Edit};
     use proptest::prelude::*;
 
@@ -239,15 +248,34 @@ mod tests {
             ..lost
         };
         let whole =
-            "7,down,98,1000001000,delivered,,1000001500,1000001600,tcp,fd77::1,1000,fd77::2,80\n";
+            "7,down,98,1000001000,delivered,,1000001500,1000001600,tcp,fd77::1,1000,fd77::2,80,\n";
         assert_eq!(rows(7, &line), whole);
-        assert_eq!(rows(8, &lost), "8,down,98,1000001000,queue_full,,,,,,,,\n");
+        assert_eq!(rows(8, &lost), "8,down,98,1000001000,queue_full,,,,,,,,,\n");
         assert_eq!(
             rows(9, &changed),
-            "9,down,98,1000001000,queue_full,copy marked corrupted,,,,,,,\n"
+            "9,down,98,1000001000,queue_full,copy marked corrupted,,,,,,,,\n"
         );
         let columns = |text: &str| text.trim_end().split(',').count();
         assert_eq!(columns(HEADER), columns(whole));
+    }
+
+    #[test]
+    fn a_dropped_packet_has_the_name_of_its_hop() {
+        let written = SharedBuffer::default();
+        let mut csv = CsvFile::new(written.clone());
+        csv.add_hop("dsl");
+        csv.add_hop("far");
+        let line = |hop| LogLine {
+            hop,
+            ..LogLine::bare(Nanos(1), Side::A, PacketVerdict::Dropped(DropCause::Loss))
+        };
+        csv.take(1, &[line(2), line(0), line(1)]).unwrap();
+        let text = String::from_utf8(written.bytes()).unwrap();
+        let hops: Vec<&str> = text
+            .lines()
+            .map(|row| row.rsplit(',').next().unwrap())
+            .collect();
+        assert_eq!(hops, ["far", "", "dsl"]);
     }
 
     #[test]
@@ -256,7 +284,7 @@ mod tests {
             count: 3,
             ..LogLine::bare(Nanos(1), Side::A, PacketVerdict::LinkControl)
         };
-        let rest = ",up,,1000000001,link_control,,,,,,,,\n";
+        let rest = ",up,,1000000001,link_control,,,,,,,,,\n";
         let expected = format!("8{rest}9{rest}10{rest}");
         assert_eq!(rows(8, &pair), expected);
     }
@@ -278,7 +306,7 @@ mod tests {
             text(ports.map(|ports| ports[at].to_string()))
         };
         format!(
-            "{number},{direction},{bytes},{},{},{},{},{},{},{},{},{},{}\n",
+            "{number},{direction},{bytes},{},{},{},{},{},{},{},{},{},{},\n",
             time(line.arrival),
             line.verdict.name(),
             changes.join(" "),

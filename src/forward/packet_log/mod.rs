@@ -16,7 +16,7 @@ use record::summary::PacketLogSummary;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, ensure};
@@ -64,6 +64,9 @@ pub(crate) struct LogLine {
     pub(crate) departure: Option<Nanos>,
     /// The differences from the packets that arrived.
     pub(crate) changes: Changes,
+    /// The number of the further hop that dropped the packets, in the order in which the log learned of the hops, from 1; 0
+    /// for none.
+    pub(crate) hop: u16,
     /// The flow of IP packets.
     pub(crate) flow: Option<FiveTuple>,
 }
@@ -87,6 +90,10 @@ pub(crate) struct PacketLogWriter {
     in_batch: u64,
     before: u64,
     handed_over: Nanos,
+    /// The hops that lines have named, in the order of their numbers.
+    hops: Vec<String>,
+    /// Those of them that the writer does not know yet.
+    new_hops: Vec<String>,
     full: SyncSender<LineBatch>,
     emptied: Receiver<Vec<LogLine>>,
     writer: JoinHandle<PacketLogSummary>,
@@ -96,6 +103,9 @@ pub(crate) struct PacketLogWriter {
 trait Sink: Send + 'static {
     /// Prepares the destination for the first line.
     fn begin(&mut self) -> io::Result<()>;
+
+    /// Learns the name of the next hop that lines refer to by its number.
+    fn add_hop(&mut self, _name: &str) {}
 
     /// Takes lines whose packets are numbered from `first` on. Returns the number of packets kept.
     fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64>;
@@ -113,6 +123,8 @@ trait Sink: Send + 'static {
 struct LineBatch {
     first: u64,
     lines: Vec<LogLine>,
+    /// The hops that no earlier batch has named.
+    new_hops: Vec<String>,
 }
 
 impl PacketLog {
@@ -164,6 +176,8 @@ impl PacketLogWriter {
             in_batch: 0,
             before: 0,
             handed_over: Nanos::ZERO,
+            hops: Vec::new(),
+            new_hops: Vec::new(),
             full,
             emptied,
             writer,
@@ -177,7 +191,10 @@ impl PacketLogWriter {
         verdict: PacketVerdict,
         departure: Option<Nanos>,
     ) {
-        let line = LogLine::of(packets, verdict, departure);
+        let line = LogLine {
+            hop: self.hop_number(packets.hop),
+            ..LogLine::of(packets, verdict, departure)
+        };
         let Some(gso) = packets.gso else {
             return self.push(line);
         };
@@ -191,6 +208,20 @@ impl PacketLogWriter {
             self.push_segments(LogLine { due, ..line }, gso, first..end);
             first = end;
         }
+    }
+
+    /// Returns the number of a hop, from 1; 0 for none.
+    fn hop_number(&mut self, name: Option<&str>) -> u16 {
+        let Some(name) = name else {
+            return 0;
+        };
+        let known = self.hops.iter().position(|hop| hop == name);
+        let place = known.unwrap_or_else(|| {
+            self.hops.push(name.to_owned());
+            self.new_hops.push(name.to_owned());
+            self.hops.len() - 1
+        });
+        u16::try_from(place + 1).unwrap_or(0)
     }
 
     /// Adds a line for these segments, and a second one if the frame's last segment has another
@@ -228,8 +259,12 @@ impl PacketLogWriter {
 
     fn hand_over(&mut self) {
         let batch = self.take_batch();
-        // If no batch fits, the writer's count lacks these lines, which shows the loss.
-        let _ = self.full.try_send(batch);
+        // If no batch fits, the writer's count lacks these lines, which shows the loss. Later lines may have the same hops.
+        if let Err(TrySendError::Full(lost) | TrySendError::Disconnected(lost)) =
+            self.full.try_send(batch)
+        {
+            self.new_hops = lost.new_hops;
+        }
     }
 
     /// Writes the last batch, waits for the writer and returns the summary.
@@ -256,7 +291,11 @@ impl PacketLogWriter {
         let lines = std::mem::replace(&mut self.batch, empty);
         let first = self.before + 1;
         self.before += std::mem::take(&mut self.in_batch);
-        LineBatch { first, lines }
+        LineBatch {
+            first,
+            lines,
+            new_hops: std::mem::take(&mut self.new_hops),
+        }
     }
 }
 
@@ -269,8 +308,14 @@ fn write(
     let mut kept = PacketLogSummary::default();
     let mut result = sink.begin();
     while result.is_ok()
-        && let Ok(LineBatch { first, mut lines }) = to_write.recv()
+        && let Ok(batch) = to_write.recv()
     {
+        let LineBatch {
+            first,
+            mut lines,
+            new_hops,
+        } = batch;
+        new_hops.iter().for_each(|hop| sink.add_hop(hop));
         result = sink.take(first, &lines).map(|count| kept.lines += count);
         lines.clear();
         // The packet path does not need the batch after its end.
@@ -306,9 +351,17 @@ impl LogLine {
             due: None,
             departure: None,
             changes: Changes::NONE,
+            hop: 0,
             flow: None,
         }
     }
+}
+
+/// Returns the name of the hop with this number, from 1; an empty text for 0.
+fn hop_name(hops: &[String], number: u16) -> &str {
+    let place = usize::from(number).checked_sub(1);
+    let name = place.and_then(|place| hops.get(place));
+    name.map_or("", String::as_str)
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use record::crossing::CrossedFlow;
 use report::{DataColumn, DataKind, DataValue, ParquetFile};
 
 use super::csv::{WallTime, protocol_name};
-use super::{LogLine, Sink};
+use super::{LogLine, Sink, hop_name};
 
 /// The columns, in the order of the CSV file.
-const COLUMNS: [(&str, DataKind); 13] = [
+const COLUMNS: [(&str, DataKind); 14] = [
     ("number", DataKind::Integer),
     ("direction", DataKind::Text),
     ("bytes", DataKind::Integer),
@@ -26,6 +26,7 @@ const COLUMNS: [(&str, DataKind); 13] = [
     ("source_port", DataKind::Integer),
     ("destination", DataKind::Text),
     ("destination_port", DataKind::Integer),
+    ("hop", DataKind::Text),
 ];
 
 /// The number of cells in a group of rows, which are in memory together: about 20 MB.
@@ -37,6 +38,8 @@ pub(super) struct ParquetLog<W: Write + Send> {
     file: Option<ParquetFile<W>>,
     /// The last flow and its cells, which the next line probably needs again, by ingress side.
     flows: [Option<(FiveTuple, FlowCells)>; 2],
+    /// The names of hops, in the order of their numbers.
+    hops: Vec<String>,
 }
 
 /// The cells of a flow.
@@ -61,6 +64,7 @@ impl<W: Write + Send> ParquetLog<W> {
         Ok(Self {
             file: Some(file.with_groups_of(CELLS_OF_A_GROUP)),
             flows: [None, None],
+            hops: Vec::new(),
         })
     }
 }
@@ -70,6 +74,10 @@ impl<W: Write + Send + 'static> Sink for ParquetLog<W> {
         Ok(())
     }
 
+    fn add_hop(&mut self, name: &str) {
+        self.hops.push(name.to_owned());
+    }
+
     fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64> {
         let (wall, mut number) = (WallTime::now(), first);
         let Some(file) = &mut self.file else {
@@ -77,8 +85,9 @@ impl<W: Write + Send + 'static> Sink for ParquetLog<W> {
         };
         for line in lines {
             let cells = flow_cells(&mut self.flows[line.ingress.index()], line.flow);
+            let hop = hop_name(&self.hops, line.hop);
             for _ in 0..line.count {
-                file.add(row(wall, number, line, cells))?;
+                file.add(row(wall, number, line, cells, hop))?;
                 number += 1;
             }
         }
@@ -100,6 +109,7 @@ fn row<'a>(
     number: u64,
     line: &LogLine,
     flow: Option<&'a FlowCells>,
+    hop: &'a str,
 ) -> [DataValue<'a>; COLUMNS.len()] {
     let text = |text: &'a str| DataValue::Text(Cow::Borrowed(text));
     let integer = |one: Option<u64>| one.map_or(DataValue::Missing, DataValue::Integer);
@@ -128,6 +138,10 @@ fn row<'a>(
         port(0),
         of_flow(|flow| &flow.destination),
         port(1),
+        match hop.is_empty() {
+            true => DataValue::Missing,
+            false => text(hop),
+        },
     ]
 }
 
@@ -201,12 +215,13 @@ mod tests {
             DataValue::Integer(1000),
             text("fd77::2"),
             DataValue::Integer(80),
+            text("dsl"),
         ];
-        assert_eq!(row(wall, 7, &line, cells), expected);
+        assert_eq!(row(wall, 7, &line, cells, "dsl"), expected);
         let bare = LogLine::bare(Nanos(1), Side::A, PacketVerdict::LinkControl);
-        let missing = row(wall, 8, &bare, None);
+        let missing = row(wall, 8, &bare, None, "");
         let missing = missing.iter().filter(|cell| **cell == DataValue::Missing);
-        assert_eq!(missing.count(), 9);
+        assert_eq!(missing.count(), 10);
     }
 
     #[test]

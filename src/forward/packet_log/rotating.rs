@@ -22,6 +22,8 @@ pub(super) struct Rotating<S> {
     log: LogFile,
     sink: S,
     create: fn(File) -> io::Result<S>,
+    /// The hops that the sink of every file has to know.
+    hops: Vec<String>,
 }
 
 impl LogFile {
@@ -52,6 +54,7 @@ impl LogFile {
             sink: create(self.file.try_clone()?)?,
             log: self,
             create,
+            hops: Vec::new(),
         })
     }
 
@@ -78,10 +81,18 @@ impl<S: Sink> Sink for Rotating<S> {
         self.sink.begin()
     }
 
+    fn add_hop(&mut self, name: &str) {
+        self.hops.push(name.to_owned());
+        self.sink.add_hop(name);
+    }
+
     fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64> {
         if self.log.is_full()? {
             self.sink.finish()?;
             self.sink = (self.create)(self.log.renew()?)?;
+            for name in &self.hops {
+                self.sink.add_hop(name);
+            }
             self.sink.begin()?;
         }
         self.sink.take(first, lines)

@@ -4,6 +4,7 @@
 import * as api from "./api.js";
 import { byId, element, say } from "./dom.js";
 import { Fields } from "./fields.js";
+import { Hops } from "./hops.js";
 import { implied } from "./implies.js";
 import { Rules } from "./rules.js";
 import { patch, patched, same, set } from "./spec.js";
@@ -29,6 +30,7 @@ export class Conditions {
     this.fields = new Fields(conditions, "", listener);
     byId("fields").append(this.fields.element);
     this.rules = new Rules(byId("rules"), conditions, listener);
+    this.hops = new Hops(byId("hops"), conditions, { ...listener, onRemove: (number) => this.removeHop(number) });
     byId("profiles").append(...profiles.map(({ name, about }) => element("option", { value: name }, `${name}: ${about}`)));
     this.listen();
     setInterval(() => { if (this.link) this.showSchedule(); }, 1_000);
@@ -43,6 +45,7 @@ export class Conditions {
     on("clear", "click", () => this.replace({}, "no conditions"));
     on("profiles", "change", () => this.useProfile());
     on("add-rule", "click", () => this.addRule());
+    on("add-hop", "click", () => this.addHop());
     on("schedule-start", "click", () => this.schedule({ state: "running" }, "schedule started"));
     on("schedule-stop", "click", () => this.schedule({ state: "stopped" }, "schedule stopped"));
     on("schedule-seek", "click", () => this.seek());
@@ -91,7 +94,7 @@ export class Conditions {
   }
 
   get allFields() {
-    return [this.fields, ...this.rules.fields];
+    return [this.fields, ...this.rules.fields, ...this.hops.fields];
   }
 
   saysOneWay() {
@@ -119,9 +122,26 @@ export class Conditions {
     byId("add-rule").focus();
   }
 
+  addHop() {
+    const hops = (this.draft.hops ??= []);
+    const names = hops.map(({ name }) => name);
+    const number = [...names, ""].findIndex((_, at) => !names.includes(`hop-${at + 1}`)) + 1;
+    hops.push({ name: `hop-${number}` });
+    this.showDraft();
+    byId(`c-hops-${hops.length - 1}-name`).focus();
+  }
+
+  removeHop(number) {
+    this.draft.hops.splice(number, 1);
+    if (!this.draft.hops.length) delete this.draft.hops;
+    this.showDraft();
+    byId("add-hop").focus();
+  }
+
   showDraft() {
     this.fields.show(this.draft, this.link.conditions);
     this.rules.show(this.draft, this.link.conditions);
+    this.hops.show(this.draft, this.link.conditions);
     const others = ["toffee", "stages", "schedule"].filter((key) => key in this.draft);
     byId("kept").hidden = !others.length;
     this.showSchedule();
@@ -287,8 +307,10 @@ export class Conditions {
     say(byId("locked"), (why ?? "").replaceAll("`", ""));
     this.fields.disabled = this.isLocked;
     this.rules.disabled = this.isLocked;
+    this.hops.disabled = this.isLocked;
     byId("profiles").disabled = this.isLocked;
     byId("add-rule").disabled = this.isLocked;
+    byId("add-hop").disabled = this.isLocked;
     if (!this.link) return;
     this.showSchedule();
     this.afterEdit();

@@ -10,7 +10,7 @@ import { stepped } from "./units.js";
 const COMMON = ["delay", "jitter", "loss", "rate", "queue", "aqm"];
 const WAYS = [["", "both directions"], ["up.", "up"], ["down.", "down"]];
 
-// A set of rows for conditions below a path: "" or "rules.0.".
+// A set of rows for conditions below a path: "", "rules.0." or "hops.0.".
 export class Fields {
   // `conditions` is the response of GET /v1/conditions. `onEdit(path, text)` is called for every
   // edit, `onStep()` for a step by key or button, and `onFocus(condition)` for the condition whose

@@ -190,11 +190,17 @@ export class Watch {
     const drops = (kind, word) => causes(kind).map((cause) => line(`${word}: ${cause}`, (way) => count(way[kind][cause] ?? 0)));
     const queue = (way) => (way.queue_packets == null ? "no queue" : `${count(way.queue_packets)} (${size(way.queue_bytes)})`);
     const some = ["copies", "marked", "edited"].filter((name) => up[name] || down[name]);
+    const hops = [...new Set([up, down].flatMap((way) => way.hops ?? []).map(({ name }) => name))];
+    const droppedAt = (name) => (way) => {
+      const { dropped } = way.hops.find((hop) => hop.name === name) ?? { dropped: {} };
+      return count(Object.values(dropped).reduce((sum, n) => sum + n, 0));
+    };
     rows(byId("counters"), COUNTERS, [
       line("packets received", (way) => count(way.packets)),
       line("bytes received, L2", (way) => size(way.bytes)),
       line("delivered", (way) => count(way.delivered)),
       ...drops("dropped", "dropped"),
+      ...hops.map((name) => line(`dropped at hop ${name}`, droppedAt(name))),
       ...drops("emulator_lost", "lost by the emulator"),
       ...some.map((name) => line(name, (way) => count(way[name]))),
       line("in flight now", (way) => count(way.in_flight)),

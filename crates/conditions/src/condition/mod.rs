@@ -290,10 +290,14 @@ macro_rules! conditions {
         pub(crate) const STEP_KEYS: &[&str] = &["at", "over", "every", "without", $(<$type>::KEY,)+];
         pub(crate) const RULE_KEYS: &[&str] = &[
             "match", "name", "protocol", "port", "source_port", "destination_port", "host", "source", "destination",
-            "dscp", "vlan", "ether_type", "fragment", "direction", "weight", $(<$type>::KEY,)+ "up", "down", "schedule",
+            "dscp", "vlan", "ether_type", "fragment", "direction", "hop", "weight", $(<$type>::KEY,)+ "up", "down", "schedule",
+        ];
+        pub(crate) const HOP_KEYS: &[&str] = &[
+            "name", "profile", $(<$type>::KEY,)+ "up", "down", "schedule", "stages",
         ];
         pub(crate) const LINK_KEYS: &[&str] = &[
-            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "start", "up", "down", "schedule", "stages", "rules",
+            "profile", "based_on", $(<$type>::KEY,)+ "toffee", "seed", "start", "up", "down", "schedule", "stages", "hops",
+            "rules",
         ];
     };
 }

@@ -283,6 +283,7 @@ fn link_of(up: &Direction, down: &Direction, report: &mut Report) -> LinkSpec {
                 direction,
                 ..Rule::default()
             },
+            hop: None,
             weight: None,
             both,
             up,

@@ -351,10 +351,10 @@ impl Timeline {
 /// Creates a stage whose steps are computed.
 fn computed(name: String, segments: Vec<Segment>, extremes: Vec<Effect>) -> StageSpec {
     let played = PlayedSchedule::new(segments, extremes);
+    let first = StageSpec::new(name, played.first());
     StageSpec {
-        effect: played.first(),
         schedule: Schedule::Computed(Arc::new(played)),
-        name,
+        ..first
     }
 }
 

@@ -68,13 +68,11 @@ impl Hop {
 }
 
 /// Creates the model's link number `link` from hops in the order in which packets meet them on the way up; on the way
-/// down, they meet them in reverse. The rules are those of the hop that has any.
+/// down, they meet them in reverse. Hops that have rules have the same ones.
 pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
-    let rules: Vec<Rule> = hops
-        .iter()
-        .flat_map(|hop| &hop.rules)
-        .map(|(rule, _)| rule.clone())
-        .collect();
+    let mut rules = hops.iter().map(|hop| &hop.rules);
+    let rules = rules.find(|rules| !rules.is_empty()).into_iter().flatten();
+    let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
     let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
         let (up, down) = stages_of_class(hops, index);
         let path = |side, stages| PathSpec {
@@ -116,36 +114,51 @@ fn stages_of_class(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec
 }
 
 impl LinkSpec {
-    /// Creates the stages of these conditions in a hop with this name.
+    /// Creates the stages of the conditions of the link itself, without those of its `hops`, in a hop with this name.
     ///
     /// # Errors
     /// Returns an error for conditions that need a rate or a delay if there is none, for a drop factor below 1, for a
     /// schedule that is out of order, and for a stage or a rule that is not valid.
     pub fn hop(&self, name: &str) -> Result<Hop, Error> {
-        self.check_layers()?;
-        rule::check(&self.rules)?;
-        // This is checked before any stage is built.
-        let (count, most) = (self.stages.len(), 2 * MOST_STAGES);
-        require!(count <= most, "stages": "there are {count}: at most {most} are allowed, {MOST_STAGES} each way");
-        let up = self.direction(name, Direction::Up)?;
-        let down = self.direction(name, Direction::Down)?;
-        let of_class = |number: usize| Stages {
-            up: up.of_class(self, name, number),
-            down: down.of_class(self, name, number),
-        };
-        let rules = self.rules.iter().enumerate();
-        let rules = rules.map(|(number, one)| (one.rule.clone(), of_class(number)));
-        Ok(Hop {
-            rules: rules.collect(),
-            rest: Stages {
-                up: up.stages(),
-                down: down.stages(),
-            },
-        })
+        check_steps(self.check_own()?)?;
+        self.build(name)
     }
 
-    /// Refuses schedules that are out of order, and conditions that need another one if there never is one.
-    fn check_layers(&self) -> Result<(), Error> {
+    /// Refuses conditions of the link itself that are not valid, before any stage is built. Returns the number of steps
+    /// of its schedules, which [`check_steps`] limits.
+    pub(super) fn check_own(&self) -> Result<u64, Error> {
+        let steps = self.check_layers()?;
+        rule::check(&self.rules)?;
+        let (count, most) = (self.stages.len(), 2 * MOST_STAGES);
+        require!(count <= most, "stages": "there are {count}: at most {most} are allowed, {MOST_STAGES} each way");
+        Ok(steps)
+    }
+
+    /// Creates the stages of conditions that were checked.
+    pub(super) fn build(&self, name: &str) -> Result<Hop, Error> {
+        let up = self.direction(name, Direction::Up)?;
+        let down = self.direction(name, Direction::Down)?;
+        let rest = Stages {
+            up: up.stages(),
+            down: down.stages(),
+        };
+        let of_class = |(number, one): (usize, &RuleSpec)| {
+            let stages = match one.hop {
+                Some(_) => rest.clone(),
+                None => Stages {
+                    up: up.of_class(self, name, number),
+                    down: down.of_class(self, name, number),
+                },
+            };
+            (one.rule.clone(), stages)
+        };
+        let rules = self.rules.iter().enumerate().map(of_class).collect();
+        Ok(Hop { rest, rules })
+    }
+
+    /// Refuses schedules that are out of order, and conditions that need another one if there never is one. Returns the
+    /// number of steps of all schedules, counted in each direction and again for each rule.
+    fn check_layers(&self) -> Result<u64, Error> {
         let ramps: usize = self.layers().map(Layer::ramps).sum();
         require!(
             ramps <= MOST_RAMPS,
@@ -168,7 +181,7 @@ impl LinkSpec {
         check(&self.up, up).at("up")?;
         check(&self.down, down).at("down")?;
         check(&self.both, up.or(down))?;
-        let mut steps = 0;
+        let mut steps: u64 = 0;
         for own in [&self.up, &self.down] {
             own.ever().or(self.both.ever()).check_handover()?;
             steps += steps_of(&[own, &self.both])?;
@@ -178,7 +191,13 @@ impl LinkSpec {
             self.weights().is_none() || ![&self.both, &self.up, &self.down].iter().any(has_aqm),
             "aqm": "rules share the rate by weight, from queues that no AQM manages: leave aqm out, or the weights of the rules"
         );
+        let of_rest = steps;
         for (number, class) in self.rules.iter().enumerate() {
+            if class.hop.is_some() {
+                // Its packets follow the same steps here as those that match no rule.
+                steps = steps.saturating_add(of_rest);
+                continue;
+            }
             let up = up.or(Provided::by([&class.up, &class.both]));
             let down = down.or(Provided::by([&class.down, &class.both]));
             let all = || {
@@ -192,22 +211,17 @@ impl LinkSpec {
             for (own, link) in [(&class.up, &self.up), (&class.down, &self.down)] {
                 let together = steps_of(&[own, &class.both, link, &self.both]);
                 let together = together.at_item("rules", number, Some(&class.rule.name))?;
-                steps = u64::saturating_add(steps, together);
+                steps = steps.saturating_add(together);
             }
         }
-        require!(
-            steps <= MOST_STEPS_OF_RULES,
-            "schedule": "there are {steps} steps, counted in each direction and again for each rule: at most {MOST_STEPS_OF_RULES} are allowed, \
-             so use fewer steps or rules, or a trace"
-        );
-        Ok(())
+        Ok(steps)
     }
 
     /// Returns the weights by which classes share the bottleneck, if any rule has one.
     fn weights(&self) -> Option<Weights> {
-        let stated = (1..)
-            .zip(&self.rules)
-            .filter_map(|(class, rule)| Some((class, rule.weight?)));
+        let own = (1..).zip(&self.rules);
+        let own = own.filter(|(_, rule)| rule.hop.is_none());
+        let stated = own.filter_map(|(class, rule)| Some((class, rule.weight?)));
         let mut weights: Option<Weights> = None;
         for (class, weight) in stated {
             weights.get_or_insert_default().set(class, weight);
@@ -319,6 +333,16 @@ impl HopDirection {
             .cloned()
             .collect()
     }
+}
+
+/// Refuses more steps of all schedules together than a link may have.
+pub(super) fn check_steps(steps: u64) -> Result<(), Error> {
+    require!(
+        steps <= MOST_STEPS_OF_RULES,
+        "schedule": "there are {steps} steps, counted in each direction and again for each rule: at most {MOST_STEPS_OF_RULES} are allowed, \
+         so use fewer steps or rules, or a trace"
+    );
+    Ok(())
 }
 
 /// Returns the number of steps that the schedules of `layers` take together, until they repeat if they do.

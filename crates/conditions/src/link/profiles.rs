@@ -151,6 +151,16 @@ impl<'de> Deserialize<'de> for Base {
     }
 }
 
+/// Returns the schema of a key that names a profile.
+pub(super) fn name_schema(description: &str) -> serde_json::Value {
+    serde_json::json!({
+        "description": description,
+        "type": "string",
+        "pattern": "^[A-Za-z0-9_-]+$",
+        "examples": NAMES
+    })
+}
+
 /// A number of a profile without a source, or a source that nobody can find or that no number has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfounded {

@@ -32,6 +32,10 @@ pub struct RuleSpec {
     /// Its name, and the packets that match it.
     #[serde(flatten)]
     pub rule: Rule,
+    /// The hop whose conditions differ, by its name; when absent, those of the link itself differ. At the other hops, its
+    /// packets meet the same conditions as those that match no rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop: Option<String>,
     /// The weight by which its packets share the link's rate with the others, 1 to 255. Those of a rule without a weight,
     /// and those that match no rule, have the weight 1. Without any weight, all packets wait in one queue.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,7 +229,7 @@ impl<'de> Visitor<'de> for RuleVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RuleSpec, A::Error> {
         let mut rule = Rule::default();
         let mut name: Option<String> = None;
-        let mut weight = None;
+        let (mut hop, mut weight) = (None, None);
         let [mut both, mut up, mut down] = <[Layer; 3]>::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
@@ -243,6 +247,7 @@ impl<'de> Visitor<'de> for RuleVisitor {
                 "ether_type" => rule.ether_type = map.next_value()?,
                 "fragment" => rule.fragment = map.next_value()?,
                 "direction" => rule.direction = map.next_value()?,
+                "hop" => hop = map.next_value()?,
                 "weight" => weight = map.next_value()?,
                 "up" => up = map.next_value()?,
                 "down" => down = map.next_value()?,
@@ -252,6 +257,7 @@ impl<'de> Visitor<'de> for RuleVisitor {
         rule.name = name.unwrap_or_else(|| rule.usual_name());
         Ok(RuleSpec {
             rule,
+            hop,
             weight,
             both,
             up,
@@ -292,12 +298,13 @@ impl FromStr for RuleSpec {
             filter,
             ..Rule::default()
         };
-        let mut weight = None;
+        let (mut hop, mut weight) = (None, None);
         let [mut both, mut up, mut down] = <[ConditionSet; 3]>::default();
         for (key, value) in assignments(conditions)? {
             match key {
                 "name" => rule.name = value,
                 "direction" => rule.direction = Some(direction(&value)?),
+                "hop" => hop = Some(value),
                 "weight" => weight = Some(self::weight(&value)?),
                 _ => {
                     let (set, name) = match (key.strip_prefix(UP), key.strip_prefix(DOWN)) {
@@ -311,6 +318,7 @@ impl FromStr for RuleSpec {
         }
         let rule = Self {
             rule,
+            hop,
             weight,
             both: both.into(),
             up: up.into(),
@@ -370,7 +378,7 @@ fn condition(name: &str, value: &str) -> Result<crate::Condition, Error> {
             let advice = match nearest::of(&key, known.iter().copied()) {
                 Some(near) => format!("did you mean `{}`?", near.replace('_', "-")),
                 None => format!(
-                    "use one of: {}, name, direction, weight",
+                    "use one of: {}, name, direction, hop, weight",
                     known.join(", ").replace('_', "-")
                 ),
             };

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::in_effect::ms;
 use crate::link::LinkSpec;
-use crate::link::hop::Stages;
-use crate::route::{FULL_FRAME, PathStages};
+use crate::link::hop::{Stages, route};
+use crate::route::{FULL_FRAME, PathStages, Route};
 
 /// The figures that a link's conditions state for packets of no class, from the link's start on.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ impl Outline {
     /// Derives the figures of the first `length` of a link.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::all_hops`].
     pub fn of(spec: &LinkSpec, length: Nanos) -> Result<Self, Error> {
         let all = OverTime::of(spec)?;
         Ok(all.between(Nanos::ZERO, length, usize::MAX))
@@ -83,9 +83,13 @@ impl OverTime {
     /// Derives the stages of these conditions.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSpec::hop`].
+    /// Returns the errors of [`LinkSpec::all_hops`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
-        let stages = spec.hop("box")?.rest;
+        let Route { up, down, .. } = route(&spec.all_hops("box")?);
+        let stages = Stages {
+            up: up.0,
+            down: down.0,
+        };
         Ok(Self { stages })
     }
 

@@ -255,6 +255,7 @@ fn a_packet_above_the_mtu_is_dropped_with_a_reply() {
         at: Nanos(7),
         cause: DropCause::TooBig,
         reply: Some(Reply::TooBig { mtu: 1_400 }),
+        hop: 0,
     };
     assert_eq!(outcomes[1], too_big);
     assert!(matches!(outcomes[2], Outcome::Deliver { .. }));

@@ -15,6 +15,7 @@ mod drive;
 mod drop_head;
 mod dual_pi2;
 mod effects;
+mod hops;
 mod invariants;
 mod live;
 mod netem;

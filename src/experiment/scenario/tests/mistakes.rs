@@ -195,6 +195,8 @@ const MISTAKES: &[Mistake] = &[
     mistake("name = \"queue\"", "name = \"idle\"\nsweep = [] # here\n[[cases]]\nname = \"idle\"", "sweep", "it sets no field"),
     mistake("\"link.queue\" = [\"10ms\", \"100ms\"]", "\"link.queue\" = [\"10ms\", \"100ms\"]\n\"link.loss\" = [\"1%\"] # here",
         "sweep: link.loss", "it has 1 value, but the key before it has 2 values: all keys of one table need the same number of values"),
+    mistake("\"link.queue\" = [\"10ms\", \"100ms\"]", "\"link.queue\" = [\"10ms\", \"100ms\"]\n\"expect.loss\" = [\"1%\", \"2%\"] # here",
+        "sweep: expect.loss", "expect is a list of tables: write the name of one and its key, expect.NAME.KEY"),
     mistake("[[cases]]\nname = \"queue\"", "[cases] # here\nname = \"queue\"", "`cases`", "duplicate key"),
     // Text that is not TOML.
     mistake(r#"link.delay = "10ms""#, "link.delay = 10ms # here", "", "quoted"),
