@@ -23,7 +23,7 @@ macro_rules! file {
 }
 
 /// All files of the page.
-const FILES: [(&str, &str, &str); 16] = [
+const FILES: [(&str, &str, &str); 17] = [
     ("/", HTML, include_str!("page/index.html")),
     file!("style.css", CSS),
     file!("api.js", SCRIPT),

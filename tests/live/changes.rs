@@ -255,7 +255,7 @@ fn samples_have_the_conditions_in_force_where_these_change_by_themselves() -> Re
     )?;
     let mut lines = BufReader::new(watcher).lines();
     let mut next = || -> Result<Value> {
-        for line in &mut lines {
+        while let Some(line) = lines.next() {
             if line? == "event: sample" {
                 let data = lines.next().context("no data")??;
                 return Ok(serde_json::from_str(data.trim_start_matches("data: "))?);

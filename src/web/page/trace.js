@@ -28,5 +28,7 @@ export function adopt(draft, inForce) {
   for (const [own, its] of [[draft, inForce], [draft.up, inForce.up], [draft.down, inForce.down]]) {
     if (isTrace(own?.trace) && own.trace.file === its?.trace?.file) own.trace = structuredClone(its.trace);
   }
-  draft.rules?.forEach((rule, number) => inForce.rules?.[number] && adopt(rule, inForce.rules[number]));
+  for (const key of ["rules", "hops"]) {
+    draft[key]?.forEach((own, number) => inForce[key]?.[number] && adopt(own, inForce[key][number]));
+  }
 }
