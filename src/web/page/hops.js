@@ -15,7 +15,8 @@ export class Hops {
     while (this.shown.length < hops.length) this.shown.push(this.made(this.shown.length));
     this.shown.forEach(({ fields, name, summary }, number) => {
       fields.show(draft, inForce);
-      const value = hops[number].name ?? "";
+      // A hop without a name and without conditions is a hole in the list until one of them is typed.
+      const value = hops[number]?.name ?? "";
       if (name.value.trim() !== value) name.value = value;
       summary.textContent = `Hop ${value || number + 1}`;
     });
