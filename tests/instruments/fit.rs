@@ -284,6 +284,29 @@ fn a_record_of_one_path_is_fitted() -> Result<()> {
     Ok(())
 }
 
+#[test_support::test(Namespaces)]
+fn a_capture_of_both_ends_of_a_link_is_fitted() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut exec = farwire();
+    exec.current_dir(directory.path());
+    exec.args(["exec", "--up-delay", "10ms", "--down-delay", "30ms"]);
+    exec.args(["--pcap", "path", "--"]);
+    exec.arg(farwire().get_program());
+    exec.args(["measure", "ping", SERVER, "-c", "200", "-i", "10ms"]);
+    process::succeeds(&mut exec)?;
+    let mut fit = farwire();
+    fit.current_dir(directory.path());
+    fit.args(["fit", "path.pcapng", "--json", "-"]);
+    let result: Value = process::json(&mut fit)?;
+    for (way, delay) in [("up", 10.0), ("down", 30.0)] {
+        // The model's delay and the time until the packet is sent.
+        is_near(number(&result, way, "delay")?, delay, 1.0, 0.0, "delay")?;
+        let loss = parameter(&result, way, "loss")?;
+        ensure!(loss["value"] == 0.0, "{loss}");
+    }
+    Ok(())
+}
+
 #[test_support::test]
 fn a_file_of_another_form_is_bad_input_and_nothing_is_written() -> Result<()> {
     let directory = tempfile::tempdir()?;

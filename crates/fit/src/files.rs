@@ -34,7 +34,7 @@ pub enum FileError {
     /// The file has another form.
     #[error(
         "it is none of these: a record or a JSON measurement of farwire, observations.json of `farwire fit`, the output of \
-         `ping -D`, the JSON of `irtt client -o`, a packet log in CSV, a table of seconds and Mbit/s"
+         `ping -D`, the JSON of `irtt client -o`, a packet log in CSV, a capture (pcap, pcapng), a table of seconds and Mbit/s"
     )]
     UnknownForm,
     /// A line of ping has no time.
@@ -59,6 +59,9 @@ pub enum FileError {
     /// There are too few observations.
     #[error("it has {0} {1}, but at least 10 are needed")]
     TooFew(usize, &'static str),
+    /// A capture is damaged, or does not show the path.
+    #[error("{0}")]
+    Capture(String),
     /// The sequence numbers are too far apart.
     #[error("its sequence numbers cover more than 1,000,000 packets")]
     TooMany,
@@ -139,7 +142,7 @@ fn json(text: &str) -> Result<PathObservations, FileError> {
     enough(observed)
 }
 
-fn of_probes(idle: ProbeSession) -> PathObservations {
+pub(crate) fn of_probes(idle: ProbeSession) -> PathObservations {
     PathObservations {
         idle,
         ..PathObservations::default()
@@ -186,7 +189,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
 }
 
 /// Refuses observations that are too few to describe a path, or that no network has.
-fn enough(observed: PathObservations) -> Result<PathObservations, FileError> {
+pub(crate) fn enough(observed: PathObservations) -> Result<PathObservations, FileError> {
     if !is_plausible(&observed) {
         return Err(FileError::Implausible);
     }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bottleneck;
+mod capture;
 mod combined;
 mod comparison;
 mod delay;
@@ -21,6 +22,7 @@ mod profile;
 mod simulated;
 
 pub use bottleneck::{Bottleneck, QueueKind};
+pub use capture::{is_capture, read_capture};
 pub use comparison::{Comparison, DelayComparison, LossComparison, ThroughputComparison};
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};

@@ -41,7 +41,8 @@ use crate::testbed::StallWatch;
 /// An iperf3 server, or a host that only answers pings, shows less, and the result says what is missing.
 ///
 /// Files are fitted in place of a path: records and JSON measurements of farwire, observations.json of other fits, output of
-/// `ping -D`, JSON of irtt, packet logs in CSV, and tables of seconds and Mbit/s. Several files are several sessions on one path.
+/// `ping -D`, JSON of irtt, packet logs in CSV, captures of both ends or of pings, and tables of seconds and Mbit/s. Several files are
+/// several sessions on one path.
 #[derive(Args, Debug)]
 pub(crate) struct FitArgs {
     /// Name or address of the far end, or files of measurements
@@ -230,7 +231,11 @@ fn read(files: &[&Path]) -> Result<Sessions> {
             let record = Record::read(&file)?;
             return fit::read_record(&record).with_context(named);
         }
-        let text = fs::read_to_string(&file).with_context(named)?;
+        let bytes = fs::read(&file).with_context(named)?;
+        if fit::is_capture(&bytes) {
+            return fit::read_capture(&bytes).with_context(named);
+        }
+        let text = String::from_utf8(bytes).with_context(named)?;
         // The first line of a record is JSON that says so.
         match text
             .lines()
