@@ -1,7 +1,6 @@
 //! The rate of a direction, and the queue in front of it.
 
 use conditions::Direction;
-use stats::losses;
 use stats::order_statistics::{quantile, sorted};
 use stats::quantile::Quantile;
 
@@ -113,7 +112,8 @@ impl Bottleneck {
         let gentle = of_kind(Intensity::Gentle);
         let mut searches = observed.searches.iter();
         let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
-        let possible = search.and_then(|search| burst(search, strong, random));
+        let range_ms = range(&idle_delays(observed, way)).unwrap_or_default();
+        let possible = search.and_then(|search| burst(search, strong, random, range_ms));
         let burst = possible.filter(|possible| is_certain(possible, strong));
         let burst_bytes = burst.map_or(0.0, |burst| burst.value);
         let bytes = possible.map_or(Estimate::within(0.0, 0.0), |possible| {
@@ -213,11 +213,12 @@ fn both(one: Estimate, other: Estimate) -> Estimate {
 
 /// Returns the bytes that pass faster than the rate after silence.
 ///
-/// With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2.
+/// Jitter moves the first and the last arrival by up to `range_ms`. With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2.
 fn burst(
     search: &LoadTraffic,
     strong: &LoadedSession,
     random: Option<&LossFit>,
+    range_ms: f64,
 ) -> Option<Estimate> {
     let passes = loss::passes(random).max(0.01);
     let apart_s = strong.load.seconds - search.seconds;
@@ -227,16 +228,17 @@ fn burst(
     let difference = search.bytes * strong.load.seconds - arrived_bytes(strong) * search.seconds;
     let value = difference / apart_s / passes;
     let packet = f64::from(search.wire_bytes);
-    // Its error is that of both times, that of the packets at the edges, and that of the random losses of the search.
-    let lost_packets = random.map_or(0.0, |random| {
-        let (share, burst) = (
-            random.share().value,
-            random.burst.map_or(1.0, |burst| burst.value),
-        );
-        let sent = search.bytes / packet / passes;
-        2.0 * (sent * share * (1.0 - share) * losses::inflation(share, burst)).sqrt()
-    });
-    let reach = (EDGES + lost_packets) * packet + RATE_ERROR * search.bytes;
+    // Its error is that of both times, that of the packets at the edges, and that of the random losses of the search. Without
+    // a known loss there is none: it would have had to spare the search as well as the idle path.
+    let lost_share = random
+        .filter(|random| random.counts.lost > 0)
+        .map_or(0.0, |random| {
+            let value = random.share().value;
+            let [low, high] = random.expected(search.bytes / packet / passes);
+            (value - low).max(high - value)
+        });
+    let while_late = range_ms / 8e3 * search.received();
+    let reach = EDGES * packet + while_late + (RATE_ERROR + lost_share / passes) * search.bytes;
     Some(Estimate::within(value, reach))
 }
 
@@ -268,14 +270,15 @@ impl Queue<'_> {
         let level = median(&waits).filter(|_| waits.len() >= FEWEST);
         let unnoticed_ms = NO_QUEUE_PACKETS * packet_ms + HOST_MS;
         let has_queue = |level: &Estimate| {
-            let jitter_ms = self.scatter().unwrap_or_default() + self.ordered_ms(packet_ms);
+            let [ordered_ms, _] = self.ordered_ms(packet_ms);
+            let jitter_ms = self.scatter().unwrap_or_default() + ordered_ms;
             level.value >= unnoticed_ms + jitter_ms
         };
         if let Some(level) = level.filter(has_queue) {
             return Some(self.waiting(strong, gentle, level, packet_ms));
         }
         let drains = self.drains(strong);
-        let waited = waited(&drains, unnoticed_ms + self.range()?);
+        let waited = waited(&drains, unnoticed_ms + range(&self.idle())?);
         let Some(level) = level else {
             // A full queue can refuse almost all probes. How late the load arrived then shows the length of the queue.
             let drain = strong.load.drain_ms();
@@ -307,7 +310,11 @@ impl Queue<'_> {
         packet_ms: f64,
     ) -> (QueueKind, String) {
         // A probe needs less room than a datagram of the load, which leaves up to a datagram's room empty.
-        let ms = level.widened(packet_ms / 2.0);
+        // Jitter behind the queue makes packets wait for those before them; jitter in front of it does not.
+        let Estimate { value, interval } = level.widened(packet_ms / 2.0);
+        let [low, high] = interval;
+        let [ordered_ms, most_ms] = self.ordered_ms(packet_ms).map(|ms| ms.min(value));
+        let ms = Estimate::new(value - ordered_ms, [(low - most_ms).max(0.0), high]);
         let is_least = self.grows(strong, level.value, packet_ms);
         let unclear = QueueKind::Unclear { ms: Some(ms) };
         let compared = gentle.and_then(|gentle| {
@@ -389,36 +396,28 @@ impl Queue<'_> {
 
     /// Returns the delays on the idle path in ascending order, in milliseconds.
     fn idle(&self) -> Vec<f64> {
-        let way = self.one_way.then_some(self.way);
-        sorted(&self.observed.idle.delays(way, [0.0, f64::INFINITY]))
-    }
-
-    /// Returns the range of the delays on the idle path, without the outermost hundredths, in milliseconds.
-    fn range(&self) -> Option<f64> {
-        let idle = self.idle();
-        Some(quantile(&idle, 0.99)? - quantile(&idle, 0.01)?)
+        idle_delays(self.observed, self.way)
     }
 
     /// Returns how long a probe waits for the jitter of the packets before it, if these follow each other every
-    /// `packet_ms` and keep their order, in milliseconds.
+    /// `packet_ms` and keep their order, in milliseconds: the expected time, and the longest one.
     ///
     /// It is the median of the largest x - j packet_ms, where x is the random part of the delay of the j-th packet before.
     /// The number of packets that make a probe wait longer has about a Poisson distribution, so that half of the probes
     /// wait longer than the time for which ln 2 of them are expected.
-    fn ordered_ms(&self, packet_ms: f64) -> f64 {
+    fn ordered_ms(&self, packet_ms: f64) -> [f64; 2] {
         let session = &self.observed.idle;
         let Some(way) = self.one_way.then_some(self.way) else {
-            return 0.0;
+            return [0.0; 2];
         };
+        if session.reordered[index(way)] {
+            return [0.0; 2];
+        }
         let timed = |probe: &Probe| Some((probe.at_s, probe.delay(Some(way))?));
         let timed: Vec<(f64, f64)> = session.answered().filter_map(timed).collect();
-        // The jitter of neighbours that are similar makes them wait less.
-        if session.reordered[index(way)] || half_life(&timed).is_some() {
-            return 0.0;
-        }
         let idle = self.idle();
         let (Some(middle), Some(most)) = (quantile(&idle, 0.5), idle.last()) else {
-            return 0.0;
+            return [0.0; 2];
         };
         let longer = |wait_ms: f64| {
             let beyond = idle.iter().map(|delay| delay - middle - wait_ms);
@@ -435,7 +434,11 @@ impl Queue<'_> {
                 false => high = wait_ms,
             }
         }
-        low
+        // Similar jitter of neighbours makes them wait less.
+        match half_life(&timed) {
+            Some(_) => [0.0, low],
+            None => [low; 2],
+        }
     }
 
     /// Returns for how many milliseconds the search and the strong load arrived after their ends.
@@ -450,10 +453,22 @@ impl Queue<'_> {
     fn grows(&self, loaded: &LoadedSession, level_ms: f64, packet_ms: f64) -> bool {
         let waits = self.waits(loaded);
         let (first, second) = waits.split_at(waits.len() / 2);
-        let [first, second] = [first, second].map(|half| quantile(&sorted(half), 0.5));
-        let grown = first.zip(second).map(|(first, second)| second - first);
+        let grown = median(first)
+            .zip(median(second))
+            .map(|(first, second)| second.interval[0] - first.interval[1]);
         grown.is_some_and(|grown| grown > (0.05 * level_ms).max(2.0 * packet_ms))
     }
+}
+
+/// Returns the delays on the idle path in ascending order, in milliseconds: in this direction, or else of the round trip.
+fn idle_delays(observed: &PathObservations, way: Direction) -> Vec<f64> {
+    let way = observed.has_one_way().then_some(way);
+    sorted(&observed.idle.delays(way, [0.0, f64::INFINITY]))
+}
+
+/// Returns the range of ascending delays without the outermost hundredths.
+fn range(ordered: &[f64]) -> Option<f64> {
+    Some(quantile(ordered, 0.99)? - quantile(ordered, 0.01)?)
 }
 
 /// Returns whether the datagrams of loads that exceeded the rate waited longer than `noise_ms`, from the times for which

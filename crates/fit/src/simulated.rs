@@ -477,6 +477,24 @@ fn bytes_that_pass_a_token_bucket_faster_are_no_part_of_the_rate() {
 }
 
 #[test]
+fn jitter_of_packets_that_keep_their_order_is_neither_a_queue_nor_a_burst() {
+    for seed in 1..=4 {
+        let path = format!("seed = {seed}\ndelay = '40ms'\njitter = '6ms'");
+        let found = fit(&format!("{path}\nrate = '20mbit'\nqueue = '30ms'"));
+        for way in DIRECTIONS {
+            let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
+            assert_eq!(bottleneck.burst_bytes, None);
+            let length = bottleneck.queue.and_then(QueueKind::length).unwrap();
+            assert!(length.contains(30.0), "{length:?}");
+        }
+        let found = fit(&format!("{path}\npolice = '20mbit,burst=64KiB'"));
+        for way in DIRECTIONS {
+            assert_eq!(kind(&found, way), "policer");
+        }
+    }
+}
+
+#[test]
 fn a_queue_that_never_became_full_is_at_least_as_long_as_it_was() {
     let found = fit("delay = '10ms'\nrate = '5mbit'\nqueue = '20s'");
     let bottleneck = found.up.bottleneck.unwrap();
