@@ -121,6 +121,10 @@ impl Bottleneck {
         });
         let rate = rate(strong, random, bytes)?;
         let also = gentle.and_then(|gentle| self::rate(gentle, random, bytes));
+        let varies = also.is_some_and(|other| {
+            let [one, other] = [rate.interval, other.interval];
+            one[1] < other[0] || other[1] < one[0]
+        });
         let rate = also.map_or(rate, |other| both(rate, other));
         let queue = Queue {
             way,
@@ -143,7 +147,13 @@ impl Bottleneck {
             rate,
             burst_bytes: burst,
             queue: kind,
-            rate_evidence: "what arrived of loads above it, in L2 bytes without FCS".to_owned(),
+            rate_evidence: match varies {
+                true => {
+                    "what arrived of loads above it, in L2 bytes without FCS; the loads differ, so that it is not constant"
+                }
+                false => "what arrived of loads above it, in L2 bytes without FCS",
+            }
+            .to_owned(),
             evidence: evidence.unwrap_or_else(unprobed),
         })
     }

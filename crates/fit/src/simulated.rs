@@ -495,6 +495,23 @@ fn jitter_of_packets_that_keep_their_order_is_neither_a_queue_nor_a_burst() {
 }
 
 #[test]
+fn loads_that_differ_show_a_rate_that_is_not_constant() {
+    let mut observed = observe("delay = '10ms'\nrate = '20mbit'\nqueue = '50ms'");
+    let evidence = |observed: &PathObservations| {
+        let found = LinkFit::of(observed).up.bottleneck.unwrap();
+        (found.rate, found.rate_evidence)
+    };
+    let (_, constant) = evidence(&observed);
+    assert!(!constant.contains("not constant"), "{constant}");
+    let mut loads = observed.loaded.iter_mut();
+    let gentle = loads.find(|one| one.intensity == Intensity::Gentle);
+    gentle.unwrap().load.bytes *= 0.8;
+    let (rate, varying) = evidence(&observed);
+    assert!(varying.contains("not constant"), "{varying}");
+    assert!(rate.contains(16e6) && rate.contains(20e6), "{rate:?}");
+}
+
+#[test]
 fn a_queue_that_never_became_full_is_at_least_as_long_as_it_was() {
     let found = fit("delay = '10ms'\nrate = '5mbit'\nqueue = '20s'");
     let bottleneck = found.up.bottleneck.unwrap();
