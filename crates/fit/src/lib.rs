@@ -23,7 +23,9 @@ mod simulated;
 
 pub use bottleneck::{Bottleneck, QueueKind};
 pub use capture::{is_capture, read_capture};
-pub use comparison::{Comparison, DelayComparison, LossComparison, ThroughputComparison};
+pub use comparison::{
+    Comparison, DelayComparison, LossComparison, ThroughputComparison, goodput, round_trips,
+};
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};
 pub use estimate::Estimate;
