@@ -197,6 +197,9 @@ fn files_are_sessions_on_one_path_whose_spread_is_stated() -> Result<()> {
     );
     let link = fs::read_to_string(directory.path().join("both/link.toml"))?;
     has(&link, "# [fitted] half of the round trip: ")?;
+    let page = fs::read_to_string(directory.path().join("both/report.html"))?;
+    has(&page, "A link fitted to morning.txt, evening.txt on ")?;
+    has(&page, "half of the round trip")?;
     let mut command = farwire();
     command.current_dir(directory.path());
     process::succeeds(command.args(["link", "--link", "both/link.toml"]))?;

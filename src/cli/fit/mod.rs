@@ -1,6 +1,7 @@
 //! `farwire fit`: measures a path, writes the link that behaves like it, and compares both.
 
 mod measure;
+mod page;
 mod proof;
 mod show;
 
@@ -57,7 +58,7 @@ pub(crate) struct FitArgs {
     /// Do not measure again, and compare nothing
     #[arg(long)]
     no_proof: bool,
-    /// Directory for link.toml, which --link takes, report.txt, fit.json and observations.json [default: fit-HOST]
+    /// Directory for link.toml, which --link takes, report.html, report.txt, fit.json and observations.json [default: fit-HOST]
     #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
     /// Also add the link to your profiles under NAME
@@ -119,17 +120,22 @@ impl FitArgs {
             output::write_json(&out.join(OBSERVATIONS), observed)?;
         }
         let compared = compare(&sessions.held_out, &places.link, limits.proof_s());
+        let measured = sessions.held_out.as_ref().ok().zip(compared.as_ref().ok());
+        let drawings =
+            measured.map_or_else(Vec::new, |(path, (link, _))| page::drawings([path, link]));
         let result = FitResult {
             sources: self.sources.clone(),
             date: origin.date,
             parameters: LinkFit::combined_parameters(&fits),
             lacks: sessions.lacks,
             not_compared: compared.as_ref().err().cloned(),
-            comparison: compared.ok(),
+            comparison: compared.ok().map(|(_, comparison)| comparison),
             link,
         };
         output::write_json(&out.join("fit.json"), &result)?;
         output::write(Some(&out.join("report.txt")), &result.text(Terminal::NONE))?;
+        let page = result.page(drawings).html().context("report.html")?;
+        output::write(Some(&out.join("report.html")), &page)?;
         let text = result.text(super::terminal());
         super::show(self.json.as_deref(), &result, &text, io::sink())?;
         places.announce(self.profile.as_deref());
@@ -254,15 +260,16 @@ fn read(files: &[&Path]) -> Result<Sessions> {
     })
 }
 
-/// Compares the path with the link. The error is the reason why they were not compared.
+/// Measures through the link, and compares the path with it. The error is the reason why they were not compared.
 fn compare(
     held_out: &Result<Measurement, String>,
     link: &Path,
     lasts_s: f64,
-) -> Result<Comparison, String> {
+) -> Result<(Measurement, Comparison), String> {
     let of_path = held_out.as_ref().map_err(Clone::clone)?;
     let through_link = proof::measure(link, lasts_s).map_err(|error| format!("{error:#}"))?;
-    Ok(Comparison::of(of_path, &through_link))
+    let comparison = Comparison::of(of_path, &through_link);
+    Ok((through_link, comparison))
 }
 
 /// The files of the link.
