@@ -1,11 +1,15 @@
 //! `farwire fit` on links that it does not know.
 
 use std::fs;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use netio::bed::{Bed, BedConfig};
+use netio::netns::NetNs;
 use serde_json::Value;
 
+use super::tcp::start;
 use test_support::process::{self, farwire, has, stderr, stdout};
 
 /// The far end of `farwire exec`.
@@ -143,6 +147,57 @@ fn a_stock_iperf3_shows_the_rate_and_no_queue() -> Result<()> {
         is_near(number(&result, way, "rate")?, 20.0, 0.0, 0.1, "rate")?;
     }
     is_absent(&result, &link, "queue kind", "queue")
+}
+
+/// Traffic of others on the path, until it is dropped.
+struct CrossTraffic(Child);
+
+impl CrossTraffic {
+    /// Sends 1,400 bytes each way every millisecond.
+    fn start(client: &NetNs) -> Result<Self> {
+        let mut command = farwire();
+        command.args(["measure", "probe", SERVER, "-c", "120000", "-i", "1ms"]);
+        command.args(["--size", "1400"]);
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(client.run(|| command.spawn())??))
+    }
+}
+
+impl Drop for CrossTraffic {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test_support::test(serial, Namespaces)]
+fn a_bridge_that_nobody_shaped_has_a_delay_and_no_rate_that_the_budget_reaches() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    bed.bridge()?;
+    let _server = start(bed.server(), farwire().arg("serve").stdout(Stdio::null()))?;
+    let _traffic = CrossTraffic::start(bed.client())?;
+    let directory = tempfile::tempdir()?;
+    let mut command = farwire();
+    command.current_dir(directory.path());
+    command.args(["fit", SERVER, "--time", "24s", "--budget", "60mb"]);
+    command.args(["--out", "bridge", "--json", "-"]);
+    let output = bed
+        .client()
+        .run(|| process::run_for(&mut command, LONGEST))??;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let result: Value = serde_json::from_str(&stdout(&output))?;
+    let link = fs::read_to_string(directory.path().join("bridge/link.toml"))?;
+    for way in ["up", "down"] {
+        is_near(number(&result, way, "delay")?, 0.0, 0.5, 0.0, "delay")?;
+    }
+    is_absent(&result, &link, "rate", "rate")?;
+    let lacks = result["lacks"].to_string();
+    for way in ["up", "down"] {
+        has(&lacks, format!("the rate {way}: it is above "))?;
+    }
+    let cause = result["not_compared"].to_string();
+    has(&cause, "the rate of a direction is not known")
 }
 
 /// Writes the output of `ping -D` for a path of 25 ms that loses every twentieth packet.
