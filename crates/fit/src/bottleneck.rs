@@ -28,6 +28,8 @@ const NO_QUEUE_PACKETS: f64 = 2.0;
 const HOST_MS: f64 = 0.3;
 /// The number of halvings that find a time to more digits than are shown.
 const HALVINGS: u32 = 40;
+/// The range of nine of ten seconds, as a share of the median, above which a throughput is not constant.
+const VARIES: f64 = 0.2;
 /// The fewest probes beside a load from which a conclusion is drawn.
 const FEWEST: usize = 20;
 
@@ -36,6 +38,8 @@ const FEWEST: usize = 20;
 pub struct Bottleneck {
     /// The rate in bit/s, in L2 bytes without FCS.
     pub rate: Estimate,
+    /// The rate of each second in bit/s, if it varies so much that one rate does not describe it; empty otherwise.
+    pub over_time: Vec<f64>,
     /// The bytes that pass faster than the rate after silence, if they are more than a few packets.
     pub burst_bytes: Option<Estimate>,
     /// The queue of packets that exceed the rate; `None` if no probes were sent beside a load.
@@ -145,6 +149,7 @@ impl Bottleneck {
         let unprobed = || "too few probes were answered beside the load".to_owned();
         Some(Self {
             rate,
+            over_time: Vec::new(),
             burst_bytes: burst,
             queue: kind,
             rate_evidence: match varies {
@@ -165,12 +170,21 @@ impl Bottleneck {
         let ordered = sorted(rates);
         let of = |share| quantile(&ordered, share);
         let rate = Estimate::new(of(0.5)?, [of(0.05)?, of(0.95)?]);
+        let [low, high] = rate.interval;
+        let (over_time, follows) = match high - low > VARIES * rate.value {
+            true => (
+                rates.clone(),
+                "; it varies, and the link follows it over time",
+            ),
+            false => (Vec::new(), ""),
+        };
         (rate.value > 0.0).then(|| Self {
             rate,
+            over_time,
             burst_bytes: None,
             queue: None,
             rate_evidence: format!(
-                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less",
+                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less{follows}",
                 rates.len()
             ),
             evidence: "throughput does not show it".to_owned(),

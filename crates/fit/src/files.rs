@@ -665,6 +665,26 @@ mod tests {
     }
 
     #[test]
+    fn a_throughput_that_varies_is_followed_over_time() {
+        let link = |mbit: fn(u32) -> u32| {
+            let rows = (0..40).map(|second| format!("{second},{}\n", mbit(second)));
+            let found = crate::LinkFit::of(&read(&rows.collect::<String>()).unwrap());
+            let text = found.to_toml(&crate::Origin {
+                name: "a file".to_owned(),
+                date: "2026-11-27".to_owned(),
+            });
+            let spec: conditions::LinkSpec = conditions::read::toml_text(&text).unwrap();
+            spec.check().unwrap();
+            text
+        };
+        assert!(!link(|_| 8).contains("trace"));
+        let varying = link(|second| if second == 0 { 0 } else { 8 + second % 5 });
+        assert!(varying.contains("trace = { file = \"rate\", content = \"t,rate\\n0s,0bit\\n1s,"));
+        assert!(varying.contains("\\n40s,\\n\" }"), "{varying}");
+        assert!(!varying.contains("\nrate = "), "{varying}");
+    }
+
+    #[test]
     fn a_measurement_of_farwire_and_observations_are_read_from_json() {
         let samples = (1..=20_u32).map(|index| {
             let at_s = 0.01 * f64::from(index);
