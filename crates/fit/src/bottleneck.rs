@@ -30,6 +30,8 @@ const HOST_MS: f64 = 0.3;
 const HALVINGS: u32 = 40;
 /// The range of nine of ten seconds, as a share of the median, above which a throughput is not constant.
 const VARIES: f64 = 0.2;
+/// The time in milliseconds by which a stall of a host may delay the last arrival of a load.
+const STALL_MS: f64 = 10.0;
 /// The fewest probes beside a load from which a conclusion is drawn.
 const FEWEST: usize = 20;
 
@@ -289,6 +291,9 @@ impl Queue<'_> {
         strong: &LoadedSession,
         gentle: Option<&LoadedSession>,
     ) -> Option<(QueueKind, String)> {
+        if strong.probes.probes.is_empty() {
+            return None;
+        }
         let packet_ms = f64::from(strong.load.wire_bytes) * 8e3 / self.rate.value;
         let waits = self.waits(strong);
         let level = median(&waits).filter(|_| waits.len() >= FEWEST);
@@ -501,7 +506,8 @@ fn range(ordered: &[f64]) -> Option<f64> {
 /// A queue that is managed for each flow lets packets wait for an interval before it drops one, so that a shorter wait is
 /// none of such a queue.
 fn waited(drains: &[Estimate], noise_ms: f64) -> Option<bool> {
-    if drains.iter().any(|one| one.interval[0] > noise_ms) {
+    let late_ms = noise_ms.max(STALL_MS);
+    if drains.iter().any(|one| one.interval[0] > late_ms) {
         return Some(true);
     }
     let (_, interval_s) = CODEL;

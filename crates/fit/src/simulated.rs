@@ -556,6 +556,19 @@ fn loads_without_probes_show_the_rate_and_nothing_else() {
     assert_eq!(keys, ["rate", "rate"], "{text}");
 }
 
+#[test]
+fn loads_without_probes_show_no_queue_if_the_idle_path_was_probed() {
+    let mut observed = observe("delay = '10ms'\nrate = '20mbit'\nqueue = '50ms'");
+    let loads = observed.loaded.iter();
+    let unprobed = loads.map(|one| LoadedSession::unprobed(one.direction, one.load));
+    observed.loaded = unprobed.collect();
+    let found = LinkFit::of(&observed);
+    for way in DIRECTIONS {
+        assert_eq!(kind(&found, way), "none");
+        assert!(found.toward(way).bottleneck.is_some());
+    }
+}
+
 /// A direction of a hidden link.
 struct Hidden {
     delay_ms: f64,
