@@ -16,8 +16,7 @@ use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
 use crate::files::{FileError, enough, of_probes};
-use crate::observations::PathObservations;
-use crate::observations::{Probe, ProbeSession, index};
+use crate::observations::{PathObservations, Probe, ProbeSession, index};
 
 /// The first four bytes of pcapng, and those of pcap with micro- and nanoseconds in either order.
 const MAGIC: [[u8; 4]; 5] = [

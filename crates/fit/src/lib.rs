@@ -18,6 +18,7 @@ mod observations;
 mod parameters;
 pub mod plan;
 mod profile;
+mod queue;
 #[cfg(test)]
 mod simulated;
 
