@@ -283,3 +283,21 @@ fn median(values: &[f64]) -> Option<Estimate> {
         found.interval.unwrap_or(quartiles),
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_loads_waited_and_an_uncertain_end_shows_nothing() {
+        let of = |all: &[(f64, f64)]| {
+            let drains = all.iter().map(|(ms, error)| Estimate::within(*ms, *error));
+            waited(&drains.collect::<Vec<Estimate>>(), 3.0)
+        };
+        assert_eq!(of(&[(0.5, 1.0), (200.0, 5.0)]), Some(true));
+        assert_eq!(of(&[(0.5, 1.0), (2.0, 1.0)]), Some(false));
+        // A host may have stalled.
+        assert_eq!(of(&[(8.0, 1.0)]), Some(false));
+        assert_eq!(of(&[(50.0, 80.0)]), None);
+    }
+}

@@ -442,6 +442,23 @@ fn the_file_of_a_fit_is_a_profile_whose_numbers_have_a_source() {
 }
 
 #[test]
+fn flows_that_do_not_wait_for_an_unknown_reason_are_written_with_a_comment() {
+    let mut found = fit("delay = '15ms'\npolice = '5mbit,burst=64KiB'");
+    for direction in [&mut found.up, &mut found.down] {
+        let bottleneck = direction.bottleneck.as_mut().unwrap();
+        bottleneck.queue = Some(QueueKind::Unclear { ms: None });
+    }
+    assert_eq!(kind(&found, Direction::Up), "cannot be distinguished");
+    let text = found.to_toml(&Origin {
+        name: "203.0.113.7".to_owned(),
+        date: "2026-11-27".to_owned(),
+    });
+    let spec: LinkSpec = toml_text(&text).unwrap();
+    spec.check().unwrap();
+    assert!(text.contains("a policer cannot be distinguished"), "{text}");
+}
+
+#[test]
 fn unrelated_clocks_give_half_of_the_round_trip_and_the_same_rate() {
     let mut observed = observe("delay = '20ms'\nrate = '10mbit'\nqueue = '60ms'");
     let sessions = observed.loaded.iter_mut().map(|one| &mut one.probes);
