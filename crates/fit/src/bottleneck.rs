@@ -130,6 +130,15 @@ impl Bottleneck {
         );
         let found = queue.kind(strong, gentle);
         let (kind, evidence) = found.unzip();
+        // A policer always has a burst, even if it is not certain that it is more than a few packets.
+        let burst = match kind {
+            Some(QueueKind::Policed) => burst.or_else(|| {
+                let packet = f64::from(strong.load.wire_bytes);
+                let likely = possible.filter(|possible| possible.value > packet)?;
+                Some(likely.map(|bytes| bytes.max(0.0)))
+            }),
+            _ => burst,
+        };
         let unprobed = || "too few probes were answered beside the load".to_owned();
         Some(Self {
             rate,

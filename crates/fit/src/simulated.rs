@@ -507,6 +507,9 @@ fn jitter_of_packets_that_keep_their_order_is_neither_a_queue_nor_a_burst() {
         let found = fit(&format!("{path}\npolice = '20mbit,burst=64KiB'"));
         for way in DIRECTIONS {
             assert_eq!(kind(&found, way), "policer");
+            let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
+            let burst = bottleneck.burst_bytes.unwrap();
+            assert!(burst.contains(65_536.0), "{burst:?}");
         }
     }
 }
