@@ -134,11 +134,14 @@ pub fn bodies(bytes: &[u8]) {
     web::fuzzing::request(bytes);
 }
 
-/// Reads a file of measurements, fits a link to it, and reads the text of that link.
+/// Reads a file of measurements or a capture, fits a link to it, and reads the text of that link.
 pub fn fit_files(bytes: &[u8]) {
-    let observed = str::from_utf8(bytes)
-        .ok()
-        .and_then(|text| fit::read(text).ok());
+    let observed = match fit::is_capture(bytes) {
+        true => fit::read_capture(bytes).ok(),
+        false => str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| fit::read(text).ok()),
+    };
     let Some(observed) = observed else {
         return;
     };

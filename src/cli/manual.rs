@@ -486,6 +486,10 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 ("fit-HOST/report.txt", "The tables that the terminal shows."),
                 (
+                    "fit-HOST/report.html",
+                    "The same tables, and drawings of the path beside the link.",
+                ),
+                (
                     "fit-HOST/fit.json",
                     "The parameters with their evidence, and the comparison.",
                 ),

@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use test_support::far_end::FarEnd;
 use test_support::host::{Host, OTHER, serve_names, serve_text};
 use test_support::powerless::farwire_unprivileged;
 use test_support::process::{self, ends_with, has, stderr, stdout};
@@ -351,6 +352,42 @@ fn without_it_a_command_that_needs_more_than_the_far_end_is_told_of_it() -> Resu
     has(&plain("192.0.2.2")?, "`farwire exec --net host`")?;
     let said = plain("10.77.0.2")?;
     ensure!(!said.contains("--net host"), "{said}");
+    Ok(())
+}
+
+/// Nobody shapes this path, which sockets of the host carry. The budget does not reach its rate.
+#[test_support::test(serial, HostNetwork)]
+fn a_path_over_pasta_is_fitted_and_the_link_has_only_what_was_learnt() -> Result<()> {
+    let host = Host::start(false)?;
+    let mut serve = process::farwire();
+    serve.arg("serve");
+    let _far_end = host
+        .other()
+        .run(|| FarEnd::start_where_told(&mut serve))??;
+    let directory = tempfile::tempdir()?;
+    let line = format!(
+        "cd '{}' && '{}' fit {} --time 24s --budget 60mb --no-proof --out pasta --json -",
+        directory.path().display(),
+        process::program(),
+        OTHER[0]
+    );
+    let output = process::succeeded(exec(&host, &[], &line)?)?;
+    let result: Value = serde_json::from_str(&stdout(&output))?;
+    let parameters = result["parameters"].as_array().context("no parameters")?;
+    let of = |name: &'static str| parameters.iter().filter(move |one| one["name"] == name);
+    for delay in of("delay") {
+        let ms = delay["value"].as_f64();
+        ensure!(ms >= Some(0.0) && ms < Some(10.0), "{delay}");
+    }
+    let link = fs::read_to_string(directory.path().join("pasta/link.toml"))?;
+    let learnt = of("rate")
+        .filter(|rate| rate["word"] != "not learnt")
+        .count();
+    let stated = link.lines().filter(|line| line.starts_with("rate")).count();
+    ensure!(
+        of("rate").count() == 2 && stated <= learnt,
+        "{result}\n{link}"
+    );
     Ok(())
 }
 

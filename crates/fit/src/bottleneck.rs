@@ -1,15 +1,12 @@
 //! The rate of a direction, and the queue in front of it.
 
 use conditions::Direction;
-use stats::losses;
 use stats::order_statistics::{quantile, sorted};
-use stats::quantile::Quantile;
 
-use crate::delay::half_life;
 use crate::estimate::Estimate;
-use crate::growth::{Growth, Manager};
 use crate::loss::{self, LossFit};
-use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, index};
+use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
+use crate::queue::{Queue, idle_delays, range};
 
 /// The least share of a load that does not arrive in the time of sending if the load fills the path.
 const LEAST_EXCESS: f64 = 0.01;
@@ -17,26 +14,16 @@ const LEAST_EXCESS: f64 = 0.01;
 const RATE_ERROR: f64 = 0.001;
 /// The packets at the edges of a time by which the bytes that arrived in it may be off.
 const EDGES: f64 = 2.0;
-/// The part of a load in which a strong one has filled the queue.
-const SETTLED: [f64; 2] = [0.5, 0.95];
-/// By how much waits must differ more from one kind of queue than from the other, so that the choice is clear.
-const CLEAR: f64 = 2.0;
-/// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
-pub(crate) const CODEL: (f64, f64) = (5.0, 0.1);
-/// The delay in packet times below which probes met no queue.
-const NO_QUEUE_PACKETS: f64 = 2.0;
-/// The delay that the hosts may add, in milliseconds.
-const HOST_MS: f64 = 0.3;
-/// The number of halvings that find a time to more digits than are shown.
-const HALVINGS: u32 = 40;
-/// The fewest probes beside a load from which a conclusion is drawn.
-const FEWEST: usize = 20;
+/// The range of nine of ten seconds, as a share of the median, above which a throughput is not constant.
+const VARIES: f64 = 0.2;
 
 /// The rate of a direction, and what happens to packets that exceed it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
     /// The rate in bit/s, in L2 bytes without FCS.
     pub rate: Estimate,
+    /// The rate of each second in bit/s, if it varies so much that one rate does not describe it; empty otherwise.
+    pub over_time: Vec<f64>,
     /// The bytes that pass faster than the rate after silence, if they are more than a few packets.
     pub burst_bytes: Option<Estimate>,
     /// The queue of packets that exceed the rate; `None` if no probes were sent beside a load.
@@ -113,7 +100,8 @@ impl Bottleneck {
         let gentle = of_kind(Intensity::Gentle);
         let mut searches = observed.searches.iter();
         let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
-        let possible = search.and_then(|search| burst(search, strong, random));
+        let range_ms = range(&idle_delays(observed, way)).unwrap_or_default();
+        let possible = search.and_then(|search| burst(search, strong, random, range_ms));
         let burst = possible.filter(|possible| is_certain(possible, strong));
         let burst_bytes = burst.map_or(0.0, |burst| burst.value);
         let bytes = possible.map_or(Estimate::within(0.0, 0.0), |possible| {
@@ -121,6 +109,10 @@ impl Bottleneck {
         });
         let rate = rate(strong, random, bytes)?;
         let also = gentle.and_then(|gentle| self::rate(gentle, random, bytes));
+        let varies = also.is_some_and(|other| {
+            let [one, other] = [rate.interval, other.interval];
+            one[1] < other[0] || other[1] < one[0]
+        });
         let rate = also.map_or(rate, |other| both(rate, other));
         let queue = Queue {
             way,
@@ -138,12 +130,28 @@ impl Bottleneck {
         );
         let found = queue.kind(strong, gentle);
         let (kind, evidence) = found.unzip();
+        // A policer always has a burst, even if it is not certain that it is more than a few packets.
+        let burst = match kind {
+            Some(QueueKind::Policed) => burst.or_else(|| {
+                let packet = f64::from(strong.load.wire_bytes);
+                let likely = possible.filter(|possible| possible.value > packet)?;
+                Some(likely.map(|bytes| bytes.max(0.0)))
+            }),
+            _ => burst,
+        };
         let unprobed = || "too few probes were answered beside the load".to_owned();
         Some(Self {
             rate,
+            over_time: Vec::new(),
             burst_bytes: burst,
             queue: kind,
-            rate_evidence: "what arrived of loads above it, in L2 bytes without FCS".to_owned(),
+            rate_evidence: match varies {
+                true => {
+                    "what arrived of loads above it, in L2 bytes without FCS; the loads differ, so that it is not constant"
+                }
+                false => "what arrived of loads above it, in L2 bytes without FCS",
+            }
+            .to_owned(),
             evidence: evidence.unwrap_or_else(unprobed),
         })
     }
@@ -155,12 +163,21 @@ impl Bottleneck {
         let ordered = sorted(rates);
         let of = |share| quantile(&ordered, share);
         let rate = Estimate::new(of(0.5)?, [of(0.05)?, of(0.95)?]);
+        let [low, high] = rate.interval;
+        let (over_time, follows) = match high - low > VARIES * rate.value {
+            true => (
+                rates.clone(),
+                "; it varies, and the link follows it over time",
+            ),
+            false => (Vec::new(), ""),
+        };
         (rate.value > 0.0).then(|| Self {
             rate,
+            over_time,
             burst_bytes: None,
             queue: None,
             rate_evidence: format!(
-                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less",
+                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less{follows}",
                 rates.len()
             ),
             evidence: "throughput does not show it".to_owned(),
@@ -213,11 +230,13 @@ fn both(one: Estimate, other: Estimate) -> Estimate {
 
 /// Returns the bytes that pass faster than the rate after silence.
 ///
-/// With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2.
+/// With a burst b and a rate R, the search served b + R t1 in its t1 seconds, and the strong load b + R t2. Jitter moves the
+/// first and the last arrival by up to `range_ms`.
 fn burst(
     search: &LoadTraffic,
     strong: &LoadedSession,
     random: Option<&LossFit>,
+    range_ms: f64,
 ) -> Option<Estimate> {
     let passes = loss::passes(random).max(0.01);
     let apart_s = strong.load.seconds - search.seconds;
@@ -227,257 +246,21 @@ fn burst(
     let difference = search.bytes * strong.load.seconds - arrived_bytes(strong) * search.seconds;
     let value = difference / apart_s / passes;
     let packet = f64::from(search.wire_bytes);
-    // Its error is that of both times, that of the packets at the edges, and that of the random losses of the search.
-    let lost_packets = random.map_or(0.0, |random| {
-        let (share, burst) = (
-            random.share().value,
-            random.burst.map_or(1.0, |burst| burst.value),
-        );
-        let sent = search.bytes / packet / passes;
-        2.0 * (sent * share * (1.0 - share) * losses::inflation(share, burst)).sqrt()
-    });
-    let reach = (EDGES + lost_packets) * packet + RATE_ERROR * search.bytes;
+    // Its error is that of both times, that of the packets at the edges, and that of the random losses of the search. Without
+    // a known loss there is none: it would have had to spare the search as well as the idle path.
+    let lost_share = random
+        .filter(|random| random.counts.lost > 0)
+        .map_or(0.0, |random| {
+            let value = random.share().value;
+            let [low, high] = random.expected(search.bytes / packet / passes);
+            (value - low).max(high - value)
+        });
+    let while_late = range_ms / 8e3 * search.received();
+    let reach = EDGES * packet + while_late + (RATE_ERROR + lost_share / passes) * search.bytes;
     Some(Estimate::within(value, reach))
 }
 
 /// Returns whether a burst is certainly more than a few packets.
 fn is_certain(burst: &Estimate, strong: &LoadedSession) -> bool {
     burst.interval[0] > 3.0 * f64::from(strong.load.wire_bytes)
-}
-
-/// The observations that show the kind of queue.
-struct Queue<'a> {
-    way: Direction,
-    one_way: bool,
-    observed: &'a PathObservations,
-    /// The rate in bit/s.
-    rate: Estimate,
-    /// The bytes that pass faster after silence.
-    burst_bytes: f64,
-}
-
-impl Queue<'_> {
-    /// Returns the kind of queue with its evidence.
-    fn kind(
-        &self,
-        strong: &LoadedSession,
-        gentle: Option<&LoadedSession>,
-    ) -> Option<(QueueKind, String)> {
-        let packet_ms = f64::from(strong.load.wire_bytes) * 8e3 / self.rate.value;
-        let waits = self.waits(strong);
-        let level = median(&waits).filter(|_| waits.len() >= FEWEST);
-        let unnoticed_ms = NO_QUEUE_PACKETS * packet_ms + HOST_MS;
-        let has_queue = |level: &Estimate| {
-            let jitter_ms = self.scatter().unwrap_or_default() + self.ordered_ms(packet_ms);
-            level.value >= unnoticed_ms + jitter_ms
-        };
-        if let Some(level) = level.filter(has_queue) {
-            return Some(self.waiting(strong, gentle, level, packet_ms));
-        }
-        let drains = self.drains(strong);
-        let waited = waited(&drains, unnoticed_ms + self.range()?);
-        let Some(level) = level else {
-            // A full queue can refuse almost all probes. How late the load arrived then shows the length of the queue.
-            let drain = strong.load.drain_ms();
-            return match waited? {
-                true => Some(self.waiting(strong, gentle, drain, packet_ms)),
-                false => Some((QueueKind::Policed, "hardly a probe passed".to_owned())),
-            };
-        };
-        let longest_ms = drains.iter().map(|one| one.value).fold(0.0, f64::max);
-        let evidence = format!(
-            "probes waited {:.1} ms beside a load of {:.1} times the rate, which arrived until {longest_ms:.1} ms after its end",
-            level.value.max(0.0),
-            strong.load.sent / self.rate.value
-        );
-        let kind = match waited {
-            Some(true) => QueueKind::PerFlow,
-            Some(false) => QueueKind::Policed,
-            None => QueueKind::Unclear { ms: None },
-        };
-        Some((kind, evidence))
-    }
-
-    /// Returns the kind of a queue in which probes wait.
-    fn waiting(
-        &self,
-        strong: &LoadedSession,
-        gentle: Option<&LoadedSession>,
-        level: Estimate,
-        packet_ms: f64,
-    ) -> (QueueKind, String) {
-        // A probe needs less room than a datagram of the load, which leaves up to a datagram's room empty.
-        let ms = level.widened(packet_ms / 2.0);
-        let is_least = self.grows(strong, level.value, packet_ms);
-        let unclear = QueueKind::Unclear { ms: Some(ms) };
-        let compared = gentle.and_then(|gentle| {
-            let waits = self.timed_waits(gentle, [0.0, 1.0]);
-            let growth = self.growth(gentle, level.value)?;
-            let misfit = |manager| growth.misfit(manager, &waits);
-            let misfits = (misfit(Manager::Nobody)?, misfit(Manager::Codel)?);
-            (waits.len() >= FEWEST).then_some((gentle, misfits))
-        });
-        let Some((gentle, (plain, managed))) = compared else {
-            let evidence = format!(
-                "packets waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
-                level.value
-            );
-            return (unclear, evidence);
-        };
-        let evidence = format!(
-            "beside a load of {:.3} times the rate, the waits of probes over time differ by {plain:.1} ms from those in a plain \
-             queue, and by {managed:.1} ms from those in CoDel's",
-            gentle.load.sent / self.rate.value
-        );
-        let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
-        // The growth of a plain queue is exact, and that of a managed one only for CoDel, and only until it is short.
-        let kind = if managed > noise.max(CLEAR * plain) && plain < CLEAR * noise {
-            QueueKind::Fifo { ms, is_least }
-        } else if plain > noise.max(CLEAR * managed) {
-            QueueKind::Managed { most_ms: ms }
-        } else {
-            unclear
-        };
-        (kind, evidence)
-    }
-
-    /// Returns what determines the growth of the queue beside a load, if a full queue lasts for `full_ms`.
-    fn growth(&self, loaded: &LoadedSession, full_ms: f64) -> Option<Growth> {
-        let bits = |bytes: u32| 8.0 * f64::from(bytes);
-        let probes = &loaded.probes;
-        Some(Growth {
-            rates: self.rate.interval,
-            sent: loaded.load.sent,
-            probes: (
-                bits(probes.wire_bytes) / probes.interval_s()?,
-                -loaded.from_s,
-            ),
-            burst_bits: 8.0 * self.burst_bytes,
-            full_ms,
-            packet_bits: bits(loaded.load.wire_bytes),
-        })
-    }
-
-    /// Returns by how much the probes in the settled part of a load waited longer than on the idle path, in milliseconds.
-    fn waits(&self, loaded: &LoadedSession) -> Vec<f64> {
-        let waits = self.timed_waits(loaded, SETTLED);
-        waits.into_iter().map(|(_, wait)| wait).collect()
-    }
-
-    /// Returns by how much the probes in a part of a load waited longer than on the idle path, in milliseconds, each with
-    /// its time in seconds since the start of the load.
-    fn timed_waits(&self, loaded: &LoadedSession, part: [f64; 2]) -> Vec<(f64, f64)> {
-        let Some(idle) = quantile(&self.idle(), 0.5) else {
-            return Vec::new();
-        };
-        let way = self.one_way.then_some(self.way);
-        let lasts_s = loaded.until_s - loaded.from_s;
-        let [from_s, until_s] = part.map(|share| share * lasts_s);
-        let timed = |probe: &Probe| Some((probe.at_s - loaded.from_s, probe.delay(way)? - idle));
-        let probes = loaded.probes.answered().filter_map(timed);
-        probes
-            .filter(|(at_s, _)| (from_s..until_s).contains(at_s))
-            .collect()
-    }
-
-    /// Returns the standard error by which jitter may shift a median of twenty probes, in milliseconds.
-    fn scatter(&self) -> Option<f64> {
-        let idle = self.idle();
-        let range = quantile(&idle, 0.75)? - quantile(&idle, 0.25)?;
-        Some(range / 4.0)
-    }
-
-    /// Returns the delays on the idle path in ascending order, in milliseconds.
-    fn idle(&self) -> Vec<f64> {
-        let way = self.one_way.then_some(self.way);
-        sorted(&self.observed.idle.delays(way, [0.0, f64::INFINITY]))
-    }
-
-    /// Returns the range of the delays on the idle path, without the outermost hundredths, in milliseconds.
-    fn range(&self) -> Option<f64> {
-        let idle = self.idle();
-        Some(quantile(&idle, 0.99)? - quantile(&idle, 0.01)?)
-    }
-
-    /// Returns how long a probe waits for the jitter of the packets before it, if these follow each other every
-    /// `packet_ms` and keep their order, in milliseconds.
-    ///
-    /// It is the median of the largest x - j packet_ms, where x is the random part of the delay of the j-th packet before.
-    /// The number of packets that make a probe wait longer has about a Poisson distribution, so that half of the probes
-    /// wait longer than the time for which ln 2 of them are expected.
-    fn ordered_ms(&self, packet_ms: f64) -> f64 {
-        let session = &self.observed.idle;
-        let Some(way) = self.one_way.then_some(self.way) else {
-            return 0.0;
-        };
-        let timed = |probe: &Probe| Some((probe.at_s, probe.delay(Some(way))?));
-        let timed: Vec<(f64, f64)> = session.answered().filter_map(timed).collect();
-        // The jitter of neighbours that are similar makes them wait less.
-        if session.reordered[index(way)] || half_life(&timed).is_some() {
-            return 0.0;
-        }
-        let idle = self.idle();
-        let (Some(middle), Some(most)) = (quantile(&idle, 0.5), idle.last()) else {
-            return 0.0;
-        };
-        let longer = |wait_ms: f64| {
-            let beyond = idle.iter().map(|delay| delay - middle - wait_ms);
-            let packets = beyond
-                .filter(|ms| *ms > 0.0)
-                .map(|ms| (ms / packet_ms).ceil());
-            packets.sum::<f64>() / idle.len() as f64
-        };
-        let (mut low, mut high) = (0.0, most - middle);
-        for _ in 0..HALVINGS {
-            let wait_ms = f64::midpoint(low, high);
-            match longer(wait_ms) > std::f64::consts::LN_2 {
-                true => low = wait_ms,
-                false => high = wait_ms,
-            }
-        }
-        low
-    }
-
-    /// Returns for how many milliseconds the search and the strong load arrived after their ends.
-    fn drains(&self, strong: &LoadedSession) -> Vec<Estimate> {
-        let searches = self.observed.searches.iter();
-        let search = searches.filter(|(way, _)| *way == self.way);
-        let loads = search.map(|(_, load)| load).chain([&strong.load]);
-        loads.map(LoadTraffic::drain_ms).collect()
-    }
-
-    /// Returns whether the queue still grows at the end of a load.
-    fn grows(&self, loaded: &LoadedSession, level_ms: f64, packet_ms: f64) -> bool {
-        let waits = self.waits(loaded);
-        let (first, second) = waits.split_at(waits.len() / 2);
-        let [first, second] = [first, second].map(|half| quantile(&sorted(half), 0.5));
-        let grown = first.zip(second).map(|(first, second)| second - first);
-        grown.is_some_and(|grown| grown > (0.05 * level_ms).max(2.0 * packet_ms))
-    }
-}
-
-/// Returns whether the datagrams of loads that exceeded the rate waited longer than `noise_ms`, from the times for which
-/// they arrived after their ends; `None` if these do not show it.
-///
-/// A queue that is managed for each flow lets packets wait for an interval before it drops one, so that a shorter wait is
-/// none of such a queue.
-fn waited(drains: &[Estimate], noise_ms: f64) -> Option<bool> {
-    if drains.iter().any(|one| one.interval[0] > noise_ms) {
-        return Some(true);
-    }
-    let (_, interval_s) = CODEL;
-    let is_short = |one: &Estimate| one.interval[1].max(noise_ms) < 1e3 * interval_s;
-    drains.iter().all(is_short).then_some(false)
-}
-
-/// Returns the median with its interval.
-fn median(values: &[f64]) -> Option<Estimate> {
-    let found = Quantile::of(values, 0.5)?;
-    let ordered = sorted(values);
-    // A series with too few effective samples has no interval of ranks; half of its values lie between the quartiles.
-    let quartiles = [quantile(&ordered, 0.25)?, quantile(&ordered, 0.75)?];
-    Some(Estimate::new(
-        found.value,
-        found.interval.unwrap_or(quartiles),
-    ))
 }

@@ -125,6 +125,10 @@ fn bottleneck(all: &[Bottleneck]) -> Option<Bottleneck> {
     let (queue, evidence) = queue(&kinds);
     Some(Bottleneck {
         rate: of_most(all, |one| Some(one.rate))?,
+        over_time: match all {
+            [one] => one.over_time.clone(),
+            _ => Vec::new(),
+        },
         burst_bytes: of_most(all, |one| one.burst_bytes),
         queue,
         rate_evidence: all.first()?.rate_evidence.clone(),
@@ -176,6 +180,7 @@ mod tests {
             loss: None,
             bottleneck: Some(Bottleneck {
                 rate: Estimate::within(rate, 1e5),
+                over_time: Vec::new(),
                 burst_bytes: None,
                 queue: Some(queue),
                 rate_evidence: String::new(),

@@ -214,8 +214,24 @@ impl ThroughputComparison {
     }
 }
 
-/// Returns the round trips of a phase in the order of sending, between the kernels where both ends know them.
-fn round_trips(measurement: &Measurement, phase: Phase) -> Vec<f64> {
+/// Returns the goodput of a load in bit/s over time, which is in seconds since its first interval.
+pub fn goodput(measurement: &Measurement, phase: Phase, direction: Direction) -> Vec<(f64, f64)> {
+    let wanted = (Metric::GoodputBitPerS, Some(phase), Some(direction), None);
+    let intervals = measurement
+        .samples
+        .iter()
+        .filter(|sample| (sample.metric, sample.phase, sample.direction, sample.stream) == wanted);
+    let intervals: Vec<(f64, f64)> = intervals.map(|one| (one.at_s, one.value)).collect();
+    let first_s = intervals.first().map_or(0.0, |(at_s, _)| *at_s);
+    let since_first = intervals
+        .into_iter()
+        .map(|(at_s, rate)| (at_s - first_s, rate));
+    since_first.collect()
+}
+
+/// Returns the round trips of a phase in milliseconds, in the order of sending: between the kernels where both ends know
+/// them.
+pub fn round_trips(measurement: &Measurement, phase: Phase) -> Vec<f64> {
     let of = |metric| {
         let samples = measurement.samples.iter();
         let of_phase = samples.filter(move |sample| sample.phase == Some(phase));
@@ -318,6 +334,26 @@ mod tests {
             figures: vec![goodput.toward(Direction::Down).during(Phase::LoadedDown)],
             ..Measurement::default()
         }
+    }
+
+    #[test]
+    fn the_goodput_of_a_load_has_the_times_since_its_first_interval() {
+        let sample = |at_s, phase| Sample {
+            direction: Some(Direction::Down),
+            phase: Some(phase),
+            ..Sample::new(at_s, Metric::GoodputBitPerS, 1, 8e6)
+        };
+        let measurement = Measurement {
+            samples: vec![
+                sample(5.0, Phase::LoadedDown),
+                sample(6.0, Phase::LoadedDown),
+                sample(6.0, Phase::LoadedUp),
+            ],
+            ..Measurement::default()
+        };
+        let found = goodput(&measurement, Phase::LoadedDown, Direction::Down);
+        assert_eq!(found, [(0.0, 8e6), (1.0, 8e6)]);
+        assert_eq!(goodput(&measurement, Phase::LoadedDown, Direction::Up), []);
     }
 
     #[test]

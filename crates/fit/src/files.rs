@@ -34,7 +34,7 @@ pub enum FileError {
     /// The file has another form.
     #[error(
         "it is none of these: a record or a JSON measurement of farwire, observations.json of `farwire fit`, the output of \
-         `ping -D`, the JSON of `irtt client -o`, a packet log in CSV, a table of seconds and Mbit/s"
+         `ping -D`, the JSON of `irtt client -o`, a packet log in CSV, a capture (pcap, pcapng), a table of seconds and Mbit/s"
     )]
     UnknownForm,
     /// A line of ping has no time.
@@ -59,6 +59,9 @@ pub enum FileError {
     /// There are too few observations.
     #[error("it has {0} {1}, but at least 10 are needed")]
     TooFew(usize, &'static str),
+    /// A capture is damaged, or does not show the path.
+    #[error("{0}")]
+    Capture(String),
     /// The sequence numbers are too far apart.
     #[error("its sequence numbers cover more than 1,000,000 packets")]
     TooMany,
@@ -139,7 +142,7 @@ fn json(text: &str) -> Result<PathObservations, FileError> {
     enough(observed)
 }
 
-fn of_probes(idle: ProbeSession) -> PathObservations {
+pub(crate) fn of_probes(idle: ProbeSession) -> PathObservations {
     PathObservations {
         idle,
         ..PathObservations::default()
@@ -186,7 +189,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
 }
 
 /// Refuses observations that are too few to describe a path, or that no network has.
-fn enough(observed: PathObservations) -> Result<PathObservations, FileError> {
+pub(crate) fn enough(observed: PathObservations) -> Result<PathObservations, FileError> {
     if !is_plausible(&observed) {
         return Err(FileError::Implausible);
     }
@@ -659,6 +662,26 @@ mod tests {
         assert_eq!(error, "line 1: `kbit/s` does not say Mbit/s or Mbps");
         let error = read("1 2\n2 fast\n").unwrap_err().to_string();
         assert!(error.starts_with("line 2: `2 fast` is not"), "{error}");
+    }
+
+    #[test]
+    fn a_throughput_that_varies_is_followed_over_time() {
+        let link = |mbit: fn(u32) -> u32| {
+            let rows = (0..40).map(|second| format!("{second},{}\n", mbit(second)));
+            let found = crate::LinkFit::of(&read(&rows.collect::<String>()).unwrap());
+            let text = found.to_toml(&crate::Origin {
+                name: "a file".to_owned(),
+                date: "2026-11-27".to_owned(),
+            });
+            let spec: conditions::LinkSpec = conditions::read::toml_text(&text).unwrap();
+            spec.check().unwrap();
+            text
+        };
+        assert!(!link(|_| 8).contains("trace"));
+        let varying = link(|second| if second == 0 { 0 } else { 8 + second % 5 });
+        assert!(varying.contains("trace = { file = \"rate\", content = \"t,rate\\n0s,0bit\\n1s,"));
+        assert!(varying.contains("\\n40s,\\n\" }"), "{varying}");
+        assert!(!varying.contains("\nrate = "), "{varying}");
     }
 
     #[test]

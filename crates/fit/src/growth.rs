@@ -2,7 +2,7 @@
 
 use stats::order_statistics::{quantile, sorted};
 
-use crate::bottleneck::CODEL;
+use crate::queue::CODEL;
 
 /// The time between two steps of a prediction, in seconds.
 const STEP_S: f64 = 0.01;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bottleneck;
+mod capture;
 mod combined;
 mod comparison;
 mod delay;
@@ -17,11 +18,15 @@ mod observations;
 mod parameters;
 pub mod plan;
 mod profile;
+mod queue;
 #[cfg(test)]
 mod simulated;
 
 pub use bottleneck::{Bottleneck, QueueKind};
-pub use comparison::{Comparison, DelayComparison, LossComparison, ThroughputComparison};
+pub use capture::{is_capture, read_capture};
+pub use comparison::{
+    Comparison, DelayComparison, LossComparison, ThroughputComparison, goodput, round_trips,
+};
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};
 pub use estimate::Estimate;

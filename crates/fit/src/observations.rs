@@ -540,6 +540,22 @@ mod tests {
     }
 
     #[test]
+    fn a_load_arrives_late_by_its_time_in_a_queue() {
+        let load = LoadTraffic {
+            wire_bytes: 1000,
+            sent: 2e6,
+            sending_s: 1.0,
+            bytes: 187_500.0,
+            seconds: 1.5,
+            error: 1e4,
+        };
+        // The rate that arrived is known to 1 %, and so is the time.
+        let late = load.drain_ms();
+        assert!((late.value - 500.0).abs() < 1e-6, "{late:?}");
+        assert!((late.interval[1] - 515.0).abs() < 1e-6, "{late:?}");
+    }
+
+    #[test]
     fn a_measurement_without_a_load_has_no_loaded_session() {
         let measurement = Measurement {
             figures: Vec::new(),

@@ -18,6 +18,9 @@ const LEAST_LOSS_PERCENT: f64 = 0.001;
 /// The bytes that a policer without a visible burst lets pass: ten full packets.
 const LEAST_POLICER_BURST: f64 = 15_140.0;
 
+/// The most steps of a rate over time, so that it can be a part of the file.
+const MOST_STEPS: usize = 2000;
+
 /// The source of the numbers.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -30,6 +33,7 @@ pub struct Origin {
 /// A line of the file.
 struct Line {
     key: &'static str,
+    /// The value as TOML.
     value: String,
     comment: String,
 }
@@ -57,8 +61,8 @@ impl LinkFit {
                 comment,
             } in self.lines(way)
             {
-                let statement = format!("{key} = \"{value}\"");
-                let _ = writeln!(text, "{statement:<39}# [fitted] {comment}");
+                let statement = format!("{key} = {value}");
+                let _ = writeln!(text, "{statement:<38} # [fitted] {comment}");
             }
         }
         text
@@ -103,9 +107,14 @@ fn line(
     let [low, high] = estimate.interval;
     Line {
         key,
-        value,
+        value: quoted(&value),
         comment: format!("{about}{} to {}", unit(low.max(0.0)), unit(high)),
     }
+}
+
+/// Returns a text as TOML.
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
 }
 
 /// Returns the lines of a delay that is `half` of a round trip, if that has a text.
@@ -156,8 +165,28 @@ fn loss(loss: &LossFit) -> Option<Line> {
     ))
 }
 
+/// Returns a rate over time as a trace with its content.
+fn trace(rates: &[f64]) -> String {
+    let step = rates.len().div_ceil(MOST_STEPS).max(1);
+    let mut content = "t,rate\\n".to_owned();
+    for (at, part) in rates.chunks(step).enumerate() {
+        let mean = part.iter().sum::<f64>() / part.len() as f64;
+        content += &format!("{}s,{}\\n", at * step, bits_or_stall(mean));
+    }
+    content += &format!("{}s,\\n", rates.len());
+    format!("{{ file = \"rate\", content = \"{content}\" }}")
+}
+
 fn bottleneck(found: &Bottleneck) -> Vec<Line> {
     let rate = found.rate;
+    if !found.over_time.is_empty() {
+        let [low, high] = rate.interval.map(bits_or_stall);
+        return vec![Line {
+            key: "trace",
+            value: trace(&found.over_time),
+            comment: format!("the throughput over time; nine of ten seconds: {low} to {high}"),
+        }];
+    }
     let burst = found.burst_bytes.map(|burst| burst.value);
     if found.queue == Some(QueueKind::Policed) {
         let burst = burst.unwrap_or(LEAST_POLICER_BURST);
@@ -169,7 +198,7 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
     let length = |about, length: Estimate| line("queue", ms(length.value), about, length, ms);
     let managed = |name: &str, comment: &str| Line {
         key: "aqm",
-        value: name.to_owned(),
+        value: quoted(name),
         comment: comment.to_owned(),
     };
     let Some(queue) = found.queue else {
@@ -226,6 +255,14 @@ fn bits(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "rates are far below 2^64")]
     let rounded = ((value / step).round() * step).round().max(1.0) as u64;
     BitsPerSec::new(rounded).map_or_else(|_| format!("{rounded}bit"), |rate| rate.to_string())
+}
+
+/// Writes bit/s, 0 included, at which packets wait.
+fn bits_or_stall(value: f64) -> String {
+    match value < 0.5 {
+        true => "0bit".to_owned(),
+        false => bits(value),
+    }
 }
 
 /// Writes a share in percent with three digits.

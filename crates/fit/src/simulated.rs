@@ -442,6 +442,23 @@ fn the_file_of_a_fit_is_a_profile_whose_numbers_have_a_source() {
 }
 
 #[test]
+fn flows_that_do_not_wait_for_an_unknown_reason_are_written_with_a_comment() {
+    let mut found = fit("delay = '15ms'\npolice = '5mbit,burst=64KiB'");
+    for direction in [&mut found.up, &mut found.down] {
+        let bottleneck = direction.bottleneck.as_mut().unwrap();
+        bottleneck.queue = Some(QueueKind::Unclear { ms: None });
+    }
+    assert_eq!(kind(&found, Direction::Up), "cannot be distinguished");
+    let text = found.to_toml(&Origin {
+        name: "203.0.113.7".to_owned(),
+        date: "2026-11-27".to_owned(),
+    });
+    let spec: LinkSpec = toml_text(&text).unwrap();
+    spec.check().unwrap();
+    assert!(text.contains("a policer cannot be distinguished"), "{text}");
+}
+
+#[test]
 fn unrelated_clocks_give_half_of_the_round_trip_and_the_same_rate() {
     let mut observed = observe("delay = '20ms'\nrate = '10mbit'\nqueue = '60ms'");
     let sessions = observed.loaded.iter_mut().map(|one| &mut one.probes);
@@ -474,6 +491,44 @@ fn bytes_that_pass_a_token_bucket_faster_are_no_part_of_the_rate() {
         let burst = bottleneck.burst_bytes.unwrap();
         assert!(is_near(burst.value, 131_072.0, 0.0, 0.1), "{burst:?}");
     }
+}
+
+#[test]
+fn jitter_of_packets_that_keep_their_order_is_neither_a_queue_nor_a_burst() {
+    for seed in 1..=4 {
+        let path = format!("seed = {seed}\ndelay = '40ms'\njitter = '6ms'");
+        let found = fit(&format!("{path}\nrate = '20mbit'\nqueue = '30ms'"));
+        for way in DIRECTIONS {
+            let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
+            assert_eq!(bottleneck.burst_bytes, None);
+            let length = bottleneck.queue.and_then(QueueKind::length).unwrap();
+            assert!(length.contains(30.0), "{length:?}");
+        }
+        let found = fit(&format!("{path}\npolice = '20mbit,burst=64KiB'"));
+        for way in DIRECTIONS {
+            assert_eq!(kind(&found, way), "policer");
+            let bottleneck = found.toward(way).bottleneck.as_ref().unwrap();
+            let burst = bottleneck.burst_bytes.unwrap();
+            assert!(burst.contains(65_536.0), "{burst:?}");
+        }
+    }
+}
+
+#[test]
+fn loads_that_differ_show_a_rate_that_is_not_constant() {
+    let mut observed = observe("delay = '10ms'\nrate = '20mbit'\nqueue = '50ms'");
+    let evidence = |observed: &PathObservations| {
+        let found = LinkFit::of(observed).up.bottleneck.unwrap();
+        (found.rate, found.rate_evidence)
+    };
+    let (_, constant) = evidence(&observed);
+    assert!(!constant.contains("not constant"), "{constant}");
+    let mut loads = observed.loaded.iter_mut();
+    let gentle = loads.find(|one| one.intensity == Intensity::Gentle);
+    gentle.unwrap().load.bytes *= 0.8;
+    let (rate, varying) = evidence(&observed);
+    assert!(varying.contains("not constant"), "{varying}");
+    assert!(rate.contains(16e6) && rate.contains(20e6), "{rate:?}");
 }
 
 #[test]
@@ -519,6 +574,19 @@ fn loads_without_probes_show_the_rate_and_nothing_else() {
         .filter_map(|line| Some(line.split_once(" = ")?.0))
         .collect();
     assert_eq!(keys, ["rate", "rate"], "{text}");
+}
+
+#[test]
+fn loads_without_probes_show_no_queue_if_the_idle_path_was_probed() {
+    let mut observed = observe("delay = '10ms'\nrate = '20mbit'\nqueue = '50ms'");
+    let loads = observed.loaded.iter();
+    let unprobed = loads.map(|one| LoadedSession::unprobed(one.direction, one.load));
+    observed.loaded = unprobed.collect();
+    let found = LinkFit::of(&observed);
+    for way in DIRECTIONS {
+        assert_eq!(kind(&found, way), "none");
+        assert!(found.toward(way).bottleneck.is_some());
+    }
 }
 
 /// A direction of a hidden link.

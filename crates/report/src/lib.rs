@@ -25,6 +25,7 @@ mod hosts;
 mod index;
 mod interval;
 mod meaning;
+mod plain_page;
 mod png;
 mod reliability;
 mod render;
@@ -53,6 +54,7 @@ pub use formats::parquet::ParquetFile;
 pub use formats::text::text;
 pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
+pub use plain_page::{PageDrawing, PlainPage};
 pub use png::PngError;
 pub use server_report::{
     FigureAverage, RefusalCount, ServerReport, Spread, TestGroup, server_csv, server_markdown,

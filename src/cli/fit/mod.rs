@@ -1,6 +1,7 @@
 //! `farwire fit`: measures a path, writes the link that behaves like it, and compares both.
 
 mod measure;
+mod page;
 mod proof;
 mod show;
 
@@ -41,7 +42,8 @@ use crate::testbed::StallWatch;
 /// An iperf3 server, or a host that only answers pings, shows less, and the result says what is missing.
 ///
 /// Files are fitted in place of a path: records and JSON measurements of farwire, observations.json of other fits, output of
-/// `ping -D`, JSON of irtt, packet logs in CSV, and tables of seconds and Mbit/s. Several files are several sessions on one path.
+/// `ping -D`, JSON of irtt, packet logs in CSV, captures of both ends or of pings, and tables of seconds and Mbit/s. Several files are
+/// several sessions on one path.
 #[derive(Args, Debug)]
 pub(crate) struct FitArgs {
     /// Name or address of the far end, or files of measurements
@@ -56,7 +58,7 @@ pub(crate) struct FitArgs {
     /// Do not measure again, and compare nothing
     #[arg(long)]
     no_proof: bool,
-    /// Directory for link.toml, which --link takes, report.txt, fit.json and observations.json [default: fit-HOST]
+    /// Directory for link.toml, which --link takes, report.html, report.txt, fit.json and observations.json [default: fit-HOST]
     #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
     /// Also add the link to your profiles under NAME
@@ -118,17 +120,22 @@ impl FitArgs {
             output::write_json(&out.join(OBSERVATIONS), observed)?;
         }
         let compared = compare(&sessions.held_out, &places.link, limits.proof_s());
+        let measured = sessions.held_out.as_ref().ok().zip(compared.as_ref().ok());
+        let drawings =
+            measured.map_or_else(Vec::new, |(path, (link, _))| page::drawings([path, link]));
         let result = FitResult {
             sources: self.sources.clone(),
             date: origin.date,
             parameters: LinkFit::combined_parameters(&fits),
             lacks: sessions.lacks,
             not_compared: compared.as_ref().err().cloned(),
-            comparison: compared.ok(),
+            comparison: compared.ok().map(|(_, comparison)| comparison),
             link,
         };
         output::write_json(&out.join("fit.json"), &result)?;
         output::write(Some(&out.join("report.txt")), &result.text(Terminal::NONE))?;
+        let page = result.page(drawings).html().context("report.html")?;
+        output::write(Some(&out.join("report.html")), &page)?;
         let text = result.text(super::terminal());
         super::show(self.json.as_deref(), &result, &text, io::sink())?;
         places.announce(self.profile.as_deref());
@@ -230,7 +237,11 @@ fn read(files: &[&Path]) -> Result<Sessions> {
             let record = Record::read(&file)?;
             return fit::read_record(&record).with_context(named);
         }
-        let text = fs::read_to_string(&file).with_context(named)?;
+        let bytes = fs::read(&file).with_context(named)?;
+        if fit::is_capture(&bytes) {
+            return fit::read_capture(&bytes).with_context(named);
+        }
+        let text = String::from_utf8(bytes).with_context(named)?;
         // The first line of a record is JSON that says so.
         match text
             .lines()
@@ -249,15 +260,16 @@ fn read(files: &[&Path]) -> Result<Sessions> {
     })
 }
 
-/// Compares the path with the link. The error is the reason why they were not compared.
+/// Measures through the link, and compares the path with it. The error is the reason why they were not compared.
 fn compare(
     held_out: &Result<Measurement, String>,
     link: &Path,
     lasts_s: f64,
-) -> Result<Comparison, String> {
+) -> Result<(Measurement, Comparison), String> {
     let of_path = held_out.as_ref().map_err(Clone::clone)?;
     let through_link = proof::measure(link, lasts_s).map_err(|error| format!("{error:#}"))?;
-    Ok(Comparison::of(of_path, &through_link))
+    let comparison = Comparison::of(of_path, &through_link);
+    Ok((through_link, comparison))
 }
 
 /// The files of the link.

@@ -3,7 +3,7 @@
 use fit::{Comparison, DelayComparison, Estimate, LossComparison, Parameter, ThroughputComparison};
 use record::quantity::number;
 use record::table::{Column, Table};
-use report::{Terminal, prose, table_text};
+use report::{PageDrawing, PlainPage, Terminal, prose, table_text};
 use serde::Serialize;
 
 /// The result of a fit.
@@ -44,6 +44,35 @@ impl FitResult {
             text += &prose(&found.statement, terminal);
         }
         text
+    }
+
+    /// Returns a page with these drawings, and the same tables and sentences.
+    pub(super) fn page(&self, drawings: Vec<PageDrawing>) -> PlainPage {
+        let statement = self.comparison.iter().map(|found| found.statement.clone());
+        let not_compared = self.not_compared.iter();
+        let not_compared =
+            not_compared.map(|cause| format!("Not compared with the path: {cause}."));
+        let lacks = self.lacks.iter().map(|lack| format!("Not learnt: {lack}."));
+        let compared = self.comparison.iter().flat_map(|found| {
+            [
+                delays(&found.delays),
+                throughput(&found.throughput),
+                losses(&found.losses),
+            ]
+        });
+        PlainPage {
+            title: format!(
+                "A link fitted to {} on {}",
+                self.sources.join(", "),
+                self.date
+            ),
+            sentences: statement.chain(not_compared).chain(lacks).collect(),
+            drawings,
+            tables: [parameters(&self.parameters)]
+                .into_iter()
+                .chain(compared)
+                .collect(),
+        }
     }
 }
 

@@ -1,0 +1,303 @@
+//! The kind of queue in front of a rate, from probes beside loads, and from loads that arrive late.
+
+use conditions::Direction;
+use stats::order_statistics::{quantile, sorted};
+use stats::quantile::Quantile;
+
+use crate::bottleneck::QueueKind;
+use crate::delay::half_life;
+use crate::estimate::Estimate;
+use crate::growth::{Growth, Manager};
+use crate::observations::{LoadTraffic, LoadedSession, PathObservations, Probe, index};
+
+/// The part of a load in which a strong one has filled the queue.
+const SETTLED: [f64; 2] = [0.5, 0.95];
+/// By how much waits must differ more from one kind of queue than from the other, so that the choice is clear.
+const CLEAR: f64 = 2.0;
+/// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
+pub(crate) const CODEL: (f64, f64) = (5.0, 0.1);
+/// The delay in packet times below which probes met no queue.
+const NO_QUEUE_PACKETS: f64 = 2.0;
+/// The delay that the hosts may add, in milliseconds.
+const HOST_MS: f64 = 0.3;
+/// The number of halvings that find a time to more digits than are shown.
+const HALVINGS: u32 = 40;
+/// The time in milliseconds by which a stall of a host may delay the last arrival of a load.
+const STALL_MS: f64 = 10.0;
+/// The fewest probes beside a load from which a conclusion is drawn.
+const FEWEST: usize = 20;
+
+/// The observations that show the kind of queue.
+pub(crate) struct Queue<'a> {
+    /// The direction.
+    pub(crate) way: Direction,
+    /// Whether delays were measured in each direction.
+    pub(crate) one_way: bool,
+    /// All observations.
+    pub(crate) observed: &'a PathObservations,
+    /// The rate in bit/s.
+    pub(crate) rate: Estimate,
+    /// The bytes that pass faster after silence.
+    pub(crate) burst_bytes: f64,
+}
+
+impl Queue<'_> {
+    /// Returns the kind of queue with its evidence.
+    pub(crate) fn kind(
+        &self,
+        strong: &LoadedSession,
+        gentle: Option<&LoadedSession>,
+    ) -> Option<(QueueKind, String)> {
+        if strong.probes.probes.is_empty() {
+            return None;
+        }
+        let packet_ms = f64::from(strong.load.wire_bytes) * 8e3 / self.rate.value;
+        let waits = self.waits(strong);
+        let level = median(&waits).filter(|_| waits.len() >= FEWEST);
+        let unnoticed_ms = NO_QUEUE_PACKETS * packet_ms + HOST_MS;
+        let has_queue = |level: &Estimate| {
+            let [ordered_ms, _] = self.ordered_ms(packet_ms);
+            let jitter_ms = self.scatter().unwrap_or_default() + ordered_ms;
+            level.value >= unnoticed_ms + jitter_ms
+        };
+        if let Some(level) = level.filter(has_queue) {
+            return Some(self.waiting(strong, gentle, level, packet_ms));
+        }
+        let drains = self.drains(strong);
+        let waited = waited(&drains, unnoticed_ms + range(&self.idle())?);
+        let Some(level) = level else {
+            // A full queue can refuse almost all probes. How late the load arrived then shows the length of the queue.
+            let drain = strong.load.drain_ms();
+            return match waited? {
+                true => Some(self.waiting(strong, gentle, drain, packet_ms)),
+                false => Some((QueueKind::Policed, "hardly a probe passed".to_owned())),
+            };
+        };
+        let longest_ms = drains.iter().map(|one| one.value).fold(0.0, f64::max);
+        let evidence = format!(
+            "probes waited {:.1} ms beside a load of {:.1} times the rate, which arrived until {longest_ms:.1} ms after its end",
+            level.value.max(0.0),
+            strong.load.sent / self.rate.value
+        );
+        let kind = match waited {
+            Some(true) => QueueKind::PerFlow,
+            Some(false) => QueueKind::Policed,
+            None => QueueKind::Unclear { ms: None },
+        };
+        Some((kind, evidence))
+    }
+
+    /// Returns the kind of a queue in which probes wait.
+    fn waiting(
+        &self,
+        strong: &LoadedSession,
+        gentle: Option<&LoadedSession>,
+        level: Estimate,
+        packet_ms: f64,
+    ) -> (QueueKind, String) {
+        // A probe needs less room than a datagram of the load, which leaves up to a datagram's room empty.
+        // Jitter behind the queue makes packets wait for those before them; jitter in front of it does not.
+        let Estimate { value, interval } = level.widened(packet_ms / 2.0);
+        let [low, high] = interval;
+        let [ordered_ms, most_ms] = self.ordered_ms(packet_ms).map(|ms| ms.min(value));
+        let ms = Estimate::new(value - ordered_ms, [(low - most_ms).max(0.0), high]);
+        let is_least = self.grows(strong, level.value, packet_ms);
+        let unclear = QueueKind::Unclear { ms: Some(ms) };
+        let compared = gentle.and_then(|gentle| {
+            let waits = self.timed_waits(gentle, [0.0, 1.0]);
+            let growth = self.growth(gentle, level.value)?;
+            let misfit = |manager| growth.misfit(manager, &waits);
+            let misfits = (misfit(Manager::Nobody)?, misfit(Manager::Codel)?);
+            (waits.len() >= FEWEST).then_some((gentle, misfits))
+        });
+        let Some((gentle, (plain, managed))) = compared else {
+            let evidence = format!(
+                "packets waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
+                level.value
+            );
+            return (unclear, evidence);
+        };
+        let evidence = format!(
+            "beside a load of {:.3} times the rate, the waits of probes over time differ by {plain:.1} ms from those in a plain \
+             queue, and by {managed:.1} ms from those in CoDel's",
+            gentle.load.sent / self.rate.value
+        );
+        let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
+        // The growth of a plain queue is exact, and that of a managed one only for CoDel, and only until it is short.
+        let kind = if managed > noise.max(CLEAR * plain) && plain < CLEAR * noise {
+            QueueKind::Fifo { ms, is_least }
+        } else if plain > noise.max(CLEAR * managed) {
+            QueueKind::Managed { most_ms: ms }
+        } else {
+            unclear
+        };
+        (kind, evidence)
+    }
+
+    /// Returns what determines the growth of the queue beside a load, if a full queue lasts for `full_ms`.
+    fn growth(&self, loaded: &LoadedSession, full_ms: f64) -> Option<Growth> {
+        let bits = |bytes: u32| 8.0 * f64::from(bytes);
+        let probes = &loaded.probes;
+        Some(Growth {
+            rates: self.rate.interval,
+            sent: loaded.load.sent,
+            probes: (
+                bits(probes.wire_bytes) / probes.interval_s()?,
+                -loaded.from_s,
+            ),
+            burst_bits: 8.0 * self.burst_bytes,
+            full_ms,
+            packet_bits: bits(loaded.load.wire_bytes),
+        })
+    }
+
+    /// Returns by how much the probes in the settled part of a load waited longer than on the idle path, in milliseconds.
+    fn waits(&self, loaded: &LoadedSession) -> Vec<f64> {
+        let waits = self.timed_waits(loaded, SETTLED);
+        waits.into_iter().map(|(_, wait)| wait).collect()
+    }
+
+    /// Returns by how much the probes in a part of a load waited longer than on the idle path, in milliseconds, each with
+    /// its time in seconds since the start of the load.
+    fn timed_waits(&self, loaded: &LoadedSession, part: [f64; 2]) -> Vec<(f64, f64)> {
+        let Some(idle) = quantile(&self.idle(), 0.5) else {
+            return Vec::new();
+        };
+        let way = self.one_way.then_some(self.way);
+        let lasts_s = loaded.until_s - loaded.from_s;
+        let [from_s, until_s] = part.map(|share| share * lasts_s);
+        let timed = |probe: &Probe| Some((probe.at_s - loaded.from_s, probe.delay(way)? - idle));
+        let probes = loaded.probes.answered().filter_map(timed);
+        probes
+            .filter(|(at_s, _)| (from_s..until_s).contains(at_s))
+            .collect()
+    }
+
+    /// Returns the standard error by which jitter may shift a median of twenty probes, in milliseconds.
+    fn scatter(&self) -> Option<f64> {
+        let idle = self.idle();
+        let range = quantile(&idle, 0.75)? - quantile(&idle, 0.25)?;
+        Some(range / 4.0)
+    }
+
+    /// Returns the delays on the idle path in ascending order, in milliseconds.
+    fn idle(&self) -> Vec<f64> {
+        idle_delays(self.observed, self.way)
+    }
+
+    /// Returns how long a probe waits for the jitter of the packets before it, if these follow each other every
+    /// `packet_ms` and keep their order, in milliseconds: the expected time, and the longest one.
+    ///
+    /// It is the median of the largest x - j packet_ms, where x is the random part of the delay of the j-th packet before.
+    /// The number of packets that make a probe wait longer has about a Poisson distribution, so that half of the probes
+    /// wait longer than the time for which ln 2 of them are expected.
+    fn ordered_ms(&self, packet_ms: f64) -> [f64; 2] {
+        let session = &self.observed.idle;
+        let Some(way) = self.one_way.then_some(self.way) else {
+            return [0.0; 2];
+        };
+        if session.reordered[index(way)] {
+            return [0.0; 2];
+        }
+        let timed = |probe: &Probe| Some((probe.at_s, probe.delay(Some(way))?));
+        let timed: Vec<(f64, f64)> = session.answered().filter_map(timed).collect();
+        let idle = self.idle();
+        let (Some(middle), Some(most)) = (quantile(&idle, 0.5), idle.last()) else {
+            return [0.0; 2];
+        };
+        let longer = |wait_ms: f64| {
+            let beyond = idle.iter().map(|delay| delay - middle - wait_ms);
+            let packets = beyond
+                .filter(|ms| *ms > 0.0)
+                .map(|ms| (ms / packet_ms).ceil());
+            packets.sum::<f64>() / idle.len() as f64
+        };
+        let (mut low, mut high) = (0.0, most - middle);
+        for _ in 0..HALVINGS {
+            let wait_ms = f64::midpoint(low, high);
+            match longer(wait_ms) > std::f64::consts::LN_2 {
+                true => low = wait_ms,
+                false => high = wait_ms,
+            }
+        }
+        // Similar jitter of neighbours makes them wait less.
+        match half_life(&timed) {
+            Some(_) => [0.0, low],
+            None => [low; 2],
+        }
+    }
+
+    /// Returns for how many milliseconds the search and the strong load arrived after their ends.
+    fn drains(&self, strong: &LoadedSession) -> Vec<Estimate> {
+        let searches = self.observed.searches.iter();
+        let search = searches.filter(|(way, _)| *way == self.way);
+        let loads = search.map(|(_, load)| load).chain([&strong.load]);
+        loads.map(LoadTraffic::drain_ms).collect()
+    }
+
+    /// Returns whether the queue still grows at the end of a load.
+    fn grows(&self, loaded: &LoadedSession, level_ms: f64, packet_ms: f64) -> bool {
+        let waits = self.waits(loaded);
+        let (first, second) = waits.split_at(waits.len() / 2);
+        let grown = median(first)
+            .zip(median(second))
+            .map(|(first, second)| second.interval[0] - first.interval[1]);
+        grown.is_some_and(|grown| grown > (0.05 * level_ms).max(2.0 * packet_ms))
+    }
+}
+
+/// Returns the delays on the idle path in ascending order, in milliseconds: in this direction, or else of the round trip.
+pub(crate) fn idle_delays(observed: &PathObservations, way: Direction) -> Vec<f64> {
+    let way = observed.has_one_way().then_some(way);
+    sorted(&observed.idle.delays(way, [0.0, f64::INFINITY]))
+}
+
+/// Returns the range of ascending delays without the outermost hundredths.
+pub(crate) fn range(ordered: &[f64]) -> Option<f64> {
+    Some(quantile(ordered, 0.99)? - quantile(ordered, 0.01)?)
+}
+
+/// Returns whether the datagrams of loads that exceeded the rate waited longer than `noise_ms`, from the times for which
+/// they arrived after their ends; `None` if these do not show it.
+///
+/// A queue that is managed for each flow lets packets wait for an interval before it drops one, so that a shorter wait is
+/// none of such a queue.
+fn waited(drains: &[Estimate], noise_ms: f64) -> Option<bool> {
+    let late_ms = noise_ms.max(STALL_MS);
+    if drains.iter().any(|one| one.interval[0] > late_ms) {
+        return Some(true);
+    }
+    let (_, interval_s) = CODEL;
+    let is_short = |one: &Estimate| one.interval[1].max(noise_ms) < 1e3 * interval_s;
+    drains.iter().all(is_short).then_some(false)
+}
+
+/// Returns the median with its interval.
+fn median(values: &[f64]) -> Option<Estimate> {
+    let found = Quantile::of(values, 0.5)?;
+    let ordered = sorted(values);
+    // A series with too few effective samples has no interval of ranks; half of its values lie between the quartiles.
+    let quartiles = [quantile(&ordered, 0.25)?, quantile(&ordered, 0.75)?];
+    Some(Estimate::new(
+        found.value,
+        found.interval.unwrap_or(quartiles),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_loads_waited_and_an_uncertain_end_shows_nothing() {
+        let of = |all: &[(f64, f64)]| {
+            let drains = all.iter().map(|(ms, error)| Estimate::within(*ms, *error));
+            waited(&drains.collect::<Vec<Estimate>>(), 3.0)
+        };
+        assert_eq!(of(&[(0.5, 1.0), (200.0, 5.0)]), Some(true));
+        assert_eq!(of(&[(0.5, 1.0), (2.0, 1.0)]), Some(false));
+        // A host may have stalled.
+        assert_eq!(of(&[(8.0, 1.0)]), Some(false));
+        assert_eq!(of(&[(50.0, 80.0)]), None);
+    }
+}
