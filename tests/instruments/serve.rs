@@ -114,8 +114,24 @@ fn a_report_of_the_log_has_the_averages_over_its_tests() -> Result<()> {
         &lines,
         "\nclient,127.0.0.1,,transfer,received_bytes,total,up,",
     )?;
-    ends_with(&report(&["--format", "html"])?, 2, "text, md, csv or json")?;
-    ends_with(&report(&["--figures", "figures"])?, 2, "has no charts")?;
+    let page = stdout(&process::succeeded(report(&["--format", "html"])?)?);
+    has(&page, "<p>3 tests of 1 client, none of which failed")?;
+    let refused = report(&["--format", "junit"])?;
+    ends_with(&refused, 2, "text, md, html, csv or json")?;
+    Ok(())
+}
+
+#[test_support::test]
+fn the_drawings_of_a_log_are_files() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut report = farwire();
+    report.arg("report");
+    report.arg(process::root().join("tests/fixtures/serve.jsonl"));
+    process::succeeds(report.arg("--figures").arg(directory.path()))?;
+    for name in ["rates-by-client", "rates-by-hour", "tests-by-hour"] {
+        let svg = fs::read_to_string(directory.path().join(format!("{name}.svg")))?;
+        ensure!(svg.starts_with("<svg"), "{name}: {svg}");
+    }
     Ok(())
 }
 

@@ -86,9 +86,9 @@ fn axe_core_finds_nothing_serious_on_the_reports_of_records() -> Result<()> {
     let axe = fs::read_to_string(process::format_tool(AXE))?;
     let folder = tempfile::tempdir()?;
     let browser = Browser::start(folder.path())?;
-    for name in ["small", "every-kind"] {
-        let record = process::root().join(format!("tests/fixtures/records/{name}.jsonl"));
-        let page = folder.path().join(format!("{name}.html"));
+    for name in ["records/small", "records/every-kind", "serve"] {
+        let record = process::root().join(format!("tests/fixtures/{name}.jsonl"));
+        let page = folder.path().join("report.html");
         let mut report = process::farwire();
         report.arg("report").arg(record).arg("--out").arg(&page);
         process::succeeds(report.args(["--format", "html"]))?;

@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use record::Record;
+use report::ServerReport;
 use serde_json::Value;
 
 use super::browser::Browser;
@@ -34,13 +35,16 @@ fn chromium_reads_every_drawing_as_svg() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let browser = Browser::start(folder.path())?;
     let file = folder.path().join("drawing.svg");
+    let log = process::root().join("tests/fixtures/serve.jsonl");
+    let mut drawings = report::server_drawings(&ServerReport::read(&log)?);
     for name in ["small", "every-kind"] {
-        for (name, svg) in report::drawings(&record(name)?) {
-            fs::write(&file, svg)?;
-            browser.open(&format!("file://{}", file.display()))?;
-            let seen = browser.run(READ_SVG).with_context(|| name.clone())?;
-            ensure!(seen == true, "{name}: {seen}");
-        }
+        drawings.extend(report::drawings(&record(name)?));
+    }
+    for (name, svg) in drawings {
+        fs::write(&file, svg)?;
+        browser.open(&format!("file://{}", file.display()))?;
+        let seen = browser.run(READ_SVG).with_context(|| name.clone())?;
+        ensure!(seen == true, "{name}: {seen}");
     }
     Ok(())
 }
@@ -49,7 +53,7 @@ fn chromium_reads_every_drawing_as_svg() -> Result<()> {
 fn chromium_decodes_every_drawing_as_png() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let browser = Browser::start(folder.path())?;
-    let drawings = report::drawings_as_png(&record("small")?)?;
+    let drawings = report::as_png(report::drawings(&record("small")?))?;
     ensure!(!drawings.is_empty(), "no drawing");
     let widths = Value::from(vec![PNG_WIDTH; drawings.len()]);
     let mut page = String::new();

@@ -55,8 +55,8 @@ pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
 pub use png::PngError;
 pub use server_report::{
-    FigureAverage, RefusalCount, ServerReport, Spread, TestGroup, server_csv, server_markdown,
-    server_text,
+    FigureAverage, RefusalCount, ServerReport, Spread, TestGroup, server_csv, server_html,
+    server_markdown, server_text,
 };
 pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
@@ -64,6 +64,7 @@ pub use terminal::{Terminal, hanging, prose, table_text};
 use crate::analysis::Analysis;
 use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::answer::Answer;
+use crate::charts::Drawing;
 use crate::png::PngWriter;
 use record::Record;
 
@@ -88,8 +89,18 @@ pub fn drawings(record: &Record) -> NamedFiles {
     let drawings = picture
         .chain(compared)
         .chain(questions.flat_map(|question| question.drawings));
+    files(drawings)
+}
+
+/// Returns every drawing of the report of a far end's log in the same way.
+pub fn server_drawings(report: &ServerReport) -> NamedFiles {
+    files(server_report::drawings(report).into_iter())
+}
+
+/// Gives each drawing a file with a unique name.
+fn files(drawings: impl Iterator<Item = Drawing>) -> NamedFiles {
     let mut names = BTreeSet::new();
-    let file = |drawing: charts::Drawing| {
+    let file = |drawing: Drawing| {
         let again = (2..).map(|n| format!("{}-{n}", drawing.file));
         let mut all = std::iter::once(drawing.file.clone()).chain(again);
         let name = all
@@ -100,14 +111,13 @@ pub fn drawings(record: &Record) -> NamedFiles {
     drawings.map(file).collect()
 }
 
-/// Returns every drawing as PNG on a white background with the name of its file, in the fonts of this machine.
+/// Returns drawings as PNG on a white background with the names of their files, in the fonts of this machine.
 ///
 /// # Errors
 /// No font is installed.
-pub fn drawings_as_png(record: &Record) -> Result<Vec<(String, Vec<u8>)>, Error> {
+pub fn as_png(drawings: NamedFiles) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let writer = PngWriter::with_fonts_of_machine()?;
-    let drawings = drawings(record).into_iter();
-    let png = drawings.map(|(name, svg)| {
+    let png = drawings.into_iter().map(|(name, svg)| {
         let png = writer.png(&name, &svg)?;
         let name = name.trim_end_matches(".svg");
         Ok((format!("{name}.png"), png))
