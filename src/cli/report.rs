@@ -15,7 +15,7 @@ use record::Record;
 use record::output_directory::OutputDirectory;
 use record::server_log::is_server_log;
 use report::{
-    DataRows, DataSelection, DataTable, FORMATS, Make, NamedFiles, ReportFormat, ServerReport,
+    DataRows, DataSelection, DataTable, Drawings, FORMATS, Make, ReportFormat, ServerReport,
     Terminal,
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct ReportArgs {
     /// Write every chart of the HTML report as an SVG file into DIR
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// With --figures, write PNG files, 1320 pixels wide, for slides
+    /// With --figures, write PNG files with captions, 1320 pixels wide, for slides
     #[arg(long, requires = "figures")]
     png: bool,
     /// Rows of csv and parquet [default: samples]
@@ -68,7 +68,7 @@ impl ReportArgs {
         }
         let record = Record::read(&self.record).or_bad_input()?;
         if let Some(directory) = &self.figures {
-            self.draw(directory, report::drawings(&record))?;
+            self.draw(directory, &Drawings::of(&record))?;
         }
         match (self.format, &self.figures) {
             (None, Some(_)) => {}
@@ -109,17 +109,17 @@ impl ReportArgs {
             }
         }
         if let Some(directory) = &self.figures {
-            self.draw(directory, report::server_drawings(&report))?;
+            self.draw(directory, &Drawings::of_log(&report))?;
         }
         Ok(())
     }
 
     /// Writes drawings into a directory, as SVG or as PNG.
-    fn draw(&self, directory: &Path, drawings: NamedFiles) -> Result<(), Failure> {
+    fn draw(&self, directory: &Path, drawings: &Drawings) -> Result<(), Failure> {
         if self.png {
-            into(directory, report::as_png(drawings).or_machine()?)
+            into(directory, drawings.png().or_machine()?)
         } else {
-            into(directory, drawings)
+            into(directory, drawings.svg())
         }
     }
 

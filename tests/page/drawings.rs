@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use record::Record;
-use report::ServerReport;
+use report::{Drawings, ServerReport};
 use serde_json::Value;
 
 use super::browser::Browser;
@@ -36,9 +36,9 @@ fn chromium_reads_every_drawing_as_svg() -> Result<()> {
     let browser = Browser::start(folder.path())?;
     let file = folder.path().join("drawing.svg");
     let log = process::root().join("tests/fixtures/serve.jsonl");
-    let mut drawings = report::server_drawings(&ServerReport::read(&log)?);
+    let mut drawings = Drawings::of_log(&ServerReport::read(&log)?).svg();
     for name in ["small", "every-kind"] {
-        drawings.extend(report::drawings(&record(name)?));
+        drawings.extend(Drawings::of(&record(name)?).svg());
     }
     for (name, svg) in drawings {
         fs::write(&file, svg)?;
@@ -53,7 +53,7 @@ fn chromium_reads_every_drawing_as_svg() -> Result<()> {
 fn chromium_decodes_every_drawing_as_png() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let browser = Browser::start(folder.path())?;
-    let drawings = report::as_png(report::drawings(&record("small")?))?;
+    let drawings = Drawings::of(&record("small")?).png()?;
     ensure!(!drawings.is_empty(), "no drawing");
     let widths = Value::from(vec![PNG_WIDTH; drawings.len()]);
     let mut page = String::new();
