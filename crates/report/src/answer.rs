@@ -293,12 +293,17 @@ fn values(key: &KeyFigure<'_>) -> Option<String> {
     ))
 }
 
-/// Formats the mean over the runs with its interval: "3.12 ms ± 0.11 ms".
+/// Formats the mean over the runs with its interval: "3.12 ± 0.11 ms", "94.10 [94.02, 94.18] Mbit/s".
 fn value_in_words(figure: &FigureOverRuns, metric: Metric) -> String {
     let value = figure.value();
     match figure.interval {
         _ if figure.at_least => format!("at least {}", quantity(metric, value)),
-        Some(own) => interval::in_words(metric, value, own.ends).join(" "),
+        Some(own) => {
+            let (by, unit) = scale_for(metric, value);
+            let ends = own.ends.map(|end| end / by);
+            let shown = interval::with_interval(value / by, Some(ends));
+            format!("{shown} {unit}").trim_end().to_owned()
+        }
         None => quantity(metric, value),
     }
 }
@@ -646,7 +651,7 @@ mod tests {
         let found = sentences(&record);
         assert!(
             found[0].starts_with(
-                "The goodput of download is lowest in slow (100.0 Mbit/s ± 2.0 Mbit/s) and highest in fast (300.0"
+                "The goodput of download is lowest in slow (100.0 ± 2.0 Mbit/s) and highest in fast (300.0"
             ),
             "{found:?}"
         );
