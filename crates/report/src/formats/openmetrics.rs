@@ -96,7 +96,8 @@ impl Part {
             Self::Low => "_interval_low",
             Self::High => "_interval_high",
         };
-        format!("farwire_{}{ending}", metric.title().replace(' ', "_"))
+        let name = metric.title().to_lowercase().replace(' ', "_");
+        format!("farwire_{name}{ending}")
     }
 
     /// Returns the help text of the family of `metric`.
