@@ -68,7 +68,7 @@ impl ReportArgs {
         }
         let record = Record::read(&self.record).or_bad_input()?;
         if let Some(directory) = &self.figures {
-            self.draw(directory, &Drawings::of(&record))?;
+            write_drawings(directory, &Drawings::of(&record), self.png)?;
         }
         match (self.format, &self.figures) {
             (None, Some(_)) => {}
@@ -109,18 +109,9 @@ impl ReportArgs {
             }
         }
         if let Some(directory) = &self.figures {
-            self.draw(directory, &Drawings::of_log(&report))?;
+            write_drawings(directory, &Drawings::of_log(&report), self.png)?;
         }
         Ok(())
-    }
-
-    /// Writes drawings into a directory, as SVG or as PNG.
-    fn draw(&self, directory: &Path, drawings: &Drawings) -> Result<(), Failure> {
-        if self.png {
-            into(directory, drawings.png().or_machine()?)
-        } else {
-            into(directory, drawings.svg())
-        }
     }
 
     fn show(&self, record: &Record, format: &ReportFormat) -> Result<(), Failure> {
@@ -174,6 +165,19 @@ fn format_parser() -> impl TypedValueParser<Value = &'static ReportFormat> {
         let format = FORMATS.iter().find(|format| format.name == name);
         format.expect("the parser accepts only the names of formats")
     })
+}
+
+/// Writes drawings into `directory`, as SVG or as PNG.
+pub(super) fn write_drawings(
+    directory: &Path,
+    drawings: &Drawings,
+    as_png: bool,
+) -> Result<(), Failure> {
+    if as_png {
+        into(directory, drawings.png().or_machine()?)
+    } else {
+        into(directory, drawings.svg())
+    }
 }
 
 /// Writes each file into `directory`, which is made where it is missing.

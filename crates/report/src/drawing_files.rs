@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use record::Record;
 
 use crate::analysis::Analysis;
+use crate::analysis::comparison_by::ComparisonBy;
+use crate::analysis::field_comparison::FieldComparison;
 use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::answer::Answer;
 use crate::charts::{self, Drawing};
@@ -22,11 +24,9 @@ impl Drawings {
         let analysis = Analysis::of(record);
         let picture = Answer::of(&analysis).picture(&analysis).into_iter();
         let comparisons = SweepComparisons::of(&analysis).all;
-        let answers = answers::answers(&comparisons);
-        let compared = answers.iter().flat_map(charts::intervals::drawings);
         let questions = charts::questions(&analysis).into_iter();
         let drawings = picture
-            .chain(compared)
+            .chain(of_comparisons(&comparisons))
             .chain(questions.flat_map(|question| question.drawings));
         Self(drawings.collect())
     }
@@ -34,6 +34,11 @@ impl Drawings {
     /// Draws all figures of the report of a far end's log.
     pub fn of_log(report: &ServerReport) -> Self {
         Self(server_report::drawings(report))
+    }
+
+    /// Draws the comparisons of records that differ on purpose in one field.
+    pub fn of_comparison(comparison: &ComparisonBy) -> Self {
+        Self(of_comparisons(&comparison.all))
     }
 
     /// Returns every drawing as self-contained SVG with the name of its file; the names are unique.
@@ -68,6 +73,15 @@ impl Drawings {
             (name.unwrap_or_default(), drawing)
         })
     }
+}
+
+/// Draws every comparison.
+fn of_comparisons(all: &[FieldComparison]) -> Vec<Drawing> {
+    let answers = answers::answers(all);
+    answers
+        .iter()
+        .flat_map(charts::intervals::drawings)
+        .collect()
 }
 
 #[cfg(test)]
