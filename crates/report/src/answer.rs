@@ -7,7 +7,7 @@ use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::analysis::{Analysis, CaseFigures, ExpectationCounts, FigureOverRuns, Verdict, ceiling};
 use crate::charts::{self, Drawing};
 use crate::reliability::Reliability;
-use crate::{answers, case_conditions, field_words, findings, interval};
+use crate::{answers, field_words, findings, interval};
 use record::expectation::{ExpectationKind, LOOSE};
 use record::quantity::{counted, quantity, scale_for};
 use record::{Metric, RunOutcome};
@@ -153,7 +153,7 @@ fn compared(analysis: &Analysis<'_>, key: &KeyFigure<'_>) -> Option<String> {
     (total > 0).then(|| {
         format!(
             "Compared with {}, {}{brackets}.",
-            case_conditions::described(reference.case),
+            key.reference(reference.case),
             clauses.join("; ")
         )
     })
@@ -682,7 +682,7 @@ mod tests {
         assert!(!found[1].contains("reference"), "{found:?}");
         let found = sentences(&sweep(3, 0.01, 1, factor));
         assert!(
-            found[0].starts_with("The goodput of download is lowest in "),
+            found[0].starts_with("The goodput of download is lowest at "),
             "{found:?}"
         );
         assert!(
