@@ -13,6 +13,7 @@ use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
 use record::printable::printable;
+use report::Drawings;
 use report::analysis::comparison_by::{ComparisonBy, DifferingField, NamedRecord};
 use report::analysis::record_comparison::{Compared, Comparison, Missing};
 
@@ -45,6 +46,12 @@ pub(crate) struct CompareArgs {
     /// Compare each pair of records that differ on purpose in this field
     #[arg(long, value_name = "FIELD", conflicts_with_all = ["threshold", "across_links"])]
     by: Option<By>,
+    /// Write the drawings of the comparisons by --by as SVG files into DIR
+    #[arg(long, value_name = "DIR", requires = "by", help_heading = headings::OUTPUT)]
+    figures: Option<PathBuf>,
+    /// With --figures, write PNG files with captions, 1320 pixels wide, for slides
+    #[arg(long, requires = "figures", help_heading = headings::OUTPUT)]
+    png: bool,
     /// Write the comparison as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     json: Option<PathBuf>,
@@ -85,6 +92,10 @@ impl CompareArgs {
         let rows = comparison.rows();
         let text = report::comparison_by(&records, &comparison, super::terminal());
         super::show(self.json.as_deref(), &rows, &text, notes::beside())?;
+        if let Some(directory) = &self.figures {
+            let drawings = Drawings::of_comparison(&comparison);
+            super::report::write_drawings(directory, &drawings, self.png)?;
+        }
         let is_short = comparison.not_made() > 0 && !self.allow_missing;
         if is_short {
             note_missing();

@@ -15,13 +15,14 @@ use record::Record;
 use record::output_directory::OutputDirectory;
 use record::server_log::is_server_log;
 use report::{
-    DataRows, DataSelection, DataTable, FORMATS, Make, ReportFormat, ServerReport, Terminal,
+    DataRows, DataSelection, DataTable, Drawings, FORMATS, Make, ReportFormat, ServerReport,
+    Terminal,
 };
 
 /// Show the record of an experiment as text, HTML, Markdown, CSV or another format
 ///
 /// report reads nothing but the record. For an interrupted experiment, it shows the runs that took place. For the log that
-/// `farwire serve --json` writes, it shows averages over the tests by kind, client and hour, as text, md, csv or json.
+/// `farwire serve --json` writes, it shows averages over the tests by kind, client and hour, as text, md, html, csv or json.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
     /// Directory of an experiment, or its record.jsonl, or the log of `serve --json`
@@ -35,7 +36,7 @@ pub(crate) struct ReportArgs {
     /// Write every chart of the HTML report as an SVG file into DIR
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// With --figures, write PNG files, 1320 pixels wide, for slides
+    /// With --figures, write PNG files with captions, 1320 pixels wide, for slides
     #[arg(long, requires = "figures")]
     png: bool,
     /// Rows of csv and parquet [default: samples]
@@ -66,12 +67,8 @@ impl ReportArgs {
             return Ok(ExitCode::SUCCESS);
         }
         let record = Record::read(&self.record).or_bad_input()?;
-        match &self.figures {
-            Some(directory) if self.png => {
-                into(directory, report::drawings_as_png(&record).or_machine()?)?;
-            }
-            Some(directory) => into(directory, report::drawings(&record))?,
-            None => {}
+        if let Some(directory) = &self.figures {
+            write_drawings(directory, &Drawings::of(&record), self.png)?;
         }
         match (self.format, &self.figures) {
             (None, Some(_)) => {}
@@ -82,38 +79,37 @@ impl ReportArgs {
 
     /// Shows the log of a far end.
     fn show_server_log(&self) -> Result<(), Failure> {
-        if self.figures.is_some() {
-            return Err(Failure::bad_input(
-                "--figures: the report of a far end's log has no charts",
-            ));
-        }
         if self.selects_rows() {
             return Err(Failure::bad_input(
                 "--rows and --with-invalid: the log of a far end has no runs or samples to select",
             ));
         }
         let (path, target) = (&self.record, self.out.as_deref());
-        let read = || ServerReport::read(path).with_context(|| format!("{}", path.display()));
-        match self.format.map_or("text", |format| format.name) {
-            "text" => {
+        let name = match (self.format, &self.figures) {
+            (None, Some(_)) => None,
+            (format, _) => Some(format.unwrap_or(&FORMATS[0]).name),
+        };
+        let report = ServerReport::read(path).with_context(|| format!("{}", path.display()));
+        let report = report.or_bad_input()?;
+        match name {
+            None => {}
+            Some("text") => {
                 let terminal = target.map_or_else(super::terminal, |_| Terminal::NONE);
-                let report = read().or_bad_input()?;
-                whole(
-                    target,
-                    &report::server_text(&report, self.details, terminal),
-                )?;
+                let text = report::server_text(&report, self.details, terminal);
+                whole(target, &text)?;
             }
-            "md" => whole(target, &report::server_markdown(&read().or_bad_input()?))?,
-            "json" => whole(target, &output::json(&read().or_bad_input()?)?)?,
-            "csv" => {
-                let report = read().or_bad_input()?;
-                stream(target, |target| report::server_csv(&report, target))?;
-            }
-            other => {
+            Some("md") => whole(target, &report::server_markdown(&report))?,
+            Some("html") => whole(target, &report::server_html(&report)?)?,
+            Some("csv") => stream(target, |target| report::server_csv(&report, target))?,
+            Some("json") => whole(target, &output::json(&report)?)?,
+            Some(other) => {
                 return Err(Failure::bad_input(format_args!(
-                    "--format {other}: the log of a far end can be shown as text, md, csv or json"
+                    "--format {other}: the log of a far end can be shown as text, md, html, csv or json"
                 )));
             }
+        }
+        if let Some(directory) = &self.figures {
+            write_drawings(directory, &Drawings::of_log(&report), self.png)?;
         }
         Ok(())
     }
@@ -169,6 +165,19 @@ fn format_parser() -> impl TypedValueParser<Value = &'static ReportFormat> {
         let format = FORMATS.iter().find(|format| format.name == name);
         format.expect("the parser accepts only the names of formats")
     })
+}
+
+/// Writes drawings into `directory`, as SVG or as PNG.
+pub(super) fn write_drawings(
+    directory: &Path,
+    drawings: &Drawings,
+    as_png: bool,
+) -> Result<(), Failure> {
+    if as_png {
+        into(directory, drawings.png().or_machine()?)
+    } else {
+        into(directory, drawings.svg())
+    }
 }
 
 /// Writes each file into `directory`, which is made where it is missing.

@@ -1,4 +1,4 @@
-//! The lines of other programs on the page about data read the tables of its experiment.
+//! The lines of other programs on the pages about data and about the packet log read the files that the pages make.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +11,7 @@ use test_support::blocks;
 use test_support::process::{self, stdout};
 
 const PAGE: &str = "docs/data.md";
+const PACKET_LOG: &str = "docs/packet-log.md";
 const PYTHON: &str = "bin/python";
 
 /// A program that runs the statements of a file in DuckDB.
@@ -37,6 +38,31 @@ fn duckdb_reads_the_runs_as_the_page_shows() -> Result<()> {
 #[test_support::test(All, Namespaces, Tool("Rscript"))]
 fn r_reads_the_runs_as_the_page_shows() -> Result<()> {
     has_the_means(Command::new("Rscript").arg("with_r.R"))
+}
+
+#[test_support::test(All, Namespaces, FormatTool(PYTHON))]
+fn pandas_reads_a_packet_log_as_the_page_shows() -> Result<()> {
+    let directory = super::run_page(&blocks::of(PACKET_LOG, &fs::read_to_string(PACKET_LOG)?)?)?;
+    let mut python = Command::new(process::format_tool(PYTHON));
+    python.current_dir(directory.path()).arg("packets.py");
+    let said = stdout(&process::succeeds(&mut python)?);
+    let mut bytes: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut reader = csv::Reader::from_path(directory.path().join("packets.csv"))?;
+    for row in reader.records() {
+        let row = row?;
+        let group = (row[1].to_owned(), row[4].to_owned());
+        *bytes.entry(group).or_default() += row[2].parse::<u64>()?;
+    }
+    ensure!(!bytes.is_empty(), "no packets");
+    for ((direction, verdict), sum) in bytes {
+        let mut rows = said.lines().map(|line| line.split_whitespace());
+        let is_shown = rows.any(|mut row| {
+            let is_verdict = row.any(|word| word == verdict);
+            is_verdict && row.next_back() == Some(sum.to_string().as_str())
+        });
+        ensure!(is_shown, "{direction}, {verdict}: {sum} bytes: {said}");
+    }
+    Ok(())
 }
 
 /// Runs the blocks of the page and then a program on their files, which must print the mean of every delay.

@@ -1,12 +1,29 @@
 //! The packet log agrees with the counters in the link's summary.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use test_support::process::{self, has, stderr};
+use test_support::process::{self, has, stderr, stdout};
 use test_support::wan_box::{Direction, Summary};
+
+const PYTHON: &str = "bin/python";
+
+/// Prints the number of packets that were delivered upward and their bytes, in a line for each program.
+const DELIVERED: &str = r#"import sys
+import duckdb, pandas, polars
+[file] = sys.argv[1:]
+packets = pandas.read_parquet(file)
+up = packets[(packets["direction"] == "up") & (packets["verdict"] == "delivered")]
+print(len(up), int(up["bytes"].sum()))
+packets = polars.read_parquet(file)
+up = packets.filter((polars.col("direction") == "up") & (polars.col("verdict") == "delivered"))
+print(up.height, up["bytes"].sum())
+up = "direction = 'up' AND verdict = 'delivered'"
+print(*duckdb.sql(f"SELECT count(*), sum(bytes) FROM read_parquet('{file}') WHERE {up}").fetchone())
+"#;
 
 /// The rows, as maps from column to value.
 type Row = BTreeMap<String, String>;
@@ -104,6 +121,30 @@ fn the_packet_log_names_the_hop_that_dropped_a_packet() -> Result<()> {
         &said,
         format!("hop near: 0 dropped; hop far: {} dropped", lost.len()),
     )?;
+    Ok(())
+}
+
+#[test_support::test(All, Namespaces, FormatTool(PYTHON))]
+fn pandas_polars_and_duckdb_read_a_packet_log_as_parquet() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let [log, json] = ["log.parquet", "json"].map(|name| folder.path().join(name));
+    let mut exec = process::farwire();
+    exec.args("exec --delay 5ms --loss 2%".split(' '));
+    exec.arg("--packet-log").arg(&log).arg("--json").arg(&json);
+    let client = "udp 10.77.0.2 -b 1M -l 1000 -t 1 --quiet";
+    exec.arg("--").arg(process::program()).arg("measure");
+    process::succeeds(exec.args(client.split(' ')))?;
+    let summary: Summary = serde_json::from_slice(&std::fs::read(&json)?)?;
+    let mut python = Command::new(process::format_tool(PYTHON));
+    let said = process::succeeds(python.args(["-B", "-c", DELIVERED]).arg(&log))?;
+    let Direction {
+        delivered,
+        delivered_bytes,
+        ..
+    } = summary.up;
+    ensure!(delivered > 50, "{delivered}");
+    let line = format!("{delivered} {delivered_bytes}\n");
+    ensure!(stdout(&said) == line.repeat(3), "{line}{}", stdout(&said));
     Ok(())
 }
 

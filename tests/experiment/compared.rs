@@ -129,6 +129,12 @@ fn records_that_differ_on_purpose_are_compared_by_that_field() -> Result<()> {
         "the median round-trip time of ping with bbr is 3.000 times that with cubic in case `base`\n",
     )?;
     ensure!(!text.contains("REGRESSION"), "{text}");
+    let figures = records.directory.path().join("figures");
+    let directory = figures.to_str().context("a name in UTF-8")?;
+    process::succeeded(records.compare(&["--by", "congestion", "--figures", directory])?)?;
+    let file = "compare-congestion-ping-rtt_ms-median-bbr---cubic.svg";
+    let svg = fs::read_to_string(figures.join(file))?;
+    has(&svg, "Does the median round-trip time of ping depend on")?;
     let output = process::succeeded(records.compare(&["--by", "congestion", "--json", "-"])?)?;
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout)?;
     let mut of_ping = rows

@@ -1,7 +1,7 @@
 //! The far end as its operator uses it: permitted clients, the log and its report, and the running tests.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use netio::host_name::name_of;
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, ends_with, farwire, has, stdout};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 /// Begins a test of HTTP that ends only with its connection.
 fn endless(far_end: &FarEnd) -> Result<TcpStream> {
@@ -114,8 +114,24 @@ fn a_report_of_the_log_has_the_averages_over_its_tests() -> Result<()> {
         &lines,
         "\nclient,127.0.0.1,,transfer,received_bytes,total,up,",
     )?;
-    ends_with(&report(&["--format", "html"])?, 2, "text, md, csv or json")?;
-    ends_with(&report(&["--figures", "figures"])?, 2, "has no charts")?;
+    let page = stdout(&process::succeeded(report(&["--format", "html"])?)?);
+    has(&page, "<p>3 tests of 1 client, none of which failed")?;
+    let refused = report(&["--format", "junit"])?;
+    ends_with(&refused, 2, "text, md, html, csv or json")?;
+    Ok(())
+}
+
+#[test_support::test]
+fn the_drawings_of_a_log_are_files() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut report = farwire();
+    report.arg("report");
+    report.arg(process::root().join("tests/fixtures/serve.jsonl"));
+    process::succeeds(report.arg("--figures").arg(directory.path()))?;
+    for name in ["rates-by-client", "rates-by-hour", "tests-by-hour"] {
+        let svg = fs::read_to_string(directory.path().join(format!("{name}.svg")))?;
+        ensure!(svg.starts_with("<svg"), "{name}: {svg}");
+    }
     Ok(())
 }
 
@@ -150,14 +166,39 @@ fn a_running_test_has_lines_if_they_are_asked_for() -> Result<()> {
     })
 }
 
-#[test_support::test]
-fn running_tests_are_json_beside_the_metrics() -> Result<()> {
+/// Starts a far end that exports metrics. Returns it with the address of its API.
+fn with_metrics() -> Result<(FarEnd, String)> {
     let far_end = FarEnd::start(farwire().args(["serve", "--metrics", "127.0.0.1:0"]))?;
-    let metrics = far_end.notes.iter().find_map(|line| {
+    let api = far_end.notes.iter().find_map(|line| {
         let (_, url) = line.split_once("exports metrics at ")?;
         url.strip_suffix("/metrics")
     });
-    let url = metrics.context("no address of the metrics")?.to_owned() + "/v1/tests";
+    let api = api.context("no address of the metrics")?.to_owned();
+    Ok((far_end, api))
+}
+
+#[test_support::test(Tool("promtool"))]
+fn promtool_has_nothing_against_the_metrics_of_a_far_end() -> Result<()> {
+    let (far_end, api) = with_metrics()?;
+    transfer(&far_end)?;
+    let scrape = ureq::get(format!("{api}/metrics")).header("accept", "text/plain");
+    let text = scrape.call()?.body_mut().read_to_string()?;
+    has(&text, "farwire_tests_total{")?;
+    let mut file = tempfile::tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]);
+    let said = process::run_with(&mut promtool, file.into())?;
+    let words = format!("{}{}", stdout(&said), stderr(&said));
+    ensure!(said.status.success() && words.is_empty(), "{words}{text}");
+    Ok(())
+}
+
+#[test_support::test]
+fn running_tests_are_json_beside_the_metrics() -> Result<()> {
+    let (far_end, api) = with_metrics()?;
+    let url = api + "/v1/tests";
     let tests = || -> Result<Value> {
         let text = ureq::get(&url).call()?.body_mut().read_to_string()?;
         Ok(serde_json::from_str(&text)?)

@@ -3,6 +3,8 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
+use record::Record;
+use report::Listed;
 use serde_json::Value;
 
 use super::browser::Browser;
@@ -82,13 +84,14 @@ fn axe_core_finds_nothing_serious_on_the_page_wide_and_narrow_light_and_dark() -
 }
 
 #[test_support::test(All, Tool("chromium"), Tool("chromedriver"), FormatTool(AXE))]
-fn axe_core_finds_nothing_serious_on_the_reports_of_records() -> Result<()> {
+fn axe_core_finds_nothing_serious_on_the_reports_of_records_and_logs_and_on_their_list()
+-> Result<()> {
     let axe = fs::read_to_string(process::format_tool(AXE))?;
     let folder = tempfile::tempdir()?;
     let browser = Browser::start(folder.path())?;
-    for name in ["small", "every-kind"] {
-        let record = process::root().join(format!("tests/fixtures/records/{name}.jsonl"));
-        let page = folder.path().join(format!("{name}.html"));
+    for name in ["records/small", "records/every-kind", "serve"] {
+        let record = process::root().join(format!("tests/fixtures/{name}.jsonl"));
+        let page = folder.path().join("report.html");
         let mut report = process::farwire();
         report.arg("report").arg(record).arg("--out").arg(&page);
         process::succeeds(report.args(["--format", "html"]))?;
@@ -99,7 +102,12 @@ fn axe_core_finds_nothing_serious_on_the_reports_of_records() -> Result<()> {
         let page = reports::page(folder.path(), sweep)?;
         nothing_serious_in_a_report(&browser, &page, &axe).context(sweep.0)?;
     }
-    Ok(())
+    let small = process::root().join("tests/fixtures/records/small.jsonl");
+    let listed = Listed::of(&Record::read(&small)?, "small/report.html".to_owned());
+    let page = folder.path().join("index.html");
+    fs::write(&page, report::index([&listed], &["a record".to_owned()])?)?;
+    let page = format!("file://{}", page.display());
+    nothing_serious_in_a_report(&browser, &page, &axe).context("the list of records")
 }
 
 fn nothing_serious_in_a_report(browser: &Browser, page: &str, axe: &str) -> Result<()> {

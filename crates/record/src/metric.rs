@@ -251,9 +251,9 @@ impl Metric {
         self.split().1
     }
 
-    /// Returns its name without the unit, in words: "one way delay".
+    /// Returns its name without the unit, in words: "one way delay", "time per MiB".
     pub fn title(self) -> String {
-        self.split().0.replace('_', " ")
+        self.split().0.replace('_', " ").replace("mib", "MiB")
     }
 
     /// Returns the limits of its values: 0 to 100 for shares of a whole, 0 to 1 for the fairness index, and 0 to
@@ -341,5 +341,6 @@ mod tests {
         assert_eq!(Metric::GoodputBitPerS.unit(), "bit/s");
         assert_eq!(Metric::GoodputBitPerS.title(), "goodput");
         assert_eq!(Metric::LateRttMs.title(), "late rtt");
+        assert_eq!(Metric::TimePerMibMs.title(), "time per MiB");
     }
 }

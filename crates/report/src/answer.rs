@@ -7,7 +7,7 @@ use crate::analysis::sweep_comparison::SweepComparisons;
 use crate::analysis::{Analysis, CaseFigures, ExpectationCounts, FigureOverRuns, Verdict, ceiling};
 use crate::charts::{self, Drawing};
 use crate::reliability::Reliability;
-use crate::{answers, case_conditions, field_words, findings, interval};
+use crate::{answers, field_words, findings, interval};
 use record::expectation::{ExpectationKind, LOOSE};
 use record::quantity::{counted, quantity, scale_for};
 use record::{Metric, RunOutcome};
@@ -153,7 +153,7 @@ fn compared(analysis: &Analysis<'_>, key: &KeyFigure<'_>) -> Option<String> {
     (total > 0).then(|| {
         format!(
             "Compared with {}, {}{brackets}.",
-            case_conditions::described(reference.case),
+            key.reference(reference.case),
             clauses.join("; ")
         )
     })
@@ -293,12 +293,17 @@ fn values(key: &KeyFigure<'_>) -> Option<String> {
     ))
 }
 
-/// Formats the mean over the runs with its interval: "3.12 ms ± 0.11 ms".
+/// Formats the mean over the runs with its interval: "3.12 ± 0.11 ms", "94.10 [94.02, 94.18] Mbit/s".
 fn value_in_words(figure: &FigureOverRuns, metric: Metric) -> String {
     let value = figure.value();
     match figure.interval {
         _ if figure.at_least => format!("at least {}", quantity(metric, value)),
-        Some(own) => interval::in_words(metric, value, own.ends).join(" "),
+        Some(own) => {
+            let (by, unit) = scale_for(metric, value);
+            let ends = own.ends.map(|end| end / by);
+            let shown = interval::with_interval(value / by, Some(ends));
+            format!("{shown} {unit}").trim_end().to_owned()
+        }
         None => quantity(metric, value),
     }
 }
@@ -646,7 +651,7 @@ mod tests {
         let found = sentences(&record);
         assert!(
             found[0].starts_with(
-                "The goodput of download is lowest in slow (100.0 Mbit/s ± 2.0 Mbit/s) and highest in fast (300.0"
+                "The goodput of download is lowest in slow (100.0 ± 2.0 Mbit/s) and highest in fast (300.0"
             ),
             "{found:?}"
         );
@@ -677,7 +682,7 @@ mod tests {
         assert!(!found[1].contains("reference"), "{found:?}");
         let found = sentences(&sweep(3, 0.01, 1, factor));
         assert!(
-            found[0].starts_with("The goodput of download is lowest in "),
+            found[0].starts_with("The goodput of download is lowest at "),
             "{found:?}"
         );
         assert!(

@@ -10,6 +10,8 @@ use record::table::{Mark, Table};
 const HEADLINES: usize = 2;
 /// With more instruments than this, or with one row per size, only the first main figure is shown.
 const MOST_INSTRUMENTS: usize = 2;
+/// Says where the full report is.
+pub(super) const MORE: &str = "for more, use --details or open the report";
 
 /// Returns one table for all instruments that measured the same cases and sizes, with a row for each.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
@@ -42,7 +44,7 @@ pub(super) fn note(analysis: &Analysis<'_>) -> String {
     let reference = analysis.record.plan().reference.as_ref();
     let change = reference.map(|case| format!("Δ: compared with {case}; "));
     format!(
-        "±, [low, high]: 95 % interval; {}for more, use --details or open the report",
+        "±, [low, high]: 95 % interval; {}{MORE}",
         change.unwrap_or_default()
     )
 }

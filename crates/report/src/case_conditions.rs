@@ -96,10 +96,10 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
         // A swept condition is shown in the form of the others, not as the scenario has it.
         let key = format!("{words} ");
         let same = |other: &String| other.starts_with(&key);
-        match others.iter().position(same) {
-            Some(at) => swept.push(others.remove(at)),
-            None => swept.push(format!("{words} {value}")),
-        }
+        let own = others.iter().position(same).map(|at| others.remove(at));
+        // A time of zero is shown in the scenario's unit.
+        let own = own.filter(|own| !own.ends_with(" 0ms"));
+        swept.push(own.unwrap_or_else(|| format!("{words} {value}")));
     }
     // These are the defaults of every bed.
     others.retain(|other| !["mtu 1500", "offloads on"].contains(&other.as_str()));
@@ -338,6 +338,16 @@ mod tests {
         assert_eq!(found.swept, ["queue 300ms", "TCP bbr", "load parallel 3"]);
         assert!(found.others.contains(&"rate 20mbit".to_owned()));
         assert!(!found.others.iter().any(|other| other.contains("300ms")));
+    }
+
+    #[test]
+    fn a_swept_time_of_zero_has_the_scenarios_unit() {
+        let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
+        case.link = toml::from_str("delay = '0s'").unwrap();
+        case.axes = vec![("link.delay".to_owned(), "0s".to_owned())];
+        let found = in_force(&case);
+        assert_eq!(found.swept, ["delay 0s"]);
+        assert!(!found.others.iter().any(|other| other.contains("delay")));
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(super) struct FigureValue {
 pub(super) const FEW_RUNS: &str = "A change without an interval is one of too few runs; four runs of each of the two cases are \
                                    enough";
 
-/// Returns the tables of a record in the order of its instruments.
+/// Returns the tables of a record in the order of its instruments, without those of instruments that have no figure.
 pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
     let mut instruments: Vec<&PlannedInstrument> = Vec::new();
     for instrument in analysis.cases.iter().flat_map(|c| &c.case.instruments) {
@@ -81,7 +81,9 @@ pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
     let tables = instruments
         .into_iter()
         .map(|instrument| table(analysis, &instrument.name, &instrument.profile));
-    tables.filter(|table| !table.rows.is_empty()).collect()
+    tables
+        .filter(|table| !table.columns.is_empty() && !table.rows.is_empty())
+        .collect()
 }
 
 fn table<'a>(

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use record::Record;
 
-use crate::{DataRows, DataSelection, DataTable, FORMATS, Make, Terminal};
-use crate::{ServerReport, server_csv, server_markdown, server_text};
+use crate::{DataRows, DataSelection, DataTable, Drawings, FORMATS, Make, Terminal};
+use crate::{ServerReport, server_csv, server_html, server_markdown, server_text};
 
 /// Reads a record from the bytes of a file and creates every report of it. Reads them as a far end's log, too.
 pub fn records(bytes: &[u8]) {
@@ -27,7 +27,7 @@ pub fn records(bytes: &[u8]) {
             Make::Files(make) => drop(make(&record)),
         }
     }
-    let _ = crate::drawings(&record);
+    drop(Drawings::of(&record).svg());
 }
 
 /// Creates every table of a record.
@@ -51,6 +51,8 @@ fn server_logs(bytes: &[u8]) {
         drop(server_text(&report, details, Terminal::NONE));
     }
     drop(server_markdown(&report));
+    let _ = server_html(&report);
+    drop(Drawings::of_log(&report).svg());
     let _ = server_csv(&report, &mut io::sink());
 }
 

@@ -12,6 +12,7 @@ mod changes;
 mod charts;
 mod comparison;
 mod data;
+mod drawing_files;
 mod error;
 mod false_alarms;
 mod field_words;
@@ -38,13 +39,12 @@ mod tests;
 mod trust;
 mod warm_up;
 
-use std::collections::BTreeSet;
-
 pub use self::charts::{Axis, Curve, Plot, Point, Shape, stack};
 pub use calibration_report::{calibration_markdown, calibration_text};
 pub use case_conditions::link;
 pub use comparison::{comparison, comparison_by};
 pub use data::{DataColumn, DataKind, DataRows, DataSelection, DataTable, DataValue};
+pub use drawing_files::Drawings;
 pub use error::Error;
 pub use figure_tables::is_headline;
 pub use figures::figures;
@@ -57,17 +57,11 @@ pub use index::{Listed, index};
 pub use plain_page::{PageDrawing, PlainPage};
 pub use png::PngError;
 pub use server_report::{
-    FigureAverage, RefusalCount, ServerReport, Spread, TestGroup, server_csv, server_markdown,
-    server_text,
+    FigureAverage, RefusalCount, ServerReport, Spread, TestGroup, server_csv, server_html,
+    server_markdown, server_text,
 };
 pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
-
-use crate::analysis::Analysis;
-use crate::analysis::sweep_comparison::SweepComparisons;
-use crate::answer::Answer;
-use crate::png::PngWriter;
-use record::Record;
 
 /// Returns each value once, in the order in which they first appear.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
@@ -77,44 +71,6 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         }
         known
     })
-}
-
-/// Returns every drawing as self-contained SVG with the name of its file; the names are unique.
-pub fn drawings(record: &Record) -> NamedFiles {
-    let analysis = Analysis::of(record);
-    let picture = Answer::of(&analysis).picture(&analysis).into_iter();
-    let comparisons = SweepComparisons::of(&analysis).all;
-    let answers = answers::answers(&comparisons);
-    let compared = answers.iter().flat_map(charts::intervals::drawings);
-    let questions = charts::questions(&analysis).into_iter();
-    let drawings = picture
-        .chain(compared)
-        .chain(questions.flat_map(|question| question.drawings));
-    let mut names = BTreeSet::new();
-    let file = |drawing: charts::Drawing| {
-        let again = (2..).map(|n| format!("{}-{n}", drawing.file));
-        let mut all = std::iter::once(drawing.file.clone()).chain(again);
-        let name = all
-            .find(|name| names.insert(name.clone()))
-            .unwrap_or_default();
-        (format!("{name}.svg"), on_paper(&drawing.svg))
-    };
-    drawings.map(file).collect()
-}
-
-/// Returns every drawing as PNG on a white background with the name of its file, in the fonts of this machine.
-///
-/// # Errors
-/// No font is installed.
-pub fn drawings_as_png(record: &Record) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let writer = PngWriter::with_fonts_of_machine()?;
-    let drawings = drawings(record).into_iter();
-    let png = drawings.map(|(name, svg)| {
-        let png = writer.png(&name, &svg)?;
-        let name = name.trim_end_matches(".svg");
-        Ok((format!("{name}.png"), png))
-    });
-    png.collect()
 }
 
 /// Gives a drawing a white background, independent of the viewer.

@@ -96,7 +96,7 @@ mod tests {
             assert!(PngError::NoFont.to_string().contains("fonts-dejavu-core"));
             return;
         };
-        let drawings = crate::drawings(&record());
+        let drawings = crate::Drawings::of(&record()).svg();
         assert!(!drawings.is_empty());
         for (name, svg) in drawings {
             let png = writer.png(&name, &svg).unwrap();

@@ -4,6 +4,9 @@
 //! A log may have any length, and strangers decide about some of its content. It is therefore read once, and only sums
 //! are kept, whose number is limited.
 
+mod drawings;
+mod opening;
+mod page;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -16,6 +19,8 @@ use serde::Serialize;
 use record::server_log::{LogEntry, LogLine, RefusalEntry, ServerLog, TestEntry};
 use record::{Direction, Figure, Metric, Phase, Statistic, regular_file};
 
+pub(crate) use self::drawings::drawings;
+pub use self::page::server_html;
 pub use self::tables::{server_csv, server_markdown, server_text};
 
 /// Greatest number of groups of each kind: hours of more than a year, for example.
@@ -295,6 +300,16 @@ impl Default for AverageRoom {
         Self {
             left: MOST_AVERAGES,
             left_out: 0,
+        }
+    }
+}
+
+impl TestGroup {
+    /// Returns the client with its name, or the hour as people write it.
+    fn label(&self) -> String {
+        match &self.name {
+            Some(name) if !self.of.is_empty() => format!("{} {name}", self.of),
+            _ => self.of.replace('T', " ").replace(":00Z", ""),
         }
     }
 }

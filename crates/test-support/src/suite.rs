@@ -46,6 +46,8 @@ pub enum Need {
     HostNetwork,
     /// A user other than 0 who may run the program under test and create namespaces.
     OrdinaryUser,
+    /// A font for the texts of drawings as PNG files.
+    Font,
     /// A default route of the machine, which pages take for granted that use its network.
     DefaultRoute,
     /// The host's own root.
@@ -386,6 +388,7 @@ impl Need {
                 let why = |why| format!("an ordinary user cannot run `farwire exec`: {why:#}");
                 tried.err().map(why)
             }
+            Self::Font => try_png().err().map(|why| format!("{why:#}")),
             Self::DefaultRoute => match DefaultRoutes::here() {
                 Ok(routes) if routes.v4 || routes.v6 => None,
                 Ok(_) => Some("this machine has no default route".to_owned()),
@@ -446,6 +449,16 @@ fn try_tunnels() -> Result<()> {
 
 /// A bridge that filters VLANs, as a kind of interface.
 const VLAN_BRIDGE: &str = "bridge vlan_filtering 1";
+
+/// Tries to write the drawings of a record as PNG files.
+fn try_png() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut report = process::farwire();
+    report.arg("report");
+    report.arg(process::root().join("tests/fixtures/records/small.jsonl"));
+    process::succeeds(report.arg("--png").arg("--figures").arg(folder.path()))?;
+    Ok(())
+}
 
 /// Tries to create an interface of this kind on a test bed.
 fn try_device(kind: &str) -> Result<()> {

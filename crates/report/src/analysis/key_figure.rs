@@ -5,9 +5,10 @@
 //! change most; without expectations, it is the first one in the order of the instruments and of their main figures.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Analysis, CaseFigures, FigureOverRuns};
+use crate::field_words::Shared;
 use crate::{case_conditions, figure_words};
 use record::Metric;
 use record::figure_name::FigureName;
@@ -94,15 +95,46 @@ impl<'a> KeyFigure<'a> {
         names.all(|name| Some(name) == first)
     }
 
-    /// Names a row in a sentence: "in case2 (constant delay 1 ms)", "at 64 bytes".
+    /// Names a row in a sentence: "in case2 (constant delay 1 ms)", "at 64 bytes", or, if a sweep made the case, "at 10 ms
+    /// delay without loss".
     pub(crate) fn place(&self, row: &KeyRow<'_>) -> String {
         let size = row.size.map(|size| counted(size, "byte"));
-        match size {
-            Some(size) if self.has_one_case() => format!("at {size}"),
-            Some(size) => format!("at {size} in {}", case_conditions::described(row.case)),
-            None => format!("in {}", case_conditions::described(row.case)),
+        let swept = self.swept(row.case).map(|values| values.in_sentence());
+        let case = || case_conditions::described(row.case);
+        match (size, swept) {
+            (Some(size), _) if self.has_one_case() => format!("at {size}"),
+            (Some(size), Some(values)) => format!("at {size},{values}"),
+            (Some(size), None) => format!("at {size} in {}", case()),
+            (None, Some(values)) => values.trim_start().to_owned(),
+            (None, None) => format!("in {}", case()),
         }
     }
+
+    /// Names a case with which others are compared: "case1 (no emulation)", or, if a sweep made it, "no delay, 1 % loss".
+    pub(crate) fn reference(&self, case: &Case) -> String {
+        let swept = self.swept(case).map(|values| values.label());
+        swept.unwrap_or_else(|| case_conditions::described(case))
+    }
+
+    /// Returns the values that a sweep set in a case, with the name of the sweep if there are several; `None` for a case
+    /// that no sweep made.
+    fn swept(&self, case: &Case) -> Option<Shared> {
+        let values = swept_values(case);
+        let rows = self.rows.iter().map(|row| row.case);
+        let swept = rows.filter(|case| !swept_values(case).is_empty());
+        let sweeps: BTreeSet<String> = swept.map(Case::base_name).collect();
+        let name = (sweeps.len() > 1).then(|| case.base_name());
+        (!values.is_empty()).then(|| Shared::of(name, &values))
+    }
+}
+
+/// Returns the paths and the values that a sweep set in a case, in the order of the scenario.
+fn swept_values(case: &Case) -> Vec<(&str, &str)> {
+    let axes = case.axes.iter();
+    let swept = axes.filter(|(path, _)| !path.starts_with("published."));
+    swept
+        .map(|(path, value)| (path.as_str(), value.as_str()))
+        .collect()
 }
 
 impl KeyRow<'_> {
@@ -235,6 +267,7 @@ fn without_size(name: &FigureName) -> FigureName {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use crate::case_labels::tests::swept;
     use record::expectation::{Criterion, Expectation, Judgement};
     use record::{Figure, Record, RunOutcome, Statistic};
 
@@ -320,6 +353,31 @@ mod tests {
         assert_eq!(rows, expected);
         assert_eq!(key.in_words(), "mean round-trip time of ping");
         assert_eq!(key.place(&key.rows[0]), "at 64 bytes");
+    }
+
+    #[test]
+    fn a_case_of_a_sweep_is_named_by_its_values() {
+        let mut record = swept(&[
+            &[("link.delay", "0ms"), ("link.loss", "1%")],
+            &[("link.delay", "9ms"), ("link.loss", "0%")],
+            &[],
+        ]);
+        record.head.plan.cases[2].name = "plain".to_owned();
+        record.head.plan.cases[2].title = String::new();
+        record.runs[2].case = "plain".to_owned();
+        let analysis = Analysis::of(&record);
+        let key = KeyFigure::of(&analysis).unwrap();
+        let places: Vec<String> = key.rows.iter().map(|row| key.place(row)).collect();
+        assert_eq!(
+            places,
+            [
+                "at 1 % loss without delay",
+                "at 9 ms delay without loss",
+                "in plain"
+            ]
+        );
+        assert_eq!(key.reference(key.rows[0].case), "no delay, 1 % loss");
+        assert_eq!(key.reference(key.rows[2].case), "plain");
     }
 
     #[test]

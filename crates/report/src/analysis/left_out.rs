@@ -6,6 +6,12 @@ use std::fmt::{self, Display, Formatter};
 use record::figure_name::FigureName;
 use record::{Measured, Run};
 
+use crate::field_words::listed;
+use crate::{distinct, figure_words};
+
+/// Greatest number of figures that are named.
+const MOST_NAMED: usize = 4;
+
 /// Invalid figures of an instrument whose other figures are valid.
 pub(crate) struct LeftOut {
     figures: String,
@@ -46,15 +52,28 @@ pub(crate) fn left_out(run: &Run) -> Vec<LeftOut> {
         let figures = measured.measurement.figures.iter();
         let spoilt = figures.filter_map(|figure| {
             let name = FigureName::of(&measured.instrument, figure);
-            Some((name.to_string(), run.spoilt(measured, figure)?))
+            Some((name, run.spoilt(measured, figure)?))
         });
-        let (names, causes): (BTreeSet<String>, BTreeSet<String>) = spoilt.unzip();
+        let (names, causes): (BTreeSet<FigureName>, BTreeSet<String>) = spoilt.unzip();
         (!names.is_empty()).then(|| LeftOut {
-            figures: Vec::from_iter(names).join(", "),
+            figures: in_words(&names, &measured.instrument),
             cause: Vec::from_iter(causes).join("; "),
         })
     };
     sound.filter_map(line).collect()
+}
+
+/// Lists figures of one instrument in words: "the median round-trip time and the loss of ping".
+fn in_words(names: &BTreeSet<FigureName>, instrument: &str) -> String {
+    let all: Vec<&FigureName> = names.iter().collect();
+    let words = all.iter().map(|name| figure_words::among(name, &all));
+    let mut words = distinct(words.map(|words| format!("the {words}")));
+    if words.len() > MOST_NAMED {
+        let others = words.len() - (MOST_NAMED - 1);
+        words.truncate(MOST_NAMED - 1);
+        words.push(format!("{others} other figures"));
+    }
+    format!("{} of {instrument}", listed(&words))
 }
 
 #[cfg(test)]
@@ -67,18 +86,42 @@ mod tests {
         let record = late_pings(2);
         let mut second = record.runs[0].clone();
         second.repeat = 2;
+        let figures = "the 99th percentile of the round-trip time and the loss of ping";
         let cause = "2 of 100 packets up left more than 1 ms late";
         assert_eq!(
             of_all([&record.runs[0], &second].into_iter()),
             [format!(
-                "runs 1, 2 are left out of ping.lost_percent.mean, ping.rtt_ms.p99; in run 1: {cause}"
+                "runs 1, 2 are left out of {figures}; in run 1: {cause}"
             )]
         );
         assert_eq!(
             of_all(std::iter::once(&second)),
-            [format!(
-                "run 2 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}"
-            )]
+            [format!("run 2 is left out of {figures}: {cause}")]
         );
+    }
+
+    #[test]
+    fn many_figures_are_counted() {
+        let names = |directions: &[&str]| -> BTreeSet<FigureName> {
+            let metrics = [
+                "lost_percent.mean",
+                "jitter_ms.mean",
+                "goodput_bit_per_s.mean",
+            ];
+            let all = metrics.iter().flat_map(|metric| {
+                let name = move |direction: &&str| format!("load.{metric}.{direction}");
+                directions.iter().map(name)
+            });
+            all.map(|name| name.parse().unwrap()).collect()
+        };
+        let three = in_words(&names(&["up"]), "load");
+        assert_eq!(three.matches("the ").count(), 3, "{three}");
+        assert!(
+            three.ends_with(" of load") && !three.contains("(up)"),
+            "{three}"
+        );
+        let six = in_words(&names(&["up", "down"]), "load");
+        assert!(six.ends_with(" and 3 other figures of load"), "{six}");
+        assert!(six.contains(" (up)"), "{six}");
     }
 }

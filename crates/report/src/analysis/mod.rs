@@ -794,7 +794,8 @@ pub(crate) mod tests {
         let cause = "2 of 100 packets up left more than 1 ms late";
         assert_eq!(check.verdict, Verdict::Invalid);
         assert_eq!(check.measured.as_str(), cause);
-        let told = format!("run 1 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
+        let figures = "the 99th percentile of the round-trip time and the loss of ping";
+        let told = format!("run 1 is left out of {figures}: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
             crate::formats::junit::junit(&record).unwrap(),
@@ -803,7 +804,7 @@ pub(crate) mod tests {
         for report in [findings, junit] {
             assert!(report.contains(&told), "{report}");
         }
-        let told = format!("ok; without ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
+        let told = format!("ok; without {figures}: {cause}");
         assert!(html.contains(&told), "{html}");
     }
 

@@ -46,6 +46,13 @@ pub(super) struct Drawing {
     pub(super) svg: String,
 }
 
+impl Drawing {
+    /// Returns the drawing below its caption, for a picture without a document around it.
+    pub(super) fn with_caption(&self) -> String {
+        plot::captioned(&self.svg, &self.caption, &self.below)
+    }
+}
+
 /// Returns all charts for which the record has data.
 pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
     let all = [

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::axis::Axis;
 use super::svg::{
-    LINE, Look, escaped, fitted, points, px, shortened, text_lines, width, wrapped_to,
+    BOLD, LINE, Look, escaped, fitted, points, px, shortened, text_lines, width, wrapped_to,
 };
 
 /// Width in pixels: that of a phone, so that the text is legible there, and two or three drawings fit side by side on a
@@ -24,6 +24,9 @@ const KEY: f64 = 30.0;
 const MIDDLE: &str = " text-anchor=\"middle\"";
 /// Greatest number of lines of a label in the legend, and of a name below an axis.
 const MOST_LINES: usize = 3;
+/// Distance of a caption from the left edge, and the most lines of it and of the explanation below it.
+const CAPTION_LEFT: f64 = 8.0;
+const MOST_CAPTION_LINES: usize = 6;
 /// A line joins neighbouring marks on a logarithmic axis only if their values differ by less than this factor, because
 /// nothing is known about what lies between values that are further apart.
 const JOINED_WITHIN: f64 = 10.0;
@@ -498,6 +501,40 @@ pub(super) fn open(width: f64, height: f64, title: &str, more: &str) -> String {
     )
 }
 
+/// Returns a drawing, which begins as [`open`] writes it, with a bold caption and an explanation above it. The explanation may
+/// be empty.
+pub(super) fn captioned(svg: &str, caption: &str, below: &str) -> String {
+    let parts = || {
+        let (head, rest) = svg.split_once("viewBox=\"0 0 ")?;
+        let (size, rest) = rest.split_once('"')?;
+        let (wide, high) = size.split_once(' ')?;
+        let size = (wide.parse::<f64>().ok()?, high.parse::<f64>().ok()?);
+        let (attributes, content) = rest.split_once('>')?;
+        Some((head, size, attributes, content))
+    };
+    let Some((head, (wide, high), attributes, content)) = parts() else {
+        return svg.to_owned();
+    };
+    let room = wide - 2.0 * CAPTION_LEFT;
+    let caption = wrapped_to(caption, room / BOLD, MOST_CAPTION_LINES);
+    let below = match below {
+        "" => Vec::new(),
+        below => wrapped_to(below, room, MOST_CAPTION_LINES),
+    };
+    let lines = (caption.len() + below.len()) as f64;
+    let top = lines * LINE + 10.0;
+    let first = LINE - top;
+    let after = first + caption.len() as f64 * LINE;
+    let texts = text_lines(&caption, CAPTION_LEFT, first, " font-weight=\"bold\"")
+        + &text_lines(&below, CAPTION_LEFT, after, "");
+    format!(
+        "{head}viewBox=\"0 {} {} {}\"{attributes}>{texts}{content}",
+        px(-top),
+        px(wide),
+        px(high + top)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -522,6 +559,29 @@ mod tests {
         let text_at = number(svg.split("<text x=\"").nth(1).unwrap());
         let next_mark_at = number(svg.split("<path d=\"M").nth(2).unwrap());
         assert!(text_at + names[0].1 + 8.0 < next_mark_at, "{svg}");
+    }
+
+    #[test]
+    fn a_caption_is_above_the_drawing() {
+        let plot = Plot {
+            x: Axis::from_zero("seconds", [1.0].into_iter()),
+            y: Axis::from_zero("goodput, Mbit/s", [1.0].into_iter()),
+            height: 100.0,
+            curves: Vec::new(),
+        };
+        let svg = plot.draw("a > b");
+        assert!(svg.contains("viewBox=\"0 0 440 150\""), "{svg}");
+        let captioned = captioned(&svg, "a <caption>", "an explanation");
+        for part in [
+            "viewBox=\"0 -38 440 188\"",
+            "<text x=\"8\" y=\"-24\" font-weight=\"bold\">a &lt;caption&gt;</text>",
+            "<text x=\"8\" y=\"-10\">an explanation</text>",
+        ] {
+            assert!(captioned.contains(part), "{part} in {captioned}");
+        }
+        let one = super::captioned(&svg, "caption", "");
+        assert!(one.contains("viewBox=\"0 -24 440 174\""), "{one}");
+        assert!(one.ends_with("</svg>"), "{one}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The record itself as one JSON document, with the answer that follows from it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::analysis::{Analysis, ExpectationCheck, ExpectationCounts, Verdict};
+use crate::analysis::{Analysis, CaseFigures, ExpectationCheck, ExpectationCounts, Verdict};
 use crate::answer::Answer;
 use crate::reliability::Reliability;
 use record::Record;
@@ -18,7 +19,7 @@ struct Document<'a> {
     answer: AnswerObject<'a>,
 }
 
-/// The opening of the other reports, and every expectation.
+/// The opening of the other reports, every case and every expectation.
 #[derive(Serialize)]
 struct AnswerObject<'a> {
     verdict: Verdict,
@@ -26,7 +27,18 @@ struct AnswerObject<'a> {
     sentences: &'a [String],
     trust: &'a Reliability,
     counts: ExpectationCounts,
+    cases: Vec<JudgedCase<'a>>,
     expectations: Vec<Judged<'a>>,
+}
+
+/// A case and its verdict.
+#[derive(Serialize)]
+struct JudgedCase<'a> {
+    case: &'a str,
+    /// The values that a sweep set, by the path of the field; absent for a case that no sweep made.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    swept: BTreeMap<&'a str, &'a str>,
+    verdict: Verdict,
 }
 
 /// An expectation and its verdict.
@@ -62,11 +74,22 @@ pub(crate) fn write_json(record: &Record, target: &mut dyn Write) -> io::Result<
             sentences: &answer.sentences,
             trust: &answer.reliability,
             counts: ExpectationCounts::of(analysis.checks()),
+            cases: analysis.cases.iter().map(JudgedCase::of).collect(),
             expectations: cases.chain(trends).collect(),
         },
     };
     serde_json::to_writer_pretty(&mut *target, &document)?;
     writeln!(target)
+}
+
+impl<'a> JudgedCase<'a> {
+    fn of(figures: &CaseFigures<'a>) -> Self {
+        Self {
+            case: &figures.case.name,
+            swept: figures.case.swept_values(),
+            verdict: figures.verdict,
+        }
+    }
 }
 
 impl<'a> Judged<'a> {
@@ -86,6 +109,7 @@ impl<'a> Judged<'a> {
 mod tests {
     use super::*;
     use crate::analysis::tests::{late_pings, record};
+    use crate::case_labels::tests::swept;
     use serde_json::{Value, json};
 
     fn document(record: &Record) -> Value {
@@ -122,9 +146,25 @@ mod tests {
         assert_eq!(expectations[0]["case"], "base");
         assert_eq!(expectations[0]["kind"], "fitted");
         assert_eq!(expectations[3].get("case"), None);
+        let base = json!({ "case": "base", "verdict": "met" });
+        assert_eq!(answer["cases"][0], base);
         let late = &document(&late_pings(10))["answer"];
         assert_eq!(late["trust"]["grade"], "invalid");
         assert_eq!(late["expectations"][0]["verdict"], "met");
         assert_eq!(late["expectations"][0]["reliable"], false);
+    }
+
+    #[test]
+    fn a_case_of_a_sweep_has_the_values_of_its_fields() {
+        let record = swept(&[
+            &[("link.up.loss", "1%"), ("link.down.loss", "2%")],
+            &[("link.up.loss", "3%"), ("link.down.loss", "2%")],
+        ]);
+        let cases = &document(&record)["answer"]["cases"];
+        for (case, up) in cases.as_array().unwrap().iter().zip(["1%", "3%"]) {
+            let values = json!({ "link.down.loss": "2%", "link.up.loss": up });
+            assert_eq!(case["swept"], values, "{case}");
+        }
+        assert_eq!(cases[1]["case"], "line[loss=3%, loss=2%]");
     }
 }

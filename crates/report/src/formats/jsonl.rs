@@ -64,14 +64,8 @@ type SweptValues<'a> = BTreeMap<&'a str, &'a str>;
 
 /// Returns the values that sweeps set in each case that has any, by the name of the case.
 fn swept(record: &Record) -> HashMap<&str, SweptValues<'_>> {
-    let plan = record.plan();
-    let fields = plan.swept_fields();
-    let of_case = plan.cases.iter().map(|case| {
-        let values = fields
-            .iter()
-            .filter_map(|field| Some((field.path, case.swept_value(field.path)?)));
-        (case.name.as_str(), values.collect::<SweptValues<'_>>())
-    });
+    let cases = record.plan().cases.iter();
+    let of_case = cases.map(|case| (case.name.as_str(), case.swept_values()));
     of_case.filter(|(_, values)| !values.is_empty()).collect()
 }
 

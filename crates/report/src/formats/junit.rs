@@ -11,6 +11,7 @@ use crate::findings;
 use crate::reliability::Reliability;
 use record::Record;
 use record::expectation::ExpectationKind;
+use record::plan::Case;
 
 /// Formats the record's verdicts.
 ///
@@ -62,10 +63,9 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
     };
     let mut test = TestCase::new(figures.case.name.clone(), status);
     test.set_classname("case");
-    let lines: Vec<String> = figures
-        .checks
-        .iter()
-        .map(line)
+    let lines: Vec<String> = swept(figures.case)
+        .into_iter()
+        .chain(figures.checks.iter().map(line))
         .chain(figures.left_out.iter().cloned())
         .chain(figures.attempts.in_words())
         .collect();
@@ -73,6 +73,15 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
         test.set_system_out(lines.join("\n"));
     }
     test
+}
+
+/// Returns the values that a sweep set in a case, by the whole paths of the fields. The name of the case has only the ends
+/// of the paths.
+fn swept(case: &Case) -> Option<String> {
+    let values = case.swept_values();
+    let fields = values.iter().map(|(path, value)| format!("{path} {value}"));
+    let fields = fields.collect::<Vec<_>>().join(", ");
+    (!fields.is_empty()).then(|| format!("swept: {fields}"))
 }
 
 /// Creates the status of a case without a verdict because runs are still to come.
@@ -120,6 +129,7 @@ fn words(check: &ExpectationCheck) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::{late_pings, record};
+    use crate::case_labels::tests::swept as swept_record;
     use quick_xml::events::Event;
     use quick_xml::reader::Reader;
     use record::RunOutcome;
@@ -262,6 +272,23 @@ mod tests {
             "{xml}"
         );
         assert!(xml.contains("classname=\"trend\""));
+    }
+
+    #[test]
+    fn a_case_of_a_sweep_is_shown_by_the_values_of_its_fields() {
+        let record = swept_record(&[
+            &[("link.up.loss", "1%"), ("link.down.loss", "2%")],
+            &[("link.up.loss", "3%"), ("link.down.loss", "2%")],
+        ]);
+        let xml = junit(&record).unwrap();
+        for part in [
+            "<testcase name=\"line[loss=1%, loss=2%]\" classname=\"case\">",
+            "<system-out>swept: link.down.loss 2%, link.up.loss 1%</system-out>",
+            "<system-out>swept: link.down.loss 2%, link.up.loss 3%</system-out>",
+        ] {
+            assert!(xml.contains(part), "{part} in {xml}");
+        }
+        assert_eq!(not_allowed(&xml), None, "{xml}");
     }
 
     #[test]

@@ -35,12 +35,14 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     for values in &values {
         text += &format!("\n{}", table_markdown(&values.table(false)));
     }
-    text += &format!("\n{LEGEND}.\n");
-    if figure_tables::has_few_runs(&values) {
-        text += &format!("{FEW_RUNS}.\n");
-    }
-    if let Some(reference) = &plan.reference {
-        text += &format!("Reference: {}.\n", escaped(reference));
+    if !values.is_empty() {
+        text += &format!("\n{LEGEND}.\n");
+        if figure_tables::has_few_runs(&values) {
+            text += &format!("{FEW_RUNS}.\n");
+        }
+        if let Some(reference) = &plan.reference {
+            text += &format!("Reference: {}.\n", escaped(reference));
+        }
     }
     text += &answers::markdown(&analysis);
     let cases = table_markdown(&verdicts(&analysis));

@@ -1,7 +1,7 @@
 //! The figures as OpenMetrics 1.0 text, which Prometheus reads: a gauge for each metric, and one for each end of its
 //! interval. Names and values are in Prometheus's base units, as `promtool check metrics` wants them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -10,13 +10,15 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::analysis::Analysis;
+use crate::case_labels::MOST_FIELDS;
 use crate::error::Result;
 use record::Record;
 use record::figure_name::FigureName;
+use record::plan::{Case, Plan};
 use record::{Direction, Metric, Phase};
 
 /// Names and values of labels.
-type Labels = Vec<(&'static str, String)>;
+type Labels = Vec<(String, String)>;
 
 /// The number that a family has of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,10 +47,13 @@ struct BaseUnit {
 /// None, because every figure of a record can be written.
 pub(crate) fn openmetrics(record: &Record) -> Result<String> {
     let experiment = &record.plan().name;
+    let fields = SweptLabels::of(record.plan());
     let mut families = Families::default();
     for figures in &Analysis::of(record).cases {
+        let swept = fields.of_case(figures.case);
         for (name, figure) in &figures.figures {
-            let labels = labels(experiment, figures.name(), name);
+            let mut labels = labels(experiment, figures.name(), name);
+            labels.extend_from_slice(&swept);
             let mut add = |part: Part, value: f64| {
                 let samples = families.0.entry((name.metric, part)).or_default();
                 samples.push((labels.clone(), value));
@@ -91,7 +96,8 @@ impl Part {
             Self::Low => "_interval_low",
             Self::High => "_interval_high",
         };
-        format!("farwire_{}{ending}", metric.title().replace(' ', "_"))
+        let name = metric.title().to_lowercase().replace(' ', "_");
+        format!("farwire_{name}{ending}")
     }
 
     /// Returns the help text of the family of `metric`.
@@ -130,6 +136,51 @@ impl BaseUnit {
     }
 }
 
+/// The swept fields of a plan as labels.
+struct SweptLabels<'a>(Vec<SweptLabel<'a>>);
+
+/// A swept field as a label.
+struct SweptLabel<'a> {
+    /// The name of the label after `swept_`: "up_loss".
+    name: String,
+    /// The path of the field within a case.
+    path: &'a str,
+}
+
+impl<'a> SweptLabels<'a> {
+    /// Returns the labels of a plan. The cases of a plan with very many swept fields have none; their names have the values.
+    fn of(plan: &'a Plan) -> Self {
+        let mut fields = plan.swept_fields();
+        if fields.len() > MOST_FIELDS {
+            fields.clear();
+        }
+        // A name may have only these characters, and only once.
+        let safe = |letter: char| match letter {
+            'a'..='z' | 'A'..='Z' | '0'..='9' => letter,
+            _ => '_',
+        };
+        let mut known = BTreeSet::new();
+        let labels = fields.into_iter().map(|field| SweptLabel {
+            name: field.name.chars().map(safe).collect::<String>(),
+            path: field.path,
+        });
+        Self(
+            labels
+                .filter(|label| known.insert(label.name.clone()))
+                .collect(),
+        )
+    }
+
+    /// Returns the values of a case, as the scenario has them.
+    fn of_case(&self, case: &Case) -> Labels {
+        let values = self.0.iter().filter_map(|label| {
+            let value = case.swept_value(label.path)?;
+            Some((format!("swept_{}", label.name), value.to_owned()))
+        });
+        values.collect()
+    }
+}
+
 /// Returns the labels of a figure, as far as it has them.
 fn labels(experiment: &str, case: &str, name: &FigureName) -> Labels {
     let labels = [
@@ -146,7 +197,7 @@ fn labels(experiment: &str, case: &str, name: &FigureName) -> Labels {
     ];
     let known = labels.into_iter();
     known
-        .filter_map(|(label, value)| Some((label, value?)))
+        .filter_map(|(label, value)| Some((label.to_owned(), value?)))
         .collect()
 }
 
@@ -154,7 +205,7 @@ fn labels(experiment: &str, case: &str, name: &FigureName) -> Labels {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use std::collections::BTreeSet;
+    use crate::case_labels::tests::swept;
     use strum::IntoEnumIterator as _;
 
     #[test]
@@ -190,6 +241,24 @@ mod tests {
         families.sort_unstable();
         families.dedup();
         assert_eq!(families.len(), together, "{text}");
+    }
+
+    #[test]
+    fn a_case_of_a_sweep_has_a_label_for_each_field() {
+        let record = swept(&[
+            &[("link.up.loss", "1%"), ("link.down.loss", "2%")],
+            &[("link.up.loss", "3%"), ("link.down.loss", "2%")],
+        ]);
+        let text = openmetrics(&record).unwrap();
+        for up in ["1%", "3%"] {
+            let labels = format!(",swept_up_loss=\"{up}\",swept_down_loss=\"2%\"}} ");
+            assert!(text.contains(&labels), "{labels} in {text}");
+        }
+        // Two fields whose names differ in a character that no label has are one label.
+        let record = swept(&[&[("a-b", "1"), ("a_b", "2")]]);
+        let text = openmetrics(&record).unwrap();
+        assert!(text.contains(",swept_a_b=\"1\"} "), "{text}");
+        assert!(!text.contains("\"2\""), "{text}");
     }
 
     #[test]

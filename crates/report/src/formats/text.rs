@@ -25,8 +25,12 @@ pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
 fn brief(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
     let mut text = opening(&analysis, terminal);
-    text += &blocks(brief::tables(&analysis), terminal);
-    text += &prose(&brief::note(&analysis), terminal);
+    let tables = brief::tables(&analysis);
+    text += &if tables.is_empty() {
+        format!("\n{}", prose(brief::MORE, terminal))
+    } else {
+        blocks(tables, terminal) + &prose(&brief::note(&analysis), terminal)
+    };
     text += &answers::text(&analysis, false, terminal);
     text += &blocks(hosts::table(&analysis), terminal);
     match results(&analysis) {
@@ -42,9 +46,11 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     let tables = values.iter().map(|values| values.table(true));
     let judged = [verdicts(&analysis), expectations(&analysis)];
     text += &blocks(tables.chain(judged), terminal);
-    text += &prose(LEGEND, terminal);
-    if let Some(reference) = &record.plan().reference {
-        text += &prose(&format!("reference: {reference}"), terminal);
+    if !values.is_empty() {
+        text += &prose(LEGEND, terminal);
+        if let Some(reference) = &record.plan().reference {
+            text += &prose(&format!("reference: {reference}"), terminal);
+        }
     }
     text += &answers::text(&analysis, true, terminal);
     text += &blocks(warm_up::tables(&analysis), terminal);
@@ -158,6 +164,20 @@ mod tests {
             long.contains("\nslow: 2 of 4 attempts failed or were invalid, and 2 were repeated"),
             "{long}"
         );
+    }
+
+    #[test]
+    fn an_experiment_without_figures_has_no_tables_of_them() {
+        let mut record = record();
+        record.runs.clear();
+        let short = brief(&record, Terminal::NONE);
+        assert!(!short.contains('─'), "{short}");
+        assert!(
+            short.contains("\n\nfor more, use --details or open the report\n"),
+            "{short}"
+        );
+        let long = whole(&record, Terminal::NONE);
+        assert!(!long.contains("Student"), "{long}");
     }
 
     #[test]

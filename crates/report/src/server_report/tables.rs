@@ -1,12 +1,12 @@
 //! The report of a far end's log as text, Markdown and CSV.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use record::quantity::{counted, number, optional, scale_for, scope, size};
 use record::table::{Column, Table};
 use record::{Direction, Figure, Metric, Phase, Statistic};
 
+use super::opening::sentences;
 use super::{FigureAverage, ServerReport, Spread, TestGroup};
 use crate::formats::csv::no_formula;
 use crate::render::{escaped, table_markdown};
@@ -22,7 +22,7 @@ const GROUPS_NOTE: &str = "time: mean duration; received and sent: payload in to
 
 /// Formats the report within the width of the terminal. Without `details`, long tables are cut.
 pub fn server_text(report: &ServerReport, details: bool, terminal: Terminal) -> String {
-    let mut text = prose(&headline(report), terminal);
+    let mut text = prose(&sentences(report).join("\n"), terminal);
     for table in tables(report, details) {
         text += &format!("\n{}", table_text(&table, terminal));
     }
@@ -37,7 +37,7 @@ pub fn server_text(report: &ServerReport, details: bool, terminal: Terminal) -> 
 pub fn server_markdown(report: &ServerReport) -> String {
     let mut text = format!(
         "# The tests of a far end\n\n{}\n",
-        escaped(&headline(report))
+        escaped(&sentences(report).join(" "))
     );
     for table in tables(report, true) {
         text += &format!("\n{}", table_markdown(&table));
@@ -119,30 +119,8 @@ fn write_lines(report: &ServerReport, target: &mut dyn Write) -> csv::Result<()>
     Ok(())
 }
 
-/// Says in one sentence how many tests there were, of whom and when.
-fn headline(report: &ServerReport) -> String {
-    let clients = report.clients.iter().map(|group| &group.of);
-    let clients = clients.collect::<BTreeSet<_>>().len();
-    let times = report
-        .first_ended_at
-        .as_ref()
-        .zip(report.last_ended_at.as_ref());
-    let Some((first, last)) = times else {
-        return "The log contains no finished test.".to_owned();
-    };
-    let failed = match report.failed {
-        0 => "none of which failed".to_owned(),
-        failed => format!("{failed} of which failed"),
-    };
-    format!(
-        "{} of {}, {failed}; the first ended at {first}, the last at {last}.",
-        counted(report.tests, "test"),
-        counted(clients, "client")
-    )
-}
-
 /// Returns what the tables do not contain.
-fn remarks(report: &ServerReport) -> Vec<String> {
+pub(super) fn remarks(report: &ServerReport) -> Vec<String> {
     let lines = |count| counted(count, "line");
     let counts = [
         (
@@ -172,7 +150,7 @@ fn remarks(report: &ServerReport) -> Vec<String> {
 }
 
 /// Returns the tables: a summary by kind, the averages of each kind, the clients, the hours and the refusals.
-fn tables(report: &ServerReport, details: bool) -> Vec<Table> {
+pub(super) fn tables(report: &ServerReport, details: bool) -> Vec<Table> {
     let mut tables = Vec::new();
     if !report.kinds.is_empty() {
         tables.push(groups("tests by kind", None, &report.kinds, details));
@@ -231,7 +209,7 @@ fn groups(title: &str, first: Option<&str>, groups: &[TestGroup], details: bool)
         &groups[..shown]
     };
     let mut table = Table::new(title, columns).with(rows.iter().map(|group| {
-        let mut cells: Vec<String> = first.map(|_| label(group)).into_iter().collect();
+        let mut cells: Vec<String> = first.map(|_| group.label()).into_iter().collect();
         cells.extend(group_cells(group));
         cells
     }));
@@ -241,14 +219,6 @@ fn groups(title: &str, first: Option<&str>, groups: &[TestGroup], details: bool)
         (more, false) => format!("{GROUPS_NOTE}; {more} more rows: use --details"),
     };
     table
-}
-
-/// Returns the client with its name, or the hour as people write it.
-fn label(group: &TestGroup) -> String {
-    match &group.name {
-        Some(name) if !group.of.is_empty() => format!("{} {name}", group.of),
-        _ => group.of.replace('T', " ").replace(":00Z", ""),
-    }
 }
 
 fn group_cells(group: &TestGroup) -> [String; 9] {

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::analysis::calibration::CalibrationReport;
 use crate::analysis::record_comparison::Comparison;
 use crate::*;
+use record::Record;
 use textwrap::core::display_width;
 
 fn fixtures() -> Vec<Record> {
