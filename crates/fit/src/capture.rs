@@ -327,7 +327,7 @@ type Crossing<'a> = (&'a Packet, Option<u64>);
 
 impl Capture {
     /// Returns the delays and losses of the packets in each direction; of a direction that was full, the rate and the delays
-    /// of the packets that did not wait.
+    /// of the fastest packets.
     fn both_ends(&self) -> Result<PathObservations, FileError> {
         let near_to_far = self.crossings(0);
         let mut crossings = self.directions(&near_to_far)?;
@@ -343,7 +343,7 @@ impl Capture {
             });
             if let Some(full) = FullDirection::of(&arrivals.collect::<Vec<Arrival>>()) {
                 all.retain(|(packet, at_ns)| {
-                    at_ns.is_some_and(|at_ns| !full.waited(packet.at_ns, at_ns))
+                    at_ns.is_some_and(|at_ns| full.is_fast(packet.at_ns, at_ns))
                 });
                 throughput.push((*way, full.rates));
             }

@@ -1,7 +1,10 @@
-//! A direction that was full while it was captured: the rate of each second, and the packets that did not wait.
+//! A direction that was full while it was captured: the rate of each second, and the packets that certainly did not wait.
 
 /// The wait in nanoseconds from which on a packet was in a queue.
 const WAITED_NS: u64 = 5_000_000;
+/// The time in nanoseconds by which hosts alone make delays differ. A packet that needed longer may have waited in a queue that
+/// began to grow.
+const FAST_NS: u64 = 300_000;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The fewest seconds that show a rate.
 const FEWEST: usize = 10;
@@ -98,9 +101,9 @@ impl FullDirection {
         })
     }
 
-    /// Returns whether a packet that was sent and arrived at these times waited in a queue.
-    pub(crate) fn waited(&self, sent_ns: u64, at_ns: u64) -> bool {
-        at_ns.saturating_sub(sent_ns).saturating_sub(self.least_ns) >= WAITED_NS
+    /// Returns whether a packet that was sent and arrived at these times needed hardly longer than the fastest one.
+    pub(crate) fn is_fast(&self, sent_ns: u64, at_ns: u64) -> bool {
+        at_ns.saturating_sub(sent_ns).saturating_sub(self.least_ns) < FAST_NS
     }
 }
 
@@ -138,7 +141,7 @@ mod tests {
         let found = FullDirection::of(&arrivals(&counts, 50_000_000)).unwrap();
         assert_eq!(found.rates.len(), 13);
         assert_eq!(found.rates[4..9], [8e6, 4e6, 8e6, 8e6, 0.0]);
-        assert!(found.waited(0, 70_000_000) && !found.waited(0, 21_000_000));
+        assert!(found.is_fast(0, 20_100_000) && !found.is_fast(0, 21_000_000));
     }
 
     #[test]
