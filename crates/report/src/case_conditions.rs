@@ -307,7 +307,7 @@ mod tests {
         let line = link(&toml::from_str(spec).unwrap());
         assert_eq!(
             line,
-            "up trace full (light load light, 5ms, then loop), down trace x (5ms, then clear)"
+            "down trace x (5ms, then clear), up trace full (light load light, 5ms, then loop)"
         );
     }
 
