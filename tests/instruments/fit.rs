@@ -368,6 +368,29 @@ fn a_capture_of_both_ends_of_a_link_is_fitted() -> Result<()> {
     Ok(())
 }
 
+#[test_support::test(serial, Namespaces, All)]
+fn a_capture_of_a_full_link_has_its_rate_and_a_delay_without_the_queue() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut exec = farwire();
+    exec.current_dir(directory.path());
+    exec.args(["exec", "--rate", "10mbit", "--queue", "100ms"]);
+    exec.args(["--delay", "20ms", "--pcap", "full", "--"]);
+    exec.arg(farwire().get_program());
+    exec.args(["measure", "udp", SERVER, "-b", "20M", "-t", "14"]);
+    process::succeeds(&mut exec)?;
+    let mut fit = farwire();
+    fit.current_dir(directory.path());
+    fit.args(["fit", "full.pcapng", "--json", "-"]);
+    let result: Value = process::json(&mut fit)?;
+    is_near(number(&result, "up", "rate")?, 10.0, 0.0, 0.03, "rate")?;
+    // The fastest packets show it, with the 1.2 ms of their transmission.
+    let delay = number(&result, "up", "delay")?;
+    ensure!((20.0..23.0).contains(&delay), "{delay}");
+    let loss = &parameter(&result, "up", "loss")?["word"];
+    ensure!(loss == "not learnt", "{loss}");
+    Ok(())
+}
+
 #[test_support::test]
 fn a_file_of_another_form_is_bad_input_and_nothing_is_written() -> Result<()> {
     let directory = tempfile::tempdir()?;

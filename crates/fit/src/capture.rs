@@ -16,6 +16,7 @@ use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
 use crate::files::{FileError, enough, of_probes};
+use crate::full::{Arrival, FullDirection};
 use crate::observations::{PathObservations, Probe, ProbeSession, index};
 
 /// The first four bytes of pcapng, and those of pcap with micro- and nanoseconds in either order.
@@ -76,14 +77,14 @@ pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
             has_one_clock: false,
         },
     };
-    let idle = match capture.ends.each_ref().map(Vec::is_empty) {
+    let observed = match capture.ends.each_ref().map(Vec::is_empty) {
         [false, false] => capture.both_ends()?,
         _ => {
             let [near, far] = &capture.ends;
-            pings(if near.is_empty() { far } else { near })
+            of_probes(pings(if near.is_empty() { far } else { near }))
         }
     };
-    enough(of_probes(idle)).map_err(|error| match error {
+    enough(observed).map_err(|error| match error {
         FileError::TooFew(..) => FileError::Capture(
             "it has fewer than ten packets that are at both of its interfaces, and fewer than ten pings: capture at both ends of the \
              path, and join the files with `mergecap -I none -w both.pcapng NEAR FAR`"
@@ -325,12 +326,27 @@ fn pings(packets: &[Packet]) -> ProbeSession {
 type Crossing<'a> = (&'a Packet, Option<u64>);
 
 impl Capture {
-    /// Returns the delays and losses of the packets in each direction.
-    fn both_ends(&self) -> Result<ProbeSession, FileError> {
+    /// Returns the delays and losses of the packets in each direction; of a direction that was full, the rate and the delays
+    /// of the fastest packets.
+    fn both_ends(&self) -> Result<PathObservations, FileError> {
         let near_to_far = self.crossings(0);
         let mut crossings = self.directions(&near_to_far)?;
-        for (_, all) in &mut crossings {
+        let mut throughput = Vec::new();
+        for (way, all) in &mut crossings {
             all.sort_by_key(|(packet, _)| packet.at_ns);
+            let arrivals = all.iter().filter_map(|(packet, at_ns)| {
+                Some(Arrival {
+                    sent_ns: packet.at_ns,
+                    at_ns: (*at_ns)?,
+                    bytes: packet.bytes,
+                })
+            });
+            if let Some(full) = FullDirection::of(&arrivals.collect::<Vec<Arrival>>()) {
+                all.retain(|(packet, at_ns)| {
+                    at_ns.is_some_and(|at_ns| full.is_fast(packet.at_ns, at_ns))
+                });
+                throughput.push((*way, full.rates));
+            }
         }
         let start_ns = crossings
             .iter()
@@ -345,7 +361,12 @@ impl Capture {
             });
             least_ms += delays.reduce(f64::min).unwrap_or_default();
             let place = index(*way);
-            session.losses[place] = Some(Losses::in_order(all.iter().map(|(_, at)| at.is_none())));
+            let is_full = throughput.iter().any(|(full, _)| full == way);
+            // A full queue drops packets, so that losses are not random.
+            session.losses[place] = Some(match is_full {
+                true => Losses::default(),
+                false => Losses::in_order(all.iter().map(|(_, at)| at.is_none())),
+            });
             let arrivals: Vec<u64> = all.iter().filter_map(|(_, at)| *at).collect();
             session.reordered[place] = !arrivals.is_sorted();
             session
@@ -370,7 +391,11 @@ impl Capture {
         session
             .probes
             .sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
-        Ok(session)
+        Ok(PathObservations {
+            idle: session,
+            throughput,
+            ..PathObservations::default()
+        })
     }
 
     /// Returns the packets at one end with the times at which the same ones were at the other one. Equal packets that are

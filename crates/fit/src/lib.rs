@@ -12,6 +12,7 @@ mod delay;
 mod distance;
 mod estimate;
 mod files;
+mod full;
 mod growth;
 mod loss;
 mod observations;

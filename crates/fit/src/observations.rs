@@ -33,7 +33,7 @@ pub struct PathObservations {
     pub loaded: Vec<LoadedSession>,
     /// The load of the search that exceeded the rate of each direction. The path was idle before.
     pub searches: Vec<(Direction, LoadTraffic)>,
-    /// The throughput of a direction in each second, in bit/s, from a file that has nothing else.
+    /// The throughput of a direction in each second, in bit/s, from a table, or from a capture in which the direction was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<(Direction, Vec<f64>)>,
 }

@@ -88,7 +88,7 @@ impl LinkFit {
 impl DirectionFit {
     fn parameters(&self, one_way: bool) -> Vec<Parameter> {
         let absent = |name| {
-            let evidence = "no probes in this direction were answered".to_owned();
+            let evidence = "no probes in this direction show it".to_owned();
             vec![Parameter::word(name, NOT_LEARNT, evidence)]
         };
         let found = self.delay.as_ref().map(|found| delay(found, one_way));
