@@ -7,15 +7,13 @@ use stats::quantile::Quantile;
 use crate::bottleneck::QueueKind;
 use crate::delay::half_life;
 use crate::estimate::Estimate;
-use crate::growth::{Growth, Manager};
+use crate::growth::{CODEL, Growth, Manager};
 use crate::observations::{LoadTraffic, LoadedSession, PathObservations, Probe, index};
 
 /// The part of a load in which a strong one has filled the queue.
 const SETTLED: [f64; 2] = [0.5, 0.95];
 /// By how much waits must differ more from one kind of queue than from the other, so that the choice is clear.
 const CLEAR: f64 = 2.0;
-/// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
-pub(crate) const CODEL: (f64, f64) = (5.0, 0.1);
 /// The delay in packet times below which probes met no queue.
 const NO_QUEUE_PACKETS: f64 = 2.0;
 /// The delay that the hosts may add, in milliseconds.
