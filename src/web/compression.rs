@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::links::panicked;
+use super::problem::Problem;
 
 /// The smallest size in bytes that is compressed. A smaller answer fits into one packet anyway.
 const SMALLEST: u64 = 1 << 10;
@@ -30,7 +30,7 @@ pub(super) async fn compress(request: Request, next: Next) -> Response {
     }
     let (mut head, body) = response.into_parts();
     let Some(compressed) = gzip(body).await else {
-        return panicked().into_response();
+        return Problem::panicked().into_response();
     };
     let gzip = HeaderValue::from_static("gzip");
     head.headers.insert(header::CONTENT_ENCODING, gzip);

@@ -332,7 +332,7 @@ pub(super) async fn history_file(
         };
         text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))
     });
-    let text = file.await.unwrap_or_else(|| Err(panicked()))?;
+    let text = file.await.unwrap_or_else(|| Err(Problem::panicked()))?;
     let ending = match form {
         FileForm::Link => ".toml",
         FileForm::Scenario => "-scenario.toml",
@@ -515,7 +515,7 @@ async fn change(
         let lease = grant.map(|grant| ConnectionLease::of(link, grant));
         Ok::<_, ChangeRefusal>((changed, lease))
     });
-    let (changed, lease) = making.await.map_err(|_| panicked())??;
+    let (changed, lease) = making.await.map_err(|_| Problem::panicked())??;
     let revision = changed.revision;
     let text = json(&with_effects(app, changed).await)?;
     Ok(match lease {
@@ -552,14 +552,6 @@ pub(super) async fn compute<T: Send + 'static>(
         what()
     });
     computed.await.ok()
-}
-
-/// The response after a panic of a thread, whose message is on standard error.
-pub(super) fn panicked() -> Problem {
-    Problem::new(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "the request failed: the cause is on farwire's standard error",
-    )
 }
 
 fn json(response: &ChangeResponse) -> Result<String, Problem> {

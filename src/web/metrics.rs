@@ -21,7 +21,7 @@ use prometheus_client::registry::{Registry, Unit};
 use serde::Deserialize;
 
 use super::AppState;
-use super::links::{compute, panicked, unknown_link};
+use super::links::{compute, unknown_link};
 use super::problem::Problem;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
@@ -72,7 +72,7 @@ pub(super) async fn scrape(
         })
     });
     let kind = [(header::CONTENT_TYPE, format.kind())];
-    Ok((kind, page.await.ok_or_else(panicked)?).into_response())
+    Ok((kind, page.await.ok_or_else(Problem::panicked)?).into_response())
 }
 
 /// The format of the metrics.

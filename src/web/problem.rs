@@ -51,6 +51,14 @@ impl Problem {
         }
     }
 
+    /// The response after a panic of a thread, whose message is on standard error.
+    pub(super) fn panicked() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the request failed: the cause is on farwire's standard error",
+        )
+    }
+
     /// Says when the request may be repeated.
     pub(super) fn with_retry_after(self, wait: Duration) -> Self {
         let rounded_up = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

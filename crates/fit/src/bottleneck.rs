@@ -6,7 +6,7 @@ use stats::order_statistics::{quantile, sorted};
 use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
 use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
-use crate::queue::{Queue, idle_delays, range};
+use crate::queue::{Queue, QueueKind, idle_delays, range};
 
 /// The least share of a load that does not arrive in the time of sending if the load fills the path.
 const LEAST_EXCESS: f64 = 0.01;
@@ -32,55 +32,6 @@ pub struct Bottleneck {
     pub rate_evidence: String,
     /// The observations that led to the kind of queue, in words.
     pub evidence: String,
-}
-
-/// The queue of packets that exceed a rate, or their drop.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum QueueKind {
-    /// They wait in one queue of this length in milliseconds; those that find it full are dropped.
-    Fifo {
-        /// The length in milliseconds.
-        ms: Estimate,
-        /// Whether the queue still grew at the end, so that it may be longer.
-        is_least: bool,
-    },
-    /// They wait in a queue that is kept short by dropping or marking, as CoDel does.
-    Managed {
-        /// The length in milliseconds that a strong load reached.
-        most_ms: Estimate,
-    },
-    /// Each flow has its own queue, so that other flows do not wait.
-    PerFlow,
-    /// They are dropped immediately.
-    Policed,
-    /// They wait, and whether the queue is managed cannot be distinguished; or other flows do not wait, and a queue for
-    /// each flow cannot be distinguished from a policer.
-    Unclear {
-        /// The length in milliseconds; `None` if other flows do not wait.
-        ms: Option<Estimate>,
-    },
-}
-
-impl QueueKind {
-    /// Returns its name in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fifo { .. } => "fifo",
-            Self::Managed { .. } => "codel",
-            Self::PerFlow => "fq_codel",
-            Self::Policed => "policer",
-            Self::Unclear { .. } => "cannot be distinguished",
-        }
-    }
-
-    /// Returns its length in milliseconds, if it has one queue for all flows.
-    pub(crate) fn length(self) -> Option<Estimate> {
-        match self {
-            Self::Fifo { ms, .. } | Self::Managed { most_ms: ms } => Some(ms),
-            Self::Unclear { ms } => ms,
-            Self::PerFlow | Self::Policed => None,
-        }
-    }
 }
 
 impl Bottleneck {

@@ -4,11 +4,12 @@ use conditions::Direction;
 use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
-use crate::bottleneck::{Bottleneck, QueueKind};
+use crate::bottleneck::Bottleneck;
 use crate::delay::{DelayFit, JitterFit};
 use crate::estimate::Estimate;
 use crate::loss::LossFit;
 use crate::parameters::Parameter;
+use crate::queue::QueueKind;
 use crate::{DirectionFit, LinkFit};
 
 impl LinkFit {

@@ -2,8 +2,8 @@
 
 use stats::order_statistics::{quantile, sorted};
 
-use crate::queue::CODEL;
-
+/// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
+pub(crate) const CODEL: (f64, f64) = (5.0, 0.1);
 /// The time between two steps of a prediction, in seconds.
 const STEP_S: f64 = 0.01;
 /// The longest load that is predicted, in seconds.

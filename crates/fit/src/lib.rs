@@ -23,7 +23,7 @@ mod queue;
 #[cfg(test)]
 mod simulated;
 
-pub use bottleneck::{Bottleneck, QueueKind};
+pub use bottleneck::Bottleneck;
 pub use capture::{is_capture, read_capture};
 pub use comparison::{
     Comparison, DelayComparison, LossComparison, ThroughputComparison, goodput, round_trips,
@@ -38,6 +38,7 @@ pub use observations::{
 };
 pub use parameters::Parameter;
 pub use profile::Origin;
+pub use queue::QueueKind;
 
 use conditions::Direction;
 

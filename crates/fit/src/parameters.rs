@@ -3,10 +3,11 @@
 use conditions::Direction;
 use serde::Serialize;
 
-use crate::bottleneck::{Bottleneck, QueueKind};
+use crate::bottleneck::Bottleneck;
 use crate::delay::{DelayFit, JitterFit, JitterLaw};
 use crate::estimate::Estimate;
 use crate::loss::LossFit;
+use crate::queue::QueueKind;
 use crate::{DIRECTIONS, DirectionFit, LinkFit};
 
 /// The word of a parameter that the observations do not show.

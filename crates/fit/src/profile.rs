@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use conditions::Direction;
 use model::{BitsPerSec, Nanos};
 
-use crate::bottleneck::{Bottleneck, QueueKind};
+use crate::bottleneck::Bottleneck;
 use crate::delay::{DelayFit, JitterLaw};
 use crate::estimate::Estimate;
 use crate::loss::LossFit;
+use crate::queue::QueueKind;
 use crate::{DIRECTIONS, LinkFit};
 
 /// The longest time that is written, in microseconds: a day.

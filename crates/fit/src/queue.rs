@@ -4,18 +4,15 @@ use conditions::Direction;
 use stats::order_statistics::{quantile, sorted};
 use stats::quantile::Quantile;
 
-use crate::bottleneck::QueueKind;
 use crate::delay::half_life;
 use crate::estimate::Estimate;
-use crate::growth::{Growth, Manager};
+use crate::growth::{CODEL, Growth, Manager};
 use crate::observations::{LoadTraffic, LoadedSession, PathObservations, Probe, index};
 
 /// The part of a load in which a strong one has filled the queue.
 const SETTLED: [f64; 2] = [0.5, 0.95];
 /// By how much waits must differ more from one kind of queue than from the other, so that the choice is clear.
 const CLEAR: f64 = 2.0;
-/// CoDel's usual target in milliseconds, and its interval in seconds (RFC 8289, section 4.4).
-pub(crate) const CODEL: (f64, f64) = (5.0, 0.1);
 /// The delay in packet times below which probes met no queue.
 const NO_QUEUE_PACKETS: f64 = 2.0;
 /// The delay that the hosts may add, in milliseconds.
@@ -26,6 +23,55 @@ const HALVINGS: u32 = 40;
 const STALL_MS: f64 = 10.0;
 /// The fewest probes beside a load from which a conclusion is drawn.
 const FEWEST: usize = 20;
+
+/// The queue of packets that exceed a rate, or their drop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum QueueKind {
+    /// They wait in one queue of this length in milliseconds; those that find it full are dropped.
+    Fifo {
+        /// The length in milliseconds.
+        ms: Estimate,
+        /// Whether the queue still grew at the end, so that it may be longer.
+        is_least: bool,
+    },
+    /// They wait in a queue that is kept short by dropping or marking, as CoDel does.
+    Managed {
+        /// The length in milliseconds that a strong load reached.
+        most_ms: Estimate,
+    },
+    /// Each flow has its own queue, so that other flows do not wait.
+    PerFlow,
+    /// They are dropped immediately.
+    Policed,
+    /// They wait, and whether the queue is managed cannot be distinguished; or other flows do not wait, and a queue for
+    /// each flow cannot be distinguished from a policer.
+    Unclear {
+        /// The length in milliseconds; `None` if other flows do not wait.
+        ms: Option<Estimate>,
+    },
+}
+
+impl QueueKind {
+    /// Returns its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fifo { .. } => "fifo",
+            Self::Managed { .. } => "codel",
+            Self::PerFlow => "fq_codel",
+            Self::Policed => "policer",
+            Self::Unclear { .. } => "cannot be distinguished",
+        }
+    }
+
+    /// Returns its length in milliseconds, if it has one queue for all flows.
+    pub(crate) fn length(self) -> Option<Estimate> {
+        match self {
+            Self::Fifo { ms, .. } | Self::Managed { most_ms: ms } => Some(ms),
+            Self::Unclear { ms } => ms,
+            Self::PerFlow | Self::Policed => None,
+        }
+    }
+}
 
 /// The observations that show the kind of queue.
 pub(crate) struct Queue<'a> {
