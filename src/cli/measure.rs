@@ -31,8 +31,6 @@ pub(crate) struct MeasureArgs {
     asked: InstrumentArgs,
 }
 
-/// The advice if this machine did not run the measurement in time.
-const AFTER_STARVATION: &str = "the numbers above may show this machine instead of the network: end other programs, then measure again";
 /// The advice if a sender did not keep its pace.
 const AFTER_SHORTFALL: &str = "the sender did not keep the rate or interval that you asked for, so the numbers above describe another test: measure again with a \
      lower rate or a longer interval, or end other programs";
@@ -46,14 +44,9 @@ impl MeasureArgs {
         let found = self.asked.measure(&session()?)?;
         let host = host.and_then(|host| host.spoilt());
         let budget = LateBudget::DEFAULT.time().into();
-        let spoilt = [
-            (host, AFTER_STARVATION),
-            (found.measurement.shortfall(budget), AFTER_SHORTFALL),
-        ];
-        let doubts: Vec<String> = spoilt
-            .into_iter()
-            .filter_map(|(cause, advice)| Some(format!("{}: {advice}", cause?)))
-            .collect();
+        let shortfall = found.measurement.shortfall(budget);
+        let shortfall = shortfall.map(|cause| format!("{cause}: {AFTER_SHORTFALL}"));
+        let doubts: Vec<String> = host.into_iter().chain(shortfall).collect();
         let written = write_json(common, &found, &doubts, json);
         show(&self.asked, &found)?;
         for doubt in doubts {

@@ -165,9 +165,7 @@ impl FitArgs {
         };
         let measured = measure::Path::find(host, &session)?.measure(limits)?;
         if let Some(cause) = watch.and_then(|watch| watch.spoilt()) {
-            warn(format_args!(
-                "{cause}: the fit may describe this machine instead of the network"
-            ));
+            warn(format_args!("{cause}"));
         }
         let Measured {
             observed,
