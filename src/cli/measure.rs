@@ -7,9 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use super::exec::SERVER_VARIABLE;
+use super::host_watch::HostWatch;
 use crate::notes::{self, note};
-use crate::testbed::StallWatch;
 use instruments::failure::{Blame, Failure};
 use instruments::iperf3::intervals;
 use instruments::measure::{CommonArgs, InstrumentArgs, MeasureOutput};
@@ -40,13 +39,12 @@ impl MeasureArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let common = self.asked.common();
         let json = prepare_json(common).or_bad_input()?;
-        let host = watch_host()?;
+        let watch = HostWatch::begin()?;
         let found = self.asked.measure(&session()?)?;
-        let host = host.and_then(|host| host.spoilt());
+        let mut doubts = watch.end();
         let budget = LateBudget::DEFAULT.time().into();
         let shortfall = found.measurement.shortfall(budget);
-        let shortfall = shortfall.map(|cause| format!("{cause}: {AFTER_SHORTFALL}"));
-        let doubts: Vec<String> = host.into_iter().chain(shortfall).collect();
+        doubts.extend(shortfall.map(|cause| format!("{cause}: {AFTER_SHORTFALL}")));
         let written = write_json(common, &found, &doubts, json);
         show(&self.asked, &found)?;
         for doubt in doubts {
@@ -55,14 +53,6 @@ impl MeasureArgs {
         written?;
         Ok(super::exit_code(found.measurement.failure.is_none()))
     }
-}
-
-/// Watches whether this machine keeps up. Behind `farwire exec`, that command does so, because here the emulator would look like another program.
-fn watch_host() -> Result<Option<StallWatch>> {
-    if std::env::var_os(SERVER_VARIABLE).is_some() {
-        return Ok(None);
-    }
-    StallWatch::begin(LateBudget::DEFAULT).map(Some)
 }
 
 fn session() -> Result<Session> {
