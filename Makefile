@@ -129,7 +129,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 build: toolchain
 	$(CARGO) build --release --locked
 
-install: $(FARWIRE) ## the program, systemd's units, manual pages and completions, below PREFIX=/usr/local; with DESTDIR=DIR for a package
+install: $(FARWIRE) ## the program, systemd's units, manual pages, completions and scenarios, below PREFIX=/usr/local; with DESTDIR=DIR for a package
 	@scripts/install $(FARWIRE) '$(PREFIX)' '$(DESTDIR)'
 
 # A program that was built is installed as it is, because root often has no toolchain.
