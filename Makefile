@@ -1,7 +1,8 @@
 # demo and test each work alone on a fresh machine: every target installs what it needs.
 
 CARGO ?= cargo
-FARWIRE = target/release/farwire
+# Cargo builds into CARGO_TARGET_DIR, if it is set.
+FARWIRE = $(or $(CARGO_TARGET_DIR),target)/release/farwire
 OUT ?= out
 # Where `make install` puts files; DESTDIR comes before PREFIX, for packages.
 PREFIX ?= /usr/local
