@@ -247,10 +247,13 @@ fn errors_of_conditions_contain_advice() {
     refused::<ReorderSpec>("5%,gap=3,gap=4", "gap: given twice");
     refused::<DuplicateSpec>("1%,delay=5", "delay: `5` has no unit");
     refused::<DuplicateSpec>("1%,5ms", "share, delay");
-    refused::<CorruptSpec>("0.1%,bits=0", "bits: ");
+    refused::<CorruptSpec>(
+        "0.1%,bits=0",
+        "bits: expected a whole number from 1 to 255",
+    );
     refused::<CorruptSpec>(
         "0.1%,bits=256",
-        "bits: expected a whole number from 0 to 255",
+        "bits: expected a whole number from 1 to 255",
     );
     refused::<CorruptSpec>("0.1%,repair=yes", "repair: expected true or false");
     refused::<CorruptSpec>("0.1%,repair,repair", "repair: given twice");

@@ -22,8 +22,10 @@ macro_rules! whole_numbers {
             let number = whole
                 .and_then(|number| <$type>::try_from(number).ok())
                 .ok_or_else(|| {
-                    let range = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
-                    self.is_no(&range)
+                    // serde's words for a type such as NonZeroU8.
+                    let is_nonzero = (&visitor as &dyn Expected).to_string().starts_with("a nonzero ");
+                    let least = if is_nonzero { 1 } else { <$type>::MIN };
+                    self.is_no(&format!("a whole number from {least} to {}", <$type>::MAX))
                 })?;
             self.visit(|_| visitor.$visit(number))
         }
