@@ -10,6 +10,11 @@ use super::tagged::{KIND, THROUGH_NODE};
 use super::{Entry, Node, Value};
 use crate::error::{Error, PathStep, Problem};
 
+/// The keys of jitter that only a table has: the file and the values of a distribution.
+const ONLY_IN_TABLES: [&str; 2] = ["file", "values"];
+/// The advice about a share in the place of netem's correlation of delays.
+const SIMILAR: &str = "for similar delays of neighbouring packets, write half-life=50ms, the time after which they are half as similar";
+
 /// Implements the deserializer for integers, each with its range.
 macro_rules! whole_numbers {
     ($($method:ident: $type:ty => $visit:ident,)+) => {$(
@@ -187,6 +192,14 @@ impl Error {
             self.path.remove(0);
         }
         self.span = None;
+        if let Problem::UnknownKey { key, known, place } = &mut *self.problem {
+            let is_jitter = known.iter().any(|known| known == "half_life");
+            known.retain(|known| !is_jitter || !ONLY_IN_TABLES.contains(&known.as_str()));
+            // tc-netem(8) has a correlation there.
+            if is_jitter && key.ends_with('%') {
+                *place = Some(SIMILAR.to_owned());
+            }
+        }
         Self::new(Problem::InText { error: self, right })
     }
 }
