@@ -39,10 +39,14 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
 
 /// Returns the note on how to read the tables and where the full report is.
 pub(super) fn note(analysis: &Analysis<'_>) -> String {
+    let more = "for more, use --details or open the report";
+    if figure_tables::tables(analysis).is_empty() {
+        return more.to_owned();
+    }
     let reference = analysis.record.plan().reference.as_ref();
     let change = reference.map(|case| format!("Δ: compared with {case}; "));
     format!(
-        "±, [low, high]: 95 % interval; {}for more, use --details or open the report",
+        "±, [low, high]: 95 % interval; {}{more}",
         change.unwrap_or_default()
     )
 }

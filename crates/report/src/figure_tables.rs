@@ -81,7 +81,9 @@ pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
     let tables = instruments
         .into_iter()
         .map(|instrument| table(analysis, &instrument.name, &instrument.profile));
-    tables.filter(|table| !table.rows.is_empty()).collect()
+    // Without a valid run, no case has a figure.
+    let has_figures = |table: &FigureTable<'_>| !table.rows.is_empty() && !table.columns.is_empty();
+    tables.filter(has_figures).collect()
 }
 
 fn table<'a>(

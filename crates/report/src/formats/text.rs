@@ -42,7 +42,9 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     let tables = values.iter().map(|values| values.table(true));
     let judged = [verdicts(&analysis), expectations(&analysis)];
     text += &blocks(tables.chain(judged), terminal);
-    text += &prose(LEGEND, terminal);
+    if !values.is_empty() {
+        text += &prose(LEGEND, terminal);
+    }
     if let Some(reference) = &record.plan().reference {
         text += &prose(&format!("reference: {reference}"), terminal);
     }
@@ -78,7 +80,7 @@ fn opening(analysis: &Analysis<'_>, terminal: Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::{late_pings, record};
+    use crate::analysis::tests::{late_pings, record, spoil};
     use record::expectation::Criterion;
 
     const COLOURED: Terminal = Terminal {
@@ -158,6 +160,20 @@ mod tests {
             long.contains("\nslow: 2 of 4 attempts failed or were invalid, and 2 were repeated"),
             "{long}"
         );
+    }
+
+    #[test]
+    fn a_record_without_a_valid_run_has_no_table_of_figures_and_no_legend() {
+        let mut record = record();
+        for run in &mut record.runs {
+            spoil(run, "the ring dropped 3");
+        }
+        for details in [false, true] {
+            let text = unwrapped(&text(&record, details, Terminal::NONE));
+            assert!(!text.contains("[low, high]"), "{text}");
+            let again = "farwire run --resume out/small --redo-invalid";
+            assert!(text.contains(again), "{text}");
+        }
     }
 
     #[test]
