@@ -6,7 +6,7 @@ use super::commands::Place;
 use super::devices::{ClassNode, Device, Devices, FilterNode, QdiscNode};
 use super::filters::{Matched, Target};
 use super::ids::ClassId;
-use super::qdiscs::{LeafQueue, Prio, Qdisc, Shaper, Tbf};
+use super::qdiscs::{HtbClass, LeafQueue, Prio, Qdisc, Shaper, Tbf};
 use super::report::Report;
 use crate::condition::{
     AqmSpec, NetemAtSpec, NetemSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec,
@@ -286,10 +286,24 @@ impl<'d> Converter<'d> {
             _ => QueueLimit::Packets(self.queue),
         };
         let shaper = self.most(class);
+        self.note_burst(&class.class, shaper);
         // htb lets a packet pass that is longer than the burst.
         let (rate, _) = rate_of(shaper);
         path.shape(rate, shaper, queue);
         path
+    }
+
+    /// Notes how the burst of a class, which passes by `shaper`, differs from tc's (tc-htb(8)).
+    fn note_burst(&mut self, class: &HtbClass, shaper: &Shaper) {
+        match (class.has_burst, shaper.burst) {
+            (true, None) => self.report.remark(
+                "The burst of a class of htb is left out: in tc it lasts at the speed of its ceil, which is the rate here. A cburst is a burst at the speed of the device.",
+            ),
+            (true, Some(_)) if class.ceil.bytes_per_s > shaper.bytes_per_s => self.report.remark(
+                "In tc, the burst of a class of htb leaves at the speed of its ceil. In farwire, it leaves without waiting.",
+            ),
+            (true, Some(_)) | (false, _) => {}
+        }
     }
 
     fn prio(&mut self, node: &QdiscNode, prio: &Prio) -> Direction {

@@ -70,7 +70,7 @@ fn netem_comes_before_a_shaper_whether_it_is_above_or_below() {
     same(
         "tc qdisc add dev eth0 root handle 1: netem loss 1%\n\
          tc qdisc add dev eth0 parent 1:1 handle 2: htb default 1\n\
-         tc class add dev eth0 parent 2: classid 2:1 htb rate 2mbit burst 15k",
+         tc class add dev eth0 parent 2: classid 2:1 htb rate 2mbit burst 15k cburst 15k",
         "[up]\nnetem = 'loss 1%'\nnetem_at = 'before-rate'\nrate = '2mbit,burst=15KiB'\nqueue = '1000pkt'",
     );
 }
@@ -108,6 +108,47 @@ fn shapers_have_their_queues_and_what_they_count() {
          tc class add dev eth0 parent 1:1 classid 1:10 htb rate 1mbit ceil 5mbit",
         "[up]\nrate = '4mbit'\nqueue = '1000pkt'",
     );
+}
+
+#[test]
+fn a_burst_of_htb_is_one_at_the_speed_of_the_device() {
+    let top = "tc class add dev eth0 parent 1: classid 1:10 htb";
+    let below = "tc class add dev eth0 parent 1: classid 1:1 htb rate 50mbit\n\
+                 tc class add dev eth0 parent 1:1 classid 1:10 htb";
+    for (class, options, rate, remark) in [
+        (top, "rate 5mbit burst 15k", "5mbit", "is left out"),
+        (top, "rate 5mbit cburst 15k", "5mbit", ""),
+        (
+            top,
+            "rate 5mbit burst 9k cburst 15k",
+            "5mbit,burst=9KiB",
+            "",
+        ),
+        (
+            top,
+            "rate 5mbit ceil 10mbit burst 15k",
+            "5mbit,burst=15KiB",
+            "at the speed of its ceil. In farwire",
+        ),
+        (below, "rate 5mbit burst 15k", "5mbit", "is left out"),
+        (
+            below,
+            "rate 5mbit ceil 10mbit cburst 15k",
+            "10mbit,burst=15KiB",
+            "",
+        ),
+    ] {
+        let script =
+            format!("tc qdisc add dev eth0 root handle 1: htb default 10\n{class} {options}");
+        same(
+            &script,
+            &format!("[up]\nrate = '{rate}'\nqueue = '1000pkt'"),
+        );
+        let remarks = converted(&script).remarks.join(" ");
+        assert!(remarks.contains(remark), "{script}: {remarks}");
+        let is_noted = remarks.contains("burst of a class of htb");
+        assert_eq!(is_noted, !remark.is_empty(), "{script}: {remarks}");
+    }
 }
 
 #[test]
