@@ -133,9 +133,15 @@ impl<'d> Converter<'d> {
             queue,
             report,
         };
-        device
-            .root()
-            .map_or_else(Direction::default, |root| converter.qdisc(root))
+        let root = device.root();
+        let direction = root.map_or_else(Direction::default, |root| converter.qdisc(root));
+        let has_queue = direction.paths().any(|path| path.queue.is_some());
+        if has_queue && !direction.has_rate() {
+            converter.report.remark(
+                "A queue is left out: in tc it fills at the speed of the device, and a link without a rate has no queue.",
+            );
+        }
+        direction
     }
 
     fn qdisc(&mut self, node: &QdiscNode) -> Direction {
@@ -426,9 +432,11 @@ impl<'d> Converter<'d> {
 fn differing(mut path: Path, rest: &Path, line: usize, report: &mut Report) -> Path {
     if rest.netem.is_some() && path.netem.is_none() {
         path.netem = Some(Netem::PLAIN);
+        report.remark("`netem = \"limit 1000\"` does nothing: packets of its rule pass without the netem of the others.");
     }
     if rest.rate.is_some() && path.rate.is_none() {
-        report.lack(line, "packets without a rate beside others with one");
+        let what = "packets without a rate beside others with one: here they wait in the queue of that rate";
+        report.lack(line, what);
     }
     if path.rate.is_some() && rest.rate_at.is_some() && path.rate_at.is_none() {
         path.rate_at = Some(RateAtSpec(Framing::L2));

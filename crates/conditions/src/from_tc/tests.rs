@@ -394,6 +394,26 @@ fn what_classes_share_in_tc_is_named() {
 }
 
 #[test]
+fn what_bands_have_instead_is_said() {
+    let script = "tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
+                  tc qdisc add dev eth0 parent 1:1 netem delay 9ms\n\
+                  tc qdisc add dev eth0 parent 1:2 pfifo limit 100\n\
+                  tc filter add dev eth0 parent 1: protocol ip flower ip_proto udp classid 1:2";
+    let FromTc { remarks, lacks, .. } = converted(script);
+    assert!(lacks.is_empty(), "{lacks:?}");
+    let remarks = remarks.join(" ");
+    assert!(
+        remarks.contains("`netem = \"limit 1000\"` does nothing"),
+        "{remarks}"
+    );
+    assert!(remarks.contains("A queue is left out"), "{remarks}");
+    let shaped = script.replace("netem delay 9ms", "tbf rate 1mbit burst 10k limit 9k");
+    assert!(
+        lack(&shaped).ends_with("beside others with one: here they wait in the queue of that rate")
+    );
+}
+
+#[test]
 fn filters_on_addresses_are_rules_for_one_direction() {
     let prio = "tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
                 tc qdisc add dev eth0 parent 1:3 handle 30: netem delay 200ms\n";
