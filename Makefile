@@ -1,7 +1,8 @@
 # demo and test each work alone on a fresh machine: every target installs what it needs.
 
 CARGO ?= cargo
-FARWIRE = target/release/farwire
+# Cargo builds into CARGO_TARGET_DIR, if it is set.
+FARWIRE = $(or $(CARGO_TARGET_DIR),target)/release/farwire
 OUT ?= out
 # Where `make install` puts files; DESTDIR comes before PREFIX, for packages.
 PREFIX ?= /usr/local
@@ -133,7 +134,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 build: toolchain
 	$(CARGO) build --release --locked
 
-install: $(FARWIRE) ## the program, systemd's units, manual pages and completions, below PREFIX=/usr/local; with DESTDIR=DIR for a package
+install: $(FARWIRE) ## the program, systemd's units, manual pages, completions and scenarios, below PREFIX=/usr/local; with DESTDIR=DIR for a package
 	@scripts/install $(FARWIRE) '$(PREFIX)' '$(DESTDIR)'
 
 # A program that was built is installed as it is, because root often has no toolchain.

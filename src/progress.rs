@@ -60,13 +60,18 @@ impl ProgressLine {
 
     /// Reports that a run ended.
     pub(crate) fn finish(&mut self, what: &str) {
+        self.attempt(what);
         self.done += 1;
-        let line = format!("[{}/{}] {what}", self.done, self.total);
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
+    /// Reports that an attempt at a run ended, after which there is another one. The counts stay as they are.
+    pub(crate) fn attempt(&self, what: &str) {
+        let line = format!("[{}/{}] {what}", self.done + 1, self.total);
         match &self.bar {
-            Some(bar) => {
-                bar.println(printable(&line));
-                bar.inc(1);
-            }
+            Some(bar) => bar.println(printable(&line)),
             None => note(line),
         }
     }

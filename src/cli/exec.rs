@@ -22,6 +22,7 @@ use super::args::headings;
 use super::args::host_network::HostNetworkArgs;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::screen::{LiveScreen, TuiArg};
+use super::host_watch::{SERVER_VARIABLE, WatchedCommands};
 use crate::exit::ENV_FAILED;
 use crate::forward::thread::EMULATOR_DIED;
 use crate::host_network::{self, HOST_NAME, JoinedHost};
@@ -86,8 +87,6 @@ pub(crate) struct ExecArgs {
 
 /// The heading of the options of the far end and its network.
 const BED_HEADING: &str = "Test bed";
-/// The variable that tells the command the far end's address.
-pub(super) const SERVER_VARIABLE: &str = "FARWIRE_SERVER";
 /// The longest time until the far end's command listens.
 const FAR_PATIENCE: Duration = Duration::from_secs(2);
 /// The exit code if the user leaves before the command runs: 128 plus the number of SIGTERM.
@@ -227,6 +226,7 @@ impl ExecArgs {
         Console { output, leaves }: Console<'_>,
         joined: Option<&JoinedHost>,
     ) -> Result<u8> {
+        let mut watched = WatchedCommands::listen(bed, self.forwarder.late_budget())?;
         let is_shell = self.command.is_empty();
         let mut command = if is_shell {
             contain::shell(bed.client(), users_shell())?
@@ -263,6 +263,7 @@ impl ExecArgs {
                 bail!("{why}");
             }
             joined.map_or(Ok(()), JoinedHost::check)?;
+            watched.serve();
             let left = leaves.load(Ordering::Relaxed);
             if left > 1 {
                 return Ok(KILLED);

@@ -32,8 +32,8 @@ pub(crate) struct LinkArgs {
     /// Convert the tc commands of a script (- for standard input) to a link file
     ///
     /// Convert the tc commands of a script (- for standard input) to a link file on standard output. Lines without an equivalent are
-    /// named on standard error, and the exit code is 1 then
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "as_netem"])]
+    /// named on standard error, and the exit code is 1 then. With --json, they are also in the JSON, beside the link
+    #[arg(long, value_name = "FILE", conflicts_with = "as_netem")]
     from_tc: Option<PathBuf>,
     /// Write everything as JSON to FILE (- for standard output, instead of text)
     #[arg(long, value_name = "FILE")]
@@ -47,7 +47,7 @@ impl LinkArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         if let Some(script) = &self.from_tc {
-            return from_tc(script, &spec);
+            return from_tc(script, &spec, self.json.as_deref());
         }
         if self.as_netem {
             return as_netem(&spec);
@@ -62,8 +62,9 @@ impl LinkArgs {
 /// The longest script, in bytes.
 const LONGEST_SCRIPT: u64 = 1 << 20;
 
-/// Prints the link file for a script. Standard error has the lines without an equivalent. `beside` are conditions of the command line.
-fn from_tc(script: &Path, beside: &LinkSpec) -> Result<ExitCode, Failure> {
+/// Prints the link file for a script. Standard error and `json` have the lines without an equivalent. `beside` are conditions of the
+/// command line.
+fn from_tc(script: &Path, beside: &LinkSpec, json: Option<&Path>) -> Result<ExitCode, Failure> {
     if *beside != LinkSpec::default() {
         return Err(Failure::bad_input(
             "--from-tc takes all conditions from the script: leave the others out, or add them to the file",
@@ -73,7 +74,8 @@ fn from_tc(script: &Path, beside: &LinkSpec) -> Result<ExitCode, Failure> {
     let text = script_text(script).with_context(|| format!("{name}: cannot read"));
     let converted = FromTc::read(&text.or_bad_input()?);
     let converted = converted.with_context(|| name.to_string()).or_bad_input()?;
-    output::write(None, &converted.to_file().or_bad_input()?)?;
+    let file = converted.to_file().or_bad_input()?;
+    super::show(json, &converted, &file, io::sink())?;
     for Lack { line, what } in &converted.lacks {
         note(format_args!(
             "farwire: {name}:{line}: no equivalent: {what}"

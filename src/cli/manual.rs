@@ -249,6 +249,10 @@ static ALL: &[(&str, Facts)] = &[
                     "out/index.html",
                     "The reports of several scenarios that ran together.",
                 ),
+                (
+                    "PREFIX/share/farwire/scenarios/",
+                    "The scenarios that ship. PREFIX is /usr for packages, else /usr/local.",
+                ),
                 SOCKETS,
             ],
             see_also: EXPERIMENT_PAGES,

@@ -7,9 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use super::exec::SERVER_VARIABLE;
+use super::host_watch::HostWatch;
 use crate::notes::{self, note};
-use crate::testbed::StallWatch;
 use instruments::failure::{Blame, Failure};
 use instruments::iperf3::intervals;
 use instruments::measure::{CommonArgs, InstrumentArgs, MeasureOutput};
@@ -31,8 +30,6 @@ pub(crate) struct MeasureArgs {
     asked: InstrumentArgs,
 }
 
-/// The advice if this machine did not run the measurement in time.
-const AFTER_STARVATION: &str = "the numbers above may show this machine instead of the network: end other programs, then measure again";
 /// The advice if a sender did not keep its pace.
 const AFTER_SHORTFALL: &str = "the sender did not keep the rate or interval that you asked for, so the numbers above describe another test: measure again with a \
      lower rate or a longer interval, or end other programs";
@@ -42,18 +39,12 @@ impl MeasureArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let common = self.asked.common();
         let json = prepare_json(common).or_bad_input()?;
-        let host = watch_host()?;
+        let watch = HostWatch::begin()?;
         let found = self.asked.measure(&session()?)?;
-        let host = host.and_then(|host| host.spoilt());
+        let mut doubts = watch.end();
         let budget = LateBudget::DEFAULT.time().into();
-        let spoilt = [
-            (host, AFTER_STARVATION),
-            (found.measurement.shortfall(budget), AFTER_SHORTFALL),
-        ];
-        let doubts: Vec<String> = spoilt
-            .into_iter()
-            .filter_map(|(cause, advice)| Some(format!("{}: {advice}", cause?)))
-            .collect();
+        let shortfall = found.measurement.shortfall(budget);
+        doubts.extend(shortfall.map(|cause| format!("{cause}: {AFTER_SHORTFALL}")));
         let written = write_json(common, &found, &doubts, json);
         show(&self.asked, &found)?;
         for doubt in doubts {
@@ -62,14 +53,6 @@ impl MeasureArgs {
         written?;
         Ok(super::exit_code(found.measurement.failure.is_none()))
     }
-}
-
-/// Watches whether this machine keeps up. Behind `farwire exec`, that command does so, because here the emulator would look like another program.
-fn watch_host() -> Result<Option<StallWatch>> {
-    if std::env::var_os(SERVER_VARIABLE).is_some() {
-        return Ok(None);
-    }
-    StallWatch::begin(LateBudget::DEFAULT).map(Some)
 }
 
 fn session() -> Result<Session> {

@@ -9,6 +9,7 @@ mod emulate;
 mod exec;
 mod fit;
 mod help;
+mod host_watch;
 mod link;
 mod links;
 mod man;

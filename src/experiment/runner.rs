@@ -122,13 +122,13 @@ pub(crate) fn run(
                     return Ok(());
                 }
                 pending.times.add(planned.case, elapsed);
-                progress.finish(&format!(
-                    "{}: {}",
-                    label(&planned),
-                    outcome_line(&run, planned.case)
-                ));
+                let line = format!("{}: {}", label(&planned), outcome_line(&run, planned.case));
                 writer.keep(&run)?;
                 record.runs.push(run);
+                match pending.is_missing(&record.latest(), &planned) {
+                    true => progress.attempt(&format!("{line}; it is attempted again")),
+                    false => progress.finish(&line),
+                }
                 watch.ended(record, &planned.case.name);
             }
         }

@@ -11,17 +11,24 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
     };
     let rest = LinkSpec {
         both: Layer::default(),
+        rules: Vec::new(),
         ..spec.clone()
     };
-    let parts: Vec<String> = [(each_way, " in each direction"), (rest, "")]
+    let own: Vec<String> = [(each_way, " in each direction"), (rest, "")]
         .into_iter()
         .filter(|(part, _)| *part != LinkSpec::default())
         .map(|(part, how)| report::link(&part) + how)
         .collect();
-    if parts.is_empty() {
-        "no conditions".to_owned()
-    } else {
-        parts.join(", ")
+    let rules = LinkSpec {
+        rules: spec.rules.clone(),
+        ..LinkSpec::default()
+    };
+    // A semicolon shows where the conditions of the packets of a rule end.
+    match (own.is_empty(), spec.rules.is_empty()) {
+        (true, true) => "no conditions".to_owned(),
+        (false, true) => own.join(", "),
+        (true, false) => report::link(&rules),
+        (false, false) => format!("{}; {}", own.join(", "), report::link(&rules)),
     }
 }
 
@@ -138,6 +145,19 @@ pub(crate) fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_conditions_in_force_are_those_of_the_link_and_then_those_of_each_rule() {
+        let line = |text: &str| in_force(&toml::from_str(text).unwrap());
+        let rule = "[[rules]]\nmatch = 'tcp port 80'\nname = 'web'\ndelay = '40ms'\n";
+        let own = "up = { delay = '10ms', rate = '1mbit' }\n";
+        assert_eq!(line(""), "no conditions");
+        assert_eq!(line(rule), "rule web: delay 40ms");
+        assert_eq!(
+            line(&format!("loss = '1%'\n{own}{rule}")),
+            "loss 1% in each direction, up delay 10ms, up rate 1mbit; rule web: delay 40ms"
+        );
+    }
 
     fn flags(text: &str) -> Option<String> {
         command_line(&toml::from_str(text).unwrap())

@@ -20,6 +20,9 @@ const STALL: Duration = Duration::from_millis(10);
 /// The largest share of a run that may pass in stalls. Above it, the results say more about the
 /// machine than about the link.
 const MOST: f64 = 0.05;
+/// The consequence of a starved host, and the advice.
+const CONSEQUENCE: &str = "so the figures may show this machine instead of the network: end other programs, or use a machine that is less busy, then \
+     measure again";
 
 /// A watch for stalls. Its thread only sleeps, like those of instruments, and counts how late it is
 /// woken.
@@ -79,7 +82,8 @@ impl StallWatch {
         })
     }
 
-    /// Returns the reason why the measurements up to now cannot be trusted, if there is one.
+    /// Returns the reason why the measurements up to now cannot be trusted, if there is one, with advice.
+    /// It is the same sentence in every command.
     pub(crate) fn spoilt(&self) -> Option<String> {
         let processors = self.before.zip(ProcessorTime::now());
         let stalls = HostStalls {
@@ -88,7 +92,7 @@ impl StallWatch {
             stalled: Duration::from_nanos(self.stalled_ns.load(Ordering::Relaxed)),
             processors: processors.and_then(|(before, now)| now.since(before)),
         };
-        stalls.spoil()
+        stalls.in_words()
     }
 }
 
@@ -99,6 +103,11 @@ fn limit(late_budget: LateBudget) -> Duration {
 }
 
 impl HostStalls {
+    /// Returns what spoilt the run, what follows from it, and what to do.
+    fn in_words(self) -> Option<String> {
+        self.spoil().map(|cause| format!("{cause}, {CONSEQUENCE}"))
+    }
+
     fn spoil(self) -> Option<String> {
         let share = self.stalled.as_secs_f64() / self.elapsed.as_secs_f64();
         if share <= MOST {
@@ -160,6 +169,16 @@ mod tests {
         );
         let cause = stalls(71, None).spoil().unwrap();
         assert!(!cause.contains("virtual"), "{cause}");
+    }
+
+    #[test]
+    fn a_cause_is_followed_by_what_it_means_and_what_to_do() {
+        assert_eq!(stalls(50, None).in_words(), None);
+        assert_eq!(
+            stalls(71, None).in_words().unwrap(),
+            "the host was starved of CPU: a thread waited for 7.1 % of the run, in stalls of more than 10 ms, so the figures may show \
+             this machine instead of the network: end other programs, or use a machine that is less busy, then measure again"
+        );
     }
 
     #[test]

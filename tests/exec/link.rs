@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
@@ -222,6 +222,28 @@ socket.create_connection(('10.77.0.2', 9))";
 /// Two threads for each processor, so that another ordinary thread has to wait for its turn.
 #[test_support::test(serial, Namespaces)]
 fn a_host_whose_other_programs_leave_nothing_idle_is_told_to_be_starved() -> Result<()> {
+    let mut command = process::farwire();
+    let output = beside_busy_programs(command.args(["exec", "--", "sleep", "1"]))?;
+    has(&stderr(&output), "the host was starved of CPU")
+}
+
+/// exec watches the host for the instrument, which would take the emulator for another program.
+#[test_support::test(serial, Namespaces)]
+fn an_instrument_behind_a_link_says_that_the_host_was_starved() -> Result<()> {
+    let mut command = process::farwire();
+    command.args(["exec", "--", process::program()]);
+    command.args("measure ping 10.77.0.2 -c 50 -i 20ms --json -".split(' '));
+    let output = beside_busy_programs(&mut command)?;
+    let measurement: Value = serde_json::from_slice(&output.stdout)?;
+    let machine = measurement["facts"]["machine"].as_str();
+    let machine = machine.with_context(|| measurement["facts"].to_string())?;
+    has(machine, "the host was starved of CPU")?;
+    has(machine, "so the figures may show this machine")?;
+    has(&stderr(&output), "the host was starved of CPU")
+}
+
+/// Runs a command beside two busy programs for each processor.
+fn beside_busy_programs(command: &mut Command) -> Result<Output> {
     let busy = || {
         let mut command = Command::new("sh");
         command.args(["-c", "while :; do :; done"]);
@@ -229,11 +251,9 @@ fn a_host_whose_other_programs_leave_nothing_idle_is_told_to_be_starved() -> Res
     };
     let count = 2 * thread::available_parallelism()?.get();
     let others: Vec<_> = (0..count).map(|_| busy()).collect::<Result<_, _>>()?;
-    let mut command = process::farwire();
-    let output = process::succeeds(command.args(["exec", "--", "sleep", "1"]))?;
+    let output = process::succeeds(command)?;
     drop(others);
-    has(&stderr(&output), "the host was starved of CPU")?;
-    Ok(())
+    Ok(output)
 }
 
 #[test_support::test(Namespaces, Tool("ping"))]

@@ -128,6 +128,17 @@ fn a_tc_script_from_standard_input_becomes_a_link_and_what_has_no_equivalent_is_
     let output = process::run_with(farwire().args(["link", "--from-tc", "-"]), input)?;
     process::ends_with(&output, 1, "-:2: no equivalent: the qdisc sfq")?;
     has(&stdout(&output), "[up]\nnetem = \"delay 10ms\"\n")?;
+    let mut as_json = farwire();
+    as_json.args(["link", "--json", "-", "--from-tc"]);
+    let output = process::run(as_json.arg(script.path()))?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let converted: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(
+        converted["link"]["up"]["netem"] == "delay 10ms",
+        "{converted}"
+    );
+    let lacks = serde_json::json!([{ "line": 2, "what": "the qdisc sfq" }]);
+    ensure!(converted["no_equivalent"] == lacks, "{converted}");
     let mut both = farwire();
     both.args(["link", "--delay", "1ms", "--from-tc"])
         .arg(script.path());

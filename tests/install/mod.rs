@@ -32,6 +32,7 @@ fn everything_is_below_the_prefix_and_readable_for_all() -> Result<()> {
         "share/bash-completion/completions/farwire",
         "share/zsh/site-functions/_farwire",
         "share/fish/vendor_completions.d/farwire.fish",
+        "share/farwire/scenarios/bufferbloat.toml",
         "lib/systemd/system/farwire-serve.service",
         "lib/systemd/system/farwire-emulate@.service",
         "bin/farwire",

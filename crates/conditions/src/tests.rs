@@ -793,7 +793,7 @@ fn rules_share_the_rate_by_weight() {
         (
             "rate = '1mbit'",
             "weight = 256",
-            "expected a whole number from",
+            "expected a whole number from 1 to 255",
         ),
         (
             "loss = '1%'",

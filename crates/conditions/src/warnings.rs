@@ -1,7 +1,8 @@
 //! Effects of conditions that differ from what their words suggest.
 
 use model::{
-    Behaviour, Bottleneck, Bytes, Delay, Effect, Framing, LinkConfig, Nanos, Ordering, QueueLimit,
+    Behaviour, BitsPerSec, Bottleneck, Bytes, Delay, Effect, Framing, LinkConfig, Nanos, Ordering,
+    PathSpec, QueueLimit, StageSpec,
 };
 
 use crate::LinkSpec;
@@ -20,9 +21,13 @@ const GAP: Nanos = Nanos::from_millis(1);
 /// slow rates, and deviations of netem from its options. Each is a line that begins with the stages that it concerns.
 pub fn of_link(link: &LinkConfig) -> Vec<String> {
     let mut known: Vec<(String, Vec<&str>)> = Vec::new();
-    for stage in link.paths.iter().flat_map(|path| &path.stages) {
+    let stages = link.paths.iter().flat_map(|path| {
+        let slowest = slowest(path);
+        path.stages.iter().map(move |stage| (stage, slowest))
+    });
+    for (stage, slowest) in stages {
         // The effects of a schedule or of a trace would all have nearly the same notes.
-        let mut notes = stage.effects().map(of_effect);
+        let mut notes = stage.effects().map(|effect| of_effect(effect, slowest));
         let first = notes.find(|lines| !lines.is_empty());
         for line in first.into_iter().flatten() {
             let place = known
@@ -88,14 +93,31 @@ pub fn of_time(spec: &LinkSpec, time: Nanos, run: &str) -> Vec<String> {
     lines
 }
 
-fn of_effect(effect: &Effect) -> Vec<String> {
+/// Returns the rate of the slowest stage of a path that always has one: the greatest rate of its schedule.
+fn slowest(path: &PathSpec) -> Option<BitsPerSec> {
+    let rate_of = |effect: &Effect| -> Option<BitsPerSec> {
+        let behaviour = effect.behaviour();
+        match behaviour.netem {
+            // Packets that wait for the rate of netem count towards its limit.
+            Some(_) => None,
+            None => behaviour.bottleneck?.rate(FULL_FRAME),
+        }
+    };
+    let greatest = |stage: &StageSpec| {
+        let rates: Option<Vec<BitsPerSec>> = stage.effects().map(rate_of).collect();
+        rates?.into_iter().max()
+    };
+    path.stages.iter().filter_map(greatest).min()
+}
+
+fn of_effect(effect: &Effect, slowest: Option<BitsPerSec>) -> Vec<String> {
     let behaviour = effect.behaviour();
     let of_queue = of_queue(&behaviour);
     let Behaviour { delay, netem, .. } = behaviour;
     let of_delay = delay.map(of_delay).into_iter().flatten();
     of_delay
         .chain(of_queue)
-        .chain(netem.map(netem::notes).into_iter().flatten())
+        .chain(netem.into_iter().flat_map(|of| netem::notes(of, slowest)))
         .collect()
 }
 
@@ -288,6 +310,21 @@ mod tests {
         assert!(notes("hold", 10)[0].ends_with("its last conditions stay then"));
         assert!(notes("clear", 10)[0].ends_with("no longer apply then"));
         assert!(notes("loop", 4).is_empty());
+    }
+
+    #[test]
+    fn a_limit_of_netem_is_noted_only_if_more_would_pass() {
+        let limit = |text: &str| {
+            let lines = warnings(&format!("netem = 'delay 40ms'\n{text}"));
+            lines.iter().any(|line| line.contains("limit 1000"))
+        };
+        assert!(limit(""));
+        // 1,000 full frames in 40 ms are 302 Mbit/s.
+        assert!(!limit("rate = '10mbit'\nqueue = '100pkt'"));
+        assert!(limit("rate = '1gbit'"));
+        assert!(limit(
+            "rate = '10mbit'\nqueue = '100pkt'\nschedule = [{ at = '1s', rate = '1gbit' }]"
+        ));
     }
 
     #[test]

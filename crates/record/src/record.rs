@@ -420,6 +420,19 @@ impl Record {
         last.map_or(self.head.plan.late_budget, |change| change.late_budget)
     }
 
+    /// Returns the greatest late budget by which a run of this record was judged: the plan's, or that of a change.
+    pub fn greatest_late_budget(&self) -> LateBudget {
+        let changes = self.late_budgets.iter().map(|change| change.late_budget);
+        let planned = self.head.plan.late_budget;
+        changes.fold(planned, |greatest, budget| {
+            if budget.time() > greatest.time() {
+                budget
+            } else {
+                greatest
+            }
+        })
+    }
+
     /// Returns the run that counts for every case and repeat.
     pub fn latest(&self) -> Latest<'_> {
         Latest::of(&self.runs)

@@ -334,6 +334,22 @@ impl Summary {
         })
     }
 
+    /// Returns a message if the emulator itself has lost packets since `before`, an earlier summary of the same link, with
+    /// advice if there is any.
+    pub fn own_loss_since(&self, before: &Self) -> Option<String> {
+        let direction = |now: &DirectionSummary, before: &DirectionSummary| DirectionSummary {
+            emulator_lost: losses_since(&now.emulator_lost, &before.emulator_lost),
+            ..DirectionSummary::default()
+        };
+        let since = Self {
+            up: direction(&self.up, &before.up),
+            down: direction(&self.down, &before.down),
+            rings_full: losses_since(&self.rings_full, &before.rings_full),
+            ..Self::default()
+        };
+        since.own_loss()
+    }
+
     /// Returns the reason why the traffic of this link as a whole cannot be trusted, if there is one.
     pub fn invalid(&self) -> Option<String> {
         if let Some(lost) = self.own_loss() {
@@ -354,6 +370,21 @@ impl Summary {
     }
 }
 
+/// Returns the losses that have come since those of `before`.
+fn losses_since(now: &[OwnLoss], before: &[OwnLoss]) -> Vec<OwnLoss> {
+    let since = |lost: &OwnLoss| {
+        let former = before.iter().find(|former| former.cause == lost.cause);
+        let count = lost
+            .count
+            .saturating_sub(former.map_or(0, |former| former.count));
+        (count > 0).then(|| OwnLoss {
+            cause: lost.cause.clone(),
+            count,
+        })
+    };
+    now.iter().filter_map(since).collect()
+}
+
 impl OwnLoss {
     /// Returns advice that would have prevented the loss, if there is any.
     fn help(&self) -> Option<&'static str> {
@@ -361,7 +392,7 @@ impl OwnLoss {
             "memory limit" => Some("increase --held-memory"),
             "overload" | "intake overload" => Some(
                 "it could not keep up with its packets and dropped those that waited longer than --late-limit allows: \
-                 give it less traffic or a faster processor",
+                 give the link a rate (--rate), or use less traffic or a faster processor",
             ),
             cause if cause.starts_with("receive ring of") => Some(
                 "it got no processor until its receive rings were full: give it its own core, or real-time priority (as root)",
@@ -698,4 +729,30 @@ fn write_missing(f: &mut fmt::Formatter<'_>, not_kept: u64, why: &str) -> fmt::R
         write!(f, "; {not_kept} not written: {why}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_packets_that_the_emulator_has_lost_since_an_earlier_summary_count() {
+        let lost = |cause: &str, count| OwnLoss {
+            cause: cause.to_owned(),
+            count,
+        };
+        let summary = |up: Vec<OwnLoss>| Summary {
+            up: DirectionSummary {
+                emulator_lost: up,
+                ..DirectionSummary::default()
+            },
+            ..Summary::default()
+        };
+        let before = summary(vec![lost("overload", 3)]);
+        assert_eq!(before.own_loss_since(&before), None);
+        let now = summary(vec![lost("memory limit", 2), lost("overload", 10)]);
+        let words = now.own_loss_since(&before).unwrap();
+        let start = "the emulator itself lost packets (up: 2 x memory limit, up: 7 x overload)";
+        assert!(words.starts_with(start), "{words}");
+    }
 }

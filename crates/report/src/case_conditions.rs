@@ -24,14 +24,23 @@ pub(super) fn path(case: &Case) -> String {
     }
 }
 
-/// Formats a link in one line: "rate 10mbit, up loss 1%", or "none" without conditions.
+/// Formats a link in one line: "rate 10mbit, up loss 1%; rule web: delay 5ms", or "none" without conditions.
 pub fn link(link: &LinkSpec) -> String {
-    let parts = parts("", link);
-    if parts.is_empty() {
+    let line = in_line(parts("", link));
+    if line.is_empty() {
         "none".to_owned()
     } else {
-        parts.join(", ")
+        line
     }
+}
+
+/// Joins the conditions of a link in one line: first its own, then those of each rule after a semicolon.
+fn in_line(parts: Vec<String>) -> String {
+    let (rules, own): (Vec<String>, Vec<String>) = parts
+        .into_iter()
+        .partition(|part| part.starts_with("rule "));
+    let own = Some(own.join(", ")).filter(|own| !own.is_empty());
+    own.into_iter().chain(rules).collect::<Vec<_>>().join("; ")
 }
 
 /// Describes a case in a sentence: with its title, "case2 (constant delay 1 ms)", or, if a sweep made it, with the swept
@@ -51,7 +60,7 @@ pub(super) fn differing(links: [&LinkSpec; 2]) -> [String; 2] {
     let [old, new] = links.map(|link| parts("", link));
     let only = |own: &[String], other: &[String]| {
         let own = own.iter().filter(|part| !other.contains(part));
-        own.cloned().collect::<Vec<_>>().join(", ")
+        in_line(own.cloned().collect())
     };
     [only(&old, &new), only(&new, &old)]
 }
@@ -283,7 +292,14 @@ mod tests {
         );
         let spec = "[[rules]]\nmatch = 'tcp port 443'\nname = 'web'\nloss = '1%'\n[[rules]]\nmatch = 'udp'\nhop = 'dsl'\ndelay = '5ms'";
         let line = link(&toml::from_str(spec).unwrap());
-        assert_eq!(line, "rule web: loss 1%, rule udp at hop dsl: delay 5ms");
+        assert_eq!(line, "rule web: loss 1%; rule udp at hop dsl: delay 5ms");
+        let spec = format!("rate = '1mbit'\n{spec}\n[up]\ndelay = '10ms'");
+        let line = link(&toml::from_str(&spec).unwrap());
+        let own = "rate 1mbit, up delay 10ms";
+        assert_eq!(
+            line,
+            format!("{own}; rule web: loss 1%; rule udp at hop dsl: delay 5ms")
+        );
         let spec = "delay = '1ms'\n[[hops]]\nname = 'dsl'\nrate = '8mbit'\nup.rate = '1mbit'\n[[hops]]\nname = 'core'";
         let line = link(&toml::from_str(spec).unwrap());
         assert_eq!(

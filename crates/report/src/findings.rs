@@ -183,10 +183,10 @@ pub(super) fn results(analysis: &Analysis<'_>) -> Vec<String> {
     lines.extend(unmet.map(unmet_words));
     let mut faults = analysis.cases.iter().flat_map(|figures| &figures.faults);
     if faults.any(|fault| fault.verdict == Verdict::Invalid) {
-        lines.push(
-            "to repeat the invalid runs: farwire run --resume DIR --redo-invalid, with the record's directory"
-                .to_owned(),
-        );
+        lines.push(format!(
+            "to repeat the invalid runs: farwire run --resume out/{} --redo-invalid, or with the directory of --out in place of out/{0}",
+            analysis.record.plan().name
+        ));
     }
     if analysis.record.finished_at.is_none() {
         lines.push(unfinished(analysis));

@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analysis, Attempts, CaseFigures, Verdict, baselines, ceiling};
 use crate::hosts;
+use record::lateness::LateBudget;
 use record::quantity::counted;
 use serde::Serialize;
 
@@ -15,6 +16,9 @@ pub(crate) struct Reliability {
     pub(crate) attempts: Attempts,
     /// Which figures are invalid and why, and what disturbed the others.
     pub(crate) reasons: Vec<String>,
+    /// The greatest late budget by which runs were judged, if it is not the default one. The plan has it too.
+    #[serde(skip)]
+    late_budget: Option<LateBudget>,
 }
 
 /// The answer to the question whether the figures describe the link.
@@ -44,10 +48,12 @@ impl Reliability {
             (true, false) => Grade::Disturbed,
             (true, true) => Grade::Good,
         };
+        let budget = analysis.record.greatest_late_budget();
         Self {
             grade,
             attempts,
             reasons: [invalid, disturbances].concat(),
+            late_budget: Some(budget).filter(|budget| *budget != LateBudget::DEFAULT),
         }
     }
 
@@ -66,7 +72,23 @@ impl Reliability {
         if more > 0 {
             reasons += &format!("; and {}", counted(more, "further note"));
         }
+        reasons += &self.budget_in_words();
         format!("How far to trust it: {}; {reasons}.", self.grade.name())
+    }
+
+    /// Formats a late budget that is not the default one as the end of the line. It is empty without runs.
+    fn budget_in_words(&self) -> String {
+        let Some(budget) = self.late_budget.filter(|_| self.attempts.all > 0) else {
+            return String::new();
+        };
+        let words = format!(
+            "a late budget of {budget} instead of {}",
+            LateBudget::DEFAULT
+        );
+        match self.grade {
+            Grade::Good => format!(" within {words}"),
+            Grade::Disturbed | Grade::Invalid => format!("; judged by {words}"),
+        }
     }
 }
 
@@ -177,6 +199,33 @@ mod tests {
         record.runs.clear();
         record.finished_at = None;
         assert!(reliability(&record).in_words().ends_with("yet."));
+    }
+
+    #[test]
+    fn the_line_names_a_late_budget_that_is_not_the_default_one() {
+        let mut record = record();
+        record.head.plan.late_budget = "1s".parse().unwrap();
+        assert_eq!(
+            reliability(&record).in_words(),
+            "How far to trust it: good; the machine kept up in all 3 runs within a late budget of 1s instead of 1ms."
+        );
+        record.runs[0].attempt = 2;
+        let words = reliability(&record).in_words();
+        let end = "; judged by a late budget of 1s instead of 1ms.";
+        assert!(words.ends_with(end), "{words}");
+        // A record that was continued with a greater budget.
+        let change = record::LateBudgetChange {
+            late_budget: "5ms".parse().unwrap(),
+            changed_at: "2026-11-24T10:00:00.000Z".to_owned(),
+            after_runs: Some(1),
+        };
+        record.head.plan.late_budget = LateBudget::DEFAULT;
+        record.late_budgets = vec![change];
+        let words = reliability(&record).in_words();
+        assert!(
+            words.ends_with("a late budget of 5ms instead of 1ms."),
+            "{words}"
+        );
     }
 
     #[test]

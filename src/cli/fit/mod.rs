@@ -21,18 +21,16 @@ use instruments::{Live, Session, output};
 use jiff::Timestamp;
 use model::{Bytes, Nanos};
 use netio::stop::Stop;
-use record::lateness::LateBudget;
 use record::{Measurement, Record};
 use report::Terminal;
 
 use self::measure::{Limits, Measured};
 use self::show::FitResult;
 use super::args::headings;
-use super::exec::SERVER_VARIABLE;
+use super::host_watch::HostWatch;
 use crate::notes::{note, warn};
 use crate::profile_folders::{self, ProfileFolders};
 use crate::progress;
-use crate::testbed::StallWatch;
 
 /// Measure a path, write the link that behaves like it, and say how far the two differ
 ///
@@ -165,16 +163,10 @@ impl FitArgs {
         };
         let host = self.sources.first().context("no far end")?;
         self.announce(host, limits);
-        let watch = match std::env::var_os(SERVER_VARIABLE) {
-            // `farwire exec` watches the host itself.
-            Some(_) => None,
-            None => Some(StallWatch::begin(LateBudget::DEFAULT)?),
-        };
+        let watch = HostWatch::begin()?;
         let measured = measure::Path::find(host, &session)?.measure(limits)?;
-        if let Some(cause) = watch.and_then(|watch| watch.spoilt()) {
-            warn(format_args!(
-                "{cause}: the fit may describe this machine instead of the network"
-            ));
+        for cause in watch.end() {
+            warn(cause);
         }
         let Measured {
             observed,

@@ -20,7 +20,7 @@ use crate::read::OrText;
 pub struct CorruptSpec {
     /// The share of packets with flipped bits.
     pub share: Probability,
-    /// The number of flipped bits in each; 1 when absent.
+    /// The number of flipped bits in each, from 1 to 255; 1 when absent.
     #[serde(default = "one")]
     pub bits: NonZeroU8,
     /// Whether the bits are in the payload, and the checksum is corrected.
@@ -35,7 +35,7 @@ fn one() -> NonZeroU8 {
 describe! {
     CorruptSpec: "corrupt" = "PERCENT[,bits=N][,repair]", as in "0.1%,bits=2,repair", shapes Corrupt;
     "Share of packets with flipped bits: 0.1%"
-    + "bits=2 flips two bits of each: 0.1%,bits=2. `repair` flips payload bits and fixes the checksum, so the application sees the damage: 0.1%,repair"
+    + "bits=2 flips two bits of each (1 to 255 bits): 0.1%,bits=2. `repair` flips payload bits and fixes the checksum, so the application sees the damage: 0.1%,repair"
 }
 
 impl CorruptSpec {

@@ -247,10 +247,10 @@ fn errors_of_conditions_contain_advice() {
     refused::<ReorderSpec>("5%,gap=3,gap=4", "gap: given twice");
     refused::<DuplicateSpec>("1%,delay=5", "delay: `5` has no unit");
     refused::<DuplicateSpec>("1%,5ms", "share, delay");
-    refused::<CorruptSpec>("0.1%,bits=0", "bits: ");
+    refused::<CorruptSpec>("0.1%,bits=0", "bits: expected a whole number from 1 to 255");
     refused::<CorruptSpec>(
         "0.1%,bits=256",
-        "bits: expected a whole number from 0 to 255",
+        "bits: expected a whole number from 1 to 255",
     );
     refused::<CorruptSpec>("0.1%,repair=yes", "repair: expected true or false");
     refused::<CorruptSpec>("0.1%,repair,repair", "repair: given twice");
@@ -265,10 +265,17 @@ fn errors_of_conditions_contain_advice() {
         "2ms,half-life=5 => half_life: `5` has no unit",
         "2ms,half-life=1s,half-life=2s => half_life: given twice",
         "2ms,law=table => a table needs its values",
+        "2ms,25% => unknown key `25%`; for similar delays of neighbouring packets, write half-life=50ms",
     ] {
         let (text, right) = case.split_once(" => ").unwrap();
         refused::<JitterSpec>(text, right);
     }
+    // A text cannot have the values of a distribution.
+    let error = "2ms,zipf".parse::<JitterSpec>().unwrap_err().to_string();
+    assert!(
+        !error.contains("values") && !error.contains("file"),
+        "{error}"
+    );
 }
 
 #[test]

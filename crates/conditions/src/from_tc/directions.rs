@@ -6,7 +6,7 @@ use super::commands::Place;
 use super::devices::{ClassNode, Device, Devices, FilterNode, QdiscNode};
 use super::filters::{Matched, Target};
 use super::ids::ClassId;
-use super::qdiscs::{LeafQueue, Prio, Qdisc, Shaper, Tbf};
+use super::qdiscs::{HtbClass, LeafQueue, Prio, Qdisc, Shaper, Tbf};
 use super::report::Report;
 use crate::condition::{
     AqmSpec, NetemAtSpec, NetemSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec,
@@ -133,9 +133,15 @@ impl<'d> Converter<'d> {
             queue,
             report,
         };
-        device
-            .root()
-            .map_or_else(Direction::default, |root| converter.qdisc(root))
+        let root = device.root();
+        let direction = root.map_or_else(Direction::default, |root| converter.qdisc(root));
+        let has_queue = direction.paths().any(|path| path.queue.is_some());
+        if has_queue && !direction.has_rate() {
+            converter.report.remark(
+                "A queue is left out: in tc it fills at the speed of the device, and a link without a rate has no queue.",
+            );
+        }
+        direction
     }
 
     fn qdisc(&mut self, node: &QdiscNode) -> Direction {
@@ -286,10 +292,24 @@ impl<'d> Converter<'d> {
             _ => QueueLimit::Packets(self.queue),
         };
         let shaper = self.most(class);
+        self.note_burst(&class.class, shaper);
         // htb lets a packet pass that is longer than the burst.
         let (rate, _) = rate_of(shaper);
         path.shape(rate, shaper, queue);
         path
+    }
+
+    /// Notes how the burst of a class, which passes by `shaper`, differs from tc's (tc-htb(8)).
+    fn note_burst(&mut self, class: &HtbClass, shaper: &Shaper) {
+        match (class.has_burst, shaper.burst) {
+            (true, None) => self.report.remark(
+                "The burst of a class of htb is left out: in tc it lasts at the speed of its ceil, which is the rate here. A cburst is a burst at the speed of the device.",
+            ),
+            (true, Some(_)) if class.ceil.bytes_per_s > shaper.bytes_per_s => self.report.remark(
+                "In tc, the burst of a class of htb leaves at the speed of its ceil. In farwire, it leaves without waiting.",
+            ),
+            (true, Some(_)) | (false, _) => {}
+        }
     }
 
     fn prio(&mut self, node: &QdiscNode, prio: &Prio) -> Direction {
@@ -412,9 +432,11 @@ impl<'d> Converter<'d> {
 fn differing(mut path: Path, rest: &Path, line: usize, report: &mut Report) -> Path {
     if rest.netem.is_some() && path.netem.is_none() {
         path.netem = Some(Netem::PLAIN);
+        report.remark("`netem = \"limit 1000\"` does nothing: packets of its rule pass without the netem of the others.");
     }
     if rest.rate.is_some() && path.rate.is_none() {
-        report.lack(line, "packets without a rate beside others with one");
+        let what = "packets without a rate beside others with one: here they wait in the queue of that rate";
+        report.lack(line, what);
     }
     if path.rate.is_some() && rest.rate_at.is_some() && path.rate_at.is_none() {
         path.rate_at = Some(RateAtSpec(Framing::L2));

@@ -15,6 +15,8 @@ mod script;
 
 use std::fmt::Write;
 
+use serde::Serialize;
+
 pub use self::report::Lack;
 
 use self::commands::Place;
@@ -41,14 +43,15 @@ const SET_UP: [&str; 14] = [
     "done", "esac",
 ];
 
-/// A link that was made of tc's commands.
-#[derive(Clone, Debug, PartialEq)]
+/// A link that was made of tc's commands. As JSON it has `link`, `remarks` and `no_equivalent`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FromTc {
     /// The link.
     pub link: LinkSpec,
     /// Sentences about the link as a whole.
     pub remarks: Vec<String>,
     /// The parts of the script that have no equivalent, in the order of its lines.
+    #[serde(rename = "no_equivalent")]
     pub lacks: Vec<Lack>,
 }
 

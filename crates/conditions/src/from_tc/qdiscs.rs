@@ -42,10 +42,12 @@ pub(super) struct Tbf {
 /// A class of htb.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct HtbClass {
-    /// The rate that it always has.
+    /// The rate that it always has, for a class without a parent to borrow from.
     pub(super) rate: Shaper,
     /// The rate up to which it borrows from its parent.
     pub(super) ceil: Shaper,
+    /// Whether a `burst` was stated.
+    pub(super) has_burst: bool,
 }
 
 /// Bands of which the first one that has packets is served.
@@ -241,12 +243,18 @@ pub(super) fn htb_class(
         burst,
         rate_at,
     };
+    let ceil = if most == 0 { own } else { most };
+    // A class sends while both buckets have tokens: `burst` lasts at the speed of ceil, and `cburst` at that of the device.
+    // A bucket that is not stated has room for little more than a packet.
+    let own_burst = match (burst, cburst) {
+        (Some(burst), _) if ceil > own => Some(burst),
+        (Some(burst), Some(cburst)) => Some(burst.min(cburst)),
+        _ => None,
+    };
     Ok(HtbClass {
-        rate: shaper(own, burst),
-        ceil: match most {
-            0 => shaper(own, cburst),
-            most => shaper(most, cburst),
-        },
+        rate: shaper(own, own_burst),
+        ceil: shaper(ceil, cburst),
+        has_burst: burst.is_some(),
     })
 }
 

@@ -1,7 +1,9 @@
 //! The messages of a conversion.
 
+use serde::Serialize;
+
 /// A part of a script that has no equivalent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Lack {
     /// The line of the script, from 1.
     pub line: usize,

@@ -70,7 +70,7 @@ fn netem_comes_before_a_shaper_whether_it_is_above_or_below() {
     same(
         "tc qdisc add dev eth0 root handle 1: netem loss 1%\n\
          tc qdisc add dev eth0 parent 1:1 handle 2: htb default 1\n\
-         tc class add dev eth0 parent 2: classid 2:1 htb rate 2mbit burst 15k",
+         tc class add dev eth0 parent 2: classid 2:1 htb rate 2mbit burst 15k cburst 15k",
         "[up]\nnetem = 'loss 1%'\nnetem_at = 'before-rate'\nrate = '2mbit,burst=15KiB'\nqueue = '1000pkt'",
     );
 }
@@ -108,6 +108,47 @@ fn shapers_have_their_queues_and_what_they_count() {
          tc class add dev eth0 parent 1:1 classid 1:10 htb rate 1mbit ceil 5mbit",
         "[up]\nrate = '4mbit'\nqueue = '1000pkt'",
     );
+}
+
+#[test]
+fn a_burst_of_htb_is_one_at_the_speed_of_the_device() {
+    let top = "tc class add dev eth0 parent 1: classid 1:10 htb";
+    let below = "tc class add dev eth0 parent 1: classid 1:1 htb rate 50mbit\n\
+                 tc class add dev eth0 parent 1:1 classid 1:10 htb";
+    for (class, options, rate, remark) in [
+        (top, "rate 5mbit burst 15k", "5mbit", "is left out"),
+        (top, "rate 5mbit cburst 15k", "5mbit", ""),
+        (
+            top,
+            "rate 5mbit burst 9k cburst 15k",
+            "5mbit,burst=9KiB",
+            "",
+        ),
+        (
+            top,
+            "rate 5mbit ceil 10mbit burst 15k",
+            "5mbit,burst=15KiB",
+            "at the speed of its ceil. In farwire",
+        ),
+        (below, "rate 5mbit burst 15k", "5mbit", "is left out"),
+        (
+            below,
+            "rate 5mbit ceil 10mbit cburst 15k",
+            "10mbit,burst=15KiB",
+            "",
+        ),
+    ] {
+        let script =
+            format!("tc qdisc add dev eth0 root handle 1: htb default 10\n{class} {options}");
+        same(
+            &script,
+            &format!("[up]\nrate = '{rate}'\nqueue = '1000pkt'"),
+        );
+        let remarks = converted(&script).remarks.join(" ");
+        assert!(remarks.contains(remark), "{script}: {remarks}");
+        let is_noted = remarks.contains("burst of a class of htb");
+        assert_eq!(is_noted, !remark.is_empty(), "{script}: {remarks}");
+    }
 }
 
 #[test]
@@ -350,6 +391,26 @@ fn what_classes_share_in_tc_is_named() {
     assert!(lack(below).starts_with("1: the order of prio's bands below a rate"));
     let again = "tc qdisc add dev eth0 root handle 1: netem delay 1ms\ntc qdisc add dev eth0 parent 1: netem loss 1%";
     assert_eq!(lack(again), "1: a second netem for the same packets");
+}
+
+#[test]
+fn what_bands_have_instead_is_said() {
+    let script = "tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
+                  tc qdisc add dev eth0 parent 1:1 netem delay 9ms\n\
+                  tc qdisc add dev eth0 parent 1:2 pfifo limit 100\n\
+                  tc filter add dev eth0 parent 1: protocol ip flower ip_proto udp classid 1:2";
+    let FromTc { remarks, lacks, .. } = converted(script);
+    assert!(lacks.is_empty(), "{lacks:?}");
+    let remarks = remarks.join(" ");
+    assert!(
+        remarks.contains("`netem = \"limit 1000\"` does nothing"),
+        "{remarks}"
+    );
+    assert!(remarks.contains("A queue is left out"), "{remarks}");
+    let shaped = script.replace("netem delay 9ms", "tbf rate 1mbit burst 10k limit 9k");
+    assert!(
+        lack(&shaped).ends_with("beside others with one: here they wait in the queue of that rate")
+    );
 }
 
 #[test]

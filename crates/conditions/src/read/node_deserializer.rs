@@ -10,6 +10,11 @@ use super::tagged::{KIND, THROUGH_NODE};
 use super::{Entry, Node, Value};
 use crate::error::{Error, PathStep, Problem};
 
+/// The keys of jitter that only a table has: the file and the values of a distribution.
+const ONLY_IN_TABLES: [&str; 2] = ["file", "values"];
+/// The advice about a share in the place of netem's correlation of delays.
+const SIMILAR: &str = "for similar delays of neighbouring packets, write half-life=50ms, the time after which they are half as similar";
+
 /// Implements the deserializer for integers, each with its range.
 macro_rules! whole_numbers {
     ($($method:ident: $type:ty => $visit:ident,)+) => {$(
@@ -22,8 +27,10 @@ macro_rules! whole_numbers {
             let number = whole
                 .and_then(|number| <$type>::try_from(number).ok())
                 .ok_or_else(|| {
-                    let range = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
-                    self.is_no(&range)
+                    // serde's words for a type such as NonZeroU8.
+                    let is_nonzero = (&visitor as &dyn Expected).to_string().starts_with("a nonzero ");
+                    let least = if is_nonzero { 1 } else { <$type>::MIN };
+                    self.is_no(&format!("a whole number from {least} to {}", <$type>::MAX))
                 })?;
             self.visit(|_| visitor.$visit(number))
         }
@@ -185,6 +192,14 @@ impl Error {
             self.path.remove(0);
         }
         self.span = None;
+        if let Problem::UnknownKey { key, known, place } = &mut *self.problem {
+            let is_jitter = known.iter().any(|known| known == "half_life");
+            known.retain(|known| !is_jitter || !ONLY_IN_TABLES.contains(&known.as_str()));
+            // tc-netem(8) has a correlation there.
+            if is_jitter && key.ends_with('%') {
+                *place = Some(SIMILAR.to_owned());
+            }
+        }
         Self::new(Problem::InText { error: self, right })
     }
 }

@@ -21,7 +21,7 @@ use record::{Figure, Measurement, Metric, Statistic};
 /// Find out whether the path is bloated: its latency, loss and throughput, idle and under load
 ///
 /// quality probes the idle path, then the path under TCP loads down, up and in both directions. One verdict says how much latency the
-/// loads add.
+/// loads add. Give an emulated link a rate: without one, the loads fill the emulator and no queue.
 /// The far end is `farwire serve`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct QualityArgs {

@@ -127,6 +127,7 @@ impl PhasePlan {
             count: u32::try_from(count).unwrap_or(u32::MAX).clamp(1, 1_000_000),
             interval: self.interval,
             timeout,
+            dscp: None,
         }
     }
 

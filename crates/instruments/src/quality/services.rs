@@ -136,6 +136,7 @@ fn find_reflector(
         count: ATTEMPTS,
         interval: Nanos::from_millis(50),
         timeout: None,
+        dscp: None,
     };
     let mut causes = Vec::new();
     for target in all {

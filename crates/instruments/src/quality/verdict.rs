@@ -139,6 +139,7 @@ pub(super) fn facts(measurement: &Measurement) -> Vec<(&'static str, String)> {
                 facts.push(("bloated", names.collect::<Vec<_>>().join(" ")));
             }
             facts.push(("thresholds", thresholds()));
+            facts.extend(congestion(measurement).map(|text| ("congestion control", text)));
         }
         None if measurement.failure.is_none() => {
             facts.push((
@@ -157,6 +158,31 @@ fn thresholds() -> String {
     format!(
         "an increase below {GOOD_BELOW_MS} ms is good, one of {BLOATED_FROM_MS} ms or more means a bloated path ({SOURCE})"
     )
+}
+
+/// Returns the congestion control of the loads, as their ends read it back: each end sends in one direction.
+fn congestion(measurement: &Measurement) -> Option<String> {
+    let of = |end: &str, phase: Phase| {
+        let name = format!("load_congestion control of the {end}");
+        // A fact that differs between the phases has the name of its phase in front.
+        let of_phase = measurement.facts.get(&format!("{}_{name}", phase.name()));
+        of_phase.or_else(|| measurement.facts.get(&name))
+    };
+    let up = of("client", Phase::LoadedUp);
+    let down = of("server", Phase::LoadedDown);
+    let names = match (up, down) {
+        (Some(up), Some(down)) if up == down => up.clone(),
+        (Some(up), Some(down)) => format!("{up} up, {down} down"),
+        (Some(up), None) => format!("{up} up"),
+        (None, Some(down)) => format!("{down} down"),
+        (None, None) => return None,
+    };
+    Some(match names.contains("bbr") {
+        true => format!(
+            "{names}; bbr fills a queue less than cubic and reno do: -C cubic shows what their packets meet"
+        ),
+        false => names,
+    })
 }
 
 /// Returns the least responsiveness of the phases in a sentence.
@@ -363,6 +389,35 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.lines().count(), 2, "{text}");
+    }
+
+    #[test]
+    fn the_congestion_control_of_the_loads_is_named_and_bbr_explained() {
+        let of = |facts: &[(&str, &str)]| {
+            let facts = facts.iter();
+            congestion(&Measurement {
+                facts: facts
+                    .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+                    .collect(),
+                ..Measurement::default()
+            })
+        };
+        let client = "load_congestion control of the client";
+        let server = "load_congestion control of the server";
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[(client, "cubic")]).unwrap(), "cubic up");
+        assert_eq!(
+            of(&[(client, "cubic"), (server, "cubic")]).unwrap(),
+            "cubic"
+        );
+        assert_eq!(
+            of(&[(client, "reno"), (server, "cubic")]).unwrap(),
+            "reno up, cubic down"
+        );
+        // The client only received in the first phase.
+        let sending = format!("loaded_up_{client}");
+        let words = of(&[(client, "cubic"), (&sending, "bbr"), (server, "bbr")]).unwrap();
+        assert!(words.starts_with("bbr; bbr fills a queue less"), "{words}");
     }
 
     #[test]

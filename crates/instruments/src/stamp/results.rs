@@ -330,7 +330,13 @@ impl ProbeResults {
             ("rtt", rtt),
             ("variation", variation.to_owned()),
         ];
-        let facts = facts.into_iter().chain(self.troubles());
+        let dscp = plan.dscp.map(|code| {
+            (
+                "dscp",
+                format!("{code}: of the probes; the far end sends answers as it is set up"),
+            )
+        });
+        let facts = facts.into_iter().chain(dscp).chain(self.troubles());
         facts.map(|(name, text)| (name.to_owned(), text)).collect()
     }
 
@@ -573,6 +579,7 @@ mod tests {
             count: 100,
             interval: Nanos::from_millis(1),
             timeout: Some(Nanos::from_secs(1)),
+            dscp: None,
         };
         let shortfall = |apart| {
             let results = ProbeResults::new(unanswered(apart), None);

@@ -1,7 +1,7 @@
 //! STAMP's session sender. Probes leave on an absolute schedule, and every packet is recorded.
 
 use record::quantity::counted;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use netio::clock::{self, WallClock};
 use netio::{CpuUse, SendReport, TimestampedUdp, Waiter};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 
 use super::probe_log::{AnswerTimes, ProbeLog};
 use super::tlv::{self, HEADER, SameClock, TlvKind};
@@ -19,7 +20,8 @@ use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, check_stop};
-use crate::instrument::{above_zero, interval};
+use crate::instrument::{NETWORK, above_zero, interval};
+use crate::iperf3::args::dscp;
 use crate::round_trip::LossTimeout;
 use netio::stop::STOP_INTERVAL;
 
@@ -54,6 +56,10 @@ pub(crate) struct ProbePlan {
     /// Count a probe as lost after this time without an answer [default: 2s, and 4 round trips on a long path]
     #[arg(short = 'W', long, value_name = "TIME", value_parser = above_zero)]
     pub(crate) timeout: Option<Nanos>,
+    /// DSCP of the probes: 0 to 63, or a name from cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = NETWORK)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dscp: Option<u8>,
 }
 
 /// A session in progress.
@@ -134,6 +140,9 @@ impl Sender {
     ) -> Result<Self, Failure> {
         // The socket comes first, because the kernel needs a moment to begin to stamp received packets.
         let socket = endpoint::udp(target, local).or_bad_input()?;
+        if let Some(dscp) = plan.dscp {
+            mark(&socket, dscp, target).or_machine()?;
+        }
         let socket = TimestampedUdp::new(socket)
             .context("the kernel does not time-stamp packets of this socket")
             .or_machine()?;
@@ -351,9 +360,27 @@ impl Sender {
     }
 }
 
+/// Sets the code point of the packets that a socket sends to `target`.
+fn mark(socket: &UdpSocket, dscp: u8, target: SocketAddr) -> Result<()> {
+    let (socket, tos) = (SockRef::from(socket), u32::from(dscp) << 2);
+    let set = match target {
+        SocketAddr::V4(_) => socket.set_tos_v4(tos),
+        SocketAddr::V6(_) => socket.set_tclass_v6(tos),
+    };
+    set.with_context(|| format!("a DSCP of {dscp} cannot be set"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn probes_carry_the_code_point() {
+        let target = SocketAddr::from(([127, 0, 0, 1], 862));
+        let socket = endpoint::udp(target, None).unwrap();
+        mark(&socket, 46, target).unwrap();
+        assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 184);
+    }
 
     #[test]
     fn an_impossible_size_is_refused_with_a_possible_one() {
@@ -362,6 +389,7 @@ mod tests {
             count: 1,
             interval: Nanos::from_millis(1),
             timeout: Some(Nanos::from_secs(1)),
+            dscp: None,
         };
         for size in [44, 48, 60, 104, 108, 65_507] {
             plan(size).check().unwrap();

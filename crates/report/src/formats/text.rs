@@ -84,7 +84,7 @@ fn opening(analysis: &Analysis<'_>, terminal: Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::{late_pings, record};
+    use crate::analysis::tests::{late_pings, record, spoil};
     use record::expectation::Criterion;
 
     const COLOURED: Terminal = Terminal {
@@ -178,6 +178,20 @@ mod tests {
         );
         let long = whole(&record, Terminal::NONE);
         assert!(!long.contains("Student"), "{long}");
+    }
+
+    #[test]
+    fn a_record_without_a_valid_run_has_no_table_of_figures_and_no_legend() {
+        let mut record = record();
+        for run in &mut record.runs {
+            spoil(run, "the ring dropped 3");
+        }
+        for details in [false, true] {
+            let text = unwrapped(&text(&record, details, Terminal::NONE));
+            assert!(!text.contains("[low, high]"), "{text}");
+            let again = "farwire run --resume out/small --redo-invalid";
+            assert!(text.contains(again), "{text}");
+        }
     }
 
     #[test]

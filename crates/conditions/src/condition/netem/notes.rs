@@ -1,6 +1,6 @@
 //! Deviations of netem from its options.
 
-use model::{Nanos, Netem, NetemLoss, NetemShare, Probability};
+use model::{BitsPerSec, Nanos, Netem, NetemLoss, NetemShare, Probability};
 
 /// The largest jitter of the kernel, and about the jitter from which on a correlation of delays has an effect.
 const LARGEST_JITTER: Nanos = Nanos((1 << 31) - 1);
@@ -8,10 +8,10 @@ const LARGEST_JITTER: Nanos = Nanos((1 << 31) - 1);
 /// A full frame in bits, for the rate that a limit allows.
 const FRAME_BITS: u64 = 1_514 * 8;
 
-/// Returns notes for the author of these options, one sentence each.
-pub(crate) fn notes(netem: &Netem) -> Vec<String> {
+/// Returns notes for the author of these options, one sentence each. `slowest` is the rate of the path, if it has one.
+pub(crate) fn notes(netem: &Netem, slowest: Option<BitsPerSec>) -> Vec<String> {
     let all = [
-        limit(netem),
+        limit(netem, slowest),
         delay_correlation(netem),
         jitter(netem),
         loss_correlation(netem),
@@ -22,16 +22,21 @@ pub(crate) fn notes(netem: &Netem) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// Returns a note if the limit is the default, which tc also uses if none is stated.
-fn limit(netem: &Netem) -> Option<String> {
+/// Returns a note if the limit is the default, which tc also uses if none is stated, unless no more passes anyway.
+fn limit(netem: &Netem, slowest: Option<BitsPerSec>) -> Option<String> {
     let longest = (netem.delay + netem.jitter).0;
     let is_usual = netem.limit == Netem::PLAIN.limit;
-    (is_usual && longest > 0).then(|| {
-        let bits = u128::from(u64::from(netem.limit) * FRAME_BITS) * 1_000_000_000;
-        let rate = rate(bits / u128::from(longest));
+    if !is_usual || longest == 0 {
+        return None;
+    }
+    let bits = u128::from(u64::from(netem.limit) * FRAME_BITS) * 1_000_000_000;
+    let most = bits / u128::from(longest);
+    let is_limit = slowest.is_none_or(|slowest| u128::from(slowest.get()) > most);
+    is_limit.then(|| {
         format!(
-            "limit {} also counts packets in flight, so at most {rate} of full frames pass: raise the limit to let more pass",
-            netem.limit
+            "limit {} also counts packets in flight, so at most {} of full frames pass: raise the limit to let more pass",
+            netem.limit,
+            rate(most)
         )
     })
 }
