@@ -156,7 +156,7 @@ mod tests {
                 delay: delay.parse().unwrap(),
                 ..Netem::PLAIN
             };
-            limit(&netem).unwrap()
+            limit(&netem, None).unwrap()
         };
         for (delay, rate) in [
             ("100us", "121 Gbit/s"),
