@@ -157,9 +157,9 @@ fn messages_of_webrtc_meet_the_loss_of_the_link() -> Result<()> {
     host.other().run(move || far.end())??;
     let summary: Summary = serde_json::from_slice(&fs::read(json)?)?;
     let lost = MESSAGES - received;
-    // Packets of the handshake and acknowledgements may be lost as well.
+    // A packet may have parts of several messages, and SCTP gives up all messages in flight when its timer expires.
     ensure!(
-        received > 0 && lost > 0 && lost <= summary.up.lost(),
+        received > 0 && lost > 0 && summary.up.lost() > 0,
         "{received} received: {summary:?}"
     );
     Ok(())
