@@ -165,6 +165,6 @@ fn a_packet_leaves_a_link_at_the_same_time_beside_others_and_alone() {
     for (offset, of_link) in offsets.iter().zip(&together) {
         // The queue is full.
         assert!(of_link.len() > 20 && of_link.len() < 50);
-        assert_eq!(departures(&[*offset]), [of_link.clone()]);
+        assert_eq!(departures(&[*offset]), std::slice::from_ref(of_link));
     }
 }

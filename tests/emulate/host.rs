@@ -244,7 +244,7 @@ fn the_hosts_own_router_solicitations_stay_off_both_wires() -> Result<()> {
     }
     for port in ports {
         let path = format!("/proc/sys/net/ipv6/conf/{port}/router_solicitations");
-        let after = emulator.run(|| std::fs::read_to_string(&path))??;
+        let after = emulator.run(|| fs::read_to_string(&path))??;
         ensure!(after.trim() == "3", "{port}: {after}");
     }
     Ok(())

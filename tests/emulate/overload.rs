@@ -41,7 +41,7 @@ struct Row {
 
 /// A host that runs the forwarder for less than half of the time makes packets late instead of losing them. Bursts are
 /// therefore sent until one of them is an overload.
-#[test_support::test(Namespaces)]
+#[test_support::test(serial, Namespaces)]
 fn what_cannot_leave_within_the_limit_is_dropped_under_its_own_cause_and_the_run_is_invalid()
 -> Result<()> {
     let (link, log) = (NamedTempFile::with_suffix(".toml")?, NamedTempFile::new()?);

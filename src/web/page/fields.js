@@ -78,6 +78,8 @@ export class Fields {
       input.value = traceText(input.trace);
       this.edited(input);
     } catch (error) {
+      // The API knows nothing of this file, so its answers leave this in place.
+      input.unread = error.message;
       input.setAttribute("aria-invalid", "true");
       say(input.error, error.message);
     }
@@ -104,6 +106,7 @@ export class Fields {
   }
 
   edited(input) {
+    input.unread = undefined;
     const typed = input.value.trim();
     this.onEdit(input.path, input.condition.key === "trace" ? named(typed, input.trace) : typed);
     this.mark(input);
@@ -152,8 +155,8 @@ export class Fields {
 
   forgive() {
     for (const input of this.inputs.values()) {
-      input.removeAttribute("aria-invalid");
-      say(input.error, "");
+      if (!input.unread) input.removeAttribute("aria-invalid");
+      say(input.error, input.unread ?? "");
     }
   }
 

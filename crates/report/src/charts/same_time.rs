@@ -315,6 +315,9 @@ fn link_tracks(
     tracks
 }
 
+/// A function that takes one of the conditions in force from a period.
+type InForce = fn(&OutlinePeriod) -> Option<f64>;
+
 /// Returns the rate, the delay and the loss that the conditions of each link of a run stated while a group of instruments
 /// ran, which began at `first` and took `end_s` seconds. A condition that did not change then is left out, and so is a rate
 /// where there was none for a while.
@@ -344,7 +347,7 @@ fn condition_tracks(
         let outline = all.between(span[0], span[1], most / 2);
         let [up, down] = [Direction::Up, Direction::Down]
             .map(|way| of_link(case, way).choose(&outline.up, &outline.down));
-        let values: [(TrackQuantity, &str, fn(&OutlinePeriod) -> Option<f64>); 3] = [
+        let values: [(TrackQuantity, &str, InForce); 3] = [
             (TrackQuantity::LinkRate, "rate", |one| {
                 one.rate.map(|rate| rate as f64)
             }),
