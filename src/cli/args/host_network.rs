@@ -29,8 +29,8 @@ pub(crate) struct HostNetworkArgs {
         hide_short_help = true
     )]
     host_port: Vec<u16>,
-    /// Publish the command's TCP port: [ADDRESS:]HOST_PORT:[localhost:]PORT
     #[arg(
+        help = "Publish the command's TCP port: [ADDRESS:]HOST_PORT:[localhost:]PORT",
         short = 'p',
         long = "publish",
         value_name = "PORTS",
