@@ -1,14 +1,14 @@
 //! A Slurm with three nodes on this machine, and experiments that are submitted to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use record::Record;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -16,88 +16,41 @@ use tempfile::TempDir;
 use test_support::process::{self, farwire, stderr};
 use test_support::scenario::{HEAD, PING};
 
-/// The network interface of the cluster's host.
-const BRIDGE: &str = "/sys/class/net/slurm-here";
-
 /// The cluster; the first test that needs it starts it.
-static CLUSTER: Mutex<Option<Cluster>> = Mutex::new(None);
-
-/// A running cluster. However this process ends, the standard input of the script ends with it, and then the script stops the cluster.
-struct Cluster {
-    directory: TempDir,
-    script: Child,
-}
-
-impl Cluster {
-    fn start() -> Result<Self> {
-        let directory = tempfile::tempdir()?;
-        // The user munge must reach it.
-        fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
-        let messages = directory.path().join("messages");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm-here");
-        let mut command = Command::new(script);
-        // A signal from the terminal ends this process, but not the script before it has stopped the cluster.
-        command
-            .arg("attached")
-            .arg(directory.path())
-            .process_group(0);
-        let output = File::create(&messages)?;
-        command.stdout(output.try_clone()?).stderr(output);
-        let script = command.stdin(Stdio::piped()).spawn()?;
-        let mut cluster = Self { directory, script };
-        // The script itself limits how long it waits for the nodes.
-        let started = process::wait_for("the cluster", || {
-            let ended = cluster.script.try_wait()?;
-            let said = fs::read_to_string(&messages)?;
-            if let Some(status) = ended {
-                bail!("slurm-here: {status}: {said}");
-            }
-            Ok(said.contains("export SLURM_CONF=").then_some(said))
-        });
-        match started {
-            // Print how long the start took.
-            Ok(said) => eprint!("{said}"),
-            Err(error) => {
-                // Its directory must exist until it has ended.
-                let _ = cluster.end();
-                return Err(error);
-            }
-        }
-        Ok(cluster)
-    }
-
-    fn configuration(&self) -> PathBuf {
-        self.directory.path().join("slurm.conf")
-    }
-
-    /// Stops it, in the same way as the end of this process does.
-    fn end(&mut self) -> Result<()> {
-        drop(self.script.stdin.take());
-        let status = process::end_of(&mut self.script)?;
-        ensure!(status.success(), "slurm-here: {status}");
-        ensure!(!Path::new(BRIDGE).exists(), "{BRIDGE} is still there");
-        Ok(())
-    }
-}
+static CLUSTER: Mutex<Option<TempDir>> = Mutex::new(None);
 
 /// Starts the cluster if necessary and returns its configuration.
 pub(crate) fn configuration() -> Result<PathBuf> {
     let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(cluster) = &*cluster {
-        return Ok(cluster.configuration());
+    if let Some(directory) = &*cluster {
+        return Ok(directory.path().join("slurm.conf"));
     }
-    let started = Cluster::start()?;
-    let configuration = started.configuration();
-    *cluster = Some(started);
+    let directory = tempfile::tempdir()?;
+    // The user munge must reach it.
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
+    let output = process::succeeded(slurm_here("start", directory.path())?)?;
+    // Print how long the start took.
+    eprint!("{}", stderr(&output));
+    let configuration = directory.path().join("slurm.conf");
+    *cluster = Some(directory);
     Ok(configuration)
 }
 
 /// Ends the cluster, if a test started it.
 pub(crate) fn stop() {
     let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(mut cluster) = cluster.take() {
-        cluster.end().expect("it ends without a rest");
+    if let Some(directory) = cluster.take() {
+        let output = slurm_here("stop", directory.path()).expect("slurm-here");
+        assert!(output.status.success(), "{}", stderr(&output));
     }
+}
+
+fn slurm_here(what: &str, directory: &Path) -> Result<Output> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm-here");
+    let mut command = Command::new(script);
+    command.arg(what).arg(directory);
+    // The started processes hold no pipe of this one. A slurmd that ends immediately is started again after 45 s.
+    process::run_for(&mut command, Duration::from_secs(90))
 }
 
 /// Returns the program under test, with a time limit.
