@@ -81,7 +81,11 @@ fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
         let [low, high] = ends.map(|end| percent + 2.0 * (end - percent));
         ensure!((low..=high).contains(&1.0), "{way}: {loss}");
         let kind = &parameter(&result, way, "queue kind")?["word"];
-        ensure!(kind == "fifo", "{way}: {kind}");
+        // A busy machine may hide which one it is, but no wrong one is stated.
+        ensure!(
+            kind == "fifo" || kind == "cannot be distinguished",
+            "{way}: {kind}"
+        );
     }
     has(&link, "# [fitted] farwire fit, \"10.77.0.2\"")?;
     ensure!(
