@@ -33,8 +33,6 @@ struct RowWriter {
     row: Vec<u8>,
     /// The last flow and its columns, which the next line probably needs again, by ingress side.
     flows: [Option<(FiveTuple, String)>; 2],
-    /// The names of hops, in the order of their numbers.
-    hops: Vec<String>,
 }
 
 impl<W> CsvFile<W> {
@@ -60,14 +58,10 @@ impl<W: Write + Send + 'static> Sink for CsvFile<W> {
         self.file.write_all(HEADER.as_bytes())
     }
 
-    fn add_hop(&mut self, name: &str) {
-        self.rows.hops.push(name.to_owned());
-    }
-
-    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64> {
+    fn take(&mut self, first: u64, lines: &[LogLine], hops: &[String]) -> io::Result<u64> {
         let (wall, mut number) = (WallTime::now(), first);
         for line in lines {
-            self.rows.add(wall, number, line);
+            self.rows.add(wall, number, line, hops);
             number += u64::from(line.count);
             if self.rows.text.len() >= WRITE {
                 self.write()?;
@@ -85,9 +79,9 @@ impl<W: Write + Send + 'static> Sink for CsvFile<W> {
 
 impl RowWriter {
     /// Adds a row for each packet of a line, numbered from `first` on.
-    fn add(&mut self, wall: WallTime, first: u64, line: &LogLine) {
+    fn add(&mut self, wall: WallTime, first: u64, line: &LogLine, hops: &[String]) {
         self.row.clear();
-        self.row_without_number(wall, line);
+        self.row_without_number(wall, line, hops);
         let mut digits = itoa::Buffer::new();
         for number in first..first + u64::from(line.count) {
             self.text
@@ -96,7 +90,7 @@ impl RowWriter {
         }
     }
 
-    fn row_without_number(&mut self, wall: WallTime, line: &LogLine) {
+    fn row_without_number(&mut self, wall: WallTime, line: &LogLine, hops: &[String]) {
         let row = &mut self.row;
         row.extend_from_slice(match line.ingress {
             Side::A => b",up,",
@@ -121,7 +115,7 @@ impl RowWriter {
         let last = &mut self.flows[line.ingress.index()];
         row.extend_from_slice(columns_of(last, line.flow).as_bytes());
         row.push(b',');
-        row.extend_from_slice(hop_name(&self.hops, line.hop).as_bytes());
+        row.extend_from_slice(hop_name(hops, line.hop).as_bytes());
         row.push(b'\n');
     }
 }
@@ -218,7 +212,7 @@ mod tests {
 
     fn rows(first: u64, line: &LogLine) -> String {
         let mut rows = RowWriter::default();
-        rows.add(WALL, first, line);
+        rows.add(WALL, first, line, &[]);
         String::from_utf8(rows.text).unwrap()
     }
 
@@ -263,13 +257,12 @@ mod tests {
     fn a_dropped_packet_has_the_name_of_its_hop() {
         let written = SharedBuffer::default();
         let mut csv = CsvFile::new(written.clone());
-        csv.add_hop("dsl");
-        csv.add_hop("far");
         let line = |hop| LogLine {
             hop,
             ..LogLine::bare(Nanos(1), Side::A, PacketVerdict::Dropped(DropCause::Loss))
         };
-        csv.take(1, &[line(2), line(0), line(1)]).unwrap();
+        let hops = ["dsl", "far"].map(str::to_owned);
+        csv.take(1, &[line(2), line(0), line(1)], &hops).unwrap();
         let text = String::from_utf8(written.bytes()).unwrap();
         let hops: Vec<&str> = text
             .lines()
@@ -378,7 +371,7 @@ mod tests {
         ) {
             let (mut rows, mut expected, mut number) = (RowWriter::default(), String::new(), first);
             for line in &lines {
-                rows.add(WALL, number, line);
+                rows.add(WALL, number, line, &[]);
                 for _ in 0..line.count {
                     expected += &plain(number, line);
                     number += 1;

@@ -54,7 +54,7 @@ impl Sink for FlowTotals {
         Ok(())
     }
 
-    fn take(&mut self, _: u64, lines: &[LogLine]) -> io::Result<u64> {
+    fn take(&mut self, _: u64, lines: &[LogLine], _: &[String]) -> io::Result<u64> {
         let room = MOST - self.kept;
         let lines = &lines[..lines.len().min(room)];
         for line in lines {
@@ -233,7 +233,7 @@ mod tests {
     fn sum(lines: &[LogLine]) -> CrossedFlow {
         let mut flows = FlowTotals::default();
         let packets: u64 = lines.iter().map(|line| u64::from(line.count)).sum();
-        assert_eq!(flows.take(1, lines).unwrap(), packets);
+        assert_eq!(flows.take(1, lines, &[]).unwrap(), packets);
         let [flow] = &flows.flows()[..] else {
             panic!("one flow");
         };

@@ -64,8 +64,8 @@ pub(crate) struct LogLine {
     pub(crate) departure: Option<Nanos>,
     /// The differences from the packets that arrived.
     pub(crate) changes: Changes,
-    /// The number of the further hop that dropped the packets, in the order in which the log learned of the hops, from 1; 0
-    /// for none.
+    /// The number of the further hop that dropped the packets, from 1, in the order in which hops first
+    /// dropped any; 0 for none.
     pub(crate) hop: u16,
     /// The flow of IP packets.
     pub(crate) flow: Option<FiveTuple>,
@@ -104,11 +104,9 @@ trait Sink: Send + 'static {
     /// Prepares the destination for the first line.
     fn begin(&mut self) -> io::Result<()>;
 
-    /// Learns the name of the next hop that lines refer to by its number.
-    fn add_hop(&mut self, _name: &str) {}
-
-    /// Takes lines whose packets are numbered from `first` on. Returns the number of packets kept.
-    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64>;
+    /// Takes lines whose packets are numbered from `first` on. `hops` are the names of the hops to which
+    /// the lines refer, in the order of their numbers. Returns the number of packets kept.
+    fn take(&mut self, first: u64, lines: &[LogLine], hops: &[String]) -> io::Result<u64>;
 
     /// Completes the destination after the last line.
     fn finish(&mut self) -> io::Result<()> {
@@ -259,7 +257,8 @@ impl PacketLogWriter {
 
     fn hand_over(&mut self) {
         let batch = self.take_batch();
-        // If no batch fits, the writer's count lacks these lines, which shows the loss. Later lines may have the same hops.
+        // If no batch fits, the writer's count lacks these lines, which shows the loss. Later lines may
+        // have the same hops.
         if let Err(TrySendError::Full(lost) | TrySendError::Disconnected(lost)) =
             self.full.try_send(batch)
         {
@@ -306,6 +305,7 @@ fn write(
     give_back: &Sender<Vec<LogLine>>,
 ) -> PacketLogSummary {
     let mut kept = PacketLogSummary::default();
+    let mut hops: Vec<String> = Vec::new();
     let mut result = sink.begin();
     while result.is_ok()
         && let Ok(batch) = to_write.recv()
@@ -315,8 +315,9 @@ fn write(
             mut lines,
             new_hops,
         } = batch;
-        new_hops.iter().for_each(|hop| sink.add_hop(hop));
-        result = sink.take(first, &lines).map(|count| kept.lines += count);
+        hops.extend(new_hops);
+        let taken = sink.take(first, &lines, &hops);
+        result = taken.map(|count| kept.lines += count);
         lines.clear();
         // The packet path does not need the batch after its end.
         let _ = give_back.send(lines);

@@ -38,8 +38,6 @@ pub(super) struct ParquetLog<W: Write + Send> {
     file: Option<ParquetFile<W>>,
     /// The last flow and its cells, which the next line probably needs again, by ingress side.
     flows: [Option<(FiveTuple, FlowCells)>; 2],
-    /// The names of hops, in the order of their numbers.
-    hops: Vec<String>,
 }
 
 /// The cells of a flow.
@@ -64,7 +62,6 @@ impl<W: Write + Send> ParquetLog<W> {
         Ok(Self {
             file: Some(file.with_groups_of(CELLS_OF_A_GROUP)),
             flows: [None, None],
-            hops: Vec::new(),
         })
     }
 }
@@ -74,18 +71,14 @@ impl<W: Write + Send + 'static> Sink for ParquetLog<W> {
         Ok(())
     }
 
-    fn add_hop(&mut self, name: &str) {
-        self.hops.push(name.to_owned());
-    }
-
-    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64> {
+    fn take(&mut self, first: u64, lines: &[LogLine], hops: &[String]) -> io::Result<u64> {
         let (wall, mut number) = (WallTime::now(), first);
         let Some(file) = &mut self.file else {
             return Ok(0);
         };
         for line in lines {
             let cells = flow_cells(&mut self.flows[line.ingress.index()], line.flow);
-            let hop = hop_name(&self.hops, line.hop);
+            let hop = hop_name(hops, line.hop);
             for _ in 0..line.count {
                 file.add(row(wall, number, line, cells, hop))?;
                 number += 1;
@@ -245,9 +238,9 @@ mod tests {
         });
         let lines: Vec<LogLine> = lines.collect();
         log.begin().unwrap();
-        assert_eq!(log.take(1, &lines).unwrap(), 100_000);
+        assert_eq!(log.take(1, &lines, &[]).unwrap(), 100_000);
         log.finish().unwrap();
-        csv.take(1, &lines).unwrap();
+        csv.take(1, &lines, &[]).unwrap();
         let [parquet, csv] = [written, as_csv].map(|buffer| buffer.bytes().len());
         assert!(parquet > 0 && parquet * 8 < csv, "{parquet} of {csv}");
     }

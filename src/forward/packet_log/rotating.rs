@@ -22,8 +22,6 @@ pub(super) struct Rotating<S> {
     log: LogFile,
     sink: S,
     create: fn(File) -> io::Result<S>,
-    /// The hops that the sink of every file has to know.
-    hops: Vec<String>,
 }
 
 impl LogFile {
@@ -54,7 +52,6 @@ impl LogFile {
             sink: create(self.file.try_clone()?)?,
             log: self,
             create,
-            hops: Vec::new(),
         })
     }
 
@@ -81,21 +78,13 @@ impl<S: Sink> Sink for Rotating<S> {
         self.sink.begin()
     }
 
-    fn add_hop(&mut self, name: &str) {
-        self.hops.push(name.to_owned());
-        self.sink.add_hop(name);
-    }
-
-    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64> {
+    fn take(&mut self, first: u64, lines: &[LogLine], hops: &[String]) -> io::Result<u64> {
         if self.log.is_full()? {
             self.sink.finish()?;
             self.sink = (self.create)(self.log.renew()?)?;
-            for name in &self.hops {
-                self.sink.add_hop(name);
-            }
             self.sink.begin()?;
         }
-        self.sink.take(first, lines)
+        self.sink.take(first, lines, hops)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -124,7 +113,7 @@ mod tests {
         sink.begin().unwrap();
         for number in 1..=10 {
             let line = LogLine::bare(Nanos(1), Side::A, PacketVerdict::Delivered);
-            sink.take(number, &[line]).unwrap();
+            sink.take(number, &[line], &[]).unwrap();
         }
         sink.finish().unwrap();
         let numbers = |name: &str| -> Vec<u64> {
