@@ -124,10 +124,10 @@ impl Allowance {
     /// Returns the number of packets that may be dropped in a turn with this allowance because they are
     /// too late.
     pub(crate) fn drops(self) -> u32 {
-        if self == Self::UNLIMITED {
-            u32::MAX
-        } else {
+        if self.is_limited() {
             MOST_DROPPED
+        } else {
+            u32::MAX
         }
     }
 

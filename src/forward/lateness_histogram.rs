@@ -39,18 +39,13 @@ impl Lateness {
 
     /// Allocates room for every error, 28 KiB, if nothing was recorded before.
     pub(super) fn prepare(&mut self) {
-        let full = || {
-            Histogram::new_with_bounds(1, LATEST.0, DIGITS)
-                .expect("bounds and a precision that the library accepts")
-        };
-        self.histogram.get_or_insert_with(full);
+        self.histogram.get_or_insert_with(|| empty(LATEST.0));
     }
 
-    /// Returns an empty histogram.
+    /// Returns the histogram of the first departure if nothing was prepared. It grows as needed.
     #[cold]
     fn first() -> Histogram<u64> {
-        let histogram = Histogram::new_with_bounds(1, LATEST_WITHOUT_GROWTH, DIGITS);
-        let mut histogram = histogram.expect("bounds and a precision that the library accepts");
+        let mut histogram = empty(LATEST_WITHOUT_GROWTH);
         histogram.auto(true);
         histogram
     }
@@ -76,6 +71,12 @@ impl Lateness {
     pub(super) fn has_histogram(&self) -> bool {
         self.histogram.is_some()
     }
+}
+
+/// Returns an empty histogram with room for errors up to `latest`, in nanoseconds.
+fn empty(latest: u64) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, latest, DIGITS)
+        .expect("bounds and a precision that the library accepts")
 }
 
 #[cfg(test)]

@@ -203,7 +203,8 @@ impl<P: PortSet> Forwarder<P> {
         self.runners.push(runner);
     }
 
-    /// Allocates what the statistics of departures need, if there are few links. Of many links, most have no packets.
+    /// Allocates what the statistics of departures need, if there are few links. Of many links, most have
+    /// no packets.
     pub(crate) fn prepare_statistics(&mut self) {
         if self.runners.len() <= MOST_PREPARED {
             let runners = self.runners.iter_mut();

@@ -94,7 +94,8 @@ impl LatenessBound {
         now - self.limit.0
     }
 
-    /// Returns the CPU time, which is read at most once in a step, and once for each further batch of one link.
+    /// Returns the CPU time, which is read at most once in a step, and once for each further batch of a
+    /// link that is alone.
     fn cpu(&mut self) -> Nanos {
         *self.cpu.get_or_insert_with(&self.cpu_clock)
     }
