@@ -1,26 +1,26 @@
 //! The rate of a bottleneck that serves at given times: what it served in a window of time.
 
-use model::{Effect, Nanos, Opportunities, StageSpec, Trace};
+use model::{Bottleneck, Nanos, Opportunities, StageSpec, Trace};
 
 use crate::route::PathStages;
 use crate::trace::WINDOW;
 
-/// Returns the trace of times that an effect follows, if it follows one.
-fn trace_of(effect: &Effect) -> Option<&Trace> {
-    match effect {
-        Effect::Trace(trace) => Some(trace),
-        Effect::CellReplay(loads) => Some(&loads.full),
-        _ => None,
+/// Returns the trace of times that a server follows, if it follows one.
+fn trace_of(bottleneck: Bottleneck<'_>) -> Option<&Trace> {
+    match bottleneck {
+        Bottleneck::Trace(trace) => Some(trace),
+        Bottleneck::Rate(_) | Bottleneck::Netem(_) | Bottleneck::Toffee(_) => None,
     }
 }
 
 /// Returns whether any stage ever serves at given times.
 pub(super) fn is_any_traced(stages: &[StageSpec]) -> bool {
-    let mut effects = stages.iter().flat_map(StageSpec::effects);
-    effects.any(|effect| trace_of(effect).is_some())
+    let effects = stages.iter().flat_map(StageSpec::effects);
+    let mut bottlenecks = effects.filter_map(|effect| effect.behaviour().bottleneck);
+    bottlenecks.any(|bottleneck| trace_of(bottleneck).is_some())
 }
 
-/// Returns the number of windows in a span, at least one, by which the rate of such stages is told.
+/// Returns the number of windows in a span, at least one, in each of which the rate of such stages is counted.
 pub(super) fn windows(span: Nanos) -> u64 {
     (span.0 / WINDOW.0).max(1)
 }
@@ -33,8 +33,7 @@ pub(super) fn rate(stages: &PathStages, from: Nanos, until: Nanos) -> Option<u64
     if length == 0 {
         return None;
     }
-    let effects = stages.0.iter().map(|stage| &stage.effect);
-    let rates = effects.filter_map(trace_of).map(|trace| {
+    let rates = stages.bottlenecks().filter_map(trace_of).map(|trace| {
         let times = &*trace.opportunities;
         let count = count_before(times, until) - count_before(times, from);
         let bits = u128::from(count) * u128::from(times.bytes().0) * 8;
