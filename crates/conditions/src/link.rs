@@ -15,7 +15,6 @@ use model::{ConfigError, Effect, Link, Nanos, ScheduleClock};
 use schemars::{JsonSchema, Schema};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::Value;
 
 use self::hop::emulated_link;
 use self::hops::HopSpec;
@@ -432,13 +431,11 @@ fn at_key(mut problem: Problem, key: &str, parameter: Option<&'static str>) -> E
 
 /// Adds the keys that name a profile to a link's schema, because a link in a file may begin with one.
 fn with_profile(schema: &mut Schema) {
-    let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
-    keys.into_iter().for_each(|keys| {
-        let about = "A link by its name, as `farwire profiles` lists them; conditions next to it override it.";
-        keys.insert("profile".to_owned(), profiles::name_schema(about));
-        let about = "The same in the file of a profile, which builds on another one.";
-        keys.insert("based_on".to_owned(), profiles::name_schema(about));
-    });
+    let about =
+        "A link by its name, as `farwire profiles` lists them; conditions next to it override it.";
+    profiles::add_key(schema, "profile", about);
+    let about = "The same in the file of a profile, which builds on another one.";
+    profiles::add_key(schema, "based_on", about);
 }
 
 /// Returns whether a text may be part of the names of stages, or the name of a profile: letters, digits, `-` and `_`.

@@ -421,9 +421,7 @@ impl TraceSpec {
         }
         Ok(())
     }
-}
 
-impl TraceSpec {
     /// Takes over the light load that its content states, beside a trace that has been read.
     fn take_over_light(&mut self) -> Result<(), Error> {
         let (light, offsets) = (self.light_content.take(), self.offsets_content.take());

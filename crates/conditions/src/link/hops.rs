@@ -6,7 +6,6 @@ use model::MOST_STAGES;
 use schemars::{JsonSchema, Schema};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::Value;
 
 use super::hop::{Hop, check_steps};
 use super::profiles::{self, Base};
@@ -239,12 +238,9 @@ fn check_length(hops: &[Hop]) -> Result<(), Error> {
 
 /// Adds the key that names a profile to a hop's schema.
 fn with_profile(schema: &mut Schema) {
-    let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
-    keys.into_iter().for_each(|keys| {
-        let about = "The conditions of a profile that has neither rules nor hops nor toffee; conditions next to it \
-                     override it. Its seed and its start do not count.";
-        keys.insert("profile".to_owned(), profiles::name_schema(about));
-    });
+    let about = "The conditions of a profile that has neither rules nor hops nor toffee; conditions next to it override \
+                 it. Its seed and its start do not count.";
+    profiles::add_key(schema, "profile", about);
 }
 
 struct HopVisitor;

@@ -151,14 +151,18 @@ impl<'de> Deserialize<'de> for Base {
     }
 }
 
-/// Returns the schema of a key that names a profile.
-pub(super) fn name_schema(description: &str) -> serde_json::Value {
-    serde_json::json!({
+/// Adds a key that names a profile to a schema.
+pub(super) fn add_key(schema: &mut schemars::Schema, key: &str, description: &str) {
+    let name = serde_json::json!({
         "description": description,
         "type": "string",
         "pattern": "^[A-Za-z0-9_-]+$",
         "examples": NAMES
-    })
+    });
+    let keys = schema.get_mut("properties");
+    if let Some(keys) = keys.and_then(serde_json::Value::as_object_mut) {
+        keys.insert(key.to_owned(), name);
+    }
 }
 
 /// A number of a profile without a source, or a source that nobody can find or that no number has.
