@@ -1,9 +1,9 @@
 //! Packets of several links that leave together.
 //!
 //! A link that has few packets to send in its turn does not send them itself. Its packets wait for
-//! those of the links whose turns follow, and all leave in one call. The call costs a part of the time
-//! of a packet, and the code of the kernel and that of this program displace each other from the
-//! processor's caches with every call. Nothing is delayed to fill a batch: it leaves after the turn of
+//! those of the links whose turns follow, and all leave in one call. Each call takes time beside that
+//! of its packets, and with every call, the code of the kernel and that of this program displace each
+//! other from the processor's caches. Nothing is delayed to fill a batch: it leaves after the turn of
 //! the last link that is due, and earlier if it is complete. It therefore grows with the load.
 
 use std::mem;

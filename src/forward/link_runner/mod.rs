@@ -45,8 +45,8 @@ pub(super) struct LinkRunner {
     pub(super) share: Share,
     /// The list in which the link waits for its turn, if there are several links.
     pub(super) waits_in: WaitsIn,
-    /// True if the latest turn with packets to send had more than a few. Those of other links then leave
-    /// before the next turn.
+    /// True if the latest turn with packets to send had more than a few. The packets of other links then
+    /// leave before the next turn of this one.
     pub(super) sends_alone: bool,
     arrears: Arrears,
     cost: PacketCost,

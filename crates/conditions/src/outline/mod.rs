@@ -148,7 +148,8 @@ impl Averages {
 }
 
 /// Returns the figures of these stages, one for each time at which any of them changes, or at `most` times if there are
-/// more. Where a stage serves at given times, there is one for each window in which they are counted.
+/// more. If `most` limits them and a stage serves at given times, there is one for each window in which those times are
+/// counted, but at most `most`.
 fn stated(stages: &[StageSpec], from: Nanos, until: Nanos, most: usize) -> Vec<OutlinePeriod> {
     if until <= from {
         return Vec::new();
