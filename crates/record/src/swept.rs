@@ -1,6 +1,6 @@
 //! The fields that sweeps set, and their values in each case.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::plan::{Case, Plan};
 
@@ -60,14 +60,12 @@ impl<A> Case<A> {
         Some(value)
     }
 
-    /// Returns the values that a sweep set, as the scenario has them, by the paths of the fields. Published values are left
-    /// out, because they are no conditions.
-    pub fn swept_values(&self) -> BTreeMap<&str, &str> {
+    /// Returns the paths and the values of the fields that a sweep set, in the order and the words of the scenario. Published
+    /// values are left out, because they are no conditions.
+    pub fn swept_values(&self) -> impl Iterator<Item = (&str, &str)> {
         let axes = self.axes.iter();
         let swept = axes.filter(|(path, _)| !path.starts_with("published."));
-        swept
-            .map(|(path, value)| (path.as_str(), value.as_str()))
-            .collect()
+        swept.map(|(path, value)| (path.as_str(), value.as_str()))
     }
 
     /// Returns the name that the scenario gives the case, without the values of a sweep.
@@ -131,9 +129,8 @@ mod tests {
         );
         assert_eq!(plan.cases[0].swept_value("link.delay"), Some("1ms"));
         assert_eq!(plan.cases[0].swept_value("delay"), None);
-        let values = plan.cases[1].swept_values();
-        let expected = [("delay", "3ms"), ("link.down.loss", "2%")];
-        assert_eq!(values, BTreeMap::from(expected));
+        let values: Vec<(&str, &str)> = plan.cases[1].swept_values().collect();
+        assert_eq!(values, [("link.down.loss", "2%"), ("delay", "3ms")]);
     }
 
     #[test]

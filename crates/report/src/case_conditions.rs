@@ -95,12 +95,8 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
         _ => others.push(path(case)),
     }
     others.push(format!("TCP {}", case.congestion));
-    let conditions = case
-        .axes
-        .iter()
-        .filter(|(path, _)| !path.starts_with("published."));
     let mut swept = Vec::new();
-    for (path, value) in conditions {
+    for (path, value) in case.swept_values() {
         let words = words(path);
         // A swept condition is shown in the form of the others, not as the scenario has it.
         let key = format!("{words} ");

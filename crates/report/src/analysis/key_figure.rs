@@ -119,22 +119,13 @@ impl<'a> KeyFigure<'a> {
     /// Returns the values that a sweep set in a case, with the name of the sweep if there are several; `None` for a case
     /// that no sweep made.
     fn swept(&self, case: &Case) -> Option<Shared> {
-        let values = swept_values(case);
+        let values: Vec<(&str, &str)> = case.swept_values().collect();
         let rows = self.rows.iter().map(|row| row.case);
-        let swept = rows.filter(|case| !swept_values(case).is_empty());
+        let swept = rows.filter(|case| case.swept_values().next().is_some());
         let sweeps: BTreeSet<String> = swept.map(Case::base_name).collect();
         let name = (sweeps.len() > 1).then(|| case.base_name());
         (!values.is_empty()).then(|| Shared::of(name, &values))
     }
-}
-
-/// Returns the paths and the values that a sweep set in a case, in the order of the scenario.
-fn swept_values(case: &Case) -> Vec<(&str, &str)> {
-    let axes = case.axes.iter();
-    let swept = axes.filter(|(path, _)| !path.starts_with("published."));
-    swept
-        .map(|(path, value)| (path.as_str(), value.as_str()))
-        .collect()
 }
 
 impl KeyRow<'_> {

@@ -86,7 +86,7 @@ impl<'a> JudgedCase<'a> {
     fn of(figures: &CaseFigures<'a>) -> Self {
         Self {
             case: &figures.case.name,
-            swept: figures.case.swept_values(),
+            swept: figures.case.swept_values().collect(),
             verdict: figures.verdict,
         }
     }

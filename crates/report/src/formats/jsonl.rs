@@ -65,7 +65,10 @@ type SweptValues<'a> = BTreeMap<&'a str, &'a str>;
 /// Returns the values that sweeps set in each case that has any, by the name of the case.
 fn swept(record: &Record) -> HashMap<&str, SweptValues<'_>> {
     let cases = record.plan().cases.iter();
-    let of_case = cases.map(|case| (case.name.as_str(), case.swept_values()));
+    let of_case = cases.map(|case| {
+        let values: SweptValues<'_> = case.swept_values().collect();
+        (case.name.as_str(), values)
+    });
     of_case.filter(|(_, values)| !values.is_empty()).collect()
 }
 

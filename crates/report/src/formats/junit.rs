@@ -3,6 +3,8 @@
 //!
 //! Elements and attributes are those of the schema of Jenkins' xunit plugin, junit-10.xsd.
 
+use std::collections::BTreeMap;
+
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::analysis::{Analysis, CaseFigures, ExpectationCheck, ExpectationCounts, Verdict};
@@ -78,7 +80,7 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
 /// Returns the values that a sweep set in a case, by the whole paths of the fields. The name of the case has only the ends
 /// of the paths.
 fn swept(case: &Case) -> Option<String> {
-    let values = case.swept_values();
+    let values: BTreeMap<&str, &str> = case.swept_values().collect();
     let fields = values.iter().map(|(path, value)| format!("{path} {value}"));
     let fields = fields.collect::<Vec<_>>().join(", ");
     (!fields.is_empty()).then(|| format!("swept: {fields}"))
