@@ -69,7 +69,6 @@ pub fn is_capture(bytes: &[u8]) -> bool {
 /// # Errors
 /// The file is damaged, has more than two interfaces, or too few packets.
 pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
-    let damaged = |error: PcapError| FileError::Capture(format!("the capture is damaged: {error}"));
     let capture = match bytes.starts_with(&MAGIC[0]) {
         true => pcapng(bytes)?,
         false => Capture {
@@ -94,6 +93,10 @@ pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
     })
 }
 
+fn damaged(error: PcapError) -> FileError {
+    FileError::Capture(format!("the capture is damaged: {error}"))
+}
+
 fn pcap(bytes: &[u8]) -> Result<Vec<Packet>, PcapError> {
     let (mut rest, parser) = PcapParser::new(bytes)?;
     let link = parser.header().datalink;
@@ -112,7 +115,6 @@ fn pcap(bytes: &[u8]) -> Result<Vec<Packet>, PcapError> {
 }
 
 fn pcapng(bytes: &[u8]) -> Result<Capture, FileError> {
-    let damaged = |error: PcapError| FileError::Capture(format!("the capture is damaged: {error}"));
     let (mut rest, mut parser) = PcapNgParser::new(bytes).map_err(damaged)?;
     let mut capture = Capture {
         has_one_clock: parser.section().options.iter().any(is_farwire),
@@ -199,7 +201,7 @@ fn nanoseconds(
 }
 
 impl Packet {
-    /// Reads a frame; `None` if it is not IP or a later fragment.
+    /// Reads a frame; `None` if it is not IP.
     fn read(link: DataLink, frame: &[u8], bytes: u32, at_ns: u64) -> Option<Self> {
         let ip = packet_of(link, frame)?;
         let version = ip.first()? >> 4;
@@ -329,8 +331,7 @@ impl Capture {
     /// Returns the delays and losses of the packets in each direction; of a direction that was full, the rate and the delays
     /// of the fastest packets.
     fn both_ends(&self) -> Result<PathObservations, FileError> {
-        let near_to_far = self.crossings(0);
-        let mut crossings = self.directions(&near_to_far)?;
+        let mut crossings = self.directions()?;
         let mut throughput = Vec::new();
         for (way, all) in &mut crossings {
             all.sort_by_key(|(packet, _)| packet.at_ns);
@@ -425,15 +426,13 @@ impl Capture {
 
     /// Divides the packets by their directions: those from a source whose packets are usually at the near end first go
     /// up. Only packets of the time in which both ends captured count.
-    fn directions<'a>(
-        &'a self,
-        near_to_far: &[Crossing<'a>],
-    ) -> Result<[(Direction, Vec<Crossing<'a>>); 2], FileError> {
+    fn directions(&self) -> Result<[(Direction, Vec<Crossing<'_>>); 2], FileError> {
+        let [mut at_near, mut at_far] = [0, 1].map(|end| self.crossings(end));
         let mut ahead: BTreeMap<(IpAddr, IpAddr), Vec<f64>> = BTreeMap::new();
-        for (packet, at_far) in near_to_far {
-            if let Some(at_far) = at_far {
+        for (packet, arrived_ns) in &at_near {
+            if let Some(arrived_ns) = arrived_ns {
                 let all = ahead.entry(packet.ends).or_default();
-                all.push(*at_far as f64 - packet.at_ns as f64);
+                all.push(*arrived_ns as f64 - packet.at_ns as f64);
             }
         }
         let goes_up: BTreeMap<(IpAddr, IpAddr), bool> = ahead
@@ -458,13 +457,15 @@ impl Capture {
             ]
         });
         // Trains that a host puts together for its own interface never cross the path as they are.
-        let matched = near_to_far.iter().filter(|(_, at_far)| at_far.is_some());
+        let matched = at_near
+            .iter()
+            .filter(|(_, arrived_ns)| arrived_ns.is_some());
         let longest = matched
             .map(|(packet, _)| packet.bytes)
             .max()
             .unwrap_or_default();
         Ok(DIRECTIONS.map(|way| {
-            let mut all = self.crossings(way.choose(0, 1));
+            let mut all = std::mem::take(way.choose(&mut at_near, &mut at_far));
             all.retain(|(packet, _)| {
                 goes_up.get(&packet.ends) == Some(&(way == Direction::Up))
                     && (from_ns..=until_ns).contains(&packet.at_ns)
