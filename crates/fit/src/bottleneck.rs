@@ -67,7 +67,6 @@ impl Bottleneck {
         let rate = also.map_or(rate, |other| both(rate, other));
         let queue = Queue {
             way,
-            one_way: observed.has_one_way(),
             observed,
             rate,
             burst_bytes,

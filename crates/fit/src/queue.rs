@@ -77,8 +77,6 @@ impl QueueKind {
 pub(crate) struct Queue<'a> {
     /// The direction.
     pub(crate) way: Direction,
-    /// Whether delays were measured in each direction.
-    pub(crate) one_way: bool,
     /// All observations.
     pub(crate) observed: &'a PathObservations,
     /// The rate in bit/s.
@@ -209,7 +207,7 @@ impl Queue<'_> {
         let Some(idle) = quantile(&self.idle(), 0.5) else {
             return Vec::new();
         };
-        let way = self.one_way.then_some(self.way);
+        let way = one_way(self.observed, self.way);
         let lasts_s = loaded.until_s - loaded.from_s;
         let [from_s, until_s] = part.map(|share| share * lasts_s);
         let timed = |probe: &Probe| Some((probe.at_s - loaded.from_s, probe.delay(way)? - idle));
@@ -239,7 +237,7 @@ impl Queue<'_> {
     /// wait longer than the time for which ln 2 of them are expected.
     fn ordered_ms(&self, packet_ms: f64) -> [f64; 2] {
         let session = &self.observed.idle;
-        let Some(way) = self.one_way.then_some(self.way) else {
+        let Some(way) = one_way(self.observed, self.way) else {
             return [0.0; 2];
         };
         if session.reordered[index(way)] {
@@ -294,8 +292,13 @@ impl Queue<'_> {
 
 /// Returns the delays on the idle path in ascending order, in milliseconds: in this direction, or else of the round trip.
 pub(crate) fn idle_delays(observed: &PathObservations, way: Direction) -> Vec<f64> {
-    let way = observed.has_one_way().then_some(way);
+    let way = one_way(observed, way);
     sorted(&observed.idle.delays(way, [0.0, f64::INFINITY]))
+}
+
+/// Returns the direction if delays were measured in each direction.
+fn one_way(observed: &PathObservations, way: Direction) -> Option<Direction> {
+    observed.has_one_way().then_some(way)
 }
 
 /// Returns the range of ascending delays without the outermost hundredths.
