@@ -125,8 +125,8 @@ fn by_the_page_a_link_follows_the_trace_of_a_file() -> Result<()> {
                 chooser.files = files.files; return chooser.dispatchEvent(new Event('change')); }})(document.getElementById('c-trace-file'))"
         ))
     };
-    choose("'x'.repeat(600000)")?;
-    browser.wait("document.getElementById('c-trace-error').textContent.includes('at most 524288 are allowed here')")?;
+    choose("'x'.repeat(70000)")?;
+    browser.wait("document.getElementById('c-trace-error').textContent.includes('at most 65536 are allowed here')")?;
     choose("'t,delay\\n0s,60ms\\n1s,61ms\\n2s,\\n'")?;
     browser.wait("document.getElementById('c-trace').value === 'drive.csv'")?;
     browser.wait("!document.getElementById('apply').disabled")?;

@@ -2,7 +2,7 @@
 // chosen on the page.
 
 // The longest content that the API takes, in bytes.
-const LONGEST = 512 * 1024;
+const LONGEST = 64 * 1024;
 const ENDS = ["loop", "hold", "clear"];
 
 const isTrace = (value) => typeof value === "object" && value !== null && "file" in value;
