@@ -12,8 +12,8 @@ ARCHITECTURES ?= x86_64 aarch64
 # Seconds that every fuzz target has.
 FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
-# Targets whose every case has 256 MB of memory and 1 s: a stranger's file or request must not cost more. Memory that was freed is given
-# back soon, or the sanitizer would keep as much as the limit; and the fuzzer weighs no inputs, or its own tables would.
+# Targets whose every case has 256 MB of memory and 1 s: a stranger's file or request must not cost more. Two things would use as much memory
+# as the limit and are therefore off: the sanitizer keeping freed memory for long, and the fuzzer's tables of the weights of its inputs.
 FUZZ_LIMITED = records links filters bodies trace_mahimahi trace_csv trace_theaterq trace_netem trace_pair trace_cellreplay trace_samples
 FUZZ_LIMITS = -rss_limit_mb=256 -malloc_limit_mb=256 -timeout=1 -entropic=0
 # A model of netem-trace has up to a million lines, whatever its length.

@@ -125,9 +125,10 @@ pub(crate) fn run(
                 let line = format!("{}: {}", label(&planned), outcome_line(&run, planned.case));
                 writer.keep(&run)?;
                 record.runs.push(run);
-                match pending.is_missing(&record.latest(), &planned) {
-                    true => progress.attempt(&format!("{line}; it is attempted again")),
-                    false => progress.finish(&line),
+                if pending.is_missing(&record.latest(), &planned) {
+                    progress.attempt(&format!("{line}; it is attempted again"));
+                } else {
+                    progress.finish(&line);
                 }
                 watch.ended(record, &planned.case.name);
             }

@@ -82,6 +82,13 @@ impl Bridged {
         Ok(state)
     }
 
+    /// Returns the least round-trip time of pings from the host to the container with the number 2, in ms.
+    pub(super) fn least_rtt_ms(&self) -> Result<f64> {
+        let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
+        let output = process::succeeds_in(&self.host, Command::new("ping").args(ping))?;
+        least_rtt_ms(&stdout(&output))
+    }
+
     /// Returns the hardware address of the bridge.
     fn mac(&self) -> Result<String> {
         let text = ip(&self.host, "-brief link show br0")?;
@@ -205,11 +212,6 @@ fn an_attached_link_is_changed_and_leased_while_connections_stay_open() -> Resul
         far.write_all(b"answer")?;
         Ok(near.read_exact(&mut [0; 6])?)
     };
-    let least = || -> Result<f64> {
-        let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
-        let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
-        least_rtt_ms(&stdout(&output))
-    };
     let folder = tempfile::tempdir()?;
     let at = format!("unix:{}", folder.path().join("socket").display());
     let set = |words: &str| {
@@ -222,11 +224,11 @@ fn an_attached_link_is_changed_and_leased_while_connections_stay_open() -> Resul
     exchange()?;
     set("--delay 30ms")?;
     exchange()?;
-    let changed = least()?;
+    let changed = bridged.least_rtt_ms()?;
     ensure!(changed >= 60.0, "{changed} ms");
     set("--delay 60ms --for 300s")?;
     exchange()?;
-    let leased = least()?;
+    let leased = bridged.least_rtt_ms()?;
     ensure!(leased >= 120.0, "{leased} ms");
     has(&stdout(&set("--revert")?), "delay 30ms in each direction")?;
     // The lease ends by itself, and TCP sends again what was lost until then.
@@ -388,9 +390,7 @@ fn a_container_whose_bridge_is_in_another_namespace_gets_its_link_there() -> Res
     powerless.arg("emulate").args(line.split(' '));
     ends_with(&run_in(&bridged.host, &mut powerless)?, 3, words)?;
     let wan = WanBox::start_at(farwire(), &of_user.host, &line)?;
-    let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
-    let output = process::succeeds_in(&of_user.host, Command::new("ping").args(ping))?;
-    let least = least_rtt_ms(&stdout(&output))?;
+    let least = of_user.least_rtt_ms()?;
     ensure!(least >= 40.0, "{least} ms");
     wan.stop().map(drop)
 }

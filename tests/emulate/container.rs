@@ -125,18 +125,7 @@ impl Drop for Podman {
     }
 }
 
-#[test_support::test(
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ip"),
-    Tool("ping")
-)]
+#[test_support::test(Podman)]
 fn the_command_of_the_guide_impairs_a_container_and_no_other() -> Result<()> {
     let podman = Podman::start()?;
     for name in ["web", "db"] {
@@ -201,18 +190,7 @@ fn the_command_of_the_guide_impairs_a_container_and_no_other() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ip"),
-    Tool("ping")
-)]
+#[test_support::test(Podman)]
 fn a_container_that_cannot_get_a_link_is_refused_and_one_that_is_removed_ends_its_link()
 -> Result<()> {
     let podman = Podman::start()?;
@@ -239,18 +217,7 @@ fn a_container_that_cannot_get_a_link_is_refused_and_one_that_is_removed_ends_it
     Ok(())
 }
 
-#[test_support::test(
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ip"),
-    Tool("ping")
-)]
+#[test_support::test(Podman)]
 fn without_podman_on_path_its_socket_is_asked() -> Result<()> {
     let podman = Podman::start()?;
     podman.run("web", "bridge")?;

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::attach::{Bridged, least_rtt_ms};
+use super::attach::{Bridged, Container};
 use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, wait_for};
 use test_support::wan_box::WanBox;
 
@@ -81,6 +81,15 @@ impl Engines {
     }
 }
 
+/// Returns a host with a container, and engines of which Podman knows the container as `web`.
+fn web() -> Result<(Bridged, Container, Engines)> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    engines.add("podman", &format!("echo {}", own.pid()))?;
+    Ok((bridged, own, engines))
+}
+
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_that_restarts_is_attached_again_and_one_that_is_removed_ends_its_link() -> Result<()>
 {
@@ -101,9 +110,7 @@ fn a_container_that_restarts_is_attached_again_and_one_that_is_removed_ends_its_
         own = bridged.connect(2)?;
         answer(&own.pid().to_string())?;
         wan.await_line("container web is back: its link is inserted at veth2")?;
-        let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
-        let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
-        let least = least_rtt_ms(&stdout(&output))?;
+        let least = bridged.least_rtt_ms()?;
         ensure!(least >= 40.0, "{least} ms");
         wan.forget_lines();
     }
@@ -165,9 +172,7 @@ fn without_the_program_of_an_engine_its_socket_is_asked_also_after_a_restart() -
     own = bridged.connect(2)?;
     pid.store(own.pid(), Ordering::Relaxed);
     wan.await_line("container web is back: its link is inserted at veth2")?;
-    let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
-    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
-    let least = least_rtt_ms(&stdout(&output))?;
+    let least = bridged.least_rtt_ms()?;
     ensure!(least >= 40.0, "{least} ms");
     pid.store(REMOVED, Ordering::Relaxed);
     drop(own);
@@ -179,10 +184,7 @@ fn without_the_program_of_an_engine_its_socket_is_asked_also_after_a_restart() -
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_that_leaves_its_network_and_joins_it_again_keeps_its_link() -> Result<()> {
-    let bridged = Bridged::start()?;
-    let own = bridged.connect(2)?;
-    let engines = Engines::new()?;
-    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let (bridged, own, engines) = web()?;
     let line = "--container web --delay 20ms";
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
     ip(&bridged.host, "link del veth2")?;
@@ -202,10 +204,7 @@ fn a_container_that_leaves_its_network_and_joins_it_again_keeps_its_link() -> Re
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_that_is_attached_again_is_shown_with_its_new_interface() -> Result<()> {
-    let bridged = Bridged::start()?;
-    let own = bridged.connect(2)?;
-    let engines = Engines::new()?;
-    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let (bridged, own, engines) = web()?;
     let at = format!("unix:{}", engines.dir.path().join("socket").display());
     let line = format!("--container web --listen {at}");
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, &line)?;
@@ -230,10 +229,7 @@ fn a_container_that_is_attached_again_is_shown_with_its_new_interface() -> Resul
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_that_changes_its_network_gets_its_link_at_the_new_interface() -> Result<()> {
-    let bridged = Bridged::start()?;
-    let own = bridged.connect(2)?;
-    let engines = Engines::new()?;
-    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let (bridged, own, engines) = web()?;
     let line = "--container web --delay 20ms";
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
     ip(&bridged.host, "link del veth2")?;
@@ -245,19 +241,14 @@ fn a_container_that_changes_its_network_gets_its_link_at_the_new_interface() -> 
     ip(&own.ns, "addr add 10.9.0.2/24 dev eth1")?;
     ip(&own.ns, "link set eth1 up")?;
     wan.await_line("container web is back: its link is inserted at veth5")?;
-    let ping = ["-q", "-c", "3", "-i", "0.1", "-W", "10", "10.9.0.2"];
-    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
-    let least = least_rtt_ms(&stdout(&output))?;
+    let least = bridged.least_rtt_ms()?;
     ensure!(least >= 40.0, "{least} ms");
     wan.stop().map(drop)
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result<()> {
-    let bridged = Bridged::start()?;
-    let own = bridged.connect(2)?;
-    let engines = Engines::new()?;
-    engines.add("podman", &format!("echo {}", own.pid()))?;
+    let (bridged, _own, engines) = web()?;
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?;
     let (file, sleep) = (engines.dir.path().join("pid"), which::which("sleep")?);
     let hangs = format!("echo $$ >{}; exec {} 1000", file.display(), sleep.display());
@@ -391,11 +382,8 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
     Tool("python3")
 )]
 fn a_test_in_python_attaches_to_a_container_and_leaves_nothing_when_it_is_killed() -> Result<()> {
-    let bridged = Bridged::start()?;
-    let own = bridged.connect(2)?;
+    let (bridged, _own, engines) = web()?;
     let state = bridged.state()?;
-    let engines = Engines::new()?;
-    engines.add("podman", &format!("echo {}", own.pid()))?;
     let script = "
 import farwire
 wan = farwire.Wan()
@@ -416,9 +404,7 @@ input()
     let mut line = [0; 4];
     let stdout = python.stdout.as_mut().context("no output")?;
     stdout.read_exact(&mut line).context("python failed")?;
-    let ping = ["-q", "-c", "3", "-i", "0.1", "10.9.0.2"];
-    let output = process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
-    let least = least_rtt_ms(&process::stdout(&output))?;
+    let least = bridged.least_rtt_ms()?;
     ensure!(least >= 60.0, "{least} ms");
     python.kill()?;
     python.wait()?;

@@ -83,19 +83,7 @@ impl Drop for Watch {
     }
 }
 
-#[test_support::test(
-    serial,
-    Soak,
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ping")
-)]
+#[test_support::test(serial, Soak, Podman)]
 fn twenty_links_delay_the_host_and_a_container_and_cost_a_neighbour_no_packet() -> Result<()> {
     let podman = Podman::start()?;
     for name in ["web", "db"] {
@@ -133,19 +121,7 @@ fn twenty_links_delay_the_host_and_a_container_and_cost_a_neighbour_no_packet() 
     Ok(())
 }
 
-#[test_support::test(
-    serial,
-    Soak,
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ping")
-)]
+#[test_support::test(serial, Soak, Podman)]
 fn twenty_links_begin_and_end_without_a_long_interruption() -> Result<()> {
     let podman = Podman::start()?;
     podman.run("web", "bridge")?;
@@ -167,19 +143,7 @@ fn twenty_links_begin_and_end_without_a_long_interruption() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(
-    serial,
-    Soak,
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ping")
-)]
+#[test_support::test(serial, Soak, Podman)]
 fn twenty_links_lose_in_each_direction_what_was_asked_and_ping_sees_it() -> Result<()> {
     let podman = Podman::start()?;
     podman.run("web", "bridge")?;
@@ -212,20 +176,7 @@ fn twenty_links_lose_in_each_direction_what_was_asked_and_ping_sees_it() -> Resu
     Ok(())
 }
 
-#[test_support::test(
-    serial,
-    Soak,
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ip"),
-    Tool("ping")
-)]
+#[test_support::test(serial, Soak, Podman)]
 fn twenty_killed_emulators_leave_traffic_unimpaired_within_a_second() -> Result<()> {
     let podman = Podman::start()?;
     podman.run("web", "bridge")?;
@@ -248,20 +199,7 @@ fn twenty_killed_emulators_leave_traffic_unimpaired_within_a_second() -> Result<
     Ok(())
 }
 
-#[test_support::test(
-    serial,
-    Soak,
-    Root,
-    Ingress,
-    Device("bridge"),
-    Tool("podman"),
-    Tool("runc"),
-    Tool("/usr/lib/podman/netavark"),
-    Tool("iptables"),
-    Tool("busybox"),
-    Tool("ip"),
-    Tool("ping")
-)]
+#[test_support::test(serial, Soak, Podman)]
 fn a_container_that_stops_and_starts_twenty_times_has_its_link_within_a_second() -> Result<()> {
     let podman = Podman::start()?;
     podman.run("web", "bridge")?;

@@ -144,47 +144,15 @@ with zipfile.ZipFile('sample-1.0-py3-none-any.whl', 'w') as wheel:
 
 #[test_support::test(HostNetwork, Tool("python3"))]
 fn a_port_of_the_command_is_published_on_the_host() -> Result<()> {
-    let host = Host::start(false)?;
-    let directory = tempfile::tempdir()?;
-    fs::write(directory.path().join("page"), "published")?;
-    let mut command = farwire_unprivileged()?;
-    command
-        .args(["exec", "--net", "host", "-p", "8080:80", "--"])
-        .args(["python3", "-m", "http.server", "80"])
-        .current_dir(directory.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut farwire = host.own().run(|| command.spawn())??;
-    let fetched = process::wait_for("the published port", || {
-        // Until the command listens, connections are reset.
-        let fetched = host.own().run(|| fetch("127.0.0.1:8080", "/page"))?;
-        Ok(fetched.ok().filter(|text| !text.is_empty()))
-    });
-    end(&mut farwire, Signal::SIGTERM)?;
-    has(&fetched?, "published")
+    let fetched = fetch_published(&["-p", "8080:80"], &["80"])?;
+    has(&fetched, "published")
 }
 
 #[test_support::test(HostNetwork, Tool("python3"))]
 fn a_port_of_the_commands_localhost_is_published_without_the_link() -> Result<()> {
-    let host = Host::start(false)?;
-    let directory = tempfile::tempdir()?;
-    fs::write(directory.path().join("page"), "published")?;
-    let mut command = farwire_unprivileged()?;
-    command
-        .args(["exec", "--net", "host", "--loss", "100%"])
-        .args(["-p", "8080:localhost:80", "--"])
-        .args(["python3", "-m", "http.server", "--bind", "127.0.0.1", "80"])
-        .current_dir(directory.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut farwire = host.own().run(|| command.spawn())??;
-    let fetched = process::wait_for("the published port", || {
-        // The port does not exist before farwire has started. Then a connection waits until the command listens.
-        let fetched = host.own().run(|| fetch("127.0.0.1:8080", "/page"))?;
-        Ok(fetched.ok().filter(|text| !text.is_empty()))
-    });
-    end(&mut farwire, Signal::SIGTERM)?;
-    has(&fetched?, "published")
+    let options = ["--loss", "100%", "-p", "8080:localhost:80"];
+    let fetched = fetch_published(&options, &["--bind", "127.0.0.1", "80"])?;
+    has(&fetched, "published")
 }
 
 #[test_support::test(HostNetwork, Tool("getent"))]
@@ -432,6 +400,32 @@ server.serve_forever()
     BufReader::new(stdout).read_line(&mut line)?;
     let port = line.trim().parse().context("no port")?;
     Ok((server, port))
+}
+
+/// Fetches a page from port 8080 of the host. Behind a link with these options, Python's web server serves it with these
+/// arguments.
+fn fetch_published(options: &[&str], arguments: &[&str]) -> Result<String> {
+    let host = Host::start(false)?;
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("page"), "published")?;
+    let mut command = farwire_unprivileged()?;
+    command
+        .args(["exec", "--net", "host"])
+        .args(options)
+        .args(["--", "python3", "-m", "http.server"])
+        .args(arguments)
+        .current_dir(directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut farwire = host.own().run(|| command.spawn())??;
+    let fetched = process::wait_for("the published port", || {
+        // The port does not exist before farwire has started. Until the command listens, connections to its address are
+        // reset, and those to its localhost wait.
+        let fetched = host.own().run(|| fetch("127.0.0.1:8080", "/page"))?;
+        Ok(fetched.ok().filter(|text| !text.is_empty()))
+    });
+    end(&mut farwire, Signal::SIGTERM)?;
+    fetched
 }
 
 /// Fetches a page, with all headers.

@@ -44,6 +44,8 @@ pub enum Need {
     Namespaces,
     /// pasta and the device for its tap, with which `exec --net host` works.
     HostNetwork,
+    /// Podman with its tools, and the rights to run it with separate storage and to insert links at its containers.
+    Podman,
     /// A user other than 0 who may run the program under test and create namespaces.
     OrdinaryUser,
     /// A font for the texts of drawings as PNG files.
@@ -382,6 +384,20 @@ impl Need {
                     let opened = device.read(true).write(true).open("/dev/net/tun");
                     opened.err().map(|why| format!("/dev/net/tun: {why}"))
                 }),
+            Self::Podman => {
+                let rights = [Self::Root, Self::Ingress, Self::Device("bridge")];
+                let tools = [
+                    "podman",
+                    "runc",
+                    "/usr/lib/podman/netavark",
+                    "iptables",
+                    "busybox",
+                    "ip",
+                    "ping",
+                ];
+                let mut needs = rights.into_iter().chain(tools.map(Self::Tool));
+                needs.find_map(Self::lacking)
+            }
             Self::OrdinaryUser => {
                 let mut exec = powerless::farwire_of_ordinary_user();
                 let tried = process::succeeds(exec.args(["exec", "--", "true"]));
