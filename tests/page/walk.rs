@@ -104,8 +104,7 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     Tool("chromium"),
     Tool("chromedriver"),
     Tool("ping"),
-    Tool("wget"),
-    All
+    Tool("wget")
 )]
 fn by_the_page_a_link_follows_the_trace_of_a_file() -> Result<()> {
     let folder = tempfile::tempdir()?;

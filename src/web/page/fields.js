@@ -79,7 +79,7 @@ export class Fields {
       this.edited(input);
     } catch (error) {
       // The API knows nothing of this file, so its answers leave this in place.
-      input.unread = error.message;
+      input.error.unread = input;
       input.setAttribute("aria-invalid", "true");
       say(input.error, error.message);
     }
@@ -106,7 +106,7 @@ export class Fields {
   }
 
   edited(input) {
-    input.unread = undefined;
+    if (input.error.unread === input) input.error.unread = undefined;
     const typed = input.value.trim();
     this.onEdit(input.path, input.condition.key === "trace" ? named(typed, input.trace) : typed);
     this.mark(input);
@@ -155,8 +155,9 @@ export class Fields {
 
   forgive() {
     for (const input of this.inputs.values()) {
-      if (!input.unread) input.removeAttribute("aria-invalid");
-      say(input.error, input.unread ?? "");
+      if (input.error.unread !== input) input.removeAttribute("aria-invalid");
+      // The fields of both directions share the place of the error.
+      if (!input.error.unread) say(input.error, "");
     }
   }
 
