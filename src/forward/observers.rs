@@ -117,7 +117,8 @@ impl Observers {
 
     /// Returns the latest time at which [`Observers::follow`] must be called next.
     pub(super) fn next_at(&self) -> Option<Nanos> {
-        self.captures.next_at()
+        let log = self.log.as_ref().and_then(PacketLogWriter::next_at);
+        [log, self.captures.next_at()].into_iter().flatten().min()
     }
 
     /// Ends the packet log and all captures. Returns the summary of the log.

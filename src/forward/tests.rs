@@ -544,6 +544,36 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
 }
 
 #[test]
+fn the_last_lines_of_a_link_that_becomes_idle_do_not_wait_for_its_next_packet() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("log");
+    let log = packet_log::PacketLog::create(&file, None)
+        .unwrap()
+        .begin()
+        .unwrap();
+    let ports = [MemoryPort::new(true), MemoryPort::new(true)];
+    let mut forwarder = one_link(ports, up(&[]), 1 << 20, Some(log));
+    forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 1));
+    let mut next = forwarder.step(Nanos(1_000), Nanos::ZERO);
+    while matches!(next, NextStep::Now) {
+        next = forwarder.step(Nanos(1_000), Nanos::ZERO);
+    }
+    assert_eq!(forwarder.shared.sets[1].sent().len(), 1);
+    let NextStep::At(at) = next else {
+        panic!("{next:?}");
+    };
+    assert!(at <= Nanos(201_000_000), "{at:?}");
+    run(&mut forwarder, at, 0);
+    let mut rows = 0;
+    while rows == 0 {
+        let text = std::fs::read_to_string(&file).unwrap();
+        rows = text.lines().skip(1).count();
+        std::thread::yield_now();
+    }
+    assert_eq!(rows, 1);
+}
+
+#[test]
 fn the_log_ends_with_the_packets_on_their_way() {
     let stall = Effect::Rate(Rate {
         rate: None,

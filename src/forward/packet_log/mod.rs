@@ -247,12 +247,20 @@ impl PacketLogWriter {
         }
     }
 
-    /// Hands over a batch that has waited long enough by `now`.
+    /// Hands over lines that have waited long enough by `now`.
     pub(crate) fn follow(&mut self, now: Nanos) {
-        if !self.batch.is_empty() && now > self.handed_over + FOLLOW {
+        if now >= self.handed_over + FOLLOW {
             self.handed_over = now;
-            self.hand_over();
+            if !self.batch.is_empty() {
+                self.hand_over();
+            }
         }
+    }
+
+    /// Returns the latest time at which [`PacketLogWriter::follow`] must be called next. Without it,
+    /// the last lines of a link that has become idle would wait for its next packet.
+    pub(crate) fn next_at(&self) -> Option<Nanos> {
+        (!self.batch.is_empty()).then(|| self.handed_over + FOLLOW)
     }
 
     fn hand_over(&mut self) {
