@@ -12,7 +12,7 @@ use record::expectation::{ExpectationKind, LOOSE};
 use record::quantity::{counted, quantity, scale_for};
 use record::{Metric, RunOutcome};
 use stats::change::{Change, ChangeForm, as_much, more};
-use stats::digits::fixed;
+use stats::digits::{self, fixed};
 use stats::hodges_lehmann::ShiftVerdict;
 
 /// Largest number of comparisons that are stated one by one; of more, the greatest and the least are stated.
@@ -395,12 +395,7 @@ fn published(key: &KeyFigure<'_>) -> Option<String> {
 
 /// Formats a percentage with its sign: "+2.5", "-48".
 fn signed(percent: f64) -> String {
-    let text = fixed(percent, if percent.abs() < 10.0 { 1 } else { 0 });
-    if text.starts_with('-') {
-        text
-    } else {
-        format!("+{text}")
-    }
+    digits::signed(percent, if percent.abs() < 10.0 { 1 } else { 0 })
 }
 
 /// States what cannot be concluded.

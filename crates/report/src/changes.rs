@@ -3,6 +3,7 @@
 use record::Metric;
 use record::quantity::scale_for;
 use stats::change::{Change, TOO_FEW};
+use stats::digits;
 use stats::hodges_lehmann::Shift;
 
 /// A change in the cell of a table.
@@ -19,8 +20,8 @@ pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -
     let mut words = change.words(metric.sense(), (by, unit));
     if let Some(shift) = shift.filter(|shift| change.differs_in_shape(shift, unit)) {
         let typical = match shift.percent.filter(|_| unit != "%") {
-            Some(percent) => format!("{:+.1} %", percent.value),
-            None => format!("{:+.2} {unit}", shift.absolute.value / by),
+            Some(percent) => format!("{} %", digits::signed(percent.value, 1)),
+            None => format!("{} {unit}", digits::signed(shift.absolute.value / by, 2)),
         };
         words +=
             &format!("; the distributions differ in shape: the Hodges–Lehmann shift is {typical}");

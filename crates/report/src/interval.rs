@@ -148,7 +148,7 @@ impl Label {
         let mut text = String::new();
         if self.runs.is_some() {
             text += " Over N runs: the 95 % interval of the mean, from the scatter of the runs: Student's t, or Stein's for the figure \
-                     that decides the number of runs.";
+                     that decides the number of runs. Runs that are all equal do not show how they scatter, and have none.";
         }
         if self.in_the_run {
             text += " In the run: the 95 % interval of what the network did in the only run, as the instrument states it; it says \

@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-use crate::digits::{decimals, fixed, significant};
+use crate::digits::{decimals, fixed, signed, significant};
 use crate::hodges_lehmann::{Sense, Shift, ShiftVerdict};
 use crate::mann_whitney::{self, AT_95};
 use crate::t_interval;
@@ -286,15 +286,6 @@ fn welch(value: f64, [before, after]: [Mean; 2]) -> Option<[f64; 2]> {
     let t = StudentsT::new(0.0, 1.0, degrees).ok()?.inverse_cdf(0.975);
     let half = t * squares.sqrt();
     Some([value - half, value + half])
-}
-
-fn signed(value: f64, places: i32) -> String {
-    let size = fixed(value, places);
-    if size.starts_with('-') {
-        size
-    } else {
-        format!("+{size}")
-    }
 }
 
 /// Returns the end of a sentence such as "3.2 times as long".

@@ -43,6 +43,16 @@ pub fn fixed(value: f64, decimals: i32) -> String {
     }
 }
 
+/// Writes `value` like [`fixed`], with a plus sign unless it is negative.
+pub fn signed(value: f64, decimals: i32) -> String {
+    let text = fixed(value, decimals);
+    if text.starts_with('-') {
+        text
+    } else {
+        format!("+{text}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +80,7 @@ mod tests {
         assert_eq!(fixed(-0.0001, 2), "0.00");
         assert_eq!(fixed(-4.0, -1), "0");
         assert_eq!(fixed(-0.006, 2), "-0.01");
+        let changes = [-0.04, 0.04, -2.5, 2.5].map(|change| signed(change, 1));
+        assert_eq!(changes, ["+0.0", "+0.0", "-2.5", "+2.5"]);
     }
 }

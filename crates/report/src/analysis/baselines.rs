@@ -2,6 +2,7 @@
 
 use record::quantity;
 use record::{Baseline, Metric};
+use stats::digits;
 
 /// One quantity of a baseline.
 struct Measure {
@@ -71,7 +72,7 @@ pub(crate) fn in_words(baselines: &[Baseline]) -> String {
 /// Formats the relative deviations of later values, as in " (later -14 %, then +2 %)"; empty if there are none.
 fn later(first: f64, values: impl Iterator<Item = f64>) -> String {
     let off: Vec<String> = values
-        .map(|value| format!("{:+.0} %", 100.0 * (value / first - 1.0)))
+        .map(|value| format!("{} %", digits::signed(100.0 * (value / first - 1.0), 0)))
         .collect();
     if first <= 0.0 || off.is_empty() {
         return String::new();

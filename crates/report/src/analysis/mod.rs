@@ -84,7 +84,7 @@ pub(crate) struct FigureOverRuns {
     /// Whether a run has only a lower bound, so that the mean is one, too.
     pub(crate) at_least: bool,
     /// The 95 % confidence interval: Student's t over the runs; for a single run, the interval that it reports; for the
-    /// figure that decided the number of runs, Stein's. Absent for a lower bound.
+    /// figure that decided the number of runs, Stein's. Absent for a lower bound, and for runs that are all equal.
     pub(crate) interval: Option<ConfidenceInterval>,
     /// Whether a run has too few samples for the figure or for its interval.
     pub(crate) too_few: bool,
@@ -308,8 +308,9 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRu
         let over = if stated.losses.len() == runs && runs > 1 {
             Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
         } else {
-            summary
-                .interval
+            let scattered = summary.interval.filter(|_| differ(&stated.values));
+            scattered
+                .or(of_step.filter(|_| runs > 1))
                 .map(|ends| within_limits(name.metric, rounded(ends)))
         };
         let over = over.map(|ends| (ends, IntervalScope::Runs(runs)));
@@ -336,14 +337,20 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRu
             (decided.next(), repeats::mean_interval(&values))
         {
             figure.summary = SampleSummary::of(&values).unwrap_or(figure.summary.clone());
-            figure.values = values;
-            figure.interval = Some(ConfidenceInterval {
+            figure.interval = differ(&values).then_some(ConfidenceInterval {
                 ends: interval,
-                of: IntervalScope::Runs(figure.values.len()),
+                of: IntervalScope::Runs(values.len()),
             });
+            figure.values = values;
         }
     }
     found
+}
+
+/// Returns whether the values differ. Runs with equal values, such as counts of 0, do not show how they scatter, and their
+/// interval by Student's t would exclude everything but this value.
+fn differ(values: &[f64]) -> bool {
+    values.windows(2).any(|pair| pair[0] != pair[1])
 }
 
 /// Restricts `ends` to the possible values of `metric`: 0 to 100 % for shares, and at least 0 for everything except
@@ -574,6 +581,20 @@ pub(crate) mod tests {
             findings.iter().any(|line| line.contains(told)),
             "{findings:?}"
         );
+    }
+
+    #[test]
+    fn runs_that_are_all_equal_state_no_interval() {
+        let mut record = record();
+        let one = record.runs[0].clone();
+        record.head.plan.cases[0].repeats = Repeats::fixed(10);
+        let again = (1..=10).map(|repeat| Run {
+            repeat,
+            ..one.clone()
+        });
+        record.runs = again.collect();
+        let figure = &Analysis::of(&record).cases[0].figures[&name("ping.rtt_ms.median")];
+        assert_eq!((figure.values.len(), figure.interval), (10, None));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use record::plan::{Case, Published};
 use record::quantity;
 use serde::Serialize;
 use stats::deciding::BEYOND;
+use stats::digits;
 use stats::sample_summary::SampleSummary;
 
 /// The verdict on an expectation, a case or a whole experiment, in order of gravity.
@@ -207,13 +208,16 @@ fn measured(
     let base = base.and_then(|base| judgement.over.of(base));
     let beside = match rule {
         Criterion::Range { .. } | Criterion::Value { .. } => None,
-        Criterion::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
+        Criterion::Gain { .. } => base.map(|base| digits::signed(value - base, 3)),
         Criterion::Ratio { .. } | Criterion::RatioRange { .. } => {
             base.map(|base| format!("{:.3} times", value / base))
         }
         Criterion::Published { .. } | Criterion::PublishedFactor { .. } => {
             let published = published.and_then(|published| published.over(judgement.over));
-            published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
+            published.map(|published| {
+                let percent = 100.0 * (value / published - 1.0);
+                format!("{} %", digits::signed(percent, 1))
+            })
         }
         Criterion::Spread { .. } => {
             let published = published
