@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
@@ -26,6 +27,9 @@ use crate::units::{Bytes, QueueLimit};
 pub(crate) struct FqCodelQueue {
     limit: QueueLimit,
     law: FqCodel,
+    /// For each hash value, the index of its queue plus 1; 0 if it has none, because no packet had this value yet. So
+    /// a new discipline writes little memory, whatever the number of its queues: the packet path makes it.
+    numbers: Vec<u16>,
     queues: Vec<Flow>,
     /// The active queues, by their index in `queues`.
     new: VecDeque<u16>,
@@ -40,6 +44,8 @@ pub(crate) struct FqCodelQueue {
 /// One of the queues, with the state of its turns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
+    /// The hash value of its packets.
+    value: u16,
     chain: Chain,
     /// The bytes that it may still send in its turn.
     credits: i64,
@@ -80,7 +86,8 @@ impl FqCodelQueue {
         Self {
             limit,
             law,
-            queues: vec![Flow::default(); usize::from(law.flows)],
+            numbers: vec![0; usize::from(law.flows)],
+            queues: Vec::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
             store: PacketStore::default(),
@@ -155,15 +162,26 @@ impl FqCodelQueue {
         (control, head)
     }
 
-    /// Drops packets from the head of the queue with the most bytes; of several, the first.
-    fn drop_batch(&mut self, now: Nanos, service: &Service, out: &mut Out) {
-        let mut largest = 0;
-        for place in 0..self.law.flows {
-            let bytes = |place: u16| self.queues[usize::from(place)].chain.bytes;
-            if bytes(place) > bytes(largest) {
-                largest = place;
-            }
+    /// Returns the index of the queue for packets with this hash value.
+    fn place(&mut self, value: u16) -> u16 {
+        let number = &mut self.numbers[usize::from(value)];
+        if *number == 0 {
+            self.queues.push(Flow {
+                value,
+                ..Flow::default()
+            });
+            *number = u16::try_from(self.queues.len()).expect("at most one queue for each value");
         }
+        *number - 1
+    }
+
+    /// Drops packets from the head of the queue with the most bytes; of several, that of the least hash value.
+    fn drop_batch(&mut self, now: Nanos, service: &Service, out: &mut Out) {
+        let places = self.queues.iter().zip(0..);
+        let largest = places.max_by_key(|(queue, _)| (queue.chain.bytes, Reverse(queue.value)));
+        let Some((_, largest)) = largest else {
+            return;
+        };
         let (_, mut head) = self.head(largest, service);
         for _ in 0..head.chain.packets.div_ceil(2).min(BATCH) {
             if let Some((t, _)) = head.pop() {
@@ -207,7 +225,8 @@ impl QueueDiscipline for FqCodelQueue {
 
     fn adopt(&mut self, t: InFlight, service: &Service) {
         // The remainder is less than the number of queues, which has 16 bits.
-        let place = u16::try_from(t.packet.flow.id % u32::from(self.law.flows)).unwrap_or(0);
+        let value = u16::try_from(t.packet.flow.id % u32::from(self.law.flows)).unwrap_or(0);
+        let place = self.place(value);
         let queue = &mut self.queues[usize::from(place)];
         queue.chain.push(t, &mut self.store);
         if !queue.is_active {
