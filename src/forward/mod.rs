@@ -174,6 +174,11 @@ impl<P: PortSet> Forwarder<P> {
         self.shared.bound = LatenessBound::new(limit, cpu_clock);
     }
 
+    /// Notes that the forwarder waits if nothing is due before `until`.
+    pub(crate) fn note_wait(&mut self, until: Option<Nanos>) {
+        self.shared.bound.note_wait(until, netio::clock::now);
+    }
+
     /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
     pub(crate) fn add_link(
         &mut self,

@@ -17,13 +17,17 @@ pub(super) struct LatenessBound {
     cpu_clock: CpuClock,
     /// The CPU time at the beginning of the present step or batch, if a link is in arrears.
     cpu: Option<Nanos>,
+    /// The number of times the forwarder waited after arrears.
+    waits: u64,
+    /// Whether there were arrears since it last waited.
+    has_arrears: bool,
 }
 
 /// Returns the CPU time of the forwarder's thread.
 pub(crate) type CpuClock = Box<dyn Fn() -> Nanos>;
 
 /// Says since when a link or the rings have been in arrears: each turn began with packets that were
-/// late by more than a quarter of the limit.
+/// late by more than a quarter of the limit, and the forwarder has not waited between two turns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrears {
     since: Option<Since>,
@@ -35,6 +39,8 @@ pub(super) struct Arrears {
 struct Since {
     time: Nanos,
     cpu: Nanos,
+    /// How often the forwarder had waited by then.
+    waits: u64,
 }
 
 impl LateLimit {
@@ -81,12 +87,26 @@ impl LatenessBound {
             limit,
             cpu_clock,
             cpu: None,
+            waits: 0,
+            has_arrears: false,
         }
     }
 
     /// Notes that a step begins, or that a batch was sent in it.
     pub(super) fn time_has_passed(&mut self) {
         self.cpu = None;
+    }
+
+    /// Notes that the forwarder waits at `now()` if nothing is due before `until`. It has then sent everything in time
+    /// or late, so it keeps up, and what makes packets late from now on is counted anew. A hypervisor that stops a
+    /// processor twice for a few milliseconds would otherwise look like an overload, because the guest can count that
+    /// time as the thread's own.
+    #[inline]
+    pub(super) fn note_wait(&mut self, until: Option<Nanos>, now: impl FnOnce() -> Nanos) {
+        if self.has_arrears && until.is_none_or(|until| until > now()) {
+            self.has_arrears = false;
+            self.waits += 1;
+        }
     }
 
     /// Returns the due time before which packets are too late at `now`.
@@ -120,7 +140,14 @@ impl Arrears {
     #[cold]
     fn last_until(&mut self, now: Nanos, begun: Nanos, bound: &mut LatenessBound) {
         let cpu = bound.cpu();
-        let since = *self.since.get_or_insert(Since { time: begun, cpu });
+        bound.has_arrears = true;
+        let from_now = Since {
+            time: begun,
+            cpu,
+            waits: bound.waits,
+        };
+        let unbroken = self.since.filter(|since| since.waits == bound.waits);
+        let since = *self.since.insert(unbroken.unwrap_or(from_now));
         let ran = cpu - since.cpu;
         let is_starved = ran + ran < now - since.time;
         self.is_overload = !is_starved && ran >= Nanos(bound.limit.0.0 / 4 * 3);
@@ -189,6 +216,37 @@ mod tests {
         assert_eq!(overloads(&quarter), [false; 4]);
         let most = [(4, 2), (13, 8), (19, 12)];
         assert_eq!(overloads(&most), [false, false, true]);
+    }
+
+    #[test]
+    fn arrears_do_not_last_beyond_a_time_in_which_the_forwarder_waited() {
+        let cpu = Rc::new(Cell::new(Nanos::ZERO));
+        let clock = Rc::clone(&cpu);
+        let mut bound = LatenessBound::new(LateLimit::DEFAULT, Box::new(move || clock.get()));
+        let mut arrears = Arrears::default();
+        let mut turn = |bound: &mut LatenessBound, due: u64, now: u64, ran: u64| {
+            cpu.set(Nanos::from_millis(ran));
+            bound.time_has_passed();
+            arrears.note(
+                Some(Nanos::from_millis(due)),
+                Nanos::from_millis(now),
+                bound,
+            );
+            arrears.is_overload()
+        };
+        // The processor stops for 6 ms and then for 10 ms, which counts as the thread's time.
+        assert!(!turn(&mut bound, 1_000, 1_006, 6));
+        bound.note_wait(Some(Nanos::from_millis(1_007)), || {
+            Nanos::from_millis(1_006)
+        });
+        assert!(!turn(&mut bound, 1_007, 1_018, 17));
+        // What is due already is no reason to wait.
+        bound.note_wait(Some(Nanos::from_millis(1_018)), || {
+            Nanos::from_millis(1_018)
+        });
+        assert!(turn(&mut bound, 1_018, 1_028, 27));
+        bound.note_wait(None, || Nanos::from_millis(1_028));
+        assert!(!turn(&mut bound, 1_029, 1_040, 37));
     }
 
     #[test]

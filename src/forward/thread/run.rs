@@ -57,6 +57,7 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
     /// Waits until `until`, until an arrival that cannot wait that long, or until a wakeup; under
     /// high load, until the next round.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
+        self.forwarder.note_wait(until);
         match self.forwarder.pace(now) {
             Pace::Exact => {}
             Pace::Round(round) => return self.waiter.coarse_sleep(round),
