@@ -77,7 +77,7 @@ mod tests {
             "{}",
             cell.text
         );
-        let change = Change::of(&[10e6; 4], &[11e6; 4]).unwrap();
+        let change = Change::of(&[9e6, 10e6, 10e6, 11e6], &[20e6, 21e6, 21e6, 22e6]).unwrap();
         let cell = in_cell(&change, None, Metric::GoodputBitPerS);
         assert!(
             !cell.is_of_few && cell.text.contains("95 % interval"),

@@ -160,16 +160,27 @@ impl Change {
     pub fn words(&self, sense: Sense, (by, unit): (f64, &str)) -> String {
         let form = self.form(unit);
         let (estimate, shown_unit) = self.printed((by, unit));
-        let Some([low, high]) = estimate.interval else {
+        let alone = || {
             let short = self.short((by, unit));
-            let value = match form {
+            match form {
                 ChangeForm::Factor => format!("{short} times {}", as_much(sense)),
                 ChangeForm::Difference => short,
                 ChangeForm::Percent | ChangeForm::Points => format!("{short} {shown_unit}"),
-            };
-            let [reference, sample] = self.counts;
-            return format!("{value}{TOO_FEW} ({reference} and {sample})");
+            }
         };
+        let Some([low, high]) = estimate.interval else {
+            let [reference, sample] = self.counts;
+            return format!("{}{TOO_FEW} ({reference} and {sample})", alone());
+        };
+        // No value scatters, so the interval has no width.
+        if low == high {
+            let [reference, sample] = self.means;
+            return if reference == sample {
+                "no difference".to_owned()
+            } else {
+                alone()
+            };
+        }
         let places = estimate.places();
         let shown = |value: f64| fixed(value, places);
         if form == ChangeForm::Factor {
@@ -250,7 +261,9 @@ impl ChangeEstimate {
 impl Mean {
     fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
-        let sd = t_interval::sample_sd(values).unwrap_or_default();
+        // Rounding would give equal values a scatter.
+        let sd = t_interval::sample_sd(values).filter(|_| t_interval::differ(values));
+        let sd = sd.unwrap_or_default();
         Some(Self {
             value: t_interval::mean(values)?,
             square: sd * sd / count,
@@ -403,10 +416,16 @@ mod tests {
             words.starts_with("0.312 times as high") || words.starts_with("0.313 times as high"),
             "{words}"
         );
-        assert_eq!(
-            change(&[0.0; 4], &[5.0; 4]).words(Sense::Amount, (1.0, "packets")),
-            "5.0 packets higher, 95 % interval 5.0 to 5.0"
-        );
+    }
+
+    #[test]
+    fn a_change_between_values_that_do_not_scatter_has_no_interval_in_words() {
+        let packets = |before: f64, after: f64| {
+            change(&[before; 5], &[after; 5]).words(Sense::Amount, (1.0, "packets"))
+        };
+        assert_eq!(packets(0.0, 5.0), "+5.0 packets");
+        assert_eq!(packets(1.1, 1.1), "no difference");
+        assert_eq!(packets(10.0, 1.0), "0.10 times as much");
     }
 
     #[test]

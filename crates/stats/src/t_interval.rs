@@ -21,6 +21,12 @@ pub fn mean_deviation(values: &[f64]) -> Option<f64> {
     mean(&distances).filter(|_| values.len() > 1)
 }
 
+/// Returns whether the values differ. Equal values, such as counts of 0, do not show how they scatter, and the interval of
+/// their mean by Student's t would exclude everything else.
+pub fn differ(values: &[f64]) -> bool {
+    values.windows(2).any(|pair| pair[0] != pair[1])
+}
+
 /// Returns the 95 % interval of the population's mean, by Student's t; it needs two values.
 pub fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
     let (mean, sd) = (mean(values)?, sample_sd(values)?);
@@ -45,6 +51,7 @@ mod tests {
         let [low, high] = mean_interval(&[3.0, 4.0, 5.0, 6.0, 7.0]).unwrap();
         assert!((low - 3.037).abs() < 0.001 && (high - 6.963).abs() < 0.001);
         assert_eq!(mean_interval(&[1.0]), None);
+        assert!(differ(&[1.1, 1.1, 1.2]) && !differ(&[1.1; 10]) && !differ(&[]));
         assert_eq!(mean(&[]), None);
     }
 

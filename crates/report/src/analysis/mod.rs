@@ -33,6 +33,7 @@ use stats::hodges_lehmann::Shift;
 use stats::losses::Losses;
 use stats::repeats;
 use stats::sample_summary::SampleSummary;
+use stats::t_interval;
 
 pub(crate) use attempts::Attempts;
 pub(crate) use bottleneck::ChainBottleneck;
@@ -308,7 +309,9 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRu
         let over = if stated.losses.len() == runs && runs > 1 {
             Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
         } else {
-            let scattered = summary.interval.filter(|_| differ(&stated.values));
+            let scattered = summary
+                .interval
+                .filter(|_| t_interval::differ(&stated.values));
             scattered
                 .or(of_step.filter(|_| runs > 1))
                 .map(|ends| within_limits(name.metric, rounded(ends)))
@@ -337,7 +340,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRu
             (decided.next(), repeats::mean_interval(&values))
         {
             figure.summary = SampleSummary::of(&values).unwrap_or(figure.summary.clone());
-            figure.interval = differ(&values).then_some(ConfidenceInterval {
+            figure.interval = t_interval::differ(&values).then_some(ConfidenceInterval {
                 ends: interval,
                 of: IntervalScope::Runs(values.len()),
             });
@@ -345,12 +348,6 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRu
         }
     }
     found
-}
-
-/// Returns whether the values differ. Runs with equal values, such as counts of 0, do not show how they scatter, and their
-/// interval by Student's t would exclude everything but this value.
-fn differ(values: &[f64]) -> bool {
-    values.windows(2).any(|pair| pair[0] != pair[1])
 }
 
 /// Restricts `ends` to the possible values of `metric`: 0 to 100 % for shares, and at least 0 for everything except
