@@ -128,9 +128,9 @@ fn four_clients_with_expensive_requests_cost_no_packets_time_or_memory() -> Resu
     exec.end()?;
     let departures = departures.join().expect("a reader does not panic")?;
     answers.check()?;
-    check_losses(&counted)?;
     check_memory(at_first, &memory)?;
-    departures.check(&alone, &together)
+    departures.check(&alone, &together)?;
+    check_losses(&counted)
 }
 
 /// Runs `block`, and returns the whole seconds since 1970 that are measured.
@@ -326,7 +326,14 @@ impl Answers {
     fn check(&self) -> Result<()> {
         println!("answers: {:?}", self.0);
         for kind in [
-            "change", "dry run", "history", "reading", "events", "capture",
+            "change of steps",
+            "change of rules",
+            "change of stages",
+            "dry run",
+            "history",
+            "reading",
+            "events",
+            "capture",
         ] {
             let count = self.0.get(&(kind, 200)).copied().unwrap_or_default();
             ensure!(count > 0, "no {kind} was answered: {:?}", self.0);
@@ -376,12 +383,16 @@ fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
 /// The first client changes the link, as fast as the API answers.
 fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
-    let bodies = [with_steps(), with_classes(), with_stages("0.0001%")];
-    for body in bodies.iter().cycle() {
+    let bodies = [
+        ("change of steps", with_steps()),
+        ("change of rules", with_classes()),
+        ("change of stages", with_stages("0.0001%")),
+    ];
+    for (kind, body) in bodies.iter().cycle() {
         if over.load(Ordering::Relaxed) {
             break;
         }
-        answers.note("change", put(live, "", body)?);
+        answers.note(kind, put(live, "", body)?);
     }
     Ok(answers)
 }
@@ -498,8 +509,8 @@ fn with_steps() -> String {
     conditions(json!({"schedule": steps(2_200)}))
 }
 
-/// Returns conditions with nearly as many classes, stages and flow queues as a link may have, and as many steps as fit. No packet of the
-/// load belongs to these classes.
+/// Returns conditions with nearly as many classes, stages, flow queues and steps as a link may have. Each step counts once for every class
+/// and direction. No packet of the load belongs to these classes.
 fn with_classes() -> String {
     let class = |number: u16| {
         let (name, port) = (format!("c{number}"), 20_000 + number);
@@ -511,7 +522,7 @@ fn with_classes() -> String {
         "name": "fair", "protocol": "udp", "port": 21_000,
         "rate": "1mbit", "queue": "10pkt", "aqm": "fq_codel,flows=65535",
     }));
-    conditions(json!({"rules": classes, "schedule": steps(2_000)}))
+    conditions(json!({"rules": classes, "schedule": steps(260)}))
 }
 
 /// Returns conditions with as many stages as a path may have, and as many steps as fit. Four stages copy `share` of the packets.
