@@ -39,7 +39,7 @@ pub(super) struct Arrears {
 struct Since {
     time: Nanos,
     cpu: Nanos,
-    /// How often the forwarder had waited by then.
+    /// The number of times the forwarder had waited by then.
     waits: u64,
 }
 
@@ -240,7 +240,7 @@ mod tests {
             Nanos::from_millis(1_006)
         });
         assert!(!turn(&mut bound, 1_007, 1_018, 17));
-        // What is due already is no reason to wait.
+        // The forwarder does not wait for what is due already.
         bound.note_wait(Some(Nanos::from_millis(1_018)), || {
             Nanos::from_millis(1_018)
         });
