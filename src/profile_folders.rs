@@ -14,6 +14,8 @@ use conditions::{LinkProfile, PROFILES, is_name};
 const LONGEST: u64 = 1 << 20;
 /// The folder of the working directory.
 const HERE: &str = "profiles";
+/// The start of the line in which `farwire fit` names itself as the source of a link.
+const FITTED: &str = "# [fitted] farwire fit, ";
 /// The folder below the user's directory of settings.
 const OF_USER: &str = "farwire/profiles";
 
@@ -137,6 +139,17 @@ impl ProfileFile {
         shipped.is_some_and(|shipped| shipped.text != self.text)
     }
 
+    /// Returns whether it is the same as the profile that ships with its name.
+    pub(crate) fn is_shipped(&self) -> bool {
+        let mut shipped = PROFILES.iter();
+        shipped.any(|shipped| shipped.name == self.name && shipped.text == self.text)
+    }
+
+    /// Returns whether `farwire fit` wrote it.
+    pub(crate) fn is_fitted(&self) -> bool {
+        self.text.lines().any(|line| line.starts_with(FITTED))
+    }
+
     /// Returns its description, which is the first line of its file if that is a comment.
     pub(crate) fn about(&self) -> &str {
         let first = self.text.lines().next().unwrap_or_default();
@@ -188,6 +201,8 @@ fn folder_of_user(settings: Option<OsString>, home: Option<OsString>) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use fit::{DirectionFit, LinkFit, Origin};
+
     use super::*;
 
     #[test]
@@ -239,8 +254,37 @@ mod tests {
             text: text.to_owned(),
         };
         assert!(!own(shipped.name, shipped.text).hides_another());
+        assert!(own(shipped.name, shipped.text).is_shipped());
+        assert!(!own(shipped.name, "delay = '1ms'").is_shipped());
+        assert!(!own("mine", shipped.text).is_shipped());
         assert!(own(shipped.name, "delay = '1ms'").hides_another());
         assert!(!own("mine", "delay = '1ms'").hides_another());
+    }
+
+    #[test]
+    fn a_profile_of_fit_is_recognised_by_its_source() {
+        let direction = DirectionFit {
+            delay: None,
+            loss: None,
+            bottleneck: None,
+        };
+        let fit = LinkFit {
+            up: direction.clone(),
+            down: direction,
+            one_way: true,
+            duplicated_percent: None,
+        };
+        let origin = Origin {
+            name: "192.0.2.1".to_owned(),
+            date: "2026-11-27".to_owned(),
+        };
+        let of = |text: String| ProfileFile {
+            name: "office".to_owned(),
+            path: "x".into(),
+            text,
+        };
+        assert!(of(fit.to_toml(&origin)).is_fitted());
+        assert!(!of("# A line\ndelay = '1ms' # [fitted] by hand\n".to_owned()).is_fitted());
     }
 
     #[test]

@@ -107,7 +107,7 @@ class Client:
         return Link(self, name)
 
     def profiles(self) -> List[Json]:
-        """Returns the links that ship with farwire: `name`, `about`, `conditions`."""
+        """Returns the user's own profiles and those that ship: `name`, `about`, `source`, `conditions`."""
         profiles: List[Json] = self.request("GET", "/v1/profiles")
         return profiles
 

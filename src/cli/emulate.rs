@@ -256,7 +256,7 @@ impl EmulateArgs {
         let has_screen = self.tui.is_wanted()?;
         let file = self.links.as_deref().and_then(Path::file_stem);
         let name = file.map_or(THE_LINK.into(), |file| file.to_string_lossy());
-        let listening = self.listen.open(&name)?;
+        let listening = self.listen.open(&name, &self.link.named_files().profiles)?;
         let Wanted {
             links,
             options,

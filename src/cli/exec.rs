@@ -113,7 +113,9 @@ impl ExecArgs {
         }
         link_conditions::resolve_hosts(&mut spec).or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        let listening = self.listen.open(THE_LINK)?;
+        let listening = self
+            .listen
+            .open(THE_LINK, &self.link.named_files().profiles)?;
         let host_network = self.host_network.prepare()?;
         let user = if self.root {
             CommandUser::Root

@@ -78,7 +78,9 @@ impl RunArgs {
         let captures = captures.transpose().or_bad_input()?;
         let scenario = self.scenarios.first().and_then(|file| file.file_stem());
         let name = scenario.unwrap_or("run".as_ref()).to_string_lossy();
-        let listening = self.listen.open(&name)?;
+        let listening = self
+            .listen
+            .open(&name, &self.experiment.named_files().profiles)?;
         let mut live = LiveRuns::at(listening, self.tui.is_wanted()?, captures);
         let file = match &self.scenarios[..] {
             [] => Path::new(""),

@@ -418,28 +418,59 @@ pub(super) async fn capture(
     Ok(attachment(&link, "application/x-pcapng", ".pcapng", body))
 }
 
-/// A link that ships with farwire.
+/// A link with a name.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Profile)]
 pub(super) struct ProfileView {
     /// The name, as `--profile` accepts it.
-    name: &'static str,
+    name: String,
     /// A description in one line.
-    about: &'static str,
+    about: String,
+    /// The origin of the profile.
+    source: ProfileSource,
     /// The conditions in the form of a link file.
     #[schema(value_type = Object)]
     conditions: LinkSpec,
 }
 
-/// Returns the links that ship with farwire, based on published measurements.
+/// The origin of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) enum ProfileSource {
+    /// It ships with farwire.
+    #[serde(rename = "shipped")]
+    Shipped,
+    /// A file of the user.
+    #[serde(rename = "own")]
+    Own,
+    /// A file that `farwire fit` wrote.
+    #[serde(rename = "fitted")]
+    Fitted,
+}
+
+/// Returns the profiles: the user's own ones, which were read when the API started, and the links that ship with farwire, based on published
+/// measurements. One of the user's hides the one that ships with its name.
 #[utoipa::path(get, path = "/v1/profiles", responses((status = OK, body = [ProfileView], description = "The profiles")))]
-pub(super) async fn profiles() -> Json<Vec<ProfileView>> {
-    let all = PROFILES.iter().map(|profile| ProfileView {
-        name: profile.name,
-        about: profile.about(),
+pub(super) async fn profiles(State(app): State<AppState>) -> Json<Vec<ProfileView>> {
+    let is_hidden = |name: &str| app.own_profiles.iter().any(|own| own.name == name);
+    let shipped = PROFILES.iter().filter(|shipped| !is_hidden(shipped.name));
+    let shipped = shipped.map(|profile| ProfileView {
+        name: profile.name.to_owned(),
+        about: profile.about().to_owned(),
+        source: ProfileSource::Shipped,
         conditions: profile.conditions(),
     });
-    Json(all.collect())
+    let own = app.own_profiles.iter().map(|own| ProfileView {
+        name: own.name.clone(),
+        about: own.about.clone(),
+        source: if own.is_fitted {
+            ProfileSource::Fitted
+        } else {
+            ProfileSource::Own
+        },
+        conditions: own.conditions.clone(),
+    });
+    let all: Vec<ProfileView> = own.chain(shipped).collect();
+    Json(all)
 }
 
 /// A known condition.

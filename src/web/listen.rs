@@ -8,12 +8,15 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use netio::private_dir::PrivateDir;
 
 use super::access::Access;
+use super::own_profiles::{self, OwnProfile};
 use super::tls::{CertificateFiles, Pin, Tls};
+use crate::profile_folders::ProfileFolders;
 
 /// The value of `--listen`, and of `--at` of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(crate) struct Listening {
     pub(super) tls: Option<Tls>,
     /// The token that was generated for this socket, which is part of its URL.
     token: Option<String>,
+    /// The user's own profiles, which the API of links offers.
+    pub(super) own_profiles: Arc<[OwnProfile]>,
 }
 
 /// An open socket.
@@ -191,6 +196,7 @@ impl Listen {
                     access,
                     tls,
                     token: None,
+                    own_profiles: Arc::default(),
                 })
             }
             Self::Unix(path) => {
@@ -207,6 +213,7 @@ impl Listen {
                     access,
                     tls: None,
                     token: None,
+                    own_profiles: Arc::default(),
                 })
             }
         }
@@ -214,6 +221,14 @@ impl Listen {
 }
 
 impl Listening {
+    /// Reads the user's own profiles in `folders`, which the API of links then offers.
+    pub(crate) fn with_profiles(self, folders: &ProfileFolders) -> Self {
+        Self {
+            own_profiles: own_profiles::read(folders),
+            ..self
+        }
+    }
+
     /// Returns the address, or `None` for a Unix socket.
     pub(super) fn bound(&self) -> Option<SocketAddr> {
         match &self.socket {

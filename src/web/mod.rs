@@ -21,6 +21,7 @@ mod links;
 mod listen;
 mod metrics;
 mod openapi;
+mod own_profiles;
 mod page;
 mod problem;
 mod records;
@@ -45,6 +46,7 @@ use crate::far_end::WatchedFarEnd;
 use crate::live::{Keeper, Links};
 use crate::notes::warn;
 use guard::RequestGuard;
+use own_profiles::OwnProfile;
 
 /// The time after the end within which the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
@@ -67,6 +69,8 @@ pub(crate) struct WebServer {
 #[derive(Clone)]
 struct AppState {
     links: Links,
+    /// The user's own profiles.
+    own_profiles: Arc<[OwnProfile]>,
     /// Allows one long computation at a time: the effects of conditions, or the export of a
     /// history.
     computing: Arc<Semaphore>,
@@ -80,6 +84,7 @@ impl AppState {
     fn new(links: Links, captures: usize) -> Self {
         Self {
             links,
+            own_profiles: Arc::default(),
             computing: Arc::new(Semaphore::new(1)),
             changing: Arc::new(Semaphore::new(MOST_CHANGING)),
             captures: Arc::new(Semaphore::new(captures)),
@@ -94,7 +99,10 @@ impl WebServer {
     /// Fails if no thread or descriptor is available.
     pub(crate) fn start(listening: Listening, links: Links) -> Result<Self> {
         let keeper = Keeper::start(links.clone())?;
-        let app = AppState::new(links, capture::MOST_AT_A_TIME as usize);
+        let app = AppState {
+            own_profiles: Arc::clone(&listening.own_profiles),
+            ..AppState::new(links, capture::MOST_AT_A_TIME as usize)
+        };
         let captures = Arc::clone(&app.captures);
         let router = openapi::router().0.merge(page::router());
         let router = RequestGuard::of(&listening).around(router, app);

@@ -11,6 +11,7 @@ mod metrics;
 mod openapi;
 mod origins;
 mod packets;
+mod profiles;
 mod refusals;
 mod replay;
 mod round_trips;

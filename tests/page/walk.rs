@@ -149,6 +149,37 @@ fn by_the_page_a_link_follows_the_trace_of_a_file() -> Result<()> {
     wait_for_pings(&pings, |ms| ms < 110.0)
 }
 
+/// A link that `farwire fit` wrote is put into force by its button.
+#[test_support::test(
+    Namespaces,
+    Tool("chromium"),
+    Tool("chromedriver"),
+    Tool("ping"),
+    Tool("wget")
+)]
+fn the_page_puts_a_fitted_link_into_force() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let profiles = folder.path().join("own");
+    fs::create_dir(&profiles)?;
+    let fitted = "# The path to the office\n# [fitted] farwire fit, \"office\", 2026: as measured\n\ndelay = \"33ms\"\n";
+    fs::write(profiles.join("office.toml"), fitted)?;
+    fs::write(profiles.join("plain.toml"), "# By hand\ndelay = \"1ms\"\n")?;
+    let flags = ["--profiles".as_ref(), profiles.as_os_str()];
+    let link = Running::start(&folder.path().join("pings"), &flags)?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&link.url)?;
+    browser.wait("document.getElementById('state-words').textContent.includes('delay 20ms')")?;
+    browser.wait("document.querySelectorAll('#fitted button').length === 1")?;
+    browser.wait(
+        "document.getElementById('fitted').textContent.includes('office: The path to the office')",
+    )?;
+    browser.wait("!document.querySelector('#fitted button').disabled")?;
+    browser.click("#fitted button")?;
+    browser.wait("document.getElementById('state-words').textContent.includes('delay 33ms')")?;
+    browser.click("#undo")?;
+    browser.wait("document.getElementById('state-words').textContent.includes('delay 20ms')")
+}
+
 /// Chooses a profile in the list.
 fn choose_profile(browser: &Browser, name: &str) -> Result<()> {
     browser.wait(&format!(

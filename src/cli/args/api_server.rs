@@ -12,6 +12,7 @@ use crate::experiment::Plan;
 use crate::experiment::captures::RunCaptures;
 use crate::live::{Keeper, Links, NewLink};
 use crate::notes::{note, warn};
+use crate::profile_folders::ProfileFolders;
 use crate::toml_file::text_of;
 use crate::web::{Access, CertificateFiles, Listen, Listening, WebServer};
 use instruments::failure::{Blame, Failure};
@@ -109,11 +110,16 @@ pub(crate) struct LiveServer {
 }
 
 impl ListenArg {
-    /// Opens the socket, before this process enters another network namespace. `name` is the name of the default socket.
+    /// Opens the socket, before this process enters another network namespace. `name` is the name of the default socket. The profiles in
+    /// `folders` are read now, because a box may not read files while it forwards.
     ///
     /// # Errors
     /// The address cannot or must not be used, or a token or a certificate is wrong.
-    pub(crate) fn open(&self, name: &str) -> Result<Option<Listening>, Failure> {
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        folders: &ProfileFolders,
+    ) -> Result<Option<Listening>, Failure> {
         let opened = self.listen.as_ref().map(|listen| {
             let all = token(self.token_file.as_deref(), TOKEN)?;
             let read = token(self.read_token_file.as_deref(), READ_TOKEN)?;
@@ -142,7 +148,8 @@ impl ListenArg {
             }
             Ok(opened)
         });
-        opened.transpose().or_bad_input()
+        let opened = opened.transpose().or_bad_input()?;
+        Ok(opened.map(|listening| listening.with_profiles(folders)))
     }
 }
 

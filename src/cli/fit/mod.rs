@@ -312,7 +312,9 @@ impl Places {
             self.link.display()
         ));
         if let Some(name) = profile {
-            note(format_args!("farwire: or with --profile {name}"));
+            note(format_args!(
+                "farwire: or with --profile {name}, or by its button on the page of a link that then starts with --listen"
+            ));
         }
     }
 }

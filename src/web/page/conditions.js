@@ -16,6 +16,9 @@ const STEP_AFTER_MS = 120;
 // The number of earlier conditions that undo can reach.
 const MOST_SEEN = 100;
 
+// Formats a profile's name and description.
+const title = ({ name, about }) => (about ? `${name}: ${about}` : name);
+
 export class Conditions {
   // `onChanged(link)` receives every link in a response, `announce(text, isError)` every message
   // for the user. `linkTime()` returns the present time on the link's clock.
@@ -31,7 +34,9 @@ export class Conditions {
     byId("fields").append(this.fields.element);
     this.rules = new Rules(byId("rules"), conditions, listener);
     this.hops = new Hops(byId("hops"), conditions, { ...listener, onRemove: (number) => this.removeHop(number) });
-    byId("profiles").append(...profiles.map(({ name, about }) => element("option", { value: name }, `${name}: ${about}`)));
+    byId("profiles").append(...profiles.map((profile) => element("option", { value: profile.name }, title(profile))));
+    const fitted = profiles.filter(({ source }) => source === "fitted");
+    byId("fitted").append(...fitted.map((profile) => this.offer(profile)));
     this.listen();
     setInterval(() => { if (this.link) this.showSchedule(); }, 1_000);
   }
@@ -291,7 +296,18 @@ export class Conditions {
     const list = byId("profiles");
     const profile = this.profiles.find(({ name }) => name === list.value);
     list.value = "";
-    if (profile) this.replace(profile.conditions, `profile ${profile.name}`);
+    if (profile) this.use(profile);
+  }
+
+  use({ name, conditions }) {
+    return this.replace(conditions, `profile ${name}`);
+  }
+
+  // Creates the line of a link that `farwire fit` wrote, with a button that puts it into force.
+  offer(profile) {
+    const label = `Use this link: ${profile.name}`;
+    return element("div", { class: "line" }, element("span", { class: "soft" }, title(profile)),
+      element("button", { type: "button", disabled: true, "aria-label": label, click: () => this.use(profile) }, "Use this link"));
   }
 
   forgive() {
@@ -309,6 +325,7 @@ export class Conditions {
     this.rules.disabled = this.isLocked;
     this.hops.disabled = this.isLocked;
     byId("profiles").disabled = this.isLocked;
+    for (const button of byId("fitted").querySelectorAll("button")) button.disabled = this.isLocked;
     byId("add-rule").disabled = this.isLocked;
     byId("add-hop").disabled = this.isLocked;
     if (!this.link) return;
