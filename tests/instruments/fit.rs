@@ -88,6 +88,10 @@ fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
         );
     }
     has(&link, "# [fitted] farwire fit, \"10.77.0.2\"")?;
+    // That of the test bed, which no file has to state.
+    let mtu = number(&result, "up", "path MTU")?;
+    ensure!(mtu == 1500.0 && !link.contains("path_mtu"), "{mtu}: {link}");
+    ensure!(parameter(&result, "down", "path MTU").is_err(), "{result}");
     ensure!(
         result["not_compared"] == "--no-proof leaves the comparison out",
         "{result}"

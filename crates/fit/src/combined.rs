@@ -25,6 +25,7 @@ impl LinkFit {
                 delay: delay(&shown(&all, |one| one.delay.clone())),
                 loss: loss(&shown(&all, |one| one.loss)),
                 bottleneck: bottleneck(&shown(&all, |one| one.bottleneck.clone())),
+                mtu: of_most(&all, |one| one.mtu),
             }
         };
         Some(Self {
@@ -187,6 +188,7 @@ mod tests {
                 rate_evidence: String::new(),
                 evidence: String::new(),
             }),
+            mtu: None,
         };
         LinkFit {
             up: direction.clone(),

@@ -21,6 +21,8 @@ const WRAPS: i64 = 1 << 16;
 const FEWEST: usize = 10;
 /// The most packets that the sequence numbers of a file may cover.
 const MOST: i64 = 1_000_000;
+/// The least MTU of IPv4 in bytes (RFC 791, section 3.2).
+const LEAST_MTU: u32 = 68;
 /// The longest delay in milliseconds, an hour.
 const LONGEST_MS: f64 = 3.6e6;
 /// The longest time in seconds, about thirty years.
@@ -186,6 +188,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
         })
         && observed.searches.iter().all(|(_, load)| is_load(load))
         && rates.all(|rate| is_amount(*rate))
+        && observed.mtu.is_none_or(|mtu| mtu >= LEAST_MTU)
 }
 
 /// Refuses observations that are too few to describe a path, or that no network has.

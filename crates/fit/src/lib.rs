@@ -15,6 +15,7 @@ mod files;
 mod full;
 mod growth;
 mod loss;
+mod mtu;
 mod observations;
 mod parameters;
 pub mod plan;
@@ -67,6 +68,8 @@ pub struct DirectionFit {
     pub loss: Option<LossFit>,
     /// The rate and its queue. `None` if no load filled the path.
     pub bottleneck: Option<Bottleneck>,
+    /// The longest packet that passes, in L3 bytes; `None` if it was not measured, as always down.
+    pub mtu: Option<Estimate>,
 }
 
 impl LinkFit {
@@ -98,6 +101,7 @@ impl LinkFit {
             delay: delay(way),
             loss,
             bottleneck,
+            mtu: way.choose(mtu::up(observed), None),
         };
         Self {
             up: direction(Direction::Up, up),

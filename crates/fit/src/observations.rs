@@ -36,6 +36,9 @@ pub struct PathObservations {
     /// The throughput of a direction in each second, in bit/s, from a table, or from a capture in which the direction was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<(Direction, Vec<f64>)>,
+    /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
 }
 
 /// A session of probes of equal size at a regular interval.

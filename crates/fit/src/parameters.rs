@@ -104,6 +104,10 @@ impl DirectionFit {
                 "no load exceeded the rate".to_owned(),
             )),
         }
+        rows.extend(self.mtu.map(|mtu| {
+            let evidence = "what this host's kernel knows after the loads; packets of the least length arrived";
+            Parameter::number("path MTU", mtu, "bytes", evidence.to_owned())
+        }));
         rows
     }
 }

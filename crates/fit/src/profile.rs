@@ -16,6 +16,8 @@ use crate::{DIRECTIONS, LinkFit};
 const LONGEST_US: f64 = 8.64e10;
 /// The least loss in percent that is written.
 const LEAST_LOSS_PERCENT: f64 = 0.001;
+/// The MTU of Ethernet in bytes. A path with this MTU needs no line.
+const ETHERNET_MTU: f64 = 1500.0;
 /// The bytes that a policer without a visible burst lets pass: ten full packets.
 const LEAST_POLICER_BURST: f64 = 15_140.0;
 
@@ -93,6 +95,9 @@ impl LinkFit {
         }
         if let Some(found) = &fit.bottleneck {
             lines.extend(bottleneck(found));
+        }
+        if let Some(mtu) = fit.mtu.filter(|mtu| mtu.value < ETHERNET_MTU) {
+            lines.push(line("path_mtu", bytes(mtu.value), "", mtu, bytes));
         }
         lines
     }
@@ -264,6 +269,11 @@ fn bits_or_stall(value: f64) -> String {
         true => "0bit".to_owned(),
         false => bits(value),
     }
+}
+
+/// Writes a number of bytes.
+fn bytes(value: f64) -> String {
+    format!("{value:.0}")
 }
 
 /// Writes a share in percent with three digits.

@@ -1,6 +1,6 @@
 //! The measurement of a path: probes on the idle path, the search for the rates, and loads with probes beside them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,7 @@ use instruments::Session;
 use instruments::endpoint::{self, Family};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{FarEnd, Kind, Parameters};
+use netio::tcp;
 use record::{Measurement, Phase};
 use serde_json::{Value, json};
 use stats::layers::ip_header;
@@ -168,6 +169,8 @@ impl<'a> Path<'a> {
             Ok(()) => self.hold_out(limits.proof_s())?,
             Err(cause) => Err(cause),
         };
+        // By now, the kernel has had answers to the longest packets, those of TCP included.
+        observed.mtu = self.mtu();
         Ok(Measured {
             observed,
             held_out,
@@ -401,6 +404,19 @@ impl<'a> Path<'a> {
         let parameters: Parameters = serde_json::from_value(options)?;
         let instrument = kind.with(&parameters)?.toward(&self.far_end, CONGESTION);
         Ok(instrument.measure(self.session)?.measurement)
+    }
+
+    /// Returns the MTU of the path to the far end in L3 bytes, as the kernel of this host knows it.
+    fn mtu(&self) -> Option<u32> {
+        let address = self.far_end.address;
+        let any = match address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        // This chooses the route, and sends nothing.
+        socket.connect((address, HTTP_PORT)).ok()?;
+        tcp::path_mtu(&socket).ok()
     }
 
     fn check_stop(&self) -> Result<()> {
