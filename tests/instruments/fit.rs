@@ -353,7 +353,7 @@ fn a_record_of_one_path_is_fitted() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(Namespaces)]
+#[test_support::test(serial, Namespaces)]
 fn a_capture_of_both_ends_of_a_link_is_fitted() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut exec = farwire();
