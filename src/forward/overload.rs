@@ -98,9 +98,9 @@ impl LatenessBound {
     }
 
     /// Notes that the forwarder waits at `now()` if nothing is due before `until`. It has then sent everything in time
-    /// or late, so it keeps up, and what makes packets late from now on is counted anew. A hypervisor that stops a
-    /// processor twice for a few milliseconds would otherwise look like an overload, because the guest can count that
-    /// time as the thread's own.
+    /// or late, so it keeps up, and what makes packets late from now on is counted anew. Otherwise
+    /// two stops of the processor within a few milliseconds could look like an overload, because the guest of a
+    /// hypervisor can count that time as the thread's own.
     #[inline]
     pub(super) fn note_wait(&mut self, until: Option<Nanos>, now: impl FnOnce() -> Nanos) {
         if self.has_arrears && until.is_none_or(|until| until > now()) {

@@ -1,6 +1,7 @@
 //! Tests of the forwarder between two ports in memory, in virtual time.
 
 use std::io;
+use std::path::Path;
 
 use model::{
     BitsPerSec, CheckedPaths, Counters, Delay, DropCause, Effect, Framing, LinkConfig, Probability,
@@ -505,6 +506,12 @@ fn a_change_applies_to_later_arrivals_only() {
     assert_eq!(forwarder.stats(0).counters(Side::A).late, 0);
 }
 
+/// Begins a packet log in `file`.
+fn log_in(file: &Path) -> PacketLogWriter {
+    let log = packet_log::PacketLog::create(file, None).unwrap();
+    log.begin().unwrap()
+}
+
 #[test]
 fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
     let directory = tempfile::tempdir().unwrap();
@@ -514,10 +521,7 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
     ]
     .map(|effect| {
         let file = directory.path().join("log");
-        let log = packet_log::PacketLog::create(&file, None)
-            .unwrap()
-            .begin()
-            .unwrap();
+        let log = log_in(&file);
         let ports = [MemoryPort::new(true), MemoryPort::new(true)];
         let mut forwarder = one_link(ports, up(&[effect]), 1 << 20, Some(log));
         let whole = frame(Nanos(0), 0, 5);
@@ -547,10 +551,7 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
 fn the_last_lines_of_a_link_that_becomes_idle_do_not_wait_for_its_next_packet() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
-    let log = packet_log::PacketLog::create(&file, None)
-        .unwrap()
-        .begin()
-        .unwrap();
+    let log = log_in(&file);
     let ports = [MemoryPort::new(true), MemoryPort::new(true)];
     let mut forwarder = one_link(ports, up(&[]), 1 << 20, Some(log));
     forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 1));
@@ -581,10 +582,7 @@ fn the_log_ends_with_the_packets_on_their_way() {
     });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
-    let log = packet_log::PacketLog::create(&file, None)
-        .unwrap()
-        .begin()
-        .unwrap();
+    let log = log_in(&file);
     let ports = [MemoryPort::new(true), MemoryPort::new(true)];
     let link = up(&[Effect::Duplicate(chance(1.0).into()), stall]);
     let mut forwarder = one_link(ports, link, 1 << 20, Some(log));

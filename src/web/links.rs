@@ -435,15 +435,13 @@ pub(super) struct ProfileView {
 
 /// The origin of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum ProfileSource {
     /// It ships with farwire.
-    #[serde(rename = "shipped")]
     Shipped,
     /// A file of the user.
-    #[serde(rename = "own")]
     Own,
     /// A file that `farwire fit` wrote.
-    #[serde(rename = "fitted")]
     Fitted,
 }
 

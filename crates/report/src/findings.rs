@@ -16,8 +16,8 @@ use stats::repeats;
 /// Explanation of the numbers.
 pub(super) const LEGEND: &str = "values: means over the runs with their 95 % intervals, written with ± if they are symmetric, else as \
                                  [low, high]; over N runs: the interval comes from the variation between the runs (Student's t, or Stein's \
-                                 for the figure that decides the number of runs), and none is stated if all runs are equal; in the run: the interval of what the network did in the \
-                                 only run, as the instrument states it; Δ: change of the mean from the reference: in percent, in percentage \
+                                 for the figure that decides the number of runs), and none is stated if all runs are equal; in the run: \
+                                 the interval of what the network did in the only run, as the instrument states it; Δ: change of the mean from the reference: in percent, in percentage \
                                  points for percentages, as a factor (×) if it exceeds two, as a difference for values near 0; \
                                  goodput: payload that arrived (L7); sent rate: payload that the sender handed to its socket";
 
