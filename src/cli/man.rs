@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Arg, Args, Command};
 use roff::{Inline, Roff, bold, italic, roman};
 
+use super::args::experiment_run::write_beside;
 use super::args::link_conditions;
 use super::help::{self, Detail};
 use super::manual::{self, Facts};
@@ -32,7 +33,7 @@ impl ManArgs {
         };
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         for (name, page) in pages() {
-            output::write(Some(&directory.join(name)), &page)?;
+            write_beside(directory, name, &page)?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -12,13 +12,13 @@ use conditions::{LinkSpec, PROFILES, unfounded};
 use report::{Terminal, hanging};
 use serde::Serialize;
 
+use super::args::experiment_run::write_beside;
 use super::args::link_conditions::{ConditionsArgs, ProfileName};
 use super::profile_line::{FirstMinute, ProfileLine};
 use crate::notes::{note, warn};
 use crate::profile_folders::{self, ProfileFile, ProfileFolders};
 use crate::toml_file;
 use instruments::failure::{Blame, Failure};
-use instruments::output;
 
 /// List the profiles of networks that `--profile NAME` uses, or print, make or check one
 ///
@@ -245,10 +245,9 @@ impl NewArgs {
             "{}: the file exists: choose another name, or add --overwrite",
             path.display()
         );
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        }
-        Ok(output::write(Some(path), text)?)
+        let folder = path.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        write_beside(folder, path.file_name().unwrap_or_default(), text)
     }
 }
 
@@ -358,6 +357,8 @@ fn checked(file: &ProfileFile, folders: &ProfileFolders) -> Checked {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use clap::Parser;
 
     use super::*;
@@ -447,6 +448,17 @@ mod tests {
         );
         assert!(new(&["--overwrite"]).is_err());
         assert!(run(&["new", "a b", "--delay", "1ms"]).is_err());
+    }
+
+    #[test]
+    fn a_new_profile_replaces_a_link_and_does_not_follow_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        symlink(at("nowhere"), at("office.toml")).unwrap();
+        let folder = directory.path().display().to_string();
+        run(&["new", "office", "--profiles", &folder, "--delay", "1ms"]).unwrap();
+        assert!(at("office.toml").symlink_metadata().unwrap().is_file());
+        assert!(!at("nowhere").exists());
     }
 
     #[test]

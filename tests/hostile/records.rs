@@ -421,20 +421,27 @@ fn check_of_a_resume_lists_what_would_run_and_be_used_and_changes_nothing() -> R
 fn a_report_that_ends_half_way_leaves_the_file_as_it_was() -> Result<()> {
     let records = Records::new()?;
     records.with("small", &small("", "")?)?;
-    let page = records.at("page.html");
-    for before in [None, Some("older")] {
-        if let Some(text) = before {
-            fs::write(&page, text)?;
+    let page = records.at("page");
+    for (line, end) in [
+        ("report small --format html --out page", "</html>"),
+        ("profiles lte --json page", "\n}\n"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        for before in [None, Some("older")] {
+            if let Some(text) = before {
+                fs::write(&page, text)?;
+            }
+            // A file with more bytes than this ends the program.
+            let mut command: Command = limited("--fsize=64");
+            let ended = process::run(command.args(&words).current_dir(records.at("")))?;
+            ensure!(!ended.status.success(), "{line}: {ended:?}");
+            let after = fs::read_to_string(&page).ok();
+            ensure!(after.as_deref() == before, "{line}: {after:?}");
         }
-        // A file with more bytes than this ends the program.
-        let mut command: Command = limited("--fsize=4096");
-        command.arg("report").arg(records.at("small"));
-        command.args(["--format", "html", "--out"]).arg(&page);
-        let ended = process::run(&mut command)?;
-        ensure!(!ended.status.success(), "{ended:?}");
-        ensure!(fs::read_to_string(&page).ok().as_deref() == before);
+        let made = records.run(&words)?;
+        ensure!(made.status.success(), "{line}: {made:?}");
+        has(&fs::read_to_string(&page)?, end).context(line)?;
+        fs::remove_file(&page)?;
     }
-    let made = records.run(&["report", "small", "--format", "html", "--out", "page.html"])?;
-    ensure!(made.status.success(), "{made:?}");
-    has(&fs::read_to_string(&page)?, "</html>")
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `farwire fit` on links that it does not know.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -302,6 +303,40 @@ fn a_profile_of_a_fit_has_a_source_for_each_number() -> Result<()> {
     in_home(&["fit", "ping.txt", "--profile", "from-ping"])?;
     in_home(&["profiles", "check", "from-ping"])?;
     in_home(&["link", "--profile", "from-ping"])?;
+    Ok(())
+}
+
+#[test_support::test]
+fn a_link_in_a_directory_leads_no_file_of_a_fit_out_of_it() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("ping.txt"), pings())?;
+    fs::write(at("outside"), "of somebody")?;
+    fs::create_dir(at("out"))?;
+    fs::create_dir_all(at(".config/farwire/profiles"))?;
+    let results = ["report.html", "report.txt", "fit.json", "observations.json"];
+    let results = results.map(|name| at("out").join(name));
+    for link in &results {
+        symlink(at("outside"), link)?;
+    }
+    // These files must not exist, and the ends of their links do not.
+    let new = [at("out/link.toml"), at(".config/farwire/profiles/own.toml")];
+    for link in &new {
+        symlink(at("nowhere"), link)?;
+    }
+    let mut command = farwire();
+    command.current_dir(directory.path());
+    command
+        .env("HOME", directory.path())
+        .env_remove("XDG_CONFIG_HOME");
+    command.args(["fit", "ping.txt", "--out", "out", "--profile", "own"]);
+    process::succeeds(&mut command)?;
+    ensure!(fs::read_to_string(at("outside"))? == "of somebody");
+    ensure!(!at("nowhere").exists());
+    for file in results.iter().chain(&new) {
+        let found = file.symlink_metadata()?;
+        ensure!(found.is_file(), "{} is still a link", file.display());
+    }
     Ok(())
 }
 

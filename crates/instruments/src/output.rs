@@ -96,13 +96,16 @@ pub fn replace<E: From<io::Error>>(
     }
 }
 
-/// Writes `text` to the file, or to standard output if there is no file or it is `-`.
+/// Writes `text` to the file, as [`replace()`] does, or to standard output if there is no file or it is `-`.
 ///
 /// # Errors
 /// Returns an error that names the file if it cannot be written.
 pub fn write(target: Option<&Path>, text: &str) -> Result<()> {
     match target.filter(|file| !is_stdout(file)) {
-        Some(file) => std::fs::write(file, text).with_context(|| unwritable(file)),
+        Some(file) => {
+            let write = |mut file: &File| file.write_all(text.as_bytes());
+            replace(file, write).with_context(|| unwritable(file))
+        }
         None => match io::stdout().write_all(text.as_bytes()) {
             // The reader closed the pipe because it has read enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,6 +1,7 @@
 //! The options of commands that run an experiment, and the steps from a plan to a record.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -439,11 +440,12 @@ fn write_table(record: &Record, directory: &Path, name: &str, rows: DataRows) ->
     written.with_context(|| format!("{}: cannot write", directory.join(name).display()))
 }
 
-/// Writes `text` to the file `name` of `directory`.
-pub(crate) fn write_beside(directory: &Path, name: &str, text: &str) -> Result<()> {
+/// Writes `text` to the file `name` of `directory`. A link of this name is replaced and not followed.
+pub(crate) fn write_beside(directory: &Path, name: impl AsRef<OsStr>, text: &str) -> Result<()> {
+    let name = name.as_ref();
     let write = |mut file: &File| file.write_all(text.as_bytes());
     let within = OutputDirectory::open(directory);
-    let written = within.and_then(|within| within.replace(name.as_ref(), write));
+    let written = within.and_then(|within| within.replace(name, write));
     written.with_context(|| format!("{}: cannot write", directory.join(name).display()))
 }
 

@@ -26,6 +26,7 @@ use report::Terminal;
 
 use self::measure::{Limits, Measured};
 use self::show::FitResult;
+use super::args::experiment_run::{PAGE, write_beside};
 use super::args::headings;
 use super::host_watch::HostWatch;
 use crate::notes::{note, warn};
@@ -115,7 +116,7 @@ impl FitArgs {
         spec.check().context("the fitted link")?;
         places.write(&link)?;
         if let [observed] = sessions.all.as_slice() {
-            output::write_json(&out.join(OBSERVATIONS), observed)?;
+            write_beside(&out, OBSERVATIONS, &output::json(observed)?)?;
         }
         let compared = compare(&sessions.held_out, &places.link, limits.proof_s());
         let measured = sessions.held_out.as_ref().ok().zip(compared.as_ref().ok());
@@ -130,10 +131,10 @@ impl FitArgs {
             comparison: compared.ok().map(|(_, comparison)| comparison),
             link,
         };
-        output::write_json(&out.join("fit.json"), &result)?;
-        output::write(Some(&out.join("report.txt")), &result.text(Terminal::NONE))?;
+        write_beside(&out, "fit.json", &output::json(&result)?)?;
+        write_beside(&out, "report.txt", &result.text(Terminal::NONE))?;
         let page = result.page(drawings).html().context("report.html")?;
-        output::write(Some(&out.join("report.html")), &page)?;
+        write_beside(&out, PAGE, &page)?;
         let text = result.text(super::terminal());
         super::show(self.json.as_deref(), &result, &text, io::sink())?;
         places.announce(self.profile.as_deref());
@@ -297,10 +298,9 @@ impl Places {
 
     fn write(&self, text: &str) -> Result<()> {
         for file in self.all() {
-            if let Some(folder) = file.parent() {
-                fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-            }
-            output::write(Some(file), text)?;
+            let folder = file.parent().unwrap_or(Path::new(""));
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            write_beside(folder, file.file_name().unwrap_or_default(), text)?;
         }
         Ok(())
     }
