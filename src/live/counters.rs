@@ -126,9 +126,17 @@ impl DelayCount {
 
 /// Returns the memory of counters by cause in bytes, including the overhead of the map.
 fn memory_of(causes: &BTreeMap<String, u64>) -> usize {
+    // A node of the map has room for 11 entries. If there are several, each except the first has at least 5.
+    const ROOM: usize = 11;
+    let nodes = match causes.len() {
+        0 => 0,
+        1..=ROOM => 1,
+        several => several.div_ceil(5),
+    };
+    // Beside its entries, a node has its length and pointers to other nodes.
+    let node = ROOM * size_of::<(String, u64)>() + (ROOM + 3) * size_of::<usize>();
     let names: usize = causes.keys().map(String::capacity).sum();
-    // A node of the map has room for 11 entries and is at least half full.
-    names + causes.len().next_multiple_of(11) * size_of::<(String, u64)>()
+    names + nodes * node
 }
 
 impl DirectionCounters {

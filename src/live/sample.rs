@@ -49,7 +49,8 @@ impl Event {
             }
             EventKind::End => 0,
         };
-        size_of::<Self>() + what
+        // An event that is shared has two counters of its references.
+        2 * size_of::<usize>() + size_of::<Self>() + what
     }
 }
 
@@ -333,7 +334,121 @@ impl ConditionsSample {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use conditions::LinkSpec;
+
+    use super::super::counters::{HopDrops, RuleCounters};
+    use super::super::view::ChangeCause;
     use super::*;
+
+    /// The length of a text or list in bytes, far longer than the rest of an event.
+    const LONG: usize = 80_000;
+
+    fn long() -> String {
+        "x".repeat(LONG)
+    }
+
+    fn change(conditions: &str, says: String, at: String) -> EventKind {
+        let conditions: LinkSpec = toml::from_str(conditions).unwrap();
+        EventKind::Change(Box::new(ChangeView {
+            revision: 2,
+            at,
+            at_s: 0.0,
+            conditions: Arc::new(conditions),
+            says,
+            schedule: None,
+            by: ChangeCause::Api,
+        }))
+    }
+
+    fn sample(at: String, up: DirectionCounters, down: DirectionCounters) -> EventKind {
+        let before = DirectionCounters::default();
+        let direction = |now| DirectionSample::between(&before, now, None, 0.1);
+        EventKind::Sample(Box::new(LinkSample {
+            at,
+            at_s: 0.0,
+            span_s: 0.1,
+            revision: 1,
+            up: direction(up),
+            down: direction(down),
+            round_trips: RoundTripSample { a: None, b: None },
+            departure_error: DepartureErrorSample {
+                p50_us: 0.0,
+                p99_us: 0.0,
+                max_us: 0.0,
+                late: 0,
+                budget_us: 0.0,
+            },
+            held_bytes: 0,
+        }))
+    }
+
+    /// Returns counters each of which has one long text or list.
+    fn long_counters() -> [DirectionCounters; 9] {
+        let none = DirectionCounters::default;
+        let cause = || BTreeMap::from([(long(), 1)]);
+        // A map that is filled in order has about half of its nodes' room empty.
+        let entries = LONG / (2 * size_of::<(String, u64)>());
+        let causes: BTreeMap<String, u64> = (0..entries).map(|one| (one.to_string(), 1)).collect();
+        let rule = |name, dropped| RuleCounters {
+            name,
+            dropped,
+            ..RuleCounters::default()
+        };
+        let hop = |name, dropped| HopDrops { name, dropped };
+        let of_rules = |rules| DirectionCounters { rules, ..none() };
+        let of_hops = |hops| DirectionCounters { hops, ..none() };
+        let (rules, hops) = (
+            LONG.div_ceil(size_of::<RuleCounters>()),
+            LONG.div_ceil(size_of::<HopDrops>()),
+        );
+        [
+            DirectionCounters {
+                dropped: cause(),
+                ..none()
+            },
+            DirectionCounters {
+                dropped: causes,
+                ..none()
+            },
+            DirectionCounters {
+                emulator_lost: cause(),
+                ..none()
+            },
+            of_rules(vec![rule(long(), BTreeMap::new())]),
+            of_rules(vec![rule(String::new(), cause())]),
+            of_rules(vec![RuleCounters::default(); rules]),
+            of_hops(vec![hop(long(), BTreeMap::new())]),
+            of_hops(vec![hop(String::new(), cause())]),
+            of_hops(vec![HopDrops::default(); hops]),
+        ]
+    }
+
+    #[test]
+    fn an_event_counts_every_text_and_list_that_it_holds() {
+        let check = |name: &str, what: EventKind| {
+            let counted = Event { id: 1, what }.memory();
+            assert!(counted >= LONG, "{name}: {counted}");
+            assert!(counted < 4 * LONG, "{name}: {counted}");
+        };
+        let none = DirectionCounters::default;
+        let numbers: Vec<String> = (0..LONG / 8).map(|number| number.to_string()).collect();
+        let stage = format!(
+            "[[stages]]\nkind = 'indexes'\nindexes = [{}]",
+            numbers.join(", ")
+        );
+        check("conditions", change(&stage, String::new(), String::new()));
+        check("says", change("", long(), String::new()));
+        check("the time of a change", change("", String::new(), long()));
+        check("the time of a sample", sample(long(), none(), none()));
+        for (number, counters) in long_counters().into_iter().enumerate() {
+            let up = sample(String::new(), counters.clone(), none());
+            check(&format!("up {number}"), up);
+            let down = sample(String::new(), none(), counters);
+            check(&format!("down {number}"), down);
+        }
+    }
 
     fn ids(events: &[Arc<Event>]) -> Vec<u64> {
         events.iter().map(|event| event.id).collect()

@@ -1073,6 +1073,13 @@ fn conditions_count_all_their_memory() {
             ),
             5_000,
         ),
+        (
+            format!(
+                "[trace]\nfile = '{name}'\ncontent = \"t,delay\\n0s,1ms\\n1s,\\n\"\ndelays = '{name}'\nlight = '{name}'\noffsets = '{name}'",
+                name = "n".repeat(5_000)
+            ),
+            20_000,
+        ),
     ] {
         let own = memory(&text) - empty;
         assert!(own >= least, "{own} is below {least}: {}", &text[..60]);

@@ -347,8 +347,20 @@ impl TraceSpec {
 
     /// Returns the bytes of memory that it takes in addition to itself.
     pub(crate) fn memory(&self) -> usize {
+        let texts = [
+            &self.delays,
+            &self.light,
+            &self.offsets,
+            &self.content,
+            &self.beside,
+            &self.light_content,
+            &self.offsets_content,
+            &self.kept,
+        ];
+        let texts = texts.into_iter().flatten().map(String::capacity);
         let except = self.except.capacity() * size_of::<TraceColumn>();
-        self.file.capacity() + except + self.trace.as_ref().map_or(0, |trace| trace.memory())
+        let trace = self.trace.as_ref().map_or(0, |trace| trace.memory());
+        self.file.capacity() + texts.sum::<usize>() + except + trace
     }
 
     /// Returns whether its content is short enough to be written in place of the file.
