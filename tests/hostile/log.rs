@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use test_support::process::{self, farwire, stderr, stdout};
+use test_support::raw;
 
 /// The number of tests; a pipe of 64 KiB holds the lines of about a third.
 const TESTS: usize = 2000;
@@ -142,44 +143,34 @@ fn nothing_that_a_client_says_is_obeyed_by_the_operators_terminal() -> Result<()
     is_harmless(&said)
 }
 
-#[test_support::test]
-fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<()> {
-    const REFUSED: usize = 100;
+/// The number of requests of each protocol that are refused.
+const REFUSED: u64 = 100;
+
+/// Starts `serve` with `options`, sends it requests of three protocols, and checks that their refusals for `cause` are in its logs and
+/// counts. `request` gets a protocol and the number of the request. `reasons` are the words in the log, by protocol.
+fn check_refusals(
+    options: &[&str],
+    cause: &str,
+    request: fn(&str, u64) -> Vec<u8>,
+    reasons: [(&str, &str); 3],
+) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let json = folder.path().join("tests.jsonl");
     let json = json.to_str().context("UTF-8")?;
-    let (mut child, services, said) = serve_with(&[
-        "--allow",
-        "192.0.2.0/24",
-        "--metrics",
-        "127.0.0.1:0",
-        "--json",
-        json,
-    ])?;
-    for name in ["http", "iperf3", "messages"] {
+    let outputs = ["--metrics", "127.0.0.1:0", "--json", json];
+    let (mut child, services, said) = serve_with(&[options, &outputs].concat())?;
+    for (name, _) in reasons {
         let address = of(&services, name)?;
-        for _ in 0..REFUSED {
+        for number in 0..REFUSED {
             let mut stream = TcpStream::connect(address)?;
-            // HTTP answers only after a request.
-            let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let _ = stream.write_all(&request(name, number));
             let _ = stream.read_to_end(&mut Vec::new());
         }
     }
-    let exports = said
-        .iter()
-        .find_map(|line| line.split_once("metrics at http://"));
-    let (_, url) = exports.context("it says nowhere where its metrics are")?;
-    let (address, path) = url.split_once('/').context("a path")?;
-    let mut stream = TcpStream::connect(address)?;
-    write!(
-        stream,
-        "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut page = String::new();
-    stream.read_to_string(&mut page)?;
-    for name in ["http", "iperf3", "messages"] {
+    let page = scrape(&said)?;
+    for (name, _) in reasons {
         let counted = format!(
-            "farwire_refusals_total{{protocol=\"{name}\",cause=\"outside-allow\"}} {REFUSED}.0\n"
+            "farwire_refusals_total{{protocol=\"{name}\",cause=\"{cause}\"}} {REFUSED}.0\n"
         );
         process::has(&page, counted)?;
     }
@@ -199,21 +190,78 @@ fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<
     let entries = std::fs::read_to_string(json)?;
     let entries: Result<Vec<Value>, _> = entries.lines().map(serde_json::from_str).collect();
     let entries = entries?;
-    for name in ["http", "iperf3", "messages"] {
-        let of_it =
-            |line: &&str| line.contains(&format!(", {name}, REFUSED: this address is not allowed"));
-        let lines = log.lines().filter(of_it).count();
+    for (name, why) in reasons {
+        let of_it = |line: &&str| line.contains(&format!(", {name}, REFUSED: {why}"));
+        let lines = log.lines().filter(of_it).count() as u64;
         // There is one every 10 s; a slow machine may see several.
         ensure!((2..REFUSED / 2).contains(&lines), "{name}: {log}");
-        let of_it = |entry: &&Value| entry["protocol"] == name && entry["cause"] == "outside-allow";
+        let of_it = |entry: &&Value| entry["protocol"] == name && entry["cause"] == cause;
         let counts = entries
             .iter()
             .filter(of_it)
             .map(|entry| entry["count"].as_u64());
         let sum: u64 = counts.flatten().sum();
-        ensure!(sum == REFUSED as u64, "{name}: {entries:?}");
+        ensure!(sum == REFUSED, "{name}: {entries:?}");
     }
     Ok(())
+}
+
+/// Returns the metrics of a `serve` that printed these lines.
+fn scrape(said: &[String]) -> Result<String> {
+    let exports = said
+        .iter()
+        .find_map(|line| line.split_once("metrics at http://"));
+    let (_, url) = exports.context("it says nowhere where its metrics are")?;
+    let (address, path) = url.split_once('/').context("a path")?;
+    let mut stream = TcpStream::connect(address)?;
+    write!(
+        stream,
+        "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page)?;
+    Ok(page)
+}
+
+#[test_support::test]
+fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<()> {
+    // HTTP answers only after a request.
+    let request = |_: &str, _: u64| b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec();
+    let reasons = ["http", "iperf3", "messages"].map(|name| (name, "this address is not allowed"));
+    check_refusals(
+        &["--allow", "192.0.2.0/24"],
+        "outside-allow",
+        request,
+        reasons,
+    )
+}
+
+#[test_support::test]
+fn tests_over_a_limit_are_logged_and_counted_as_refusals_too() -> Result<()> {
+    /// Each asks for 60 s.
+    fn request(name: &str, number: u64) -> Vec<u8> {
+        match name {
+            "http" => b"GET /seconds/60 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec(),
+            "messages" => {
+                b"farwire-messages/1 transfer block=1000 bytes=1000 nagle=no latency_us=60000000\n"
+                    .to_vec()
+            }
+            _ => {
+                let params = raw::framed(br#"{"tcp":true,"time":60,"len":1000}"#);
+                [&raw::cookie(number)[..], &params].concat()
+            }
+        }
+    }
+    check_refusals(
+        &["--max-duration", "10s", "--idle-timeout", "10s"],
+        "over-limit",
+        request,
+        [
+            ("http", "60 s exceed the 10 s of a test here"),
+            ("messages", "a latency of 60 s exceeds the 10 s of silence"),
+            ("iperf3", ""),
+        ],
+    )
 }
 
 #[test_support::test]

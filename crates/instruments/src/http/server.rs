@@ -25,7 +25,7 @@ use crate::endpoint::Local;
 use crate::round_trip;
 use crate::service::{
     ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool, PoolPermit,
-    Shared, TestResources, keep_alive, listen,
+    RefusalCause, Shared, TestResources, keep_alive, listen,
 };
 use record::Statistic::Total;
 use record::{Direction, Figure, Measurement, Metric};
@@ -198,7 +198,15 @@ impl HttpSession {
             }
             Some(("bytes", count)) => count.parse().ok().map(BodyEnd::After),
             Some(("seconds", time)) => {
-                seconds(time, longest).map(|time| BodyEnd::At(Instant::now() + time))
+                let time = seconds(time);
+                if let Some(time) = time.filter(|time| *time > longest) {
+                    let (time_s, longest_s) = (time.as_secs_f64(), longest.as_secs_f64());
+                    let why = format!("{time_s} s exceed the {longest_s} s of a test here");
+                    self.shared
+                        .refused("http", self.peer, RefusalCause::OverLimit, &why);
+                }
+                let time = time.filter(|time| *time <= longest);
+                time.map(|time| BodyEnd::At(Instant::now() + time))
             }
             _ => return text(StatusCode::NOT_FOUND, "use /bytes/N or /seconds/T\n"),
         };
@@ -260,9 +268,8 @@ impl Drop for HttpSession {
     }
 }
 
-fn seconds(text: &str, longest: Duration) -> Option<Duration> {
-    let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
-    (time <= longest).then_some(time)
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.parse().ok()?).ok()
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Payload> {
