@@ -1,7 +1,8 @@
 //! Output that nobody reads, or that is full: it changes the end of no command, and delays nothing.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, PipeReader, Write as _};
+use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -174,23 +175,74 @@ fn a_lease_ends_at_its_time_where_nobody_reads_standard_error() -> Result<()> {
     let mut heard = Heard::until(&address, &mut exec)?;
     let (nobody, _) = std::io::pipe()?;
     heard.lines = BufReader::new(nobody).lines();
+    lease_several_times(&address)?;
+    drop(heard.child.stdin.take());
+    let status = process::end_of(&mut heard.child)?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+/// Leases the link at `address`, which has a delay of 20 ms, and waits for the end of the lease, several times.
+fn lease_several_times(address: &str) -> Result<()> {
     for round in 0..3 {
         let mut set = farwire();
-        set.args(["set", "link", "--at", &address, "--delay", "50ms"]);
+        set.args(["set", "link", "--at", address, "--delay", "50ms"]);
         succeeds(set.args(["--for", "200ms"])).with_context(|| format!("round {round}"))?;
         wait_for("the lease to end", || {
             let mut links = farwire();
-            links.args(["links", "--at", &address, "--json", "-"]);
+            links.args(["links", "--at", address, "--json", "-"]);
             let links: Value = process::json(&mut links)?;
             let link = &links["links"][0];
             let is_back = link["lease"].is_null() && link["conditions"]["delay"] == "20ms";
             Ok(is_back.then_some(()))
         })?;
     }
-    drop(heard.child.stdin.take());
-    let status = process::end_of(&mut heard.child)?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces)]
+fn a_lease_ends_at_its_time_beside_a_full_pipe_that_nobody_reads() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("socket");
+    let address = format!("unix:{}", socket.display());
+    let (_unread, full) = full_pipe()?;
+    let mut exec = farwire();
+    exec.args(["exec", "--delay", "20ms", "--listen", &address, "--", "cat"]);
+    exec.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut exec = Ending(exec.stderr(full).spawn()?);
+    wait_for("it to listen", || {
+        Ok(UnixStream::connect(&socket).is_ok().then_some(()))
+    })?;
+    lease_several_times(&address)?;
+    drop(exec.0.stdin.take());
+    let status = process::end_of(&mut exec.0)?;
     ensure!(status.success(), "{status}");
     Ok(())
+}
+
+#[test_support::test(Namespaces)]
+fn exec_and_run_end_as_they_would_beside_a_full_pipe_that_nobody_reads() -> Result<()> {
+    let (_unread, full) = full_pipe()?;
+    let mut exec = farwire();
+    exec.args(["exec", "--delay", "1ms", "--", "sh", "-c", "exit 7"]);
+    let status = end_of(exec.stdout(Stdio::null()).stderr(full.try_clone()?))?;
+    ensure!(status.code() == Some(7), "exec: {status}");
+    let small = Small::of(&[PING, PLAIN])?;
+    let mut run = small.command();
+    let status = end_of(run.stdout(Stdio::null()).stderr(full))?;
+    ensure!(status.success(), "run: {status}");
+    ensure!(small.is_finished()?);
+    Ok(())
+}
+
+/// A command that is killed when dropped.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]
@@ -220,21 +272,20 @@ fn a_box_goes_on_and_ends_in_order_where_nobody_reads_standard_error() -> Result
 
 #[test_support::test]
 fn a_full_pipe_that_nobody_reads_does_not_keep_a_command_from_ending() -> Result<()> {
-    let (reader, writer) = std::io::pipe()?;
-    fill(&writer)?;
+    let (_unread, full) = full_pipe()?;
     let mut command = farwire();
     command.args(["report", "missing"]).stdout(Stdio::null());
-    let status = end_of(command.stderr(writer))?;
+    let status = end_of(command.stderr(full))?;
     ensure!(status.code() == Some(2), "{status}");
-    drop(reader);
     Ok(())
 }
 
-/// Writes until the pipe is full.
-fn fill(mut writer: &std::io::PipeWriter) -> Result<()> {
+/// Returns both ends of a pipe that has no room left.
+fn full_pipe() -> Result<(PipeReader, PipeWriter)> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
-    fcntl(writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let (reader, mut writer) = std::io::pipe()?;
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     while writer.write(&[b'x'; 4096]).is_ok() {}
-    fcntl(writer, FcntlArg::F_SETFL(OFlag::empty()))?;
-    Ok(())
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty()))?;
+    Ok((reader, writer))
 }
