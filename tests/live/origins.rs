@@ -1,7 +1,9 @@
 //! Access to the API on this machine by socket and token, and the log of who changed what.
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -9,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use test_support::api;
+use test_support::powerless::farwire_of_ordinary_user;
 use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 /// The words before the address that farwire prints.
@@ -25,7 +28,12 @@ struct Running {
 
 impl Running {
     fn start(arguments: &[&str]) -> Result<Self> {
-        let mut child = farwire()
+        Self::start_as(&mut farwire(), arguments)
+    }
+
+    /// Starts `farwire` as the program.
+    fn start_as(farwire: &mut Command, arguments: &[&str]) -> Result<Self> {
+        let mut child = farwire
             .args(["exec", "--delay", "20ms"])
             .args(arguments)
             .args(["--", "cat"])
@@ -194,6 +202,34 @@ fn without_an_address_it_listens_where_only_its_user_reaches_it_and_clients_look
     Ok(())
 }
 
+#[test_support::test(OrdinaryUser)]
+fn an_ordinary_user_listens_in_the_runtime_directory_where_clients_look_too() -> Result<()> {
+    let runtime = tempfile::tempdir()?;
+    fs::set_permissions(runtime.path(), Permissions::from_mode(0o777))?;
+    let as_user = || {
+        let mut command = farwire_of_ordinary_user();
+        command.env("XDG_RUNTIME_DIR", runtime.path());
+        command.env_remove("FARWIRE_TOKEN");
+        command
+    };
+    let exec = Running::start_as(&mut as_user(), &["--listen"])?;
+    let directory = runtime.path().join("farwire");
+    let socket = directory.join("link.sock");
+    let printed = format!("unix:{}", socket.display());
+    ensure!(exec.url == printed, "{} instead of {printed}", exec.url);
+    for (path, mode) in [(&directory, 0o700), (&socket, 0o600)] {
+        let found = fs::metadata(path)?.mode() & 0o777;
+        ensure!(found == mode, "{}: {found:o}", path.display());
+    }
+    let links = process::succeeds(as_user().arg("links"))?;
+    has(
+        &stdout(&links),
+        "link: delay 20ms in each direction (revision 1)\n",
+    )?;
+    let set = process::succeeds(as_user().args(["set", "link", "--delay", "30ms"]))?;
+    has(&stdout(&set), "link: delay 30ms in each direction since ")
+}
+
 #[test_support::test]
 fn clients_take_no_answer_but_a_farwires() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -224,7 +260,7 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     const TOKEN: &str = "0123456789abcdef";
     let folder = tempfile::tempdir()?;
     let (token, socket) = (folder.path().join("token"), folder.path().join("api"));
-    std::fs::write(&token, TOKEN)?;
+    fs::write(&token, TOKEN)?;
     let (token, socket) = (
         token.to_str().context("UTF-8")?,
         format!("unix:{}", socket.display()),
