@@ -177,12 +177,74 @@ fn with_metrics() -> Result<(FarEnd, String)> {
     Ok((far_end, api))
 }
 
+/// Returns the metrics in the text format of Prometheus.
+fn scrape(api: &str) -> Result<String> {
+    let scrape = ureq::get(format!("{api}/metrics")).header("accept", "text/plain");
+    Ok(scrape.call()?.body_mut().read_to_string()?)
+}
+
+#[test_support::test]
+fn finished_tests_and_their_bytes_are_counted_by_protocol() -> Result<()> {
+    let (far_end, api) = with_metrics()?;
+    let url = format!("http://{}/bytes/100000", far_end.address("http")?);
+    for _ in 0..2 {
+        process::succeeds(farwire().args(["measure", "http", &url]))?;
+    }
+    transfer(&far_end)?;
+    let address = far_end.address("iperf3")?.to_string();
+    let tcp = ["measure", "tcp", &address, "--bytes", "1M", "--json", "-"];
+    let tcp: Value = process::json(farwire().args(tcp))?;
+    let mut figures = tcp["figures"].as_array().context("figures")?.iter();
+    let received = figures.find(|figure| {
+        figure["metric"] == "received_bytes"
+            && figure["statistic"] == "total"
+            && figure["direction"] == "up"
+            && figure["stream"].is_null()
+    });
+    let received = received.with_context(|| format!("received_bytes: {tcp}"))?;
+    let received = received["value"].as_f64().context("a number")?;
+    ensure!(received > 0.0, "{tcp}");
+    let value = |page: &str, name: &str| -> Option<f64> {
+        let of_it = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        page.lines().find_map(of_it)
+    };
+    let done = |protocol: &str, test: &str| {
+        format!("farwire_tests_total{{protocol=\"{protocol}\",test=\"{test}\",result=\"done\"}}")
+    };
+    let tests = [
+        (done("http", "http"), 2.0),
+        (done("messages", "transfer"), 1.0),
+        (done("iperf3", "tcp"), 1.0),
+    ];
+    // The far end counts a test after its client has the results.
+    let page = process::wait_for("the tests to be counted", || {
+        let page = scrape(&api)?;
+        let mut tests = tests.iter();
+        let are_counted = tests.all(|(name, count)| value(&page, name) == Some(*count));
+        Ok(are_counted.then_some(page))
+    })?;
+    for (protocol, direction, bytes) in [
+        ("http", "down", 200_000.0),
+        ("messages", "up", 100_000.0),
+        ("iperf3", "up", received),
+    ] {
+        let name = format!(
+            "farwire_test_bytes_total{{protocol=\"{protocol}\",direction=\"{direction}\"}}"
+        );
+        let counted = value(&page, &name);
+        ensure!(
+            counted == Some(bytes),
+            "{name}: {counted:?} instead of {bytes}: {page}"
+        );
+    }
+    Ok(())
+}
+
 #[test_support::test(Tool("promtool"))]
 fn promtool_has_nothing_against_the_metrics_of_a_far_end() -> Result<()> {
     let (far_end, api) = with_metrics()?;
     transfer(&far_end)?;
-    let scrape = ureq::get(format!("{api}/metrics")).header("accept", "text/plain");
-    let text = scrape.call()?.body_mut().read_to_string()?;
+    let text = scrape(&api)?;
     has(&text, "farwire_tests_total{")?;
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;
