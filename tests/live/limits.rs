@@ -1,10 +1,13 @@
 //! The cost of requests, and service for others meanwhile.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 use test_support::api::{Exec, Listening};
 use test_support::process;
@@ -20,6 +23,14 @@ const READERS: usize = 12;
 
 /// The memory for a link's history, in bytes.
 const MOST_KEPT: u64 = 32 << 20;
+
+/// The length of a history of which an unread connection cannot hold a half.
+const LONG_HISTORY: usize = 1 << 20;
+
+/// The duration of a lease with unread responses in seconds, and the longest that it may last. Unread data end a connection only after
+/// 5 s, so that a lease that waits for its readers lasts longer.
+const LEASE_S: f64 = 1.0;
+const LONGEST_S: f64 = 3.0;
 
 #[test_support::test(Namespaces)]
 fn a_history_keeps_to_its_memory_and_a_lease_ends_while_twelve_read_it() -> Result<()> {
@@ -49,6 +60,8 @@ fn a_history_keeps_to_its_memory_and_a_lease_ends_while_twelve_read_it() -> Resu
         numbers.iter().copied().eq(first..=CHANGES + 1),
         "{numbers:?}"
     );
+    lease_ends_beside_unread_responses(&exec)?;
+    let revision = exec.link()?["revision"].as_u64().context("a number")?;
 
     let over = AtomicBool::new(false);
     let live: &Listening = &exec;
@@ -69,7 +82,7 @@ fn a_history_keeps_to_its_memory_and_a_lease_ends_while_twelve_read_it() -> Resu
                 ensure!(leased.status == 200, "{leased:?}");
                 process::wait_for("the link to revert", || {
                     let link = exec.link()?;
-                    let is_back = link["lease"].is_null() && link["revision"] == CHANGES + 3;
+                    let is_back = link["lease"].is_null() && link["revision"] == revision + 2;
                     Ok(is_back.then_some(()))
                 })
             });
@@ -80,6 +93,49 @@ fn a_history_keeps_to_its_memory_and_a_lease_ends_while_twelve_read_it() -> Resu
         reverted
     })?;
     exec.end()
+}
+
+/// Leases the link, and holds responses open without reading them until the lease has ended. The link itself records how long it lasted.
+fn lease_ends_beside_unread_responses(exec: &Exec) -> Result<()> {
+    let leased = exec.patch("?for=1s", r#"{"loss": "100%"}"#)?;
+    ensure!(leased.status == 200, "{leased:?}");
+    let unread = (0..READERS).map(|_| unread_history(exec));
+    let unread = unread.collect::<Result<Vec<_>>>()?;
+    process::wait_for("the lease to end", || {
+        Ok(exec.link()?["lease"].is_null().then_some(()))
+    })?;
+    drop(unread);
+    let answer = exec.get("/v1/links/link/history")?;
+    ensure!(answer.text.len() > LONG_HISTORY, "{}", answer.text.len());
+    let changes = answer.body["changes"].as_array().context("no list")?;
+    let [.., begun, ended] = changes.as_slice() else {
+        bail!("too few changes are kept");
+    };
+    ensure!(ended["by"] == "lease ended", "{}", ended["by"]);
+    let [begun, ended] = [begun, ended].map(|change| change["at_s"].as_f64());
+    let lasted = ended.context("a time")? - begun.context("a time")?;
+    ensure!(
+        (0.9 * LEASE_S..LONGEST_S).contains(&lasted),
+        "it lasted {lasted} s"
+    );
+    Ok(())
+}
+
+/// Asks for the history, and returns when the response has begun.
+fn unread_history(live: &Listening) -> Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_recv_buffer_size(64 << 10)?;
+    socket.connect(&live.at.into())?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(process::PATIENCE))?;
+    let host = live.at;
+    write!(
+        stream,
+        "GET /v1/links/link/history HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    )?;
+    let begun = process::uninterrupted(|| stream.peek(&mut [0]))?;
+    ensure!(begun > 0, "no response");
+    Ok(stream)
 }
 
 /// Reads a history to its end and returns its revisions, without those that are forgotten meanwhile.
