@@ -1,13 +1,19 @@
 //! Observations from captures in pcap and pcapng: of both ends of a path, or of the end that sends pings.
 
-use std::collections::BTreeMap;
+mod pairing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use conditions::Direction;
 use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use pcap_file::pcapng::blocks::section_header::SectionHeaderOption;
 use pcap_file::pcapng::{Block, PcapNgParser};
 use pcap_file::{DataLink, PcapError};
@@ -18,6 +24,7 @@ use crate::DIRECTIONS;
 use crate::files::{FileError, enough, of_probes};
 use crate::full::{Arrival, FullDirection};
 use crate::observations::{PathObservations, Probe, ProbeSession, index};
+use pairing::{STAMPS_NS, arrivals, needed, overtakes};
 
 /// The first four bytes of pcapng, and those of pcap with micro- and nanoseconds in either order.
 const MAGIC: [[u8; 4]; 5] = [
@@ -35,6 +42,10 @@ const DISTINCT: usize = 64;
 const ECHOES: [(u8, [u8; 2]); 2] = [(1, [8, 0]), (58, [128, 129])];
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+/// Bits 0 and 1 of epb_flags are the direction; 1 is inbound, which farwire notes where a packet enters the link.
+const DIRECTION_FLAGS: u32 = 3;
+const INBOUND: u32 = 1;
 
 /// A captured IP packet.
 struct Packet {
@@ -48,6 +59,19 @@ struct Packet {
     echo: Option<(bool, [u8; 4])>,
     /// Whether farwire noted that it was dropped for another reason than random loss, or did not see what became of it.
     is_excluded: bool,
+    /// The note of farwire about a packet that entered the link here.
+    outcome: Outcome,
+}
+
+/// The note in a capture about a packet that enters the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing: the packet has to be found at the other end.
+    Unstated,
+    /// It was due at the other end after these nanoseconds.
+    After(u64),
+    /// It was lost by chance.
+    Lost,
 }
 
 /// The packets of both ends, or of one end.
@@ -56,6 +80,8 @@ struct Capture {
     ends: [Vec<Packet>; 2],
     /// Whether farwire wrote it, whose ends have one clock.
     has_one_clock: bool,
+    /// Whether the file says that packets are missing at an end.
+    has_dropped: [bool; 2],
 }
 
 /// Returns whether a file is a capture.
@@ -73,7 +99,7 @@ pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
         true => pcapng(bytes)?,
         false => Capture {
             ends: [pcap(bytes).map_err(damaged)?, Vec::new()],
-            has_one_clock: false,
+            ..Capture::default()
         },
     };
     let observed = match capture.ends.each_ref().map(Vec::is_empty) {
@@ -122,12 +148,18 @@ fn pcapng(bytes: &[u8]) -> Result<Capture, FileError> {
     };
     // Interfaces without packets do not count.
     let mut numbers: Vec<u32> = Vec::new();
+    let mut incomplete: BTreeSet<u32> = BTreeSet::new();
     while !rest.is_empty() {
         let (left, block) = match parser.next_block(rest) {
             Err(PcapError::IncompleteBuffer) => break,
             found => found.map_err(damaged)?,
         };
         rest = left;
+        if let Block::InterfaceStatistics(statistics) = &block
+            && statistics.options.iter().any(has_drops)
+        {
+            incomplete.insert(statistics.interface_id);
+        }
         let Block::EnhancedPacket(packet) = block else {
             continue;
         };
@@ -140,6 +172,7 @@ fn pcapng(bytes: &[u8]) -> Result<Capture, FileError> {
             continue;
         };
         read.is_excluded = packet.options.iter().any(is_excluded);
+        read.outcome = outcome(&packet.options);
         if !numbers.contains(&packet.interface_id) {
             numbers.push(packet.interface_id);
             numbers.sort_unstable();
@@ -159,14 +192,25 @@ fn pcapng(bytes: &[u8]) -> Result<Capture, FileError> {
         let [near, far] = &mut capture.ends;
         if is_near { near } else { far }.push(read);
     }
+    let is_incomplete = |number: &u32| incomplete.contains(number);
+    capture.has_dropped = [0_usize, 1].map(|end| numbers.get(end).is_some_and(is_incomplete));
     Ok(capture)
+}
+
+/// Returns whether the program or the kernel could not keep all packets of an interface.
+fn has_drops(option: &InterfaceStatisticsOption<'_>) -> bool {
+    matches!(
+        option,
+        InterfaceStatisticsOption::IsbIfDrop(1..) | InterfaceStatisticsOption::IsbOsDrop(1..)
+    )
 }
 
 fn is_farwire(option: &SectionHeaderOption<'_>) -> bool {
     matches!(option, SectionHeaderOption::UserApplication(name) if name.starts_with("farwire "))
 }
 
-/// Returns whether a comment of farwire says that a packet was dropped for another reason than random loss.
+/// Returns whether a comment of farwire says that a packet was dropped for another reason than random loss, or was not
+/// subject to the link's conditions.
 fn is_excluded(option: &EnhancedPacketOption<'_>) -> bool {
     let EnhancedPacketOption::Comment(comment) = option else {
         return false;
@@ -174,7 +218,35 @@ fn is_excluded(option: &EnhancedPacketOption<'_>) -> bool {
     let is_loss = comment.starts_with("dropped: loss");
     let is_undecided =
         comment.starts_with("in flight") || comment.starts_with("lost by the emulator");
-    is_undecided || (comment.starts_with("dropped: ") && !is_loss)
+    let is_control = comment.starts_with("link control");
+    is_undecided || is_control || (comment.starts_with("dropped: ") && !is_loss)
+}
+
+/// Returns what farwire says about a packet that enters the link.
+fn outcome(options: &[EnhancedPacketOption<'_>]) -> Outcome {
+    let enters = options.iter().any(|option| {
+        matches!(option, EnhancedPacketOption::Flags(flags) if flags & DIRECTION_FLAGS == INBOUND)
+    });
+    let comments = options.iter().filter_map(|option| match option {
+        EnhancedPacketOption::Comment(comment) if enters => Some(&**comment),
+        _ => None,
+    });
+    let mut outcomes = comments.filter_map(|comment| match comment.starts_with("dropped: loss") {
+        true => Some(Outcome::Lost),
+        false => delivered_after(comment).map(Outcome::After),
+    });
+    outcomes.next().unwrap_or(Outcome::Unstated)
+}
+
+/// Reads the delay in nanoseconds from a comment such as `delivered 23.112 ms after arrival, due after 10.000 ms, 13112.0 us
+/// late`. The time by which the emulator was late is no property of the link.
+fn delivered_after(comment: &str) -> Option<u64> {
+    let left = comment.strip_prefix("delivered ")?;
+    let due = left.split_once(", due after ").map_or(left, |(_, due)| due);
+    let (ms, _) = due.split_once(" ms")?;
+    let seconds = ms.parse::<f64>().ok()? / 1e3;
+    let after = Duration::try_from_secs_f64(seconds).ok()?;
+    u64::try_from(after.as_nanos()).ok()
 }
 
 /// Returns the time of a packet. The library takes the units of the interface, microseconds without an option, for
@@ -201,7 +273,7 @@ fn nanoseconds(
 }
 
 impl Packet {
-    /// Reads a frame; `None` if it is not IP.
+    /// Reads a frame; `None` if it is not IP, or keeps up the link itself.
     fn read(link: DataLink, frame: &[u8], bytes: u32, at_ns: u64) -> Option<Self> {
         let ip = packet_of(link, frame)?;
         let version = ip.first()? >> 4;
@@ -222,6 +294,9 @@ impl Packet {
             }
             _ => return None,
         };
+        if is_of_the_link(ends.1, protocol, payload) {
+            return None;
+        }
         let payload = payload.get(..DISTINCT).unwrap_or(payload);
         let mut digest = DefaultHasher::new();
         (ends, protocol, fixed).hash(&mut digest);
@@ -249,7 +324,18 @@ impl Packet {
             digest: digest.finish(),
             echo,
             is_excluded: false,
+            outcome: Outcome::Unstated,
         })
+    }
+}
+
+/// Returns whether a packet is neighbour or router discovery (RFC 4861), or goes to a group of the link, as MLD does. It does
+/// not cross a path, is the same each time, and passes an emulated link without a delay.
+fn is_of_the_link(to: IpAddr, protocol: u8, payload: &[u8]) -> bool {
+    let is_discovery = protocol == ICMPV6 && matches!(payload.first(), Some(133..=137));
+    match to {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(to) => is_discovery || to.segments()[0] & 0xff0f == 0xff02,
     }
 }
 
@@ -327,14 +413,45 @@ fn pings(packets: &[Packet]) -> ProbeSession {
 /// A packet with the time of its arrival at the other end, if it arrived.
 type Crossing<'a> = (&'a Packet, Option<u64>);
 
+/// The packets that entered a direction.
+#[derive(Default)]
+struct Pairs<'a> {
+    crossings: Vec<Crossing<'a>>,
+    /// The packets that have equal ones, so that it is not known which of them arrived, and those that arrived before they
+    /// were sent.
+    unclear: Vec<&'a Packet>,
+}
+
+impl Pairs<'_> {
+    /// Refuses pairs whose packet arrived before it was sent, which are not of one packet.
+    fn refuse_impossible(&mut self) {
+        let (kept, refused): (Vec<Crossing<'_>>, Vec<Crossing<'_>>) =
+            std::mem::take(&mut self.crossings)
+                .into_iter()
+                .partition(|(packet, at_ns)| {
+                    at_ns.is_none_or(|at_ns| at_ns.saturating_add(STAMPS_NS) >= packet.at_ns)
+                });
+        self.crossings = kept;
+        self.unclear
+            .extend(refused.into_iter().map(|(packet, _)| packet));
+    }
+}
+
 impl Capture {
     /// Returns the delays and losses of the packets in each direction; of a direction that was full, the rate and the delays
     /// of the fastest packets.
     fn both_ends(&self) -> Result<PathObservations, FileError> {
-        let mut crossings = self.directions()?;
+        let mut directions = self.directions()?;
         let mut throughput = Vec::new();
-        for (way, all) in &mut crossings {
+        let mut session = ProbeSession::default();
+        for (way, pairs) in &mut directions {
+            pairs.refuse_impossible();
+            session.unclear[index(*way)] = pairs.unclear.len() as u64;
+            let all = &mut pairs.crossings;
             all.sort_by_key(|(packet, _)| packet.at_ns);
+            if self.misses_arrivals(*way) {
+                all.retain(|(_, at_ns)| at_ns.is_some());
+            }
             let arrivals = all.iter().filter_map(|(packet, at_ns)| {
                 Some(Arrival {
                     sent_ns: packet.at_ns,
@@ -349,14 +466,14 @@ impl Capture {
                 throughput.push((*way, full.rates));
             }
         }
-        let start_ns = crossings
+        let start_ns = directions
             .iter()
-            .filter_map(|(_, all)| Some(all.first()?.0.at_ns))
+            .filter_map(|(_, pairs)| Some(pairs.crossings.first()?.0.at_ns))
             .min()
             .unwrap_or_default();
-        let mut session = ProbeSession::default();
         let mut least_ms = 0.0;
-        for (way, all) in &crossings {
+        for (way, pairs) in &directions {
+            let all = &pairs.crossings;
             let delays = all.iter().filter_map(|(packet, arrived_ns)| {
                 Some((*arrived_ns)?.saturating_sub(packet.at_ns) as f64 / 1e6)
             });
@@ -364,12 +481,14 @@ impl Capture {
             let place = index(*way);
             let is_full = throughput.iter().any(|(full, _)| full == way);
             // A full queue drops packets, so that losses are not random.
-            session.losses[place] = Some(match is_full {
+            session.losses[place] = Some(match is_full || self.misses_arrivals(*way) {
                 true => Losses::default(),
                 false => Losses::in_order(all.iter().map(|(_, at)| at.is_none())),
             });
-            let arrivals: Vec<u64> = all.iter().filter_map(|(_, at)| *at).collect();
-            session.reordered[place] = !arrivals.is_sorted();
+            let arrived = all
+                .iter()
+                .filter_map(|(packet, at)| Some((packet.at_ns, (*at)?)));
+            session.reordered[place] = overtakes(&arrived.collect::<Vec<(u64, u64)>>());
             session
                 .probes
                 .extend(all.iter().map(|(packet, arrived_ns)| {
@@ -399,37 +518,65 @@ impl Capture {
         })
     }
 
-    /// Returns the packets at one end with the times at which the same ones were at the other one. Equal packets that are
-    /// not equally many at both ends are left out.
-    fn crossings(&self, end: usize) -> Vec<Crossing<'_>> {
+    /// Returns whether packets are missing in the capture at the end to which a direction goes, so that a packet that is not
+    /// there need not be lost. farwire itself says what became of each packet.
+    fn misses_arrivals(&self, way: Direction) -> bool {
+        let [near, far] = self.has_dropped;
+        !self.has_one_clock && way.choose(far, near)
+    }
+
+    /// Returns the packets at one end with the times at which the same ones were at the other one.
+    fn pairs(&self, end: usize) -> Pairs<'_> {
         let mut there: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for packet in &self.ends[1 - end] {
             there.entry(packet.digest).or_default().push(packet.at_ns);
         }
+        let mut pairs = Pairs::default();
         let mut here: BTreeMap<u64, Vec<&Packet>> = BTreeMap::new();
         for packet in &self.ends[end] {
-            here.entry(packet.digest).or_default().push(packet);
+            match packet.outcome {
+                Outcome::Unstated if packet.is_excluded => {}
+                Outcome::Unstated => here.entry(packet.digest).or_default().push(packet),
+                Outcome::Lost => pairs.crossings.push((packet, None)),
+                Outcome::After(ns) => {
+                    let at_ns = packet.at_ns.saturating_add(ns);
+                    pairs.crossings.push((packet, Some(at_ns)));
+                }
+            }
         }
-        let mut crossings = Vec::new();
-        for (digest, mut packets) in here {
+        let groups = here.into_iter().map(|(digest, mut packets)| {
             let mut times = there.remove(&digest).unwrap_or_default();
             packets.sort_by_key(|packet| packet.at_ns);
             times.sort_unstable();
-            if times.is_empty() {
-                crossings.extend(packets.into_iter().map(|packet| (packet, None)));
-            } else if times.len() == packets.len() {
-                crossings.extend(packets.into_iter().zip(times.into_iter().map(Some)));
+            (packets, times)
+        });
+        let groups: Vec<(Vec<&Packet>, Vec<u64>)> = groups.collect();
+        // The least and the longest time that packets without equal ones needed.
+        let mut ranges: BTreeMap<(IpAddr, IpAddr), [i128; 2]> = BTreeMap::new();
+        for (packets, times) in &groups {
+            if let ([packet], [at_ns]) = (packets.as_slice(), times.as_slice()) {
+                let needed = needed(packet.at_ns, *at_ns);
+                let [least, most] = ranges.entry(packet.ends).or_insert([needed; 2]);
+                (*least, *most) = (needed.min(*least), needed.max(*most));
             }
         }
-        crossings
+        for (packets, times) in groups {
+            let sent: Vec<u64> = packets.iter().map(|packet| packet.at_ns).collect();
+            let range = packets.first().and_then(|first| ranges.get(&first.ends));
+            match arrivals(&sent, &times, range.copied()) {
+                Some(arrived) => pairs.crossings.extend(packets.into_iter().zip(arrived)),
+                None => pairs.unclear.extend(packets),
+            }
+        }
+        pairs
     }
 
     /// Divides the packets by their directions: those from a source whose packets are usually at the near end first go
     /// up. Only packets of the time in which both ends captured count.
-    fn directions(&self) -> Result<[(Direction, Vec<Crossing<'_>>); 2], FileError> {
-        let [mut at_near, mut at_far] = [0, 1].map(|end| self.crossings(end));
+    fn directions(&self) -> Result<[(Direction, Pairs<'_>); 2], FileError> {
+        let [mut at_near, mut at_far] = [0, 1].map(|end| self.pairs(end));
         let mut ahead: BTreeMap<(IpAddr, IpAddr), Vec<f64>> = BTreeMap::new();
-        for (packet, arrived_ns) in &at_near {
+        for (packet, arrived_ns) in &at_near.crossings {
             if let Some(arrived_ns) = arrived_ns {
                 let all = ahead.entry(packet.ends).or_default();
                 all.push(*arrived_ns as f64 - packet.at_ns as f64);
@@ -458,6 +605,7 @@ impl Capture {
         });
         // Trains that a host puts together for its own interface never cross the path as they are.
         let matched = at_near
+            .crossings
             .iter()
             .filter(|(_, arrived_ns)| arrived_ns.is_some());
         let longest = matched
@@ -465,178 +613,16 @@ impl Capture {
             .max()
             .unwrap_or_default();
         Ok(DIRECTIONS.map(|way| {
-            let mut all = std::mem::take(way.choose(&mut at_near, &mut at_far));
-            all.retain(|(packet, _)| {
+            let mut pairs = std::mem::take(way.choose(&mut at_near, &mut at_far));
+            let counts = |packet: &Packet| {
                 goes_up.get(&packet.ends) == Some(&(way == Direction::Up))
                     && (from_ns..=until_ns).contains(&packet.at_ns)
                     && packet.bytes <= longest
                     && !packet.is_excluded
-            });
-            (way, all)
+            };
+            pairs.crossings.retain(|(packet, _)| counts(packet));
+            pairs.unclear.retain(|packet| counts(packet));
+            (way, pairs)
         }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use pcap_file::TsResolution;
-    use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
-    use pcap_file::pcapng::PcapNgWriter;
-    use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
-
-    use super::*;
-    use crate::LinkFit;
-
-    const HOSTS: [[u8; 4]; 2] = [[192, 0, 2, 1], [198, 51, 100, 7]];
-
-    /// Returns a frame of UDP between the hosts, with the time to live that is left at an end.
-    fn frame(number: u32, way: Direction, ttl: u8) -> Vec<u8> {
-        let [from, to] = way.choose([0, 1], [1, 0]).map(|at| HOSTS[at]);
-        let [.., high, low] = number.to_be_bytes();
-        let mut frame = vec![0; 12];
-        frame.extend([
-            0x08, 0x00, 0x45, 0, 0, 48, high, low, 0x40, 0, ttl, UDP, 0, 0,
-        ]);
-        frame.extend(from);
-        frame.extend(to);
-        // Ports, length, and a checksum that only one end has.
-        frame.extend([0x10, 0, 0x20, 0, 0, 28, ttl, ttl]);
-        frame.extend([0; 16]);
-        frame.extend(number.to_be_bytes());
-        frame
-    }
-
-    /// Writes packets, each with its interface and its time in microseconds.
-    fn written(packets: &[(u32, u64, Vec<u8>)]) -> Vec<u8> {
-        let mut file = PcapNgWriter::new(Vec::new()).unwrap();
-        for _ in 0..2 {
-            file.write_pcapng_block(InterfaceDescriptionBlock {
-                linktype: DataLink::ETHERNET,
-                snaplen: 0,
-                options: Vec::new(),
-            })
-            .unwrap();
-        }
-        for (interface_id, at_us, data) in packets {
-            file.write_pcapng_block(EnhancedPacketBlock {
-                interface_id: *interface_id,
-                // The library writes nanoseconds in place of the interface's microseconds.
-                timestamp: Duration::from_nanos(*at_us),
-                original_len: u32::try_from(data.len()).unwrap(),
-                data: data.as_slice().into(),
-                options: Vec::new(),
-            })
-            .unwrap();
-        }
-        file.into_inner()
-    }
-
-    /// Returns a capture of both ends of a path that needs 20 ms up and 30 ms down, and loses every tenth packet up. The far
-    /// clock is ahead by some microseconds.
-    fn both_ends(ahead_us: u64) -> Vec<u8> {
-        let mut packets = Vec::new();
-        for number in 0..400_u32 {
-            let at_us = 1_000_000 + 10_000 * u64::from(number);
-            packets.push((0, at_us, frame(number, Direction::Up, 64)));
-            if number % 10 != 0 {
-                let at_us = at_us + 20_000 + ahead_us;
-                packets.push((1, at_us, frame(number, Direction::Up, 60)));
-            }
-            packets.push((1, at_us + ahead_us, frame(number, Direction::Down, 64)));
-            packets.push((0, at_us + 30_000, frame(number, Direction::Down, 60)));
-        }
-        packets.sort_by_key(|(_, at_us, _)| *at_us);
-        written(&packets)
-    }
-
-    #[test]
-    fn a_capture_of_both_ends_has_the_delay_and_the_loss_of_each_direction() {
-        let observed = read_capture(&both_ends(0)).unwrap();
-        let [up, down] = observed.idle.losses.map(Option::unwrap);
-        // Packets of the last second may still be on their way.
-        assert_eq!((up.lost, up.bursts, up.of), (31, 31, 302));
-        assert_eq!((down.lost, down.of), (0, 302));
-        let found = LinkFit::of(&observed);
-        let delays = [&found.up, &found.down].map(|one| one.delay.as_ref().unwrap().ms);
-        let is_near = |found: f64, truth: f64| (found - truth).abs() < 0.01;
-        assert!(
-            is_near(delays[0].value, 20.0) && is_near(delays[1].value, 30.0),
-            "{delays:?}"
-        );
-        // Nothing relates the clocks of the captures but that no delay is negative.
-        assert!(
-            delays[0].contains(1.0) && delays[1].contains(54.0),
-            "{delays:?}"
-        );
-    }
-
-    #[test]
-    fn clocks_that_make_delays_negative_are_refused() {
-        let error = read_capture(&both_ends(35_000)).unwrap_err().to_string();
-        assert!(error.contains("synchronise them"), "{error}");
-        assert!(read_capture(&both_ends(5_000)).is_ok());
-    }
-
-    /// Returns a frame of a ping or its answer.
-    fn ping(number: u16, is_reply: bool) -> Vec<u8> {
-        let way = if is_reply {
-            Direction::Down
-        } else {
-            Direction::Up
-        };
-        let mut frame = frame(number.into(), way, 64);
-        frame[23] = 1;
-        let number = number.to_be_bytes();
-        let kind = if is_reply { 0 } else { 8 };
-        frame.splice(34..42, [kind, 0, 0, 0, 7, 7, number[0], number[1]]);
-        frame
-    }
-
-    #[test]
-    fn a_capture_of_one_end_has_the_round_trips_of_pings() {
-        let header = PcapHeader {
-            ts_resolution: TsResolution::NanoSecond,
-            datalink: DataLink::ETHERNET,
-            ..PcapHeader::default()
-        };
-        let mut file = PcapWriter::with_header(Vec::new(), header).unwrap();
-        let mut packets = Vec::new();
-        for number in 0..100_u16 {
-            let at_ms = 50 * u64::from(number);
-            packets.push((at_ms, ping(number, false)));
-            if number % 25 != 3 {
-                packets.push((at_ms + 40, ping(number, true)));
-            }
-        }
-        for (at_ms, data) in &packets {
-            let packet = PcapPacket::new(
-                Duration::from_millis(*at_ms),
-                u32::try_from(data.len()).unwrap(),
-                data,
-            );
-            file.write_packet(&packet).unwrap();
-        }
-        let bytes = file.into_writer();
-        assert!(is_capture(&bytes));
-        let idle = read_capture(&bytes).unwrap().idle;
-        assert_eq!((idle.probes.len(), idle.answered().count()), (100, 96));
-        assert_eq!(idle.probes[3].rtt_ms, None);
-        assert_eq!((idle.probes[0].rtt_ms, idle.wire_bytes), (Some(40.0), 62));
-        // The last packet is not complete.
-        let cut = read_capture(&bytes[..bytes.len() - 5]).unwrap().idle;
-        assert_eq!(cut.answered().count(), 95);
-    }
-
-    #[test]
-    fn a_capture_that_shows_nothing_is_refused_with_what_to_do() {
-        let few = written(&[(0, 0, frame(1, Direction::Up, 64))]);
-        let error = read_capture(&few).unwrap_err().to_string();
-        assert!(error.contains("mergecap -I none"), "{error}");
-        let error = read_capture(&[0xa1, 0xb2, 0xc3, 0xd4, 0])
-            .unwrap_err()
-            .to_string();
-        assert!(error.starts_with("the capture is damaged: "), "{error}");
     }
 }

@@ -107,6 +107,7 @@ fn delay(all: &[DelayFit]) -> Option<DelayFit> {
         skipped_percent: of_most(all, |one| one.skipped_percent),
         reorders: 2 * overtaken > all.len(),
         probes: all.iter().map(|one| one.probes).sum(),
+        unclear: all.iter().map(|one| one.unclear).sum(),
     })
 }
 
@@ -178,6 +179,7 @@ mod tests {
                 skipped_percent: None,
                 reorders: false,
                 probes: 100,
+                unclear: 0,
             }),
             loss: None,
             bottleneck: Some(Bottleneck {

@@ -41,6 +41,8 @@ pub struct DelayFit {
     pub reorders: bool,
     /// The number of probes behind it.
     pub probes: usize,
+    /// The number of packets that could not be paired, so that they do not count.
+    pub unclear: u64,
 }
 
 /// The random part of a delay.
@@ -86,6 +88,7 @@ impl DelayFit {
         Some(Self {
             skipped_percent: skipped.percent,
             reorders: reorders && skipped.percent.is_none(),
+            unclear: idle.unclear[index(way)],
             ..fit
         })
     }
@@ -127,6 +130,7 @@ impl DelayFit {
             skipped_percent: None,
             reorders: false,
             probes: values.len(),
+            unclear: 0,
         })
     }
 }

@@ -227,7 +227,7 @@ fn add(observed: &mut PathObservations, measurement: &Measurement) {
 }
 
 /// Reads a packet log of farwire in CSV. Losses are those that the link drew; packets that it dropped for other reasons do
-/// not count.
+/// not count. The time by which packets left after they were due is no property of the link.
 fn packet_log(text: &str) -> Result<ProbeSession, FileError> {
     let mut lines = (1..).zip(text.lines());
     let header: Vec<&str> = lines
@@ -270,7 +270,7 @@ fn packet_log(text: &str) -> Result<ProbeSession, FileError> {
             return Err(FileError::Line { line, cause });
         };
         match cell(verdict) {
-            "delivered" => packets.push((arrival, way, time(departure).or(time(due)))),
+            "delivered" => packets.push((arrival, way, time(due).or(time(departure)))),
             "loss" => packets.push((arrival, way, None)),
             _ => {}
         }
@@ -632,12 +632,14 @@ mod tests {
             } else {
                 ("down", 9_000_000)
             };
-            let (verdict, left) = match packet {
-                4 => ("loss", String::new()),
-                5 => ("queue_full", String::new()),
-                _ => ("delivered", (arrival + delay).to_string()),
+            // The machine was busy.
+            let (due, left) = (arrival + delay, arrival + delay + 13_000_000);
+            let (verdict, times) = match packet {
+                4 => ("loss", ",".to_owned()),
+                5 => ("queue_full", ",".to_owned()),
+                _ => ("delivered", format!("{due},{left}")),
             };
-            text += &format!("{packet},{way},100,{arrival},{verdict},,{left},{left}\n");
+            text += &format!("{packet},{way},100,{arrival},{verdict},,{times}\n");
         }
         let observed = read(&text).unwrap();
         let [up, down] = observed.idle.losses.map(Option::unwrap);

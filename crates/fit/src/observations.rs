@@ -58,6 +58,9 @@ pub struct ProbeSession {
     pub duplicates: u64,
     /// The error of the offset between the clocks of both ends in milliseconds; 0 for one clock.
     pub clock_error_ms: f64,
+    /// The packets in each direction, up first, that a capture has at both ends but that cannot be paired.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unclear: [u64; 2],
 }
 
 /// A probe and its answer.
@@ -120,6 +123,10 @@ pub struct LoadTraffic {
     pub seconds: f64,
     /// The error of the rate that arrived, in bit/s.
     pub error: f64,
+}
+
+fn is_none(counts: &[u64; 2]) -> bool {
+    *counts == [0; 2]
 }
 
 impl Intensity {
@@ -291,6 +298,7 @@ impl ProbeSession {
             reordered: DIRECTIONS.map(overtaken),
             duplicates: duplicates.count() as u64,
             clock_error_ms: offset.map_or(0.0, |[low, high]| (high - low) / 2.0),
+            unclear: [0; 2],
             probes,
         }
     }
@@ -312,6 +320,9 @@ impl ProbeSession {
         }
         for (reordered, more) in self.reordered.iter_mut().zip(later.reordered) {
             *reordered |= more;
+        }
+        for (unclear, more) in self.unclear.iter_mut().zip(later.unclear) {
+            *unclear += more;
         }
         self.duplicates += later.duplicates;
         self.clock_error_ms = self.clock_error_ms.max(later.clock_error_ms);

@@ -122,8 +122,12 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         true => "",
         false => "half of the round trip; ",
     };
+    let unclear = match fit.unclear {
+        0 => String::new(),
+        count => format!("; {count} packets could not be paired and do not count"),
+    };
     let evidence = format!(
-        "{measured}{statistic} of {} idle probes, without their own transmission",
+        "{measured}{statistic} of {} idle probes, without their own transmission{unclear}",
         fit.probes
     );
     let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];

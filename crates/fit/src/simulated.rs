@@ -181,6 +181,7 @@ impl Path {
             reordered,
             duplicates,
             clock_error_ms: 0.0,
+            unclear: [0; 2],
         };
         (probes, received)
     }

@@ -1,4 +1,4 @@
-//! A packet's comment in a capture: its outcome and its times.
+//! A packet's comment in a capture: its outcome and its times. `farwire fit` reads them (crates/fit/src/capture.rs).
 
 use std::fmt;
 

@@ -14,6 +14,10 @@ use crate::forward::departures::Changes;
 
 /// The header line.
 pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port,hop\n";
+/// The time within which both clocks are read, unless the thread was interrupted between the readings.
+const TOGETHER: Nanos = Nanos(2_000);
+/// The most readings of both clocks, of which the shortest counts.
+const READINGS: u32 = 16;
 
 /// The number of bytes per write. The kernel needs the least work for large writes.
 const WRITE: usize = 1 << 20;
@@ -177,11 +181,33 @@ pub(in crate::forward) struct WallTime {
 }
 
 impl WallTime {
+    /// Reads both clocks. An interruption between the readings would move every time that is converted by its length, so that
+    /// they are repeated.
     pub(in crate::forward) fn now() -> Self {
-        Self {
-            mono: clock::now(),
-            wall: clock::wall(),
+        Self::read(clock::now, clock::wall)
+    }
+
+    fn read(mut mono: impl FnMut() -> Nanos, mut wall: impl FnMut() -> Nanos) -> Self {
+        let mut best = Self {
+            mono: Nanos::ZERO,
+            wall: Nanos::ZERO,
+        };
+        let mut shortest = u64::MAX;
+        for _ in 0..READINGS {
+            let (before, wall, after) = (mono(), wall(), mono());
+            let took = after.0.saturating_sub(before.0);
+            if took < shortest {
+                shortest = took;
+                best = Self {
+                    mono: Nanos(before.0 + took / 2),
+                    wall,
+                };
+            }
+            if shortest <= TOGETHER.0 {
+                break;
+            }
         }
+        best
     }
 
     /// Returns the nanoseconds since 1970.
@@ -192,6 +218,7 @@ impl WallTime {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
     use std::num::NonZeroU8;
 
     use super::super::PacketVerdict;
@@ -199,6 +226,19 @@ mod tests {
     use crate::forward::test_writers::SharedBuffer;
     use model::{DropCause, Edit};
     use proptest::prelude::*;
+
+    #[test]
+    fn an_interruption_between_the_readings_of_both_clocks_moves_no_time() {
+        // The wall clock is an hour ahead. The first readings are interrupted for 13 ms.
+        let at = Cell::new(0);
+        let steps = RefCell::new([0, 13_000_000, 100, 100, 200, 200].into_iter());
+        let mono = || {
+            at.set(at.get() + steps.borrow_mut().next().unwrap());
+            Nanos(at.get())
+        };
+        let read = WallTime::read(&mono, || Nanos(mono().0 + 3_600_000_000_000));
+        assert_eq!(read.of(Nanos(5_000)), 3_600_000_005_000);
+    }
 
     const WALL: WallTime = WallTime {
         mono: Nanos(2_000),
